@@ -1,0 +1,40 @@
+"""Node types the API knows. Sources: GPU Feature Discovery's labels and public GB200 recipes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from fathom.api.spec import Accelerator, NodePoolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorPreset:
+    """What is known of one node type."""
+
+    product: str
+    """Value of the node label `nvidia.com/gpu.product`; empty: none is required."""
+    gpus_per_node: int
+    memory_mebibytes: int
+    """Memory of one GPU as GPU Feature Discovery labels it; 0: unknown."""
+    architecture: str
+    """`kubernetes.io/arch` of the nodes; empty: unknown."""
+
+
+PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
+    {
+        # One GB200 node is one NVL72 compute tray: 4 GPUs, 2 Grace CPUs.
+        Accelerator.GB200: AcceleratorPreset("NVIDIA-GB200", 4, 189_471, "arm64"),
+        Accelerator.GB300: AcceleratorPreset("NVIDIA-GB300", 4, 0, "arm64"),
+        Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 0, "amd64"),
+        Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771, "amd64"),
+        Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559, "amd64"),
+    }
+)
+
+
+def preset_for(pool: NodePoolSpec) -> AcceleratorPreset:
+    """The preset of a node pool; Custom is described by `gpusPerNode` alone (default 1)."""
+    if pool.accelerator is Accelerator.CUSTOM:
+        return AcceleratorPreset("", pool.gpus_per_node or 1, 0, "")
+    return PRESETS[pool.accelerator]

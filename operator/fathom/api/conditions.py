@@ -1,0 +1,66 @@
+"""Condition types and reasons. Reasons are part of the API: scripts and alerts match on them."""
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """What `status.conditions` reports, in the order in which a reader wants it."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    DRAFT_COMPATIBLE = "DraftCompatible"
+    TUNING = "Tuning"
+
+
+class ConditionStatus(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Reason(StrEnum):
+    """Why a condition has its status, or why the tuner acted or did not."""
+
+    # Ready
+    ALL_REPLICAS_READY = "AllReplicasReady"
+    REPLICAS_NOT_READY = "ReplicasNotReady"
+    SCALED_TO_ZERO = "ScaledToZero"
+    # Progressing
+    STARTING = "Starting"
+    ROLLING_OUT = "RollingOut"
+    SCALING = "Scaling"
+    UP_TO_DATE = "UpToDate"
+    ROLLOUT_PAUSED = "RolloutPaused"
+    # Degraded
+    AS_EXPECTED = "AsExpected"
+    INVALID_SPEC = "InvalidSpec"
+    NOT_YET_SUPPORTED = "NotYetSupported"
+    POD_FAILING = "PodFailing"
+    POD_UNSCHEDULABLE = "PodUnschedulable"
+    IMAGE_UNAVAILABLE = "ImageUnavailable"
+    CHILD_REFUSED = "ChildRefused"
+    DEPTH_NOT_OBEYED = "DepthNotObeyed"
+    # DraftCompatible
+    KNOWN_PAIR = "KnownPair"
+    COMPATIBLE = "Compatible"
+    ENGINE_TOO_OLD = "EngineTooOld"
+    NOT_CHECKED = "NotChecked"
+    # Tuning: why it acts, or does not
+    STATIC = "Static"
+    ADVISING = "Advising"
+    MEASURING = "Measuring"
+    PROBING = "Probing"
+    EXPLOITING = "Exploiting"
+    MOVED = "Moved"
+    PINNED = "Pinned"
+    HOLDING = "Holding"
+    NO_METRICS = "NoMetrics"
+    NO_TRAFFIC = "NoTraffic"
+    STALE_METRICS = "StaleMetrics"
+    PODS_NOT_READY = "PodsNotReady"
+    GAIN_TOO_SMALL = "GainTooSmall"
+    GAIN_UNCERTAIN = "GainUncertain"
+    PROBING_DISABLED = "ProbingDisabled"
+    ENGINE_VERSION_UNKNOWN = "EngineVersionUnknown"
+    LIVE_DEPTH_UNSUPPORTED = "LiveDepthUnsupported"

@@ -1,0 +1,167 @@
+"""Generates the CustomResourceDefinition from the models. `make verify` keeps `crds/` in step."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.rules import RULES
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.status import SpeculativeDeploymentStatus
+
+Schema = dict[str, JsonValue]
+
+# What a structural schema knows of what pydantic emits; the rest is dropped.
+_KEPT: Final = (
+    "description",
+    "enum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "pattern",
+    "type",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-preserve-unknown-fields",
+)
+
+_COLUMNS: Final[tuple[tuple[str, str, str, int], ...]] = (
+    ("Ready", "string", ".status.ready", 0),
+    ("Model", "string", ".spec.model.id", 0),
+    ("Depth", "string", ".status.depth.summary", 0),
+    ("Accept", "string", ".status.measured.acceptanceLength", 0),
+    ("Gain", "string", ".status.measured.gainPercent", 0),
+    ("Tuning", "string", ".status.tuning.summary", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Draft", "string", ".status.draft.family", 1),
+    ("Engine", "string", ".status.engine.version", 1),
+    ("Actuation", "string", ".status.engine.actuation", 1),
+    ("Tok/s", "integer", ".status.measured.tokensPerSecond", 1),
+)
+
+
+def custom_resource_definition() -> Schema:
+    """The CRD as a plain object, ready to be written as YAML."""
+    spec = _structural(SpeculativeDeploymentSpec)
+    spec["x-kubernetes-validations"] = [
+        {"rule": rule.cel, "message": rule.message, "fieldPath": f".{rule.field}"} for rule in RULES
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names.KIND,
+                "listKind": names.LIST_KIND,
+                "plural": names.PLURAL,
+                "singular": names.SINGULAR,
+                "shortNames": list(names.SHORT_NAMES),
+                "categories": list(names.CATEGORIES),
+            },
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.replicas",
+                            "statusReplicasPath": ".status.replicas",
+                            "labelSelectorPath": ".status.selector",
+                        },
+                    },
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind, "jsonPath": path}
+                        | ({"priority": priority} if priority else {})
+                        for name, kind, path, priority in _COLUMNS
+                    ],
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "description": "A target model served with speculative decoding "
+                            "whose depth follows live measurements.",
+                            "required": ["spec"],
+                            "properties": {
+                                "apiVersion": {"type": "string"},
+                                "kind": {"type": "string"},
+                                "metadata": {
+                                    "type": "object",
+                                    # Children append suffixes, and Services allow 63.
+                                    "properties": {"name": {"type": "string", "maxLength": 45}},
+                                },
+                                "spec": spec,
+                                "status": _structural(SpeculativeDeploymentStatus),
+                            },
+                        }
+                    },
+                }
+            ],
+        },
+    }
+
+
+def _structural(
+    model: type[SpeculativeDeploymentSpec] | type[SpeculativeDeploymentStatus],
+) -> Schema:
+    schema = model.model_json_schema(by_alias=True)
+    definitions = schema.pop("$defs", {})
+    return _convert(schema, definitions)
+
+
+def _convert(schema: Mapping[str, JsonValue], definitions: Mapping[str, JsonValue]) -> Schema:
+    """One node of pydantic's JSON schema as a structural schema: no $ref, no anyOf, no null."""
+    node = _resolve(schema, definitions)
+    if "x-kubernetes-int-or-string" in node:
+        return {"x-kubernetes-int-or-string": True}
+    if "x-kubernetes-preserve-unknown-fields" in node:
+        node.pop("additionalProperties", None)
+    result: Schema = {key: node[key] for key in _KEPT if key in node}
+    if "exclusiveMinimum" in node:
+        result["minimum"], result["exclusiveMinimum"] = node["exclusiveMinimum"], True
+    if (default := node.get("default")) is not None:
+        result["default"] = default
+    properties = node.get("properties")
+    if isinstance(properties, dict):
+        result["properties"] = {
+            name: _convert(_mapping(child), definitions) for name, child in properties.items()
+        }
+        if "required" in node:
+            result["required"] = node["required"]
+    elif isinstance(extra := node.get("additionalProperties"), dict):
+        result["additionalProperties"] = _convert(extra, definitions)
+    if isinstance(items := node.get("items"), dict):
+        result["items"] = _convert(items, definitions)
+    return result
+
+
+def _resolve(schema: Mapping[str, JsonValue], definitions: Mapping[str, JsonValue]) -> Schema:
+    """Follow $ref and drop the null of an optional; what stands beside the $ref wins."""
+    node = dict(schema)
+    if isinstance(ref := node.pop("$ref", None), str):
+        target = _resolve(_mapping(definitions[ref.rsplit("/", 1)[1]]), definitions)
+        # A default of the whole object is spelled out by the defaults of its fields.
+        if isinstance(node.get("default"), dict):
+            node["default"] = {}
+        node = {**target, **node}
+    if isinstance(options := node.get("anyOf"), list) and "x-kubernetes-int-or-string" not in node:
+        node.pop("anyOf")
+        node.pop("default", None)
+        (only,) = (option for option in map(_mapping, options) if option.get("type") != "null")
+        node = {**_resolve(only, definitions), **node}
+    return node
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected a JSON schema object, found {value!r}")
+    return value

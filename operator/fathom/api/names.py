@@ -1,0 +1,57 @@
+"""Every name that others can see: the API's coordinates, labels, annotations, the field manager."""
+
+from typing import Final
+
+GROUP: Final = "fathom.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "SpeculativeDeployment"
+LIST_KIND: Final = "SpeculativeDeploymentList"
+PLURAL: Final = "speculativedeployments"
+SINGULAR: Final = "speculativedeployment"
+SHORT_NAMES: Final = ("specdep", "sd")
+CATEGORIES: Final = ("all", "fathom")
+
+FIELD_MANAGER: Final = "fathom"
+"""Field manager of every server-side apply by the operator."""
+
+LABEL_NAME: Final = f"{GROUP}/name"
+"""On every child: the SpeculativeDeployment it belongs to."""
+LABEL_ROLE: Final = f"{GROUP}/role"
+"""On pods: `leader` serves requests; headless workers carry `worker`."""
+LABEL_REVISION: Final = f"{GROUP}/revision"
+"""On children that belong to one revision: that revision's hash."""
+LABEL_COMPONENT: Final = f"{GROUP}/component"
+"""On ConfigMaps: `depth`, `tuning` or `plugin`."""
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+ROLE_LEADER: Final = "leader"
+
+ANNOTATION_DEPTH_GENERATION: Final = f"{GROUP}/depth-generation"
+"""On pods: bumped when the depth changes, so that kubelets refresh the volume soon."""
+ANNOTATION_PIN_DEPTH: Final = f"{GROUP}/pin-depth"
+"""On pods, by a person: a depth (an integer) this one pod is held at, until it is removed."""
+ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"
+"""On Deployments: the Fathom version that rendered the pod template."""
+ANNOTATION_PLUGIN: Final = f"{GROUP}/plugin"
+"""On Deployments: the name of the plugin ConfigMap that its pods mount."""
+
+
+def depth_config_map(name: str) -> str:
+    """Name of the ConfigMap that holds the depth document."""
+    return f"{name}-depth"
+
+
+def tuning_config_map(name: str) -> str:
+    """Name of the ConfigMap that holds what must survive a restart of the operator."""
+    return f"{name}-tuning"
+
+
+def plugin_config_map(name: str, content: str) -> str:
+    """Name of the immutable ConfigMap with the engine plugin whose content hash is `content`."""
+    return f"{name}-plugin-{content}"
+
+
+def revision_child(name: str, revision: str) -> str:
+    """Name of a child that belongs to one revision."""
+    return f"{name}-{revision}"

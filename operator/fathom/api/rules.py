@@ -1,0 +1,172 @@
+"""Rules across fields: each once as CEL, for the API server, and once as a predicate.
+
+The predicate serves `fathom render`, `fathom check` and clusters whose API server is too old for
+CEL. A test evaluates both on the same specs, so they cannot drift apart.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.api.accelerators import PRESETS, preset_for
+from fathom.api.problem import Problem
+from fathom.api.spec import (
+    DEFAULT_MAX_TOKENS,
+    Accelerator,
+    Method,
+    Objective,
+    SpeculativeDeploymentSpec,
+)
+
+TOKENSPEED_MLA_MAX_TOKENS: Final = 7
+"""tokenspeed_mla verifies queries of at most 8 tokens: 7 drafts and the one before them."""
+
+_IMAGE: Final = (
+    r"^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$"
+)
+_NEEDS_DRAFT: Final = [method.value for method in Method if method.needs_draft]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule over the whole spec."""
+
+    field: str
+    """Path below `spec` that the message is about."""
+    message: str
+    """What is wrong and what to do, without knowing the values."""
+    cel: str
+    """The rule in CEL, `self` being the spec after defaulting."""
+    holds: Callable[[SpeculativeDeploymentSpec], bool]
+
+
+def _fits_a_tray_layout(spec: SpeculativeDeploymentSpec) -> bool:
+    gpus, size = preset_for(spec.node_pool).gpus_per_node, spec.engine.tensor_parallel_size
+    return gpus % size == 0 if size <= gpus else size % gpus == 0
+
+
+def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
+    size, target = spec.draft.tensor_parallel_size, spec.engine.tensor_parallel_size
+    if size is None or size == target:
+        return True
+    return size == 1 and spec.draft.method is not Method.DRAFT_MODEL
+
+
+def _within_tokenspeed_mla(spec: SpeculativeDeploymentSpec) -> bool:
+    if spec.engine.attention_backend.lower() != "tokenspeed_mla":
+        return True
+    static = not spec.tunable and spec.speculation.max_tokens is None
+    deepest = spec.speculation.tokens if static else spec.speculation.effective_max_tokens
+    return deepest <= TOKENSPEED_MLA_MAX_TOKENS
+
+
+def _gpus_per_node_cel() -> str:
+    """CEL for the GPUs on one node of the pool."""
+    cel = "(has(self.nodePool.gpusPerNode) ? self.nodePool.gpusPerNode : 1)"
+    for accelerator, preset in PRESETS.items():
+        cel = f"(self.nodePool.accelerator == '{accelerator}' ? {preset.gpus_per_node} : {cel})"
+    return cel
+
+
+_GPUS: Final = _gpus_per_node_cel()
+_TP: Final = "self.engine.tensorParallelSize"
+_MAX: Final = (
+    "(has(self.speculation.maxTokens) ? self.speculation.maxTokens : "
+    f"(self.speculation.tokens > {DEFAULT_MAX_TOKENS} ? self.speculation.tokens "
+    f": {DEFAULT_MAX_TOKENS}))"
+)
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        field="draft.id",
+        message="this method needs a draft model: set draft.id to its Hugging Face id or to its "
+        "absolute path in the pod.",
+        cel=f"!(self.draft.method in {_NEEDS_DRAFT}) || self.draft.id != ''",
+        holds=lambda spec: bool(spec.draft.id) or not spec.draft.method.needs_draft,
+    ),
+    Rule(
+        field="speculation.tokens",
+        message="tokens is above maxTokens: lower tokens, or raise maxTokens (which needs new "
+        "pods).",
+        cel="!has(self.speculation.maxTokens) "
+        "|| self.speculation.tokens <= self.speculation.maxTokens",
+        holds=lambda spec: (
+            spec.speculation.max_tokens is None
+            or spec.speculation.tokens <= spec.speculation.max_tokens
+        ),
+    ),
+    Rule(
+        field="speculation.minTokens",
+        message="minTokens is above tokens: the start must lie between minTokens and maxTokens.",
+        cel="self.speculation.minTokens <= self.speculation.tokens",
+        holds=lambda spec: spec.speculation.min_tokens <= spec.speculation.tokens,
+    ),
+    Rule(
+        field="speculation.tuning.tpotMilliseconds",
+        message="objective Goodput needs an SLO: set tpotMilliseconds to the largest acceptable "
+        "time per output token.",
+        cel="self.speculation.tuning.objective != 'Goodput' "
+        "|| has(self.speculation.tuning.tpotMilliseconds)",
+        holds=lambda spec: (
+            spec.speculation.tuning.objective is not Objective.GOODPUT
+            or spec.speculation.tuning.tpot_milliseconds is not None
+        ),
+    ),
+    Rule(
+        field="speculation.maxTokens",
+        message="attention backend tokenspeed_mla verifies at most 7 drafted tokens: set "
+        "maxTokens (and tokens) to 7 or less, or choose another attentionBackend.",
+        cel="!self.engine.attentionBackend.matches('^(?i)tokenspeed_mla$') || "
+        "((self.speculation.tuning.mode == 'Static' && !has(self.speculation.maxTokens)) "
+        f"? self.speculation.tokens : {_MAX}) <= {TOKENSPEED_MLA_MAX_TOKENS}",
+        holds=_within_tokenspeed_mla,
+    ),
+    Rule(
+        field="engine.tensorParallelSize",
+        message="no layout of nodes fits this size: use a divisor of the GPUs on one node (1, 2 "
+        "or 4 on a GB200 tray) or a multiple of them.",
+        cel=f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0",
+        holds=_fits_a_tray_layout,
+    ),
+    Rule(
+        field="draft.tensorParallelSize",
+        message="a draft runs on one GPU or on as many as the target: set 1 or the target's "
+        "tensorParallelSize (method draft_model: the target's only), or leave it out.",
+        cel="!has(self.draft.tensorParallelSize) "
+        f"|| self.draft.tensorParallelSize == {_TP} "
+        "|| (self.draft.tensorParallelSize == 1 && self.draft.method != 'draft_model')",
+        holds=_draft_tensor_parallel_allowed,
+    ),
+    Rule(
+        field="nodePool.gpusPerNode",
+        message="accelerator Custom needs gpusPerNode: set it to the GPUs on one node.",
+        cel="self.nodePool.accelerator != 'Custom' || has(self.nodePool.gpusPerNode)",
+        holds=lambda spec: (
+            spec.node_pool.accelerator is not Accelerator.CUSTOM
+            or spec.node_pool.gpus_per_node is not None
+        ),
+    ),
+    Rule(
+        field="engine.image",
+        message="this is not a container image reference: write registry/repository:tag or "
+        "registry/repository@sha256:digest.",
+        cel=f"self.engine.image.matches('{_IMAGE}')",
+        holds=lambda spec: re.fullmatch(_IMAGE, spec.engine.image) is not None,
+    ),
+    Rule(
+        field="rollout",
+        message="maxUnavailable and maxSurge are both 0, so no rollout could ever take a step: "
+        "set one of them to 1 or more.",
+        cel="self.rollout.maxUnavailable + self.rollout.maxSurge > 0",
+        holds=lambda spec: spec.rollout.max_unavailable + spec.rollout.max_surge > 0,
+    ),
+)
+
+
+def violations(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
+    """Every rule that the spec breaks, in the order of `RULES`."""
+    return tuple(
+        Problem(f"spec.{rule.field}", rule.message) for rule in RULES if not rule.holds(spec)
+    )

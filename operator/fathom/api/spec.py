@@ -1,0 +1,312 @@
+"""What users write: the spec of a SpeculativeDeployment, v1alpha1.
+
+Cross-field rules stand in `fathom.api.rules`, once, as CEL for the API server and as a predicate
+for everything else.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field, JsonValue
+
+from fathom.api.base import ApiModel
+
+MAX_TOKENS_LIMIT: Final = 64
+DEFAULT_MAX_TOKENS: Final = 7
+"""Default of `maxTokens`: the deepest that tokenspeed_mla verifies (query length 8)."""
+
+
+class Method(StrEnum):
+    """Speculation methods, spelled as vLLM spells them. EAGLE 3 and 3.1 are both `eagle3`."""
+
+    EAGLE3 = "eagle3"
+    EAGLE = "eagle"
+    MTP = "mtp"
+    DRAFT_MODEL = "draft_model"
+    NGRAM = "ngram"
+    SUFFIX = "suffix"
+    DFLASH = "dflash"
+    DSPARK = "dspark"
+
+    @property
+    def needs_draft(self) -> bool:
+        """Whether a draft model of its own is loaded beside the target."""
+        return self in {Method.EAGLE3, Method.EAGLE, Method.DRAFT_MODEL, Method.DFLASH}
+
+
+class TuningMode(StrEnum):
+    AUTO = "Auto"
+    ADVISE = "Advise"
+    STATIC = "Static"
+
+
+class Actuation(StrEnum):
+    AUTO = "Auto"
+    LIVE = "Live"
+    ROLLOUT = "Rollout"
+
+
+class Objective(StrEnum):
+    LATENCY = "Latency"
+    THROUGHPUT = "Throughput"
+    GOODPUT = "Goodput"
+
+
+class Switch(StrEnum):
+    """Never On/Off or Yes/No: YAML 1.1 reads those as booleans."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+
+
+class Accelerator(StrEnum):
+    GB200 = "GB200"
+    GB300 = "GB300"
+    B200 = "B200"
+    H200 = "H200"
+    H100 = "H100"
+    CUSTOM = "Custom"
+
+
+class ComputeDomainPolicy(StrEnum):
+    AUTO = "Auto"
+    EXTERNAL = "External"
+    NEVER = "Never"
+
+
+class MetricsSource(StrEnum):
+    AUTO = "Auto"
+    PROMETHEUS = "Prometheus"
+    PODS = "Pods"
+
+
+class AutoOrNever(StrEnum):
+    AUTO = "Auto"
+    NEVER = "Never"
+
+
+class SecretKeyRef(ApiModel):
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the Secret, in the same namespace."""
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    """Key within the Secret."""
+
+
+class ModelSpec(ApiModel):
+    """The target model."""
+
+    id: Annotated[str, Field(min_length=1, max_length=512)]
+    """Hugging Face id, or an absolute path in the pod."""
+    revision: Annotated[str, Field(max_length=128)] = ""
+    """Branch, tag or commit to pin; empty means the repository's default."""
+    served_name: Annotated[str, Field(max_length=512)] = ""
+    """Name that clients ask for; empty means the id."""
+    trust_remote_code: bool = False
+    """Let the model's repository run its own Python code in the engine."""
+    token_secret_ref: SecretKeyRef | None = None
+    """Hugging Face token, for gated repositories."""
+
+
+class DraftSpec(ApiModel):
+    """What proposes the tokens."""
+
+    id: Annotated[str, Field(max_length=512)] = ""
+    """Hugging Face id or absolute path of the draft model; empty for methods without one."""
+    revision: Annotated[str, Field(max_length=128)] = ""
+    """Branch, tag or commit to pin; empty means the repository's default."""
+    method: Method = Method.EAGLE3
+    """Speculation method as vLLM names it. EAGLE 3 and EAGLE 3.1 are both `eagle3`."""
+    tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] | None = None
+    """1 or the target's; absent means vLLM's own default."""
+
+
+class TuningSpec(ApiModel):
+    """How depth follows the traffic."""
+
+    mode: TuningMode = TuningMode.AUTO
+    """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
+    engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
+    actuation: Actuation = Actuation.AUTO
+    """Live changes depth between two engine steps; Rollout by new pods; Auto takes Live where
+    the engine can."""
+    objective: Objective = Objective.THROUGHPUT
+    """Latency: tokens per second per request. Throughput: tokens per second. Goodput: throughput
+    while time per output token stays within `tpotMilliseconds`."""
+    tpot_milliseconds: Annotated[float, Field(gt=0, le=60_000)] | None = None
+    """Largest acceptable time per output token in milliseconds; required with Goodput."""
+    window_seconds: Annotated[int, Field(ge=5, le=600)] = 30
+    """Length of one measurement window in seconds."""
+    min_gain_percent: Annotated[float, Field(ge=0, le=100)] = 1
+    """Smallest gain in percent for which depth is changed."""
+    probing: Switch = Switch.ENABLED
+    """Whether one pod at a time may run at another depth for some seconds, to measure it."""
+
+
+class SpeculationSpec(ApiModel):
+    """Depth: how many tokens are speculated per step."""
+
+    tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] = 3
+    """Your own guess at num_speculative_tokens: the start, and what any change is judged
+    against."""
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] | None = None
+    """What the engine is sized for; default: the larger of 7 and `tokens`. Changing it needs new
+    pods."""
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)] = 1
+    """The shallowest the tuner may go; 0 allows it to stop speculating."""
+    tuning: TuningSpec = TuningSpec()
+    adaptive_verification: Switch = Switch.DISABLED
+    """vLLM's adaptive verification; needs an engine that has it."""
+
+    @property
+    def effective_max_tokens(self) -> int:
+        """`maxTokens` with its default applied."""
+        return self.max_tokens or max(DEFAULT_MAX_TOKENS, self.tokens)
+
+
+class KeySelector(ApiModel):
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    optional: bool = False
+
+
+class FieldSelector(ApiModel):
+    field_path: Annotated[str, Field(min_length=1, max_length=253)]
+
+
+class EnvVarSource(ApiModel):
+    secret_key_ref: KeySelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    field_ref: FieldSelector | None = None
+
+
+class EnvVar(ApiModel):
+    """One environment variable of the engine, as in a Pod."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    value: Annotated[str, Field(max_length=32_768)] | None = None
+    value_from: EnvVarSource | None = None
+
+
+Quantity = Annotated[int | str, Field(json_schema_extra={"x-kubernetes-int-or-string": True})]
+
+
+class Resources(ApiModel):
+    """Requests and limits of the engine container; the GPUs are added by the operator."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+    limits: dict[str, Quantity] = Field(default_factory=dict)
+
+
+class EngineSpec(ApiModel):
+    """The vLLM that serves."""
+
+    image: Annotated[str, Field(min_length=1, max_length=512)]
+    """Container image of vLLM. Stock images work; the plugin comes by volume."""
+    version: Annotated[str, Field(max_length=32)] = ""
+    """vLLM's version, such as 0.32.0, when the image's tag does not say."""
+    tensor_parallel_size: Annotated[int, Field(ge=1, le=1024)]
+    """GPUs that one model shard group spans."""
+    pipeline_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """Pipeline stages."""
+    data_parallel_size: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Data-parallel engines per replica. Live depth needs 1."""
+    attention_backend: Annotated[str, Field(max_length=64)] = ""
+    """vLLM attention backend; empty lets vLLM choose."""
+    args: Annotated[
+        tuple[Annotated[str, Field(max_length=32_768)], ...], Field(max_length=256)
+    ] = ()
+    """More arguments for `vllm serve`. What has a field of its own may not be repeated here."""
+    env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] = ()
+    """Environment of the engine container."""
+    resources: Resources = Resources()
+    startup_minutes: Annotated[int, Field(ge=1, le=1440)] = 90
+    """How long loading may take before the pod is restarted, in minutes."""
+    drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = 120
+    """How long requests in flight may finish when a pod goes, in seconds."""
+
+
+class Toleration(ApiModel):
+    """A toleration, as in a Pod."""
+
+    key: Annotated[str, Field(max_length=317)] = ""
+    operator: Annotated[str, Field(pattern="^(Exists|Equal)$")] = "Equal"
+    value: Annotated[str, Field(max_length=63)] = ""
+    effect: Annotated[str, Field(pattern="^(|NoSchedule|PreferNoSchedule|NoExecute)$")] = ""
+    toleration_seconds: int | None = None
+
+
+class NodePoolSpec(ApiModel):
+    """Where the pods run."""
+
+    accelerator: Accelerator = Accelerator.GB200
+    """Known node type: its label, taints, GPUs per node and architecture. Custom needs
+    gpusPerNode."""
+    gpus_per_node: Annotated[int, Field(ge=1, le=16)] | None = None
+    """GPUs on one node; for Custom."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """More node labels to require."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] = ()
+    """More tolerations."""
+    compute_domain: ComputeDomainPolicy = ComputeDomainPolicy.AUTO
+    """NVLink domain for replicas over several trays: made by the operator, by another component,
+    or never."""
+
+
+class CacheSpec(ApiModel):
+    """Shared weights."""
+
+    claim_name: Annotated[str, Field(max_length=253)] = ""
+    """An existing PersistentVolumeClaim to keep the weights in; empty means none."""
+    prefetch: bool = True
+    """Fetch the weights before the pods start."""
+
+
+class MetricsSpec(ApiModel):
+    """Where measurements come from."""
+
+    source: MetricsSource = MetricsSource.AUTO
+    """Pods reads the pods' own /metrics; Prometheus queries `prometheusURL`; Auto takes
+    Prometheus if a URL is given, else the pods."""
+    prometheus_url: Annotated[str, Field(max_length=2048, alias="prometheusURL")] = ""
+    """Base URL of a Prometheus that scrapes the pods."""
+    pod_monitor: AutoOrNever = AutoOrNever.AUTO
+    """Whether to create a PodMonitor where the cluster has that API."""
+
+
+class RolloutSpec(ApiModel):
+    """How changes that need new pods are carried out."""
+
+    max_unavailable: Annotated[int, Field(ge=0, le=1024)] = 1
+    """Replicas that may be missing during a rollout."""
+    max_surge: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Replicas that may be added during a rollout; each needs free GPUs."""
+    canary_minutes: Annotated[int, Field(ge=0, le=1440)] = 20
+    """How long the first new replica is watched, in minutes."""
+    paused: bool = False
+    """Hold everything but scaling."""
+    refresh: AutoOrNever = AutoOrNever.NEVER
+    """Whether replicas whose acceptance decays with uptime are restarted, one at a time."""
+
+
+class SpeculativeDeploymentSpec(ApiModel):
+    """A target model served with speculative decoding, and how deep to speculate."""
+
+    replicas: Annotated[int, Field(ge=0, le=1024)] = 1
+    """Serving replicas; autoscalers set it through the scale subresource."""
+    model: ModelSpec
+    draft: DraftSpec = DraftSpec()
+    speculation: SpeculationSpec = SpeculationSpec()
+    engine: EngineSpec
+    node_pool: NodePoolSpec = NodePoolSpec()
+    cache: CacheSpec = CacheSpec()
+    metrics: MetricsSpec = MetricsSpec()
+    rollout: RolloutSpec = RolloutSpec()
+    pod_template: dict[str, JsonValue] = Field(
+        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """Strategic merge over the pod template that the operator builds; for what has no field."""
+
+    @property
+    def tunable(self) -> bool:
+        """Whether the engine is started so that its depth can be changed live."""
+        return self.speculation.tuning.mode is not TuningMode.STATIC

@@ -1,0 +1,105 @@
+"""What the operator reports. Decimals are strings: the API's conventions discourage floats."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fathom.api.base import ApiModel
+from fathom.api.conditions import ConditionStatus, ConditionType
+
+
+class Condition(ApiModel):
+    """A standard Kubernetes condition."""
+
+    type: ConditionType
+    status: ConditionStatus
+    reason: str
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class EngineStatus(ApiModel):
+    version: str = ""
+    """vLLM version in use, as far as known."""
+    actuation: str = ""
+    """How depth is changed: Live, Rollout or None."""
+    reason: str = ""
+    """Why depth cannot be changed live, if it cannot."""
+
+
+class DraftStatus(ApiModel):
+    family: str = ""
+    """What the draft is, such as EAGLE-3.1, as far as known."""
+
+
+class DepthStatus(ApiModel):
+    summary: str = ""
+    """Depths from the smallest batch to the largest, such as 5/3/1."""
+    schedule: tuple[tuple[int, ...], ...] = ()
+    """Ranges of [first batch, last batch, depth]."""
+    generation: int = 0
+    """Generation of the depth document."""
+    applied_replicas: int = 0
+    """Replicas whose engine reports this generation in force."""
+    since: str = ""
+    """When this schedule was written."""
+
+
+class MeasuredStatus(ApiModel):
+    at: str = ""
+    """End of the last window with data."""
+    window_seconds: int = 0
+    acceptance_length: str = ""
+    """Tokens per verification step: 1 + accepted / drafts."""
+    acceptance_rate: str = ""
+    """Accepted / drafted tokens."""
+    survival: tuple[str, ...] = ()
+    """Probability that the first i drafts are all accepted, i = 1, 2, ..."""
+    tokens_per_second: int = 0
+    """Generated tokens per second over all replicas."""
+    mean_batch: str = ""
+    """Requests per engine step."""
+    tpot_milliseconds: str = ""
+    """Time per output token, milliseconds."""
+    gain_percent: str = ""
+    """Tokens per second over what `tokens` would give, percent, measured."""
+
+
+class DecisionStatus(ApiModel):
+    at: str
+    action: str
+    reason: str
+    message: str = ""
+    expected_gain_percent: str = ""
+    measured_gain_percent: str = ""
+
+
+class TuningStatus(ApiModel):
+    summary: str = ""
+    """Mode and what the tuner does, such as Auto/Exploiting."""
+    last_decision: DecisionStatus | None = None
+    history: Annotated[tuple[DecisionStatus, ...], Field(max_length=10)] = ()
+
+
+class SpeculativeDeploymentStatus(ApiModel):
+    observed_generation: int = 0
+    replicas: int = 0
+    """Serving pods that exist."""
+    ready_replicas: int = 0
+    ready: str = ""
+    """Ready and wanted replicas, such as 2/2."""
+    selector: str = ""
+    """Label selector of the leaders, for autoscalers."""
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    )
+    engine: EngineStatus = EngineStatus()
+    draft: DraftStatus = DraftStatus()
+    depth: DepthStatus = DepthStatus()
+    measured: MeasuredStatus = MeasuredStatus()
+    tuning: TuningStatus = TuningStatus()

@@ -1,0 +1,118 @@
+"""The depth document: what the operator writes and every engine reads.
+
+`{"generation": 12, "schedule": [[1,4,5],[5,16,3],[17,256,1]], "pods": {"<pod>": [[1,256,4]]}}`.
+Ranges are `[first batch, last batch, depth]`, inclusive; batch is the number of requests scheduled
+in a step. `pods` replaces the schedule for one pod: a probe, a canary, or a pin.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DepthRange:
+    """Depth for batches from `first` to `last`, inclusive."""
+
+    first: int
+    last: int
+    depth: int
+
+
+Schedule = tuple[DepthRange, ...]
+"""Ascending ranges without gaps; the first starts at batch 1."""
+
+
+def flat(depth: int, max_batch: int) -> Schedule:
+    """One depth at every batch up to `max_batch`."""
+    return (DepthRange(1, max_batch, depth),)
+
+
+def depth_at(schedule: Schedule, batch: int) -> int:
+    """Depth at a batch; the last range carries on beyond its end, as in vLLM.
+
+    Raises:
+        ValueError: the schedule is empty or the batch is below 1.
+    """
+    if not schedule or batch < 1:
+        raise ValueError(f"no depth for batch {batch} in {schedule}")
+    return next((r.depth for r in schedule if batch <= r.last), schedule[-1].depth)
+
+
+def merged(schedule: Schedule) -> Schedule:
+    """The same schedule with neighbouring ranges of equal depth joined."""
+    result: list[DepthRange] = []
+    for part in schedule:
+        if result and result[-1].depth == part.depth:
+            result[-1] = DepthRange(result[-1].first, part.last, part.depth)
+        else:
+            result.append(part)
+    return tuple(result)
+
+
+def summary(schedule: Schedule) -> str:
+    """Depths from the smallest batch to the largest, such as `5/3/1`."""
+    return "/".join(str(part.depth) for part in merged(schedule))
+
+
+@dataclass(frozen=True, slots=True)
+class DepthDocument:
+    """What one version of the depth ConfigMap says."""
+
+    generation: int
+    schedule: Schedule
+    pods: Mapping[str, Schedule] = field(default_factory=dict)
+
+    def for_pod(self, pod: str) -> Schedule:
+        """The schedule one pod obeys."""
+        return self.pods.get(pod, self.schedule)
+
+    def same_depths(self, other: Self) -> bool:
+        """Whether both ask for the same depths, whatever their generations."""
+        return self.schedule == other.schedule and dict(self.pods) == dict(other.pods)
+
+    def to_json(self) -> str:
+        """Canonical text: equal documents are equal strings."""
+        return json.dumps(
+            {
+                "generation": self.generation,
+                "schedule": _ranges(self.schedule),
+                "pods": {pod: _ranges(self.pods[pod]) for pod in sorted(self.pods)},
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self | None:
+        """Read a document; None if it is not one."""
+        try:
+            wire = _Wire.model_validate_json(text)
+        except ValidationError:
+            return None
+        return cls(
+            generation=wire.generation,
+            schedule=_schedule(wire.schedule),
+            pods={pod: _schedule(ranges) for pod, ranges in wire.pods.items()},
+        )
+
+
+_WireRange = tuple[PositiveInt, PositiveInt, NonNegativeInt]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: PositiveInt
+    schedule: tuple[_WireRange, ...]
+    pods: dict[str, tuple[_WireRange, ...]] = {}
+
+
+def _ranges(schedule: Schedule) -> list[list[int]]:
+    return [[part.first, part.last, part.depth] for part in schedule]
+
+
+def _schedule(ranges: tuple[tuple[int, int, int], ...]) -> Schedule:
+    return tuple(DepthRange(*part) for part in ranges)

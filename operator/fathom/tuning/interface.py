@@ -1,0 +1,112 @@
+"""What the tuner is given and what it answers. `fathom.tuning.tuner.decide` lies between."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import Objective, TuningMode
+from fathom.core.depth import DepthDocument
+from fathom.core.measurement import PodCounters
+from fathom.tuning.state import TuningState
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The user's wishes, defaults applied."""
+
+    mode: TuningMode
+    objective: Objective
+    tpot_slo_seconds: float | None
+    window_seconds: float
+    min_gain: float
+    """Smallest relative gain worth a change: 0.01 is one percent."""
+    probing: bool
+    tokens: int
+    """The user's own depth: the start, and what any change is judged against."""
+    min_tokens: int
+    max_tokens: int
+    max_batch: int
+    """`--max-num-seqs`: the last batch of every schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedPod:
+    """One serving pod as the tuner sees it."""
+
+    name: str
+    ready: bool
+    ready_for_s: float
+    """Seconds since it became ready."""
+    pinned_depth: int | None = None
+    """Depth a person holds this pod at, by annotation."""
+    counters: PodCounters | None = None
+    """Latest look at its metrics; None: unreadable, which is not zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningSnapshot:
+    """All the tuner may know, gathered once."""
+
+    now_s: float
+    settings: Settings
+    pods: tuple[TunedPod, ...]
+    document: DepthDocument | None
+    """The depth document as the cluster has it; None: none written yet."""
+    document_written_at_s: float
+    """When that document was written (Unix seconds)."""
+    live_refusal: tuple[Reason, str] | None
+    """Why this engine's depth cannot be changed live, if it cannot."""
+    state: TuningState
+
+
+class Action(StrEnum):
+    """What a decision does to depth."""
+
+    HOLD = "Hold"
+    MOVE = "Move"
+    PROBE = "Probe"
+    END_PROBE = "EndProbe"
+    PIN = "Pin"
+    POKE = "Poke"
+    """The document stays; the engines are told again that it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One window over all pods: sums of deltas, divided once."""
+
+    at_s: float
+    window_seconds: float
+    tokens_per_second: float
+    mean_batch: float | None
+    acceptance_length: float | None
+    """None: nothing was drafted. Unknown is not zero."""
+    acceptance_rate: float | None
+    survival: tuple[float, ...]
+    tpot_seconds: float | None
+    gain: float | None
+    """Tokens per second over what `tokens` would give, relative; None: not measured yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningDecision:
+    """What to do, why, what was learnt, and when to ask again."""
+
+    action: Action
+    reason: Reason
+    message: str
+    document: DepthDocument
+    """The depths that should be in force; equal to the snapshot's when nothing changes."""
+    state: TuningState
+    wake_after_s: float
+    """Seconds after which `decide` wants to be asked again at the latest."""
+    measured: Measured | None
+    """The last window with data; None: none yet."""
+    expected_gain: float | None = None
+    """Relative gain the action is expected to bring."""
+    measured_gain: float | None = None
+    """Relative gain measured since, for decisions that judge an earlier one."""
+    not_obeyed: tuple[str, ...] = ()
+    """Pods whose engine does not report the document in force after the deadline."""
+    notable: bool = False
+    """Whether people should hear of it: an event, and an entry in status.tuning.history."""
