@@ -1,0 +1,78 @@
+# Bare `make` prints the targets. `make demo` and `make test` do all the set-up they need.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest
+ARGS ?=
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup engine local-build prerequisites demo test test-fast test-cluster test-engine \
+	test-e2e lint format verify regenerate constraints clean
+
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+prerequisites: ## Install what a bare Debian lacks (as root), or name the command that does
+	@sh tools/prerequisites.sh
+
+$(VENV)/.installed: pyproject.toml constraints.txt | prerequisites
+	@echo "==> the environment of the operator and of the checks ($(VENV))"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --upgrade pip
+	@$(BIN)/pip install -q -c constraints.txt -e '.[local]' --group dev
+	@touch $@
+
+setup: $(VENV)/.installed ## Set up the Python environment
+
+engine: setup ## Install a real vLLM for the CPU and build its EAGLE 3.1 test pair
+	@$(BIN)/python -m fathom_local.engine.environment
+
+local-build: setup ## Build (once) the control plane that `fathom local` runs
+	@$(BIN)/fathom local build
+
+demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, live depth
+	@$(BIN)/fathom local demo $(ARGS)
+
+test: lint verify local-build engine ## Every check and every test, real parts included
+	@$(PYTEST) $(ARGS)
+
+test-fast: setup ## What needs neither a cluster nor an engine: under a minute
+	@$(PYTEST) -q tests/unit tests/property tests/golden $(ARGS)
+
+test-cluster: local-build ## Tests against a real control plane
+	@$(PYTEST) tests/cluster $(ARGS)
+
+test-engine: engine ## Tests against a real vLLM
+	@$(PYTEST) tests/engine tests/contract $(ARGS)
+
+test-e2e: local-build engine ## The whole loop, as a user meets it
+	@$(PYTEST) tests/e2e $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache >/tmp/fathom-lint-imports.$$$$ 2>&1 \
+		|| { cat /tmp/fathom-lint-imports.$$$$; exit 1; }
+
+format: setup ## Format the code
+	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format -q .
+
+regenerate: setup ## Regenerate everything generated
+	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
+	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/crds/
+
+verify: regenerate ## Regenerate everything generated, and fail if it differs
+	@git diff --exit-code -- crds charts/fathom/crds \
+		|| { echo "Generated files were stale; they are fresh now: commit them."; exit 1; }
+
+constraints: ## Record the versions that are installed now
+	@{ sed -n '1,/^[^#]/{/^#/p}' constraints.txt; \
+	   $(BIN)/pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' | sort -f; \
+	   $(BIN)/pip list --format freeze | grep -E '^pip=='; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean: ## Remove the environments and caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
