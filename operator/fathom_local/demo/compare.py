@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scipy import stats
 
 CONFIDENCE = 0.95
+_FEWEST_PAIRS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     Raises:
         ValueError: the lengths differ, there are fewer than two pairs, or a rate is not positive.
     """
-    if len(ours) != len(theirs) or len(ours) < 2:
+    if len(ours) != len(theirs) or len(ours) < _FEWEST_PAIRS:
         raise ValueError(f"need two pairs or more of equal number: {len(ours)} and {len(theirs)}")
     if min(*ours, *theirs) <= 0:
         raise ValueError("a slice without a single token cannot be compared")

@@ -1,6 +1,7 @@
 import random
 
 import pytest
+
 from fathom_local.demo.compare import paired_ratio
 
 
@@ -32,5 +33,5 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     ("ours", "theirs"), [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([0.0, 1.0], [0.0, 1.0])]
 )
 def test_what_cannot_be_compared_is_refused(ours: list[float], theirs: list[float]) -> None:
-    with pytest.raises(ValueError, match="pairs|token"):
+    with pytest.raises(ValueError, match=r"pairs|token"):
         paired_ratio(ours, theirs)
