@@ -1,0 +1,254 @@
+"""The hand-over from the scheduler's process to the API server's: a small memory-mapped file.
+
+Every value is one 8-byte aligned double with a single writer, so a reader sees each value whole.
+It may see a step's counters half updated; the next scrape has the other half, and the consumers
+work on differences over many steps. That is why there is no lock to pay for on every step.
+
+The writer puts a new file in place of the old one, so a restarted engine starts from zero and a
+reader, which opens the path anew each time, never mixes two engines.
+
+Layout, in 8-byte words: a header (`_HEADER_WORDS`), then one block per (batch bucket, depth):
+decode cell, mixed cell (each steps, seconds, tokens, requests), drafts, accepted per position.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_COUNTERS_FILE = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
+MAGIC = b"FATHOMC1"
+"""Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
+
+DECODE, MIXED = 0, 1
+STEP_KINDS = ("decode", "mixed")
+
+_WORD = 8
+_HEADER_WORDS = 16
+_CELL_WORDS = 4
+_DRAFTS = 2 * _CELL_WORDS
+_BLOCK_WORDS = _DRAFTS + 1
+
+# Words of the header, after the magic.
+_PID, _MAX_BATCH, _MAX_DEPTH = 1, 2, 3
+_LIVE, _IDLE, _GENERATION, _REJECTIONS = 4, 5, 6, 7
+_ERRORS, _HOOK_SECONDS, _TRANSITIONS = 8, 9, 10
+
+
+def counters_path(environ: Mapping[str, str]) -> str:
+    """The file both processes agree on, from the pod's environment."""
+    return environ.get("FATHOM_COUNTERS_FILE") or DEFAULT_COUNTERS_FILE
+
+
+def batch_bucket(batch: int) -> int:
+    """Index of the power-of-two bucket a batch falls in: 1, 2, 3-4, 5-8 and so on."""
+    return (batch - 1).bit_length()
+
+
+def bucket_count(max_batch: int) -> int:
+    """How many buckets cover batches up to `max_batch`."""
+    return batch_bucket(max_batch) + 1
+
+
+def _word_count(max_batch: int, max_depth: int) -> int:
+    return _HEADER_WORDS + bucket_count(max_batch) * (max_depth + 1) * (_BLOCK_WORDS + max_depth)
+
+
+class CountersWriter:
+    """The engine's side. Not thread-safe; the scheduler is one thread."""
+
+    def __init__(self, path: str | None, *, max_batch: int, max_depth: int) -> None:
+        """Create the file, replacing an older engine's.
+
+        Args:
+            path: where; None counts in private memory, so that nothing is shown.
+            max_batch: the engine's `max_num_seqs`.
+            max_depth: the engine's `num_speculative_tokens`.
+
+        Raises:
+            OSError: the file cannot be created.
+        """
+        self.max_batch = max_batch
+        self.max_depth = max_depth
+        self._block = _BLOCK_WORDS + max_depth
+        words = _word_count(max_batch, max_depth)
+        if path is None:
+            self._map = mmap.mmap(-1, words * _WORD)
+        else:
+            self._map = _create(path, words * _WORD)
+        self._words = memoryview(self._map).cast("d")
+        self._words[_PID] = os.getpid()
+        self._words[_MAX_BATCH] = max_batch
+        self._words[_MAX_DEPTH] = max_depth
+        self._words[_IDLE] = 1
+        self._map[: len(MAGIC)] = MAGIC
+
+    def step(self, *, batch: int, depth: int, kind: int, seconds: float, tokens: int) -> None:
+        """Count one step over `batch` requests that took `seconds` and emitted `tokens`."""
+        words = self._words
+        at = self._at(batch, depth) + kind * _CELL_WORDS
+        words[at] += 1
+        words[at + 1] += seconds
+        words[at + 2] += tokens
+        words[at + 3] += batch
+
+    def drafts(self, *, batch: int, depth: int, drafts: int, accepted: list[int]) -> None:
+        """Count `drafts` verified drafts; `accepted[i]` of them had position i accepted."""
+        words = self._words
+        at = self._at(batch, depth) + _DRAFTS
+        words[at] += drafts
+        for count in accepted:
+            at += 1
+            words[at] += count
+
+    def transition_step(self) -> None:
+        """Count a step that belongs to no cell."""
+        self._words[_TRANSITIONS] += 1
+
+    def reject_document(self) -> None:
+        """Count a depth document that was not adopted."""
+        self._words[_REJECTIONS] += 1
+
+    def hook_error(self) -> None:
+        """Count an exception inside our own code."""
+        self._words[_ERRORS] += 1
+
+    def hook_seconds(self, seconds: float) -> None:
+        """Add time spent inside our own code."""
+        self._words[_HOOK_SECONDS] += seconds
+
+    def set_generation(self, generation: int) -> None:
+        """Say which generation is in force."""
+        self._words[_GENERATION] = generation
+
+    def set_live(self, *, live: bool) -> None:
+        """Say whether depth follows the file."""
+        self._words[_LIVE] = live
+
+    def set_idle(self, *, idle: bool) -> None:
+        """Say whether the engine waits for requests."""
+        self._words[_IDLE] = idle
+
+    def close(self) -> None:
+        """Release the mapping; the file stays for the reader."""
+        self._words.release()
+        self._map.close()
+
+    def _at(self, batch: int, depth: int) -> int:
+        block = batch_bucket(batch) * (self.max_depth + 1) + depth
+        return _HEADER_WORDS + block * self._block
+
+
+def _create(path: str, size: int) -> mmap.mmap:
+    temporary = Path(f"{path}.{os.getpid()}")
+    try:
+        with temporary.open("w+b") as file:
+            file.truncate(size)
+            mapping = mmap.mmap(file.fileno(), size)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return mapping
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """Sums over the steps of one cell."""
+
+    batch_le: int
+    depth: int
+    kind: str
+    steps: float
+    seconds: float
+    tokens: float
+    requests: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCounts:
+    """Sums over the drafts verified in one (batch bucket, depth)."""
+
+    batch_le: int
+    depth: int
+    drafts: float
+    accepted: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one engine has counted since it started."""
+
+    pid: int
+    max_batch: int
+    max_depth: int
+    live: bool
+    idle: bool
+    generation: int
+    rejections: float
+    errors: float
+    hook_seconds: float
+    transitions: float
+    steps: tuple[StepCounts, ...]
+    drafts: tuple[DraftCounts, ...]
+
+
+def read_counts(path: str) -> Counts | None:
+    """Read an engine's counters.
+
+    Returns:
+        The counts, or None when no engine of this layout's version has created the file yet.
+    """
+    try:
+        with (
+            Path(path).open("rb") as file,
+            mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as map_,
+        ):
+            if len(map_) < _HEADER_WORDS * _WORD or map_[: len(MAGIC)] != MAGIC:
+                return None
+            whole = len(map_) - len(map_) % _WORD
+            with memoryview(map_) as view, view[:whole].cast("d") as doubles:
+                words: list[float] = list(doubles)
+    except (OSError, ValueError):  # absent, or still empty
+        return None
+    max_batch, max_depth = int(words[_MAX_BATCH]), int(words[_MAX_DEPTH])
+    if len(words) != _word_count(max_batch, max_depth):
+        return None
+    blocks = list(_blocks(words, max_batch, max_depth))
+    return Counts(
+        pid=int(words[_PID]),
+        max_batch=max_batch,
+        max_depth=max_depth,
+        live=bool(words[_LIVE]),
+        idle=bool(words[_IDLE]),
+        generation=int(words[_GENERATION]),
+        rejections=words[_REJECTIONS],
+        errors=words[_ERRORS],
+        hook_seconds=words[_HOOK_SECONDS],
+        transitions=words[_TRANSITIONS],
+        steps=tuple(
+            StepCounts(batch_le, depth, kind, *block[at : at + _CELL_WORDS])
+            for batch_le, depth, block in blocks
+            for at, kind in zip(range(0, _DRAFTS, _CELL_WORDS), STEP_KINDS, strict=True)
+            if block[at]
+        ),
+        drafts=tuple(
+            DraftCounts(
+                batch_le, depth, block[_DRAFTS], tuple(block[_DRAFTS + 1 : _DRAFTS + 1 + depth])
+            )
+            for batch_le, depth, block in blocks
+            if block[_DRAFTS]
+        ),
+    )
+
+
+def _blocks(
+    words: list[float], max_batch: int, max_depth: int
+) -> Iterator[tuple[int, int, list[float]]]:
+    size = _BLOCK_WORDS + max_depth
+    at = _HEADER_WORDS
+    for bucket in range(bucket_count(max_batch)):
+        for depth in range(max_depth + 1):
+            yield 1 << bucket, depth, words[at : at + size]
+            at += size

@@ -1,0 +1,96 @@
+"""The depth document: what the operator writes and an engine obeys. Pure."""
+
+import json
+from dataclasses import dataclass
+
+Schedule = tuple[tuple[int, int, int], ...]
+"""Inclusive batch ranges and their depth: `(first, last, depth)`, ascending."""
+
+
+class DepthDocumentError(ValueError):
+    """A depth document that must not reach the engine; the message says which part and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthDocument:
+    """A validated document, reduced to what one pod has to obey."""
+
+    generation: int
+    schedule: Schedule
+
+
+def parse_depth_document(text: str, *, pod: str, max_depth: int) -> DepthDocument:
+    """Read a document for one pod: its entry in `pods` replaces the common schedule.
+
+    Keys this version does not know are passed over, so that a newer operator can still steer the
+    pods that an older one started. Entries for other pods are theirs to judge.
+
+    Args:
+        text: the JSON document.
+        pod: this pod's name; empty when unknown.
+        max_depth: the engine's `num_speculative_tokens`. A depth above it is refused, not
+            clamped: whoever wrote it believes the engine is sized for it.
+
+    Raises:
+        DepthDocumentError: with a sentence naming what is wrong.
+    """
+    try:
+        # Deep nesting ends in RecursionError, and integers beyond 4300 digits in ValueError.
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DepthDocumentError(f"the depth document is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise DepthDocumentError("the depth document must be a JSON object")
+    generation = document.get("generation")
+    if not isinstance(generation, int) or not _is_int(generation) or generation < 1:
+        raise DepthDocumentError(f"generation must be a positive integer, not {generation!r}")
+    schedule = _parse_schedule(document.get("schedule"), where="schedule", max_depth=max_depth)
+    pods = document.get("pods", {})
+    if not isinstance(pods, dict):
+        raise DepthDocumentError("pods must be an object: pod name to schedule")
+    if pod and pod in pods:
+        schedule = _parse_schedule(pods[pod], where=f"pods[{pod!r}]", max_depth=max_depth)
+    return DepthDocument(generation=generation, schedule=schedule)
+
+
+def _parse_schedule(value: object, *, where: str, max_depth: int) -> Schedule:
+    if not isinstance(value, list) or not value:
+        raise DepthDocumentError(f"{where} must be a non-empty list of [first, last, depth]")
+    ranges: list[tuple[int, int, int]] = []
+    previous_last = 0
+    for entry in value:
+        if not isinstance(entry, list) or len(entry) != 3 or not all(map(_is_int, entry)):  # noqa: PLR2004 - a range is a triple
+            raise DepthDocumentError(f"{where}: {entry!r} is not [first, last, depth] in integers")
+        first, last, depth = entry
+        if not ranges and first != 1:
+            raise DepthDocumentError(f"{where}: the first range must start at 1, not {first}")
+        if first <= previous_last:
+            raise DepthDocumentError(f"{where}: {entry!r} overlaps or precedes the range before it")
+        if last < first:
+            raise DepthDocumentError(f"{where}: {entry!r} ends before it starts")
+        if not 0 <= depth <= max_depth:
+            raise DepthDocumentError(
+                f"{where}: depth {depth} is outside 0..{max_depth}, what this engine is sized for"
+            )
+        ranges.append((first, last, depth))
+        previous_last = last
+    return tuple(ranges)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def depth_table(schedule: Schedule, max_batch: int) -> list[int]:
+    """Expand a schedule into vLLM's own form: index = batch, entry = depth, index 0 unused.
+
+    Gaps and the tail carry the depth before them, as vLLM's
+    `build_dynamic_sd_schedule_lookup` does; a test holds the two equal.
+    """
+    table = [0] * (max_batch + 1)
+    position = 0
+    for batch in range(1, max_batch + 1):
+        while position + 1 < len(schedule) and schedule[position + 1][0] <= batch:
+            position += 1
+        table[batch] = schedule[position][2]
+    return table

@@ -1,0 +1,47 @@
+"""The stat-logger hook: vLLM creates it in the API server's process, where it shows the counters.
+
+It records nothing itself: it sees neither the batch of a step nor its depth.
+"""
+
+import os
+from typing import Any
+
+from prometheus_client import REGISTRY
+from vllm.v1.metrics.loggers import StatLoggerBase
+
+from fathom_vllm.exposition import FathomCollector, log
+
+
+class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not installed where mypy runs
+    """Registers the collector, once per process, on the registry that `/metrics` serves."""
+
+    _registered = False
+
+    def __init__(self, vllm_config: object, engine_index: int = 0) -> None:  # noqa: ARG002 - vLLM's signature
+        if FathomStatLogger._registered:
+            return
+        FathomStatLogger._registered = True
+        try:
+            if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+                # Several API servers merge their metrics through files of prometheus_client's own;
+                # a collector is not part of that.
+                log.warning(
+                    "Fathom: with several API server processes its counters cannot be shown on "
+                    "/metrics. Serve with one (--api-server-count 1)."
+                )
+                return
+            REGISTRY.register(FathomCollector(os.environ))
+        except Exception:  # noqa: BLE001 - an engine that shows nothing still serves
+            log.exception("Fathom: the counters cannot be shown on /metrics; serving goes on")
+
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing to do: counting happens in the scheduler hook."""
+
+    def log_engine_initialized(self) -> None:
+        """Nothing to say."""
+
+
+# A method that another vLLM version declares abstract would keep its server from starting.
+for _name in FathomStatLogger.__abstractmethods__:
+    setattr(FathomStatLogger, _name, FathomStatLogger.record)
+FathomStatLogger.__abstractmethods__ = frozenset()

@@ -1,0 +1,122 @@
+"""The memory-mapped hand-over between the two processes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fathom_vllm.counters import (
+    DECODE,
+    MIXED,
+    CountersWriter,
+    Counts,
+    DraftCounts,
+    StepCounts,
+    batch_bucket,
+    bucket_count,
+    read_counts,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "counters")
+
+
+@pytest.fixture
+def writer(path: str) -> Iterator[CountersWriter]:
+    writer = CountersWriter(path, max_batch=16, max_depth=7)
+    yield writer
+    writer.close()
+
+
+def counts(path: str) -> Counts:
+    found = read_counts(path)
+    assert found is not None
+    return found
+
+
+@given(st.integers(1, 4096))
+def test_a_bucket_holds_the_batches_up_to_its_power_of_two(batch: int) -> None:
+    upper = 1 << batch_bucket(batch)
+    assert upper // 2 < batch <= upper
+    assert batch_bucket(batch) < bucket_count(4096)
+
+
+def test_a_new_file_shows_an_idle_engine_with_nothing_counted(path: str) -> None:
+    CountersWriter(path, max_batch=16, max_depth=7).close()
+    found = counts(path)
+    assert (found.pid, found.max_batch, found.max_depth) == (os.getpid(), 16, 7)
+    assert (found.live, found.idle, found.generation) == (False, True, 0)
+    assert (found.steps, found.drafts) == ((), ())
+
+
+def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
+    writer: CountersWriter, path: str
+) -> None:
+    for batch in range(1, 17):
+        for depth in range(8):
+            writer.step(batch=batch, depth=depth, kind=DECODE, seconds=0.5, tokens=100 * depth)
+            writer.step(batch=batch, depth=depth, kind=MIXED, seconds=2.0, tokens=1)
+            writer.drafts(batch=batch, depth=depth, drafts=2, accepted=[batch] * depth)
+    found = counts(path)
+    assert len(found.steps) == 5 * 8 * 2
+    assert StepCounts(16, 7, "decode", 8, 4.0, 5600, sum(range(9, 17))) in found.steps
+    assert StepCounts(4, 0, "mixed", 2, 4.0, 2, 7) in found.steps
+    assert DraftCounts(8, 3, 8, (26, 26, 26)) in found.drafts
+    assert DraftCounts(1, 0, 2, ()) in found.drafts
+
+
+def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> None:
+    writer.set_live(live=True)
+    writer.set_idle(idle=False)
+    writer.set_generation(12)
+    writer.reject_document()
+    writer.hook_error()
+    writer.hook_seconds(0.25)
+    writer.transition_step()
+    found = counts(path)
+    assert (found.live, found.idle, found.generation) == (True, False, 12)
+    assert (found.rejections, found.errors, found.transitions) == (1, 1, 1)
+    assert found.hook_seconds == 0.25
+
+
+def test_a_restarted_engine_starts_from_zero(writer: CountersWriter, path: str) -> None:
+    writer.step(batch=1, depth=1, kind=DECODE, seconds=1, tokens=1)
+    successor = CountersWriter(path, max_batch=32, max_depth=5)
+    assert counts(path).steps == ()
+    assert counts(path).max_batch == 32
+    writer.step(batch=1, depth=1, kind=DECODE, seconds=1, tokens=1)  # a straggler of the old engine
+    assert counts(path).steps == ()
+    assert [file.name for file in Path(path).parent.iterdir()] == ["counters"]
+    successor.close()
+
+
+def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:
+    CountersWriter(path, max_batch=1024, max_depth=64).close()
+    assert Path(path).stat().st_size < 1 << 20
+
+
+@pytest.mark.parametrize("content", [b"", b"FATHOM", b"FATHOMC0" + bytes(1000), bytes(4096)])
+def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
+    assert read_counts(path) is None
+
+
+def test_an_absent_file_is_read_as_nothing(path: str) -> None:
+    assert read_counts(path) is None
+
+
+def test_a_file_cut_short_is_read_as_nothing(path: str) -> None:
+    CountersWriter(path, max_batch=16, max_depth=7).close()
+    copy = Path(path + "-copy")
+    copy.write_bytes(Path(path).read_bytes()[:301])
+    assert read_counts(str(copy)) is None
+
+
+def test_a_directory_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="absent"):
+        CountersWriter(str(tmp_path / "absent" / "counters"), max_batch=1, max_depth=1)

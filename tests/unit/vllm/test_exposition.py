@@ -1,0 +1,125 @@
+"""What a scrape shows."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fathom_vllm.bundle import bundle_hash
+from fathom_vllm.counters import DECODE, MIXED, CountersWriter
+from fathom_vllm.exposition import FathomCollector
+
+
+class Pod:
+    """The files of one pod, and what a scrape of it shows."""
+
+    def __init__(self, directory: Path) -> None:
+        self.depth_path = directory / "depth.json"
+        self.counters_path = str(directory / "counters")
+        self.registry = CollectorRegistry()
+        self.registry.register(
+            FathomCollector(
+                {
+                    "FATHOM_DEPTH_FILE": str(self.depth_path),
+                    "FATHOM_COUNTERS_FILE": self.counters_path,
+                }
+            )
+        )
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+    def names(self) -> set[str]:
+        return {sample.name for family in self.registry.collect() for sample in family.samples}
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path)
+
+
+@pytest.fixture
+def writer(pod: Pod) -> Iterator[CountersWriter]:
+    writer = CountersWriter(pod.counters_path, max_batch=16, max_depth=7)
+    yield writer
+    writer.close()
+
+
+def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> None:
+    assert pod.names() == {"fathom_plugin_info", "fathom_live_depth"}
+    assert pod.value("fathom_live_depth") == 0
+    assert pod.value("fathom_plugin_info", version="0.1.0", content=bundle_hash()) == 1
+
+
+def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> None:
+    writer.set_live(live=True)
+    writer.set_idle(idle=False)
+    writer.set_generation(12)
+    writer.reject_document()
+    writer.hook_error()
+    writer.hook_seconds(0.5)
+    writer.transition_step()
+    writer.step(batch=3, depth=2, kind=DECODE, seconds=0.25, tokens=7)
+    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.75, tokens=4)
+    writer.drafts(batch=3, depth=2, drafts=3, accepted=[2, 1])
+    cell = {"batch_le": "4", "depth": "2"}
+    assert pod.value("fathom_steps_total", **cell, step="decode") == 1
+    assert pod.value("fathom_step_seconds_total", **cell, step="decode") == 0.25
+    assert pod.value("fathom_step_seconds_total", **cell, step="mixed") == 0.75
+    assert pod.value("fathom_tokens_total", **cell, step="decode") == 7
+    assert pod.value("fathom_scheduled_requests_total", **cell, step="mixed") == 3
+    assert pod.value("fathom_drafts_total", **cell) == 3
+    assert pod.value("fathom_accepted_tokens_total", **cell, position="0") == 2
+    assert pod.value("fathom_accepted_tokens_total", **cell, position="1") == 1
+    assert pod.value("fathom_transition_steps_total") == 1
+    assert pod.value("fathom_depth_generation") == 12
+    assert pod.value("fathom_depth_rejections_total") == 1
+    assert pod.value("fathom_hook_errors_total") == 1
+    assert pod.value("fathom_hook_seconds_total") == 0.5
+    assert pod.value("fathom_live_depth") == 1
+
+
+def test_only_touched_cells_are_shown(pod: Pod, writer: CountersWriter) -> None:
+    writer.step(batch=1, depth=0, kind=DECODE, seconds=0.1, tokens=1)
+    cells = [
+        sample
+        for family in pod.registry.collect()
+        for sample in family.samples
+        if sample.name == "fathom_steps_total"
+    ]
+    assert [sample.labels for sample in cells] == [
+        {"batch_le": "1", "depth": "0", "step": "decode"}
+    ]
+    assert "fathom_drafts_total" not in pod.names()
+
+
+def test_an_idle_engine_shows_the_generation_its_next_step_obeys(
+    pod: Pod, writer: CountersWriter
+) -> None:
+    writer.set_live(live=True)
+    writer.set_generation(1)
+    pod.depth_path.write_text(json.dumps({"generation": 2, "schedule": [[1, 16, 5]]}))
+    assert pod.value("fathom_depth_generation") == 2
+    pod.depth_path.write_text("{}")
+    assert pod.value("fathom_depth_generation") == 1
+
+
+def test_a_busy_engine_shows_what_its_scheduler_adopted(pod: Pod, writer: CountersWriter) -> None:
+    writer.set_live(live=True)
+    writer.set_idle(idle=False)
+    writer.set_generation(1)
+    pod.depth_path.write_text(json.dumps({"generation": 2, "schedule": [[1, 16, 5]]}))
+    assert pod.value("fathom_depth_generation") == 1
+
+
+def test_an_engine_without_live_depth_does_not_pretend(pod: Pod, writer: CountersWriter) -> None:
+    writer.set_live(live=False)
+    pod.depth_path.write_text(json.dumps({"generation": 2, "schedule": [[1, 16, 5]]}))
+    assert pod.value("fathom_depth_generation") == 0
+
+
+def test_an_unreadable_file_never_breaks_the_scrape(pod: Pod) -> None:
+    Path(pod.counters_path).mkdir()
+    assert pod.value("fathom_live_depth") == 0

@@ -1,0 +1,105 @@
+"""The depth document: what is obeyed, and what is refused with which sentence."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
+
+MAX_DEPTH = 7
+
+
+def document(**fields: object) -> str:
+    return json.dumps({"generation": 1, "schedule": [[1, 256, 3]], **fields})
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> list[list[int]]:
+    """Any valid schedule: ascending ranges from 1, gaps allowed."""
+    ranges: list[list[int]] = []
+    last = 0
+    for number in range(draw(st.integers(1, 6))):
+        first = 1 if number == 0 else last + draw(st.integers(1, 5))
+        last = first + draw(st.integers(0, 40))
+        ranges.append([first, last, draw(st.integers(0, MAX_DEPTH))])
+    return ranges
+
+
+@given(schedules(), st.integers(1, 300))
+def test_every_batch_gets_the_depth_of_the_last_range_that_began(
+    schedule: list[list[int]], max_batch: int
+) -> None:
+    parsed = parse_depth_document(document(schedule=schedule), pod="", max_depth=MAX_DEPTH)
+    table = depth_table(parsed.schedule, max_batch)
+    assert len(table) == max_batch + 1
+    for batch in range(1, max_batch + 1):
+        assert table[batch] == next(k for first, _, k in reversed(schedule) if first <= batch)
+
+
+@given(st.text())
+def test_no_text_ever_raises_anything_but_a_document_error(text: str) -> None:
+    with pytest.raises(DepthDocumentError):
+        parse_depth_document(text, pod="pod", max_depth=MAX_DEPTH)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+)
+
+
+@given(generation=json_values, schedule=json_values, pods=json_values)
+def test_no_json_ever_yields_a_table_outside_the_engine(
+    generation: object, schedule: object, pods: object
+) -> None:
+    text = json.dumps({"generation": generation, "schedule": schedule, "pods": pods})
+    try:
+        parsed = parse_depth_document(text, pod="pod", max_depth=MAX_DEPTH)
+    except DepthDocumentError:
+        return
+    assert parsed.generation >= 1
+    assert all(0 <= depth <= MAX_DEPTH for depth in depth_table(parsed.schedule, 64))
+
+
+def test_a_pods_own_entry_replaces_the_schedule() -> None:
+    text = document(pods={"pod-a": [[1, 256, 5]], "pod-b": [[1, 4, 2]]})
+    assert parse_depth_document(text, pod="pod-a", max_depth=MAX_DEPTH).schedule == ((1, 256, 5),)
+    assert parse_depth_document(text, pod="pod-c", max_depth=MAX_DEPTH).schedule == ((1, 256, 3),)
+    assert parse_depth_document(text, pod="", max_depth=MAX_DEPTH).schedule == ((1, 256, 3),)
+
+
+def test_another_pods_bad_entry_is_not_this_pods_business() -> None:
+    text = document(pods={"pod-b": "nonsense"})
+    assert parse_depth_document(text, pod="pod-a", max_depth=MAX_DEPTH).generation == 1
+
+
+def test_unknown_keys_of_a_newer_operator_are_passed_over() -> None:
+    assert parse_depth_document(document(later=1), pod="", max_depth=MAX_DEPTH).generation == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must be a JSON object"),
+        (document(generation=0), "generation must be a positive integer, not 0"),
+        (document(generation=True), "generation must be a positive integer, not True"),
+        (document(generation="1"), "generation must be a positive integer, not '1'"),
+        (document(schedule=[]), "schedule must be a non-empty list"),
+        (document(schedule={"1": 3}), "schedule must be a non-empty list"),
+        (document(schedule=[[1, 4]]), r"\[1, 4\] is not \[first, last, depth\]"),
+        (document(schedule=[[1, 4, 3.0]]), r"\[1, 4, 3.0\] is not"),
+        (document(schedule=[[2, 4, 3]]), "first range must start at 1, not 2"),
+        (document(schedule=[[1, 4, 3], [4, 8, 2]]), "overlaps or precedes"),
+        (document(schedule=[[1, 4, 3], [9, 8, 2]]), "ends before it starts"),
+        (document(schedule=[[1, 4, 8]]), "depth 8 is outside 0..7"),
+        (document(schedule=[[1, 4, -1]]), "depth -1 is outside 0..7"),
+        (document(pods=[]), "pods must be an object"),
+        (document(pods={"pod-a": [[1, 4, 9]]}), r"pods\['pod-a'\]: depth 9 is outside"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
+    with pytest.raises(DepthDocumentError, match=sentence):
+        parse_depth_document(text, pod="pod-a", max_depth=MAX_DEPTH)
