@@ -1,0 +1,84 @@
+"""The constructed EAGLE 3.1 pair as directories that vLLM loads. Needs no torch itself."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from fathom_local.engine import walk
+
+_BUILD_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class PairShape:
+    """How large the pair is.
+
+    Large enough that a step is more than Python overhead, and that a draft costs about a tenth of a
+    step: then the best depth follows the traffic on two cores as it does on a GPU.
+    """
+
+    hidden: int = 256
+    heads: int = 4
+    intermediate: int = 1024
+    target_layers: int = 6
+    draft_intermediate: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPair:
+    """Where the two models lie."""
+
+    target: Path
+    draft: Path
+
+
+class ModelPairError(RuntimeError):
+    """The pair cannot be written; the message carries the end of the output."""
+
+
+def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
+    """The pair under `<cache_dir>/models`, written by the engine's own Python if it is not there.
+
+    The directory's name follows from the code that writes it, so a change of shape or classes makes
+    a new one. Idempotent, and safe to interrupt.
+
+    Raises:
+        ModelPairError: the engine's Python could not write it.
+    """
+    directory = cache_dir / "models" / f"pair-{_content_hash()}"
+    pair = ModelPair(target=directory / "target", draft=directory / "draft")
+    if directory.is_dir():
+        return pair
+    temporary = directory.with_name(f"{directory.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    root = Path(__file__).parents[2]
+    try:
+        subprocess.run(
+            [str(engine_python), "-m", "fathom_local.engine.weights", str(temporary)],
+            env={**os.environ, "PYTHONPATH": str(root)},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
+        )
+        temporary.rename(directory)
+    except subprocess.CalledProcessError as error:
+        raise ModelPairError(
+            f"{engine_python} could not write the model pair: {error.stderr[-2000:]}"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        if not directory.is_dir():  # else another process was faster
+            raise ModelPairError(f"the model pair cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return pair
+
+
+def _content_hash() -> str:
+    digest = hashlib.sha256()
+    for source in (Path(__file__), Path(__file__).with_name("weights.py"), Path(walk.__file__)):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
