@@ -61,8 +61,9 @@ def with_source_stanzas(text: str, codename: str) -> str:
         suites = next((line for line in lines if line.startswith("Suites:")), "")
         if any(_serves(suite, codename) for suite in suites.split()[1:]):
             kept.append(
-                "\n".join("Types: deb deb-src" if line.startswith("Types:") else line
-                          for line in lines)
+                "\n".join(
+                    "Types: deb deb-src" if line.startswith("Types:") else line for line in lines
+                )
             )
     return "".join(f"{stanza}\n\n" for stanza in kept)
 

@@ -167,9 +167,7 @@ class _Build:
     def _generate_openapi(self) -> None:
         task = self._start("Generating the OpenAPI definitions")
         generator = self.workspace / "openapi-gen"
-        self._go(
-            "build", "-o", str(generator), "./vendor/k8s.io/kube-openapi/cmd/openapi-gen"
-        )
+        self._go("build", "-o", str(generator), "./vendor/k8s.io/kube-openapi/cmd/openapi-gen")
         tagged = ",".join(f"{IMPORT_PATH}/{folder}" for folder in _openapi_folders(self.tree))
         self._call(
             [

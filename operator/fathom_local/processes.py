@@ -66,7 +66,9 @@ def start_daemon(
                 cwd="/",
             )
         except OSError as error:
-            raise LocalClusterError(f"{name} did not start: {argv[0]}: {error.strerror}.") from error
+            raise LocalClusterError(
+                f"{name} did not start: {argv[0]}: {error.strerror}."
+            ) from error
     # The warning of an unwaited child is meant for those who forgot it; this one is a daemon.
     process.returncode = 0
     return ProcessRecord(

@@ -1,0 +1,294 @@
+"""Starts and ends whole clusters."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client.exceptions import ApiException
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fathom_local.binaries import Binaries
+from fathom_local.build import ensure_binaries, require_programs
+from fathom_local.control_plane import start_control_plane
+from fathom_local.credentials import KUBELET
+from fathom_local.errors import LocalClusterError
+from fathom_local.images import Image, default_images
+from fathom_local.kube import KubeApi, Object, connect
+from fathom_local.kubelet.config import KubeletConfig
+from fathom_local.network import (
+    choose_network,
+    create_network,
+    delete_network,
+    require_root,
+)
+from fathom_local.nodes import local_nodes
+from fathom_local.processes import (
+    ProcessRecord,
+    daemon_environment,
+    last_lines,
+    start_daemon,
+    stop_processes,
+)
+from fathom_local.service_proxy import ServiceProxyConfig
+from fathom_local.state import ClusterState, all_states, load_state, locked
+
+PREREQUISITES = {"ip": "iproute2", "nsenter": "util-linux", "sleep": "coreutils"}
+NODES_READY_SECONDS = 60.0
+POLL_SECONDS = 0.1
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster:
+    """A running cluster."""
+
+    state: ClusterState
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's; for kubectl, Helm, and clients."""
+        return self.state.kubeconfig
+
+    @property
+    def audit_log(self) -> Path:
+        """For `fathom_local.audit.read_events`."""
+        if self.state.control_plane is None:
+            raise LocalClusterError(f"The cluster {self.name} has no control plane.")
+        return self.state.control_plane.audit_log
+
+    @property
+    def kubelet(self) -> ProcessRecord:
+        """The process that runs the pods."""
+        return next(record for record in self.state.agents if record.name == "kubelet")
+
+    def pod_log(self, namespace: str, pod: str, container: str) -> Path:
+        """A container's output, all of its restarts."""
+        return self.state.pod_logs / f"{namespace}_{pod}" / f"{container}.log"
+
+    @contextlib.asynccontextmanager
+    async def api_client(self) -> AsyncIterator[ApiClient]:
+        """A client with the administrator's rights."""
+        async with connect(self.kubeconfig) as client:
+            yield client
+
+    @contextlib.asynccontextmanager
+    async def api(self) -> AsyncIterator[KubeApi]:
+        """The API in plain dicts, with the administrator's rights."""
+        async with connect(self.kubeconfig) as client:
+            yield KubeApi(client)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def start(
+        cls, name: str, nodes: int = 2, images: Sequence[Image] = ()
+    ) -> AsyncIterator["LocalCluster"]:
+        """A cluster for as long as the context lasts."""
+        cluster = await up(name, nodes=nodes, images=images)
+        try:
+            yield cluster
+        finally:
+            await asyncio.to_thread(down, name)
+
+
+def build_progress(console: Console | None = None) -> Progress:
+    """What shows a build."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        console=console or Console(stderr=True),
+    )
+
+
+async def up(
+    name: str,
+    *,
+    nodes: int = 2,
+    images: Sequence[Image] = (),
+    progress: Progress | None = None,
+) -> LocalCluster:
+    """Starts a cluster, or finds it running; builds the control plane first where needed.
+
+    Args:
+        name: several clusters can run side by side.
+        nodes: how many GB200 trays to pretend.
+        images: entries that are added to the image table, and win over it.
+        progress: where to show what is being done; on stderr when None and there is a build.
+
+    Raises:
+        LocalClusterError: something is missing or does not start; nothing is left running then.
+    """
+    require_root()
+    require_programs(PREREQUISITES)
+    with contextlib.ExitStack() as stack:
+        shown = progress or stack.enter_context(build_progress())
+        binaries = await asyncio.to_thread(ensure_binaries, shown)
+        await asyncio.to_thread(stack.enter_context, locked())
+        known = load_state(name)
+        if known is not None and known.running:
+            return LocalCluster(known)
+        if known is not None:
+            _remove(known)
+        task = shown.add_task(f"Starting the cluster {name}", total=3)
+        state = ClusterState(
+            name=name,
+            network=choose_network({other.network.index for other in all_states()}),
+        )
+        try:
+            state = await _start(state, binaries, nodes, images, lambda: shown.advance(task))
+        except BaseException:
+            _remove(load_state(name) or state)
+            raise
+        return LocalCluster(state)
+
+
+def down(name: str) -> bool:
+    """Ends a cluster and removes all of it; returns whether there was one."""
+    with locked():
+        state = load_state(name)
+        if state is None:
+            return False
+        require_root()
+        _remove(state)
+        return True
+
+
+async def _start(
+    state: ClusterState,
+    binaries: Binaries,
+    nodes: int,
+    images: Sequence[Image],
+    advance: Callable[[], None],
+) -> ClusterState:
+    state.save()
+    create_network(state.network)
+    plane = await start_control_plane(
+        state.directory / "control-plane",
+        binaries,
+        cluster=state.name,
+        services=state.network.services,
+        address=state.network.gateway,
+    )
+    state = state.model_copy(update={"control_plane": plane})
+    state.save()
+    advance()
+    agents = _start_agents(state, nodes, images)
+    state = state.model_copy(update={"agents": agents})
+    state.save()
+    advance()
+    await _wait_nodes(state, nodes + 1)
+    advance()
+    return state
+
+
+def _start_agents(
+    state: ClusterState, nodes: int, images: Sequence[Image]
+) -> tuple[ProcessRecord, ...]:
+    plane = state.control_plane
+    if plane is None:
+        raise LocalClusterError(f"The cluster {state.name} has no control plane.")
+    kubeconfig = plane.credentials.kubeconfig(KUBELET)
+    configs = {
+        "kubelet": KubeletConfig(
+            kubeconfig=kubeconfig,
+            ca_certificate=plane.credentials.ca_certificate,
+            api_port=plane.port,
+            network=state.network,
+            nodes=local_nodes(nodes),
+            images=default_images(images),
+            pods_directory=state.directory / "pods",
+            logs_directory=state.pod_logs,
+            memory_directory=state.memory_directory,
+        ),
+        "service_proxy": ServiceProxyConfig(kubeconfig=kubeconfig, network=state.network),
+    }
+    records = []
+    for name, config in configs.items():
+        path = state.directory / f"{name}.json"
+        path.write_text(config.model_dump_json(indent=2))
+        records.append(
+            start_daemon(
+                name,
+                [sys.executable, "-m", f"fathom_local.{name}", str(path)],
+                log=state.directory / "logs" / f"{name}.log",
+                env=daemon_environment(),
+            )
+        )
+    return tuple(records)
+
+
+async def _wait_nodes(state: ClusterState, count: int) -> None:
+    deadline = time.monotonic() + NODES_READY_SECONDS
+    plane = state.control_plane
+    if plane is None:
+        raise LocalClusterError(f"The cluster {state.name} has no control plane.")
+    async with connect(state.kubeconfig) as client:
+        api = KubeApi(client)
+        await _publish_api_server(api, str(plane.address), plane.port)
+        while time.monotonic() < deadline:
+            for record in state.processes:
+                if record.find() is None:
+                    raise LocalClusterError(_stopped(state, record.name))
+            with contextlib.suppress(ApiException, aiohttp.ClientError, TimeoutError):
+                nodes = (await api.request("GET", "/api/v1/nodes"))["items"]
+                accounts = "/api/v1/namespaces/default/serviceaccounts/default"
+                if sum(map(_usable, nodes)) == count and await api.request("GET", accounts):
+                    return
+            await asyncio.sleep(POLL_SECONDS)
+    raise LocalClusterError(
+        f"The nodes of {state.name} were not ready within {NODES_READY_SECONDS:.0f} s; see "
+        f"{state.directory / 'logs'}."
+    )
+
+
+def _usable(node: Object) -> bool:
+    taints = node["spec"].get("taints") or ()
+    return all(taint["key"] != NOT_READY_TAINT for taint in taints) and any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in node["status"].get("conditions") or ()
+    )
+
+
+async def _publish_api_server(api: KubeApi, address: str, port: int) -> None:
+    """Gives the service `default/kubernetes` its endpoint.
+
+    The API server would do it itself, but writes to it again every 10 seconds.
+    """
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes"},
+        "subsets": [{"addresses": [{"ip": address}], "ports": [{"name": "https", "port": port}]}],
+    }
+    with contextlib.suppress(ApiException):
+        await api.request("POST", "/api/v1/namespaces/default/endpoints", body=body)
+
+
+def _stopped(state: ClusterState, name: str) -> str:
+    plane_log = state.directory / "control-plane" / "logs" / f"{name}.log"
+    agent_log = state.directory / "logs" / f"{name}.log"
+    log = agent_log if agent_log.exists() else plane_log
+    return f"{name} of the cluster {state.name} ended; the end of {log}:\n{last_lines(log)}"
+
+
+def _remove(state: ClusterState) -> None:
+    # The kubelet first: its pods end with it. The control plane would only restart them.
+    stop_processes(state.agents)
+    if state.control_plane is not None:
+        state.control_plane.stop()
+    delete_network(state.network)
+    shutil.rmtree(state.memory_directory, ignore_errors=True)
+    shutil.rmtree(state.directory, ignore_errors=True)

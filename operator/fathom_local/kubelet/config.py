@@ -1,0 +1,39 @@
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from fathom_local.images import ImageTable
+from fathom_local.network import ClusterNetwork
+
+
+class NodeConfig(BaseModel):
+    """A node that this kubelet pretends to be."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: tuple[dict[str, str], ...] = ()
+    capacity: dict[str, str] = {}
+    architecture: str = "amd64"
+
+
+class KubeletConfig(BaseModel):
+    """Everything a kubelet process is told; it reads this from a file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kubeconfig: Path
+    ca_certificate: Path
+    api_port: int
+    network: ClusterNetwork
+    nodes: tuple[NodeConfig, ...]
+    images: ImageTable
+    pods_directory: Path
+    """Volumes and root filesystems of the pods that run."""
+    logs_directory: Path
+    memory_directory: Path
+    """On a tmpfs: memory volumes."""
+    backoff_seconds: float = 1.0
+    """Pause before the second restart of a container; it doubles."""
+    backoff_limit_seconds: float = 30.0
