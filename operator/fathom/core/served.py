@@ -1,0 +1,21 @@
+"""Which APIs the cluster serves."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class ServedApis:
+    """What discovery found. An API that is not served is gone without, and said so."""
+
+    kinds: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of apiVersion and kind."""
+    everything: bool = False
+    """Assume that any API is served: no cluster was asked."""
+
+    def has(self, api_version: str, kind: str) -> bool:
+        return self.everything or (api_version, kind) in self.kinds
+
+
+ALL: Final = ServedApis(everything=True)
+"""For `fathom render`, which asks no cluster."""

@@ -1,0 +1,24 @@
+from typing import Final
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.depth import DepthDocument
+from fathom.core.manifest import Manifest
+from fathom.manifests.metadata import child_metadata
+
+COMPONENT: Final = "depth"
+DEPTH_KEY: Final = "depth.json"
+
+
+def depth_config_map(sd: SpeculativeDeployment, document: DepthDocument) -> Manifest:
+    """The depth document that every engine of this resource reads."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": child_metadata(
+            sd,
+            names.depth_config_map(sd.metadata.name),
+            labels={names.LABEL_COMPONENT: COMPONENT},
+        ),
+        "data": {DEPTH_KEY: document.to_json()},
+    }

@@ -1,0 +1,71 @@
+"""The environment of the engine container."""
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.manifests.depth_config_map import DEPTH_KEY
+from fathom_vllm.bundle import STAT_LOGGER_NAME
+
+PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
+DEPTH_DIRECTORY: Final = "/etc/fathom/depth"
+COUNTERS_FILE: Final = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
+CACHE_DIRECTORY: Final = "/cache"
+
+_Variable = dict[str, JsonValue]
+
+
+def engine_env(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    """What serving needs, then the user's own, which win over ours of the same name."""
+    user = {variable.name: _variable(variable) for variable in spec.engine.env}
+    own = [
+        # vLLM's own limit is ten minutes, whatever the startup probe allows.
+        _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60))
+    ]
+    if secret := spec.model.token_secret_ref:
+        reference: JsonValue = {"name": secret.name, "key": secret.key}
+        own.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+    if spec.cache.claim_name:
+        own.append(_value("HF_HOME", f"{CACHE_DIRECTORY}/huggingface"))
+    shared: list[_Variable] = []
+    if live_depth(spec):
+        own.append({"name": "FATHOM_POD_NAME", "valueFrom": {"fieldRef": _POD_NAME}})
+        own.append(_value("FATHOM_DEPTH_FILE", f"{DEPTH_DIRECTORY}/{DEPTH_KEY}"))
+        own.append(_value("FATHOM_COUNTERS_FILE", COUNTERS_FILE))
+        shared += _shared("PYTHONPATH", PLUGIN_DIRECTORY, ":", user.pop("PYTHONPATH", None))
+        # Unset, every plugin is loaded; set, only those it lists.
+        if (plugins := user.pop("VLLM_PLUGINS", None)) is not None:
+            shared += _shared("VLLM_PLUGINS", STAT_LOGGER_NAME, ",", plugins)
+    return [
+        *(variable for variable in own if variable["name"] not in user),
+        *shared,
+        *user.values(),
+    ]
+
+
+_POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}
+
+
+def _shared(name: str, ours: str, separator: str, user: _Variable | None) -> list[_Variable]:
+    """A list that the user and the operator both write to; ours comes first."""
+    if user is None:
+        return [_value(name, ours)]
+    if "valueFrom" not in user:
+        return [_value(name, separator.join([ours, str(user.get("value", ""))]))]
+    # Kubernetes puts an earlier variable into a later one.
+    users_own = f"FATHOM_USER_{name}"
+    return [
+        {**user, "name": users_own},
+        _value(name, f"{ours}{separator}$({users_own})"),
+    ]
+
+
+def _variable(variable: EnvVar) -> _Variable:
+    dumped: _Variable = variable.model_dump(mode="json", exclude_defaults=True)
+    return dumped
+
+
+def _value(name: str, value: str) -> _Variable:
+    return {"name": name, "value": value}

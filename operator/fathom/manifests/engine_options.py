@@ -1,0 +1,65 @@
+"""How vLLM's parser reads an option: the pure rules, without vLLM.
+
+vLLM's FlexibleArgumentParser is argparse with three additions: underscores count as dashes,
+`--config.key value` sets one key of a JSON option, and any unambiguous beginning of a long option
+stands for it (argparse's own rule). A test compares these rules with the real parser.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as vLLM's parser would see it."""
+
+    name: str
+    """Normalised: `--tensor-parallel-size` for `--tensor_parallel_size=8`; without dotted keys."""
+    keys: tuple[str, ...]
+    """Dotted keys, such as `("method",)` for `-sc.method`."""
+    value: str | None
+    """What follows `=` or, where it is no option itself, the next argument."""
+    index: int
+    """Position among the arguments."""
+    spelling: str
+    """As the user wrote it, without the value."""
+
+
+def options(args: Sequence[str]) -> Iterator[Option]:
+    """Every argument that argparse would take for an option, in order."""
+    for index, argument in enumerate(args):
+        # argparse takes a negative number, or an argument with a space in it, for a value.
+        spelling, has_value, attached = argument.partition("=")
+        if not spelling.startswith("-") or " " in spelling or _is_number(argument):
+            continue
+        name, *keys = spelling.split(".")
+        if name.startswith("--"):
+            name = "--" + name[2:].replace("_", "-")
+        following = args[index + 1] if index + 1 < len(args) else None
+        if following is not None and following.startswith("-") and not _is_number(following):
+            following = None
+        yield Option(name, tuple(keys), attached if has_value else following, index, spelling)
+
+
+def last_value(args: Sequence[str], name: str, *, shortest: str) -> str | None:
+    """The value that wins for an option, in whatever spelling; None: the option is absent.
+
+    Args:
+        args: the arguments.
+        name: the option, spelled out.
+        shortest: its shortest unambiguous beginning.
+    """
+    values = [
+        option.value or ""
+        for option in options(args)
+        if option.name.startswith(shortest) and name.startswith(option.name) and not option.keys
+    ]
+    return values[-1] if values else None
+
+
+def _is_number(argument: str) -> bool:
+    return _NEGATIVE_NUMBER.fullmatch(argument) is not None

@@ -1,0 +1,43 @@
+"""Metadata that every child carries."""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+
+MANAGED_BY = "fathom"
+
+
+def child_metadata(
+    sd: SpeculativeDeployment,
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, JsonValue]:
+    """Name, labels and, where the resource lives in a cluster, its ownership."""
+    metadata: dict[str, JsonValue] = {
+        "name": name,
+        "namespace": sd.metadata.namespace,
+        "labels": {
+            names.LABEL_MANAGED_BY: MANAGED_BY,
+            names.LABEL_NAME: sd.metadata.name,
+            **(labels or {}),
+        },
+    }
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    if sd.metadata.uid:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": sd.metadata.name,
+                "uid": sd.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+    return metadata

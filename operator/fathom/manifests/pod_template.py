@@ -1,0 +1,194 @@
+"""The pod of one replica."""
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.accelerators import preset_for
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.core.plugin import PluginBundle
+from fathom.manifests.depth_config_map import DEPTH_KEY
+from fathom.manifests.engine_env import (
+    CACHE_DIRECTORY,
+    DEPTH_DIRECTORY,
+    PLUGIN_DIRECTORY,
+    engine_env,
+)
+from fathom.manifests.plugin_config_map import plugin_key
+from fathom.manifests.strategic_merge import merged
+from fathom.manifests.vllm_args import COMMAND, HTTP_PORT, engine_args
+
+CONTAINER: Final = "vllm"
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+
+PRE_STOP_SECONDS: Final = 5
+"""Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
+GRACE_MARGIN_SECONDS: Final = 15
+"""After the drain, for the engine to leave by itself before it is killed."""
+STARTUP_PERIOD_SECONDS: Final = 5
+LIVENESS_PERIOD_SECONDS: Final = 30
+LIVENESS_FAILURES: Final = 20
+"""Ten minutes: a long prefill or a graph capture may keep /health waiting, and a restart costs
+more than any of them."""
+
+
+def pod_template(
+    sd: SpeculativeDeployment, *, revision: str, bundle: PluginBundle
+) -> dict[str, JsonValue]:
+    """The template of a serving pod, `podTemplate` merged in.
+
+    Raises:
+        MergeError: `podTemplate` does not fit.
+    """
+    labels = selector_labels(sd, revision)
+    spec = sd.spec
+    built: dict[str, JsonValue] = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "serviceAccountName": sd.metadata.name,
+            "automountServiceAccountToken": False,
+            # A Service called `vllm` would put VLLM_PORT into every pod, and vLLM reads that.
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": (
+                PRE_STOP_SECONDS + spec.engine.drain_seconds + GRACE_MARGIN_SECONDS
+            ),
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "nodeSelector": _node_selector(spec),
+            "tolerations": _tolerations(spec),
+            "containers": [_container(spec)],
+            "volumes": _volumes(sd, bundle),
+        },
+    }
+    result = merged(built, spec.pod_template, "spec.podTemplate")
+    # Selectors stand on these, so no merge may change them.
+    return merged(result, {"metadata": {"labels": labels}})
+
+
+def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonValue]:
+    """Labels that tell the pods of one revision from all others."""
+    return {
+        names.LABEL_NAME: sd.metadata.name,
+        names.LABEL_REVISION: revision,
+        names.LABEL_ROLE: names.ROLE_LEADER,
+    }
+
+
+def _container(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    engine = spec.engine
+    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
+    return {
+        "name": CONTAINER,
+        "image": engine.image,
+        "command": list(COMMAND),
+        "args": list(engine_args(spec)),
+        "env": engine_env(spec),
+        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "resources": _resources(spec),
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "startupProbe": {
+            **health,
+            "periodSeconds": STARTUP_PERIOD_SECONDS,
+            "timeoutSeconds": STARTUP_PERIOD_SECONDS,
+            "failureThreshold": engine.startup_minutes * 60 // STARTUP_PERIOD_SECONDS,
+        },
+        "readinessProbe": {
+            **health,
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+        "livenessProbe": {
+            **health,
+            "periodSeconds": LIVENESS_PERIOD_SECONDS,
+            "timeoutSeconds": LIVENESS_PERIOD_SECONDS,
+            "failureThreshold": LIVENESS_FAILURES,
+        },
+        # By exec: API servers before 1.30 refuse preStop.sleep.
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_SECONDS)]}}},
+        "volumeMounts": _volume_mounts(spec),
+    }
+
+
+def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    gpus = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    resources: dict[str, JsonValue] = {
+        "limits": {**spec.engine.resources.limits, GPU_RESOURCE: str(gpus)}
+    }
+    requests: dict[str, JsonValue] = {
+        name: quantity
+        for name, quantity in spec.engine.resources.requests.items()
+        if name != GPU_RESOURCE  # must equal the limit, which is its default
+    }
+    if requests:
+        resources["requests"] = requests
+    return resources
+
+
+def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    product = preset_for(spec.node_pool).product
+    own: dict[str, JsonValue] = {"nvidia.com/gpu.product": product} if product else {}
+    return {**own, **spec.node_pool.node_selector}
+
+
+def _tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    tolerations: list[JsonValue] = []
+    if preset_for(spec.node_pool).architecture == "arm64":
+        tolerations.append(
+            {
+                "key": "kubernetes.io/arch",
+                "operator": "Equal",
+                "value": "arm64",
+                "effect": "NoSchedule",
+            }
+        )
+    tolerations.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
+    tolerations.extend(
+        toleration.model_dump(mode="json", exclude_defaults=True)
+        for toleration in spec.node_pool.tolerations
+    )
+    return tolerations
+
+
+def _volumes(sd: SpeculativeDeployment, bundle: PluginBundle) -> list[JsonValue]:
+    name, spec = sd.metadata.name, sd.spec
+    volumes: list[JsonValue] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    if spec.cache.claim_name:
+        volumes.append(
+            {"name": "cache", "persistentVolumeClaim": {"claimName": spec.cache.claim_name}}
+        )
+    if live_depth(spec):
+        volumes.append(
+            {
+                "name": "fathom-plugin",
+                "configMap": {
+                    "name": names.plugin_config_map(name, bundle.content),
+                    "items": [
+                        {"key": plugin_key(path), "path": path} for path in sorted(bundle.files)
+                    ],
+                },
+            }
+        )
+        volumes.append(
+            {
+                "name": "fathom-depth",
+                "configMap": {
+                    "name": names.depth_config_map(name),
+                    "items": [{"key": DEPTH_KEY, "path": DEPTH_KEY}],
+                },
+            }
+        )
+    return volumes
+
+
+def _volume_mounts(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    mounts: list[JsonValue] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount
+    if spec.cache.claim_name:
+        mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
+    if live_depth(spec):
+        mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
+        # The directory, never a subPath: such mounts are not refreshed.
+        mounts.append({"name": "fathom-depth", "mountPath": DEPTH_DIRECTORY, "readOnly": True})
+    return mounts

@@ -1,0 +1,97 @@
+"""Everything that refuses a resource whose schema and rules are in order. Pure, and in one place.
+
+`fathom.api.resource.parse` comes before it and finds what is wrong with schema and rules;
+`fathom.core.support` after it, for what is right and not built yet.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from fathom.api.problem import Problem
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.capability import adaptive_verification_problem, live_depth
+from fathom.core.engine_version import parsed_version
+from fathom.core.plugin import PluginBundle
+from fathom.core.preflight import check_draft
+from fathom.core.revision import revision_of
+from fathom.manifests.pod_template import CONTAINER, pod_template
+from fathom.manifests.strategic_merge import MergeError
+from fathom.manifests.vllm_args import owned_flag_problems, stated_max_num_seqs
+
+Config = Mapping[str, JsonValue]
+
+
+def problems_of(
+    sd: SpeculativeDeployment,
+    *,
+    target_config: Config | None = None,
+    draft_config: Config | None = None,
+) -> tuple[Problem, ...]:
+    """Why this resource must not be served as it is; empty: nothing known stands against it.
+
+    Args:
+        sd: a resource that `parse` accepted.
+        target_config: the target's config.json, where it is at hand.
+        draft_config: the draft's config.json, where it is at hand.
+    """
+    return tuple(_problems(sd, target_config, draft_config))
+
+
+def _problems(
+    sd: SpeculativeDeployment, target_config: Config | None, draft_config: Config | None
+) -> Iterator[Problem]:
+    spec = sd.spec
+    if spec.engine.version and parsed_version(spec.engine.version) is None:
+        yield Problem(
+            "spec.engine.version",
+            f"{spec.engine.version!r} is not a version: write vLLM's, such as 0.32.0.",
+        )
+    yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
+    yield from _max_num_seqs_problems(spec)
+    if (problem := adaptive_verification_problem(spec)) is not None:
+        yield problem
+    verdict = check_draft(spec, target_config, draft_config)
+    if verdict.refused:
+        yield Problem("spec.draft.id", verdict.message)
+    yield from _pod_template_problems(sd)
+
+
+def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    stated = stated_max_num_seqs(spec)
+    if stated is not None and not (stated.isdecimal() and int(stated) >= 1):
+        yield Problem(
+            "spec.engine.args",
+            f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",
+        )
+
+
+def _pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
+    field = "spec.podTemplate"
+    for key in sd.spec.pod_template:
+        if key not in ("metadata", "spec"):
+            yield Problem(f"{field}.{key}", "a pod template has metadata and spec, nothing else.")
+            return
+    try:
+        template = pod_template(
+            sd, revision=revision_of(sd.spec), bundle=PluginBundle(files={}, content="")
+        )
+    except MergeError as error:
+        where, _, sentence = str(error).partition(": ")
+        yield Problem(where, sentence)
+        return
+    if CONTAINER not in _container_names(template):
+        yield Problem(
+            f"{field}.spec.containers", f"the container {CONTAINER} must stay: do not delete it."
+        )
+
+
+def _container_names(template: Mapping[str, JsonValue]) -> list[JsonValue]:
+    spec = template.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return [
+        container.get("name")
+        for container in (containers if isinstance(containers, list) else [])
+        if isinstance(container, dict)
+    ]

@@ -1,0 +1,21 @@
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.manifest import Manifest
+from fathom.manifests.metadata import child_metadata
+from fathom.manifests.vllm_args import HTTP_PORT
+
+
+def service(sd: SpeculativeDeployment) -> Manifest:
+    """Where clients reach the model: the leaders of every revision."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": child_metadata(sd, sd.metadata.name),
+        "spec": {
+            "selector": {
+                names.LABEL_NAME: sd.metadata.name,
+                names.LABEL_ROLE: names.ROLE_LEADER,
+            },
+            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }

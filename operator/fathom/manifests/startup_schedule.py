@@ -1,0 +1,34 @@
+"""The depth schedule that a tunable engine starts with: it names every depth that may come."""
+
+from typing import Final
+
+from fathom.core.depth import DepthRange, Schedule
+
+BASE_DEPTH: Final = 3
+
+
+def startup_schedule(max_tokens: int, max_batch: int) -> Schedule:
+    """A schedule over batches 1 to `max_batch` that names each depth from 0 to `max_tokens`.
+
+    vLLM captures CUDA graphs for the depths that this schedule names, and for no others. All but
+    the base stand at one batch each, near the top, where they are rarely in force; and the plugin
+    puts `tokens` in force before the first step. It depends on what the engine is sized for and
+    on nothing that is live, so that changing `tokens` changes no pod.
+
+    With fewer than `max_tokens` + 1 batches not every depth finds a place: those nearest to the
+    base are named, and the engine runs the others without full CUDA graphs.
+    """
+    base = min(BASE_DEPTH, max_tokens)
+    others = sorted(
+        (depth for depth in range(max_tokens + 1) if depth != base),
+        key=lambda depth: (abs(depth - base), depth),
+    )[: max_batch - 1]
+    room = max_batch - len(others)
+    # Shallower at larger batches, should one of them ever be in force.
+    return (
+        DepthRange(1, room, base),
+        *(
+            DepthRange(batch, batch, depth)
+            for batch, depth in enumerate(sorted(others, reverse=True), start=room + 1)
+        ),
+    )

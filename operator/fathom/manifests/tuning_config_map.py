@@ -1,0 +1,23 @@
+from collections.abc import Mapping
+from typing import Final
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.manifest import Manifest
+from fathom.manifests.metadata import child_metadata
+
+COMPONENT: Final = "tuning"
+
+
+def tuning_config_map(sd: SpeculativeDeployment, data: Mapping[str, str]) -> Manifest:
+    """What must survive a restart of the operator."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": child_metadata(
+            sd,
+            names.tuning_config_map(sd.metadata.name),
+            labels={names.LABEL_COMPONENT: COMPONENT},
+        ),
+        "data": dict(data),
+    }

@@ -1,0 +1,242 @@
+"""The vLLM command line. No flag of vLLM is spelled anywhere else."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api.problem import Problem
+from fathom.api.spec import SpeculativeDeploymentSpec, Switch
+from fathom.core.capability import live_depth
+from fathom.core.depth import Schedule
+from fathom.manifests.engine_options import Option, last_value, options
+from fathom.manifests.startup_schedule import startup_schedule
+from fathom_vllm.bundle import SCHEDULER_CLASS
+
+COMMAND: Final = ("vllm", "serve")
+HTTP_PORT: Final = 8000
+DEFAULT_MAX_NUM_SEQS: Final = 256
+"""Set in the tuned form if `engine.args` does not: vLLM's own default depends on the GPU, and the
+schedules have to end where the engine's batches end."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFlag:
+    """A flag that the API owns, and what to do instead of passing it."""
+
+    names: tuple[str, ...]
+    """All its names; a long one that ends in `-*` stands for everything that begins so."""
+    instead: str
+    """What to do instead, as the second half of a sentence."""
+    live_only: bool = False
+    """Refused only where depth is live: a static engine may have it."""
+
+
+def _set(field: str) -> str:
+    return f"set spec.{field} instead"
+
+
+_BY_OPERATOR: Final = "the operator sets it, and clients reach the model through the Service"
+_ONE_NODE: Final = "the operator lays out the nodes of a replica"
+
+OWNED_FLAGS: Final[tuple[OwnedFlag, ...]] = (
+    OwnedFlag(("--model",), _set("model.id")),
+    OwnedFlag(("--revision",), _set("model.revision")),
+    OwnedFlag(("--served-model-name",), _set("model.servedName")),
+    OwnedFlag(("--trust-remote-code", "--no-trust-remote-code"), _set("model.trustRemoteCode")),
+    OwnedFlag(("--hf-token",), _set("model.tokenSecretRef")),
+    OwnedFlag(
+        ("--speculative-config", "-sc"),
+        "set spec.draft and spec.speculation instead",
+    ),
+    OwnedFlag(("--spec-method",), _set("draft.method")),
+    OwnedFlag(("--spec-model",), _set("draft.id")),
+    OwnedFlag(("--spec-tokens",), _set("speculation.tokens")),
+    OwnedFlag(("--spec-*",), "set spec.draft and spec.speculation instead"),
+    OwnedFlag(("--tensor-parallel-size", "-tp"), _set("engine.tensorParallelSize")),
+    OwnedFlag(("--pipeline-parallel-size", "-pp"), _set("engine.pipelineParallelSize")),
+    OwnedFlag(("--data-parallel-size", "-dp"), _set("engine.dataParallelSize")),
+    OwnedFlag(
+        (
+            "--data-parallel-*",
+            "-dpn",
+            "-dpr",
+            "-dpl",
+            "-dpa",
+            "-dpp",
+            "-dpb",
+            "-dph",
+            "-dpe",
+            "-dpm",
+        ),
+        _set("engine.dataParallelSize"),
+    ),
+    OwnedFlag(
+        ("--prefill-context-parallel-size", "-pcp"),
+        "it takes more GPUs than the pod gets, and is not supported yet",
+    ),
+    OwnedFlag(("--attention-backend",), _set("engine.attentionBackend")),
+    OwnedFlag(("--shutdown-timeout",), _set("engine.drainSeconds")),
+    OwnedFlag(("--scheduler-cls",), "live depth brings its own scheduler"),
+    OwnedFlag(("--config",), "write its options into spec.engine.args and the fields of the spec"),
+    OwnedFlag(("--host",), _BY_OPERATOR),
+    OwnedFlag(("--port",), _BY_OPERATOR),
+    OwnedFlag(("--uds",), _BY_OPERATOR),
+    OwnedFlag(("--grpc", "--grpc-port"), _BY_OPERATOR),
+    OwnedFlag(("--api-server-count", "-asc"), "one server per pod shows all of its metrics"),
+    OwnedFlag(
+        ("--ssl-*", "--enable-ssl-refresh", "--no-enable-ssl-refresh"),
+        "probes and metrics use plain HTTP in the pod; end TLS in front of the Service",
+    ),
+    OwnedFlag(("--headless",), _ONE_NODE),
+    OwnedFlag(("--nnodes", "-n"), _ONE_NODE),
+    OwnedFlag(("--node-rank", "-r"), _ONE_NODE),
+    OwnedFlag(("--master-addr",), _ONE_NODE),
+    OwnedFlag(("--master-port",), _ONE_NODE),
+    OwnedFlag(
+        ("--no-async-scheduling",),
+        "live depth builds on asynchronous scheduling; without it use tuning mode Static",
+        live_only=True,
+    ),
+    OwnedFlag(
+        ("--disable-log-stats",),
+        "tuning reads those statistics; without them use tuning mode Static",
+        live_only=True,
+    ),
+)
+
+
+def owned_flag_problems(args: Sequence[str], *, live: bool = True) -> tuple[Problem, ...]:
+    """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
+
+    Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
+
+    Args:
+        args: `spec.engine.args`.
+        live: whether depth is live, which forbids a little more.
+    """
+    problems = []
+    for option in options(args):
+        where = f"spec.engine.args[{option.index}]"
+        if option.name == "--":
+            problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
+        elif (owned := _owner(option, live=live)) is not None:
+            name, instead = owned
+            meaning = "" if option.spelling == name else f" (which vLLM reads as {name})"
+            problems.append(
+                Problem(where, f"{option.spelling}{meaning} may not be set here: {instead}.")
+            )
+    return tuple(problems)
+
+
+def _owner(option: Option, *, live: bool) -> tuple[str, str] | None:
+    """The owned flag that an option means or may mean, and what to do instead."""
+    if option.name in ("--attention-config", "-ac"):
+        return _attention_backend(option)
+    flags = [flag for flag in OWNED_FLAGS if live or not flag.live_only]
+    for flag in flags:
+        for name in flag.names:
+            if option.name == name:
+                return name, flag.instead
+    for flag in flags:
+        for name in flag.names:
+            if _means(option.name, name):
+                return name, flag.instead
+    return None
+
+
+def _means(given: str, owned: str) -> bool:
+    """Whether argparse may take `given` for `owned` though it is spelled otherwise."""
+    if owned.endswith("-*"):
+        return given.startswith(owned[:-1])
+    if len(owned) == len("-n"):
+        # One letter takes its value attached: `-n2`.
+        return given.startswith(owned) and not given.startswith("--")
+    # Any beginning. One that is ambiguous stops vLLM, so nothing of use is lost.
+    return owned.startswith(given)
+
+
+def _attention_backend(option: Option) -> tuple[str, str] | None:
+    """The attention backend has a field; the rest of that option's keys have none."""
+    key = "backend"
+    try:
+        document = json.loads(option.value or "")
+    except ValueError:
+        document = None
+    if option.keys[:1] == (key,) or (isinstance(document, dict) and key in document):
+        return f"{option.name}.{key}", _set("engine.attentionBackend")
+    return None
+
+
+def engine_args(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
+    """What follows `vllm serve`.
+
+    Nothing stands here that the user did not set, but for what serving in a pod needs (host, port,
+    drain) and, where depth is live, what the hooks need.
+    """
+    engine = spec.engine
+    args = [spec.model.id]
+    if spec.model.revision:
+        args += ["--revision", spec.model.revision]
+    if spec.model.served_name:
+        args += ["--served-model-name", spec.model.served_name]
+    if spec.model.trust_remote_code:
+        args += ["--trust-remote-code"]
+    args += ["--tensor-parallel-size", str(engine.tensor_parallel_size)]
+    if engine.pipeline_parallel_size > 1:
+        args += ["--pipeline-parallel-size", str(engine.pipeline_parallel_size)]
+    if engine.attention_backend:
+        args += ["--attention-backend", engine.attention_backend]
+    args += ["--speculative-config", json.dumps(speculative_config(spec), separators=(",", ":"))]
+    args += engine.args
+    if live_depth(spec):
+        args += ["--scheduler-cls", SCHEDULER_CLASS]
+        if stated_max_num_seqs(spec) is None:
+            args += ["--max-num-seqs", str(DEFAULT_MAX_NUM_SEQS)]
+    args += ["--host", "0.0.0.0"]  # noqa: S104 - pods are reached at an address of their own
+    args += ["--port", str(HTTP_PORT)]
+    args += ["--shutdown-timeout", str(engine.drain_seconds)]
+    return tuple(args)
+
+
+def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    """The value of --speculative-config."""
+    draft, speculation = spec.draft, spec.speculation
+    live = live_depth(spec)
+    config: dict[str, JsonValue] = {}
+    if draft.id:
+        config["model"] = draft.id
+    if draft.revision:
+        config["revision"] = draft.revision
+    config["method"] = draft.method.value
+    config["num_speculative_tokens"] = (
+        speculation.effective_max_tokens if live else speculation.tokens
+    )
+    if draft.tensor_parallel_size is not None:
+        config["draft_tensor_parallel_size"] = draft.tensor_parallel_size
+    if speculation.adaptive_verification is Switch.ENABLED:
+        config["enable_adaptive_verification"] = True
+    if live:
+        schedule = startup_schedule(speculation.effective_max_tokens, max_batch(spec))
+        config["num_speculative_tokens_per_batch_size"] = _ranges(schedule)
+    return config
+
+
+def max_batch(spec: SpeculativeDeploymentSpec) -> int:
+    """The largest number of requests in one engine step, where depth is live."""
+    stated = stated_max_num_seqs(spec)
+    try:
+        return max(1, int(stated)) if stated is not None else DEFAULT_MAX_NUM_SEQS
+    except ValueError:
+        return DEFAULT_MAX_NUM_SEQS
+
+
+def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:
+    """What `engine.args` says about the largest batch, in whatever spelling; None: nothing."""
+    return last_value(spec.engine.args, "--max-num-seqs", shortest="--max-num-se")
+
+
+def _ranges(schedule: Schedule) -> list[JsonValue]:
+    return [[part.first, part.last, part.depth] for part in schedule]
