@@ -4,10 +4,14 @@ Counters are cumulative since the engine started, exactly as its /metrics shows 
 that is computed from them is computed from deltas, summed over pods before any division.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
+
+CLOCK_TOLERANCE_S: Final = 1.0
+"""Two readings of one start time may differ by rounding, never by this much."""
 
 
 class StepKind(StrEnum):
@@ -41,6 +45,22 @@ class CellCounts:
     scheduled_requests: float = 0.0
     """Sum of the batch over the steps."""
 
+    def __add__(self, other: "CellCounts") -> "CellCounts":
+        return CellCounts(
+            self.steps + other.steps,
+            self.step_seconds + other.step_seconds,
+            self.tokens + other.tokens,
+            self.scheduled_requests + other.scheduled_requests,
+        )
+
+    def __sub__(self, other: "CellCounts") -> "CellCounts":
+        return CellCounts(
+            self.steps - other.steps,
+            self.step_seconds - other.step_seconds,
+            self.tokens - other.tokens,
+            self.scheduled_requests - other.scheduled_requests,
+        )
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class DraftCell:
@@ -55,6 +75,29 @@ class DraftCounts:
     drafts: float = 0.0
     accepted: tuple[float, ...] = ()
     """Drafts whose first i + 1 tokens were all accepted, i = 0 .. depth - 1."""
+
+    def __add__(self, other: "DraftCounts") -> "DraftCounts":
+        return DraftCounts(
+            self.drafts + other.drafts,
+            tuple(
+                position_at(self.accepted, i) + position_at(other.accepted, i)
+                for i in range(max(len(self.accepted), len(other.accepted)))
+            ),
+        )
+
+    def __sub__(self, other: "DraftCounts") -> "DraftCounts":
+        return DraftCounts(
+            self.drafts - other.drafts,
+            tuple(
+                position_at(self.accepted, i) - position_at(other.accepted, i)
+                for i in range(max(len(self.accepted), len(other.accepted)))
+            ),
+        )
+
+
+def position_at(accepted: tuple[float, ...], position: int) -> float:
+    """Accepted drafts at a position; 0 beyond the last one."""
+    return accepted[position] if position < len(accepted) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +135,8 @@ class PodCounters:
     """Generation of the depth document in force; 0: none yet."""
     depth_rejections: float = 0.0
     hook_errors: float = 0.0
+    transition_steps: float = 0.0
+    """Steps that mixed depths, which no cell holds."""
     cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))
     drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -108,7 +153,105 @@ class PodDelta:
     cells: Mapping[Cell, CellCounts]
     """Only the cells that moved."""
     drafts: Mapping[DraftCell, DraftCounts]
+    transition_steps: float = 0.0
 
     @property
     def seconds(self) -> float:
         return self.to_s - self.from_s
+
+    @property
+    def steps(self) -> float:
+        """Engine steps of any kind."""
+        return self.transition_steps + sum(counts.steps for counts in self.cells.values())
+
+
+_GAUGES: Final = frozenset({"requests_running", "requests_waiting", "kv_cache_usage"})
+_ENGINE_COUNTERS: Final = tuple(
+    item.name for item in fields(EngineCounts) if item.name not in _GAUGES
+)
+
+
+def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
+    """What one pod counted from one look to the next.
+
+    Returns:
+        None when the two cannot be subtracted: another pod, no newer sample, or a restart, that
+        is, another start time or any counter that went back. What was counted across a restart is
+        lost, which is right: nobody knows how much it was.
+    """
+    if before.pod != after.pod or after.at_s <= before.at_s or _restarted(before, after):
+        return None
+    return PodDelta(
+        pod=after.pod,
+        from_s=before.at_s,
+        to_s=after.at_s,
+        engine=replace(
+            after.engine,
+            **{
+                name: getattr(after.engine, name) - getattr(before.engine, name)
+                for name in _ENGINE_COUNTERS
+            },
+        ),
+        cells={
+            cell: counts - before.cells.get(cell, CellCounts())
+            for cell, counts in after.cells.items()
+            if counts.steps > before.cells.get(cell, CellCounts()).steps
+        },
+        drafts={
+            cell: counts - before.drafts.get(cell, DraftCounts())
+            for cell, counts in after.drafts.items()
+            if counts.drafts > before.drafts.get(cell, DraftCounts()).drafts
+        },
+        transition_steps=after.transition_steps - before.transition_steps,
+    )
+
+
+def _restarted(before: PodCounters, after: PodCounters) -> bool:
+    known = before.started_at_s > 0 and after.started_at_s > 0
+    if known and abs(before.started_at_s - after.started_at_s) > CLOCK_TOLERANCE_S:
+        return True
+    return (
+        any(getattr(after.engine, name) < getattr(before.engine, name) for name in _ENGINE_COUNTERS)
+        or after.transition_steps < before.transition_steps
+        or any(
+            _went_back(counts, after.cells.get(cell, CellCounts()))
+            for cell, counts in before.cells.items()
+        )
+        or any(
+            _drafts_went_back(counts, after.drafts.get(cell, DraftCounts()))
+            for cell, counts in before.drafts.items()
+        )
+    )
+
+
+def _went_back(before: CellCounts, after: CellCounts) -> bool:
+    return (
+        after.steps < before.steps
+        or after.step_seconds < before.step_seconds
+        or after.tokens < before.tokens
+        or after.scheduled_requests < before.scheduled_requests
+    )
+
+
+def _drafts_went_back(before: DraftCounts, after: DraftCounts) -> bool:
+    return after.drafts < before.drafts or any(
+        position_at(after.accepted, i) < count for i, count in enumerate(before.accepted)
+    )
+
+
+def pooled_cells(deltas: Iterable[PodDelta]) -> dict[Cell, CellCounts]:
+    """Sums over pods, cell by cell: always before any division."""
+    total: dict[Cell, CellCounts] = {}
+    for each in deltas:
+        for cell, counts in each.cells.items():
+            total[cell] = total.get(cell, CellCounts()) + counts
+    return total
+
+
+def pooled_drafts(deltas: Iterable[PodDelta]) -> dict[DraftCell, DraftCounts]:
+    """Sums over pods, cell by cell: always before any division."""
+    total: dict[DraftCell, DraftCounts] = {}
+    for each in deltas:
+        for cell, counts in each.drafts.items():
+            total[cell] = total.get(cell, DraftCounts()) + counts
+    return total

@@ -1,0 +1,188 @@
+"""From metric samples to `PodCounters`: the same for a pod's own page and for Prometheus. Pure.
+
+Names are vLLM's (0.28 to 0.32) and those of Fathom's plugin. vLLM's are summed over all label sets,
+that is, over the engines of one pod.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from fathom.core.measurement import (
+    Cell,
+    CellCounts,
+    DraftCell,
+    DraftCounts,
+    EngineCounts,
+    PodCounters,
+    StepKind,
+)
+
+_TPOT: Final = "vllm:request_time_per_output_token_seconds"
+_ENGINE: Final = {
+    "vllm:generation_tokens_total": "generation_tokens",
+    "vllm:prompt_tokens_total": "prompt_tokens",
+    "vllm:num_preemptions_total": "preemptions",
+    "vllm:spec_decode_num_drafts_total": "drafts",
+    "vllm:spec_decode_num_draft_tokens_total": "draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens_total": "accepted_tokens",
+    f"{_TPOT}_sum": "tpot_seconds_sum",
+    f"{_TPOT}_count": "tpot_count",
+    "vllm:num_requests_running": "requests_running",
+    "vllm:num_requests_waiting": "requests_waiting",
+}
+_KV_CACHE: Final = "vllm:kv_cache_usage_perc"
+_CELLS: Final = {
+    "fathom_steps_total": "steps",
+    "fathom_step_seconds_total": "step_seconds",
+    "fathom_tokens_total": "tokens",
+    "fathom_scheduled_requests_total": "scheduled_requests",
+}
+_DRAFTS: Final = "fathom_drafts_total"
+_ACCEPTED: Final = "fathom_accepted_tokens_total"
+_TRANSITIONS: Final = "fathom_transition_steps_total"
+_GENERATION: Final = "fathom_depth_generation"
+_REJECTIONS: Final = "fathom_depth_rejections_total"
+_ERRORS: Final = "fathom_hook_errors_total"
+_LIVE: Final = "fathom_live_depth"
+_SCALARS: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
+_PROCESS_START: Final = "process_start_time_seconds"
+_CREATED: Final = "vllm:generation_tokens_created"
+"""Where vLLM runs several API servers there is no process start, but counters tell their own."""
+
+FAMILIES: Final = frozenset(
+    {*_ENGINE, _KV_CACHE, *_CELLS, *_SCALARS, _DRAFTS, _ACCEPTED, _PROCESS_START, _CREATED}
+)
+"""Every series that is read."""
+
+
+class NotAnEngine(ValueError):  # noqa: N818 - says what is wrong, as every name here does
+    """What was read is not a vLLM's metrics; the message says why, as a sentence's second half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One sample of one series."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse(text: str, *, pod: str, at_s: float) -> PodCounters:
+    """Read one /metrics page.
+
+    Args:
+        text: the page, in Prometheus's text format.
+        pod: whose page it is.
+        at_s: when it was read (Unix seconds).
+
+    Raises:
+        NotAnEngine: it is malformed, or not vLLM's.
+    """
+    try:
+        points = [
+            Point(sample.name, sample.labels, float(sample.value))
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name in FAMILIES
+        ]
+    except (ValueError, KeyError, IndexError) as error:
+        raise NotAnEngine(f"it is not in Prometheus's text format ({error})") from error
+    return counters(points, pod=pod, at_s=at_s)
+
+
+def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
+    """Sum samples of one scrape into counters.
+
+    Raises:
+        NotAnEngine: no sample is vLLM's, or one is not a number where a count must be.
+    """
+    reading = _Reading()
+    for point in points:
+        reading.add(point)
+    if not reading.engine:
+        raise NotAnEngine("it shows no vllm: metrics")
+    return PodCounters(
+        pod=pod,
+        at_s=at_s,
+        started_at_s=reading.started_at_s or reading.created_at_s,
+        engine=EngineCounts(**reading.engine),
+        live_depth=reading.scalars[_LIVE] > 0,
+        depth_generation=int(reading.scalars[_GENERATION]),
+        depth_rejections=reading.scalars[_REJECTIONS],
+        hook_errors=reading.scalars[_ERRORS],
+        transition_steps=reading.scalars[_TRANSITIONS],
+        cells={cell: CellCounts(**sums) for cell, sums in reading.cells.items()},
+        drafts={
+            cell: DraftCounts(drafts, _positions(reading.accepted.get(cell, {}), cell.depth))
+            for cell, drafts in reading.drafts.items()
+        },
+    )
+
+
+def _sums() -> defaultdict[str, float]:
+    return defaultdict(float)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Sums in the making."""
+
+    engine: defaultdict[str, float] = field(default_factory=_sums)
+    scalars: defaultdict[str, float] = field(default_factory=_sums)
+    started_at_s: float = 0.0
+    created_at_s: float = 0.0
+    cells: defaultdict[Cell, defaultdict[str, float]] = field(
+        default_factory=lambda: defaultdict(_sums)
+    )
+    drafts: defaultdict[DraftCell, float] = field(default_factory=lambda: defaultdict(float))
+    accepted: defaultdict[DraftCell, defaultdict[int, float]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(float))
+    )
+
+    def add(self, point: Point) -> None:
+        if point.name not in FAMILIES:
+            return
+        if not isfinite(point.value):
+            raise NotAnEngine(f"{point.name} is {point.value}, not a count")
+        try:
+            self._add(point)
+        except (KeyError, ValueError) as error:
+            raise NotAnEngine(
+                f"{point.name} has labels {dict(point.labels)}, which this version of Fathom "
+                "does not know"
+            ) from error
+
+    def _add(self, point: Point) -> None:
+        name, labels, value = point.name, point.labels, point.value
+        if name in _ENGINE:
+            self.engine[_ENGINE[name]] += value
+        elif name == _KV_CACHE:
+            # A share cannot be summed; the fullest engine is the one that preempts.
+            self.engine["kv_cache_usage"] = max(self.engine["kv_cache_usage"], value)
+        elif name in _CELLS:
+            cell = Cell(int(labels["batch_le"]), int(labels["depth"]), StepKind(labels["step"]))
+            self.cells[cell][_CELLS[name]] += value
+        elif name == _DRAFTS:
+            self.drafts[_draft_cell(labels)] += value
+        elif name == _ACCEPTED:
+            self.accepted[_draft_cell(labels)][int(labels["position"])] += value
+        elif name == _PROCESS_START:
+            self.started_at_s = max(self.started_at_s, value)
+        elif name == _CREATED:
+            self.created_at_s = max(self.created_at_s, value)
+        else:
+            self.scalars[name] += value
+
+
+def _draft_cell(labels: Mapping[str, str]) -> DraftCell:
+    return DraftCell(int(labels["batch_le"]), int(labels["depth"]))
+
+
+def _positions(accepted: Mapping[int, float], depth: int) -> tuple[float, ...]:
+    return tuple(accepted.get(position, 0.0) for position in range(depth))

@@ -1,0 +1,337 @@
+"""Both metrics sources against the same exporters: pods' own pages, and a real Prometheus."""
+
+import asyncio
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.pod_metrics import PodMetrics
+from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
+from fathom.adapters.prometheus import PrometheusMetrics
+from fathom.core.measurement import PodCounters, delta
+from unit.metrics.page import FakeEngine
+
+PODS = ("pod-a", "pod-b")
+NAMESPACE = "llm"
+DEADLINE_S = 20.0
+LOOKBACK_S = 4
+
+
+@dataclass
+class Exporters:
+    """Pods that are one loopback server each."""
+
+    engines: dict[str, FakeEngine] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    """Pages shown instead of the engine's."""
+    delay_s: float = 0.0
+    runners: dict[str, web.AppRunner] = field(default_factory=dict)
+
+    async def start(self, pod: str) -> None:
+        async def page(_: web.Request) -> web.Response:
+            await asyncio.sleep(self.delay_s)
+            return web.Response(text=self.texts.get(pod) or self.engines[pod].page())
+
+        app = web.Application()
+        app.router.add_get("/metrics", page)
+        self.engines[pod] = FakeEngine()
+        self.runners[pod] = web.AppRunner(app)
+        await self.runners[pod].setup()
+        site = web.TCPSite(self.runners[pod], "127.0.0.1", 0)
+        await site.start()
+        address = self.runners[pod].addresses[0]
+        self.ports[pod] = int(address[1])
+
+    async def stop(self, pod: str) -> None:
+        await self.runners.pop(pod).cleanup()
+
+    def endpoints(self) -> list[PodEndpoint]:
+        return [PodEndpoint(NAMESPACE, pod, "127.0.0.1", self.ports[pod]) for pod in PODS]
+
+
+@pytest.fixture
+async def exporters() -> AsyncIterator[Exporters]:
+    made = Exporters()
+    for pod in PODS:
+        await made.start(pod)
+    yield made
+    for pod in tuple(made.runners):
+        await made.stop(pod)
+
+
+@asynccontextmanager
+async def running_prometheus(exporters: Exporters, tmp_path: Path) -> AsyncIterator[str]:
+    """A real Prometheus that scrapes the exporters four times a second, with Kubernetes' labels."""
+    binary = shutil.which("prometheus")
+    if binary is None:
+        pytest.fail("No prometheus on PATH; install it with: apt-get install prometheus")
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "global": {"scrape_interval": "250ms", "scrape_timeout": "250ms"},
+                "scrape_configs": [
+                    {
+                        "job_name": "vllm",
+                        "static_configs": [
+                            {
+                                "targets": [f"127.0.0.1:{exporters.ports[pod]}"],
+                                "labels": {
+                                    # As the Prometheus operator labels, and as annotations do.
+                                    **(
+                                        {"pod": pod, "namespace": NAMESPACE}
+                                        if pod == PODS[0]
+                                        else {
+                                            "kubernetes_pod_name": pod,
+                                            "kubernetes_namespace": NAMESPACE,
+                                        }
+                                    )
+                                },
+                            }
+                            for pod in PODS
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    log = (tmp_path / "prometheus.log").open("wb")
+    process = await asyncio.create_subprocess_exec(
+        binary,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        async with aiohttp.ClientSession() as session:
+            await eventually(lambda: _ready(session, url), "Prometheus to answer")
+        yield url
+    finally:
+        process.terminate()
+        await process.wait()
+        log.close()
+
+
+async def _ready(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(f"{url}/-/ready") as response:
+            return response.status == 200
+    except aiohttp.ClientError:
+        return False
+
+
+@pytest.fixture(params=["pods", "prometheus"])
+async def source(
+    request: pytest.FixtureRequest, exporters: Exporters, tmp_path: Path
+) -> AsyncIterator[MetricsPort]:
+    if request.param == "prometheus":
+        async with running_prometheus(exporters, tmp_path) as url:
+            prometheus = PrometheusMetrics(url, timeout_s=5, lookback_s=LOOKBACK_S)
+            yield prometheus
+            prometheus.close()
+    else:
+        async with aiohttp.ClientSession() as session:
+            yield PodMetrics(session, SystemClock(), timeout_s=0.5)
+
+
+async def eventually(
+    check: Callable[[], Awaitable[bool]], what: str, deadline_s: float = DEADLINE_S
+) -> None:
+    end = time.monotonic() + deadline_s
+    while not await check():
+        if time.monotonic() > end:
+            pytest.fail(f"Waited {deadline_s:g} s in vain for {what}.")
+        await asyncio.sleep(0.05)
+
+
+async def until(
+    source: MetricsPort, exporters: Exporters, accept: Callable[[Sample], bool], what: str
+) -> Sample:
+    last: list[Sample] = []
+
+    async def check() -> bool:
+        last[:] = [await source.sample(exporters.endpoints())]
+        return accept(last[0])
+
+    await eventually(check, what)
+    return last[0]
+
+
+def of(sample: Sample, pod: str) -> PodCounters | None:
+    return next((each for each in sample.counters if each.pod == pod), None)
+
+
+def shows_all(exporters: Exporters) -> Callable[[Sample], bool]:
+    def accept(sample: Sample) -> bool:
+        by_pod = {each.pod: each for each in sample.counters}
+        return set(by_pod) == set(PODS) and all(
+            exporters.engines[pod].is_shown_by(by_pod[pod]) for pod in PODS
+        )
+
+    return accept
+
+
+async def test_counters_are_those_of_the_pods(source: MetricsPort, exporters: Exporters) -> None:
+    exporters.engines["pod-b"].tokens = 7.0
+    exporters.engines["pod-b"].engines = 2
+
+    sample = await until(source, exporters, shows_all(exporters), "both pods' counters")
+
+    assert sample.failures == ()
+    for each in sample.counters:
+        assert abs(each.at_s - time.time()) < 3
+
+
+async def test_progress_is_a_delta_and_a_restart_is_not(
+    source: MetricsPort, exporters: Exporters
+) -> None:
+    before = await until(source, exporters, shows_all(exporters), "the first counters")
+    exporters.engines["pod-a"].tokens += 50
+    exporters.engines["pod-b"] = FakeEngine(started_at_s=1_700_000_100.0, tokens=1000.0)
+    after = await until(source, exporters, shows_all(exporters), "the counters that moved")
+
+    a = delta(_some(before, "pod-a"), _some(after, "pod-a"))
+    assert a is not None
+    assert a.engine.generation_tokens == 50
+    assert a.seconds > 0
+    assert delta(_some(before, "pod-b"), _some(after, "pod-b")) is None
+
+
+async def test_series_of_a_pods_earlier_life_are_gone(
+    source: MetricsPort, exporters: Exporters
+) -> None:
+    await until(source, exporters, shows_all(exporters), "the first counters")
+    exporters.engines["pod-a"] = FakeEngine(started_at_s=1_700_000_100.0, cells={}, drafts={})
+    await until(source, exporters, shows_all(exporters), "counters without the old cells")
+
+
+async def test_a_vanished_pod_is_absent_and_its_last_sample_is_seen_to_age(
+    source: MetricsPort, exporters: Exporters
+) -> None:
+    await until(source, exporters, shows_all(exporters), "the first counters")
+    await exporters.stop("pod-b")
+    gone_at = time.time()
+    seen: list[float] = []
+
+    def absent(sample: Sample) -> bool:
+        counters = of(sample, "pod-b")
+        if counters is not None:
+            seen.append(counters.at_s)
+        return counters is None
+
+    sample = await until(source, exporters, absent, "pod-b to be absent")
+
+    # Whatever was still reported of it carried the time at which it was true.
+    assert all(at_s <= gone_at + 0.1 for at_s in seen)
+    assert of(sample, "pod-a") is not None
+    assert any("pod-b" in failure for failure in sample.failures)
+
+
+async def test_a_malformed_page_is_a_failure_with_a_sentence(
+    source: MetricsPort, exporters: Exporters
+) -> None:
+    await until(source, exporters, shows_all(exporters), "the first counters")
+    exporters.texts["pod-a"] = "this is { not a metrics page\n"
+
+    sample = await until(
+        source, exporters, lambda sample: of(sample, "pod-a") is None, "pod-a to be refused"
+    )
+
+    assert of(sample, "pod-b") is not None
+    assert any("llm/pod-a" in failure and failure.endswith(".") for failure in sample.failures)
+
+
+async def test_a_page_of_something_else_is_a_failure(
+    source: MetricsPort, exporters: Exporters
+) -> None:
+    exporters.texts["pod-a"] = "process_start_time_seconds 5\n"
+
+    sample = await until(
+        source,
+        exporters,
+        lambda sample: any("no vllm: metrics" in failure for failure in sample.failures),
+        "pod-a to be refused",
+    )
+
+    assert of(sample, "pod-a") is None
+
+
+async def test_pods_that_answer_too_late_are_a_failure(exporters: Exporters) -> None:
+    exporters.delay_s = 2.0
+    async with aiohttp.ClientSession() as session:
+        sample = await PodMetrics(session, SystemClock(), timeout_s=0.2).sample(
+            exporters.endpoints()
+        )
+    assert sample.counters == ()
+    assert len(sample.failures) == 2
+    assert "no answer within 0.2 s" in sample.failures[0]
+
+
+async def test_a_prometheus_that_answers_too_late_is_a_failure() -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    prometheus = PrometheusMetrics(url, timeout_s=0.3)
+    started = time.monotonic()
+    sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
+    prometheus.close()
+    server.close()
+    await server.wait_closed()
+
+    assert time.monotonic() - started < 2
+    assert sample.counters == ()
+    assert "no answer within 0.3 s" in sample.failures[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (200, "<html></html>", "metrics.prometheusURL"),
+        (200, '{"data": {"result": [{"metric": {}, "values": []}]}}', "metrics.prometheusURL"),
+        (503, "busy", "refused the query"),
+    ],
+)
+async def test_an_answer_that_is_no_prometheus_is_a_failure(
+    status: int, body: str, words: str
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/query", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    prometheus = PrometheusMetrics(f"http://127.0.0.1:{runner.addresses[0][1]}/")
+    sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
+    prometheus.close()
+    await runner.cleanup()
+
+    assert sample.counters == ()
+    assert words in sample.failures[0]
+
+
+def _some(sample: Sample, pod: str) -> PodCounters:
+    found = of(sample, pod)
+    assert found is not None
+    return found

@@ -1,0 +1,59 @@
+import pytest
+
+from fathom.adapters.exposition import NotAnEngine, parse
+from fathom.core.measurement import Cell, StepKind
+from unit.metrics.page import FakeEngine
+
+
+def test_a_page_is_read_in_full() -> None:
+    engine = FakeEngine()
+
+    counters = parse(engine.page(), pod="p", at_s=12.5)
+
+    assert (counters.pod, counters.at_s) == ("p", 12.5)
+    assert engine.is_shown_by(counters)
+    assert counters.engine.accepted_tokens == 42
+    assert counters.depth_rejections == 1
+    assert counters.transition_steps == 7
+
+
+def test_engines_of_one_pod_are_summed() -> None:
+    engine = FakeEngine(engines=2)
+    assert engine.is_shown_by(parse(engine.page(), pod="p", at_s=0))
+
+
+def test_an_engine_without_the_plugin_has_no_live_depth() -> None:
+    counters = parse(FakeEngine(plugin=False).page(), pod="p", at_s=0)
+    assert not counters.live_depth
+    assert counters.depth_generation == 0
+    assert not counters.cells
+
+
+def test_without_a_process_start_the_counters_creation_tells_the_restart() -> None:
+    page = FakeEngine().page().replace("process_start_time_seconds", "something_else")
+    page += 'vllm:generation_tokens_created{engine="0"} 77.5\n'
+    assert parse(page, pod="p", at_s=0).started_at_s == 77.5
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("<html>not metrics</html>", "text format"),
+        ("some_other_metric 1\n", "no vllm: metrics"),
+        ("", "no vllm: metrics"),
+        ("vllm:generation_tokens_total NaN\n", "not a count"),
+        ('vllm:x 1\nvllm:generation_tokens_total 1\nfathom_steps_total{depth="3"} 1\n', "labels"),
+        (
+            'fathom_steps_total{batch_le="4",depth="3",step="later"} 1\n',
+            "does not know",
+        ),
+    ],
+)
+def test_what_is_not_an_engines_page_is_refused_with_the_reason(page: str, words: str) -> None:
+    with pytest.raises(NotAnEngine, match=words):
+        parse(page, pod="p", at_s=0)
+
+
+def test_unknown_families_are_passed_over() -> None:
+    page = FakeEngine().page() + 'vllm:new_thing_total{weird="x"} NaN\nfathom_new_total 1\n'
+    assert parse(page, pod="p", at_s=0).cells[Cell(4, 3, StepKind.DECODE)].steps == 10

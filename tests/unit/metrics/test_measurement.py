@@ -1,0 +1,104 @@
+from dataclasses import replace
+
+import pytest
+
+from fathom.core.measurement import (
+    Cell,
+    CellCounts,
+    DraftCell,
+    DraftCounts,
+    EngineCounts,
+    PodCounters,
+    StepKind,
+    delta,
+    pooled_cells,
+    pooled_drafts,
+)
+
+CELL = Cell(4, 3, StepKind.DECODE)
+OTHER = Cell(8, 3, StepKind.DECODE)
+DRAFTS = DraftCell(4, 3)
+
+
+def look(
+    at_s: float, *, tokens: float = 0.0, steps: float = 0.0, drafts: float = 0.0
+) -> PodCounters:
+    return PodCounters(
+        pod="a",
+        at_s=at_s,
+        started_at_s=1000.0,
+        engine=EngineCounts(generation_tokens=tokens, requests_running=tokens / 10),
+        live_depth=True,
+        depth_generation=1,
+        cells={CELL: CellCounts(steps, steps / 100, steps * 2, steps * 3)},
+        drafts={DRAFTS: DraftCounts(drafts, (drafts / 2, drafts / 4, 0.0))},
+    )
+
+
+def test_counters_are_subtracted_and_gauges_are_as_they_are_now() -> None:
+    d = delta(look(10, tokens=20, steps=100, drafts=40), look(15, tokens=70, steps=300, drafts=48))
+
+    assert d is not None
+    assert (d.from_s, d.to_s, d.seconds, d.steps) == (10, 15, 5, 200)
+    assert d.engine.generation_tokens == 50
+    assert d.engine.requests_running == 7
+    assert d.cells == {CELL: CellCounts(200, 2, 400, 600)}
+    assert d.drafts == {DRAFTS: DraftCounts(8, (4, 2, 0))}
+
+
+def test_a_cell_that_appears_counts_from_zero_and_one_at_rest_is_left_out() -> None:
+    before = look(10, steps=5, drafts=4)
+    after = replace(
+        look(20, steps=5, drafts=4), cells={**before.cells, OTHER: CellCounts(1, 2, 3, 4)}
+    )
+
+    d = delta(before, after)
+
+    assert d is not None
+    assert d.cells == {OTHER: CellCounts(1, 2, 3, 4)}
+    assert d.drafts == {}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        look(10, tokens=20, steps=200),
+        look(9, tokens=20, steps=200),
+        replace(look(20, tokens=20, steps=200), started_at_s=1010.0),
+        look(20, tokens=9, steps=200),
+        look(20, tokens=20, steps=99),
+        look(20, tokens=20, steps=200, drafts=-1),
+        replace(look(20, tokens=20), cells={}),
+        replace(look(20, tokens=20, steps=200), transition_steps=-1.0),
+        replace(look(20, tokens=20, steps=200), pod="b"),
+    ],
+    ids=[
+        "no newer sample",
+        "older sample",
+        "another start",
+        "engine counter back",
+        "cell back",
+        "drafts back",
+        "cell gone",
+        "transitions back",
+        "another pod",
+    ],
+)
+def test_what_cannot_be_subtracted_is_none(after: PodCounters) -> None:
+    assert delta(look(10, tokens=10, steps=100), after) is None
+
+
+def test_an_unknown_start_time_is_not_a_restart() -> None:
+    unknown = replace(look(10), started_at_s=0.0)
+    assert delta(unknown, look(11)) is not None
+    assert delta(look(10), replace(look(11), started_at_s=1000.4)) is not None
+
+
+def test_deltas_are_summed_over_pods() -> None:
+    one = delta(look(0), look(1, steps=10, drafts=4))
+    two = delta(look(0), look(1, steps=30, drafts=8))
+    assert one is not None
+    assert two is not None
+
+    assert pooled_cells([one, two]) == {CELL: CellCounts(40, 0.4, 80, 120)}
+    assert pooled_drafts([one, two]) == {DRAFTS: DraftCounts(12, (6, 3, 0))}

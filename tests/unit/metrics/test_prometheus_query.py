@@ -1,0 +1,21 @@
+from fathom.adapters.metrics_source import choose
+from fathom.adapters.prometheus import selector
+from fathom.api.spec import MetricsSource, MetricsSpec
+
+
+def test_label_values_are_escaped_for_the_pattern_and_for_the_string() -> None:
+    query = selector({"namespace": ["a.b"], "pod": ['x"y', "p|q"]}, 60)
+
+    assert 'namespace=~"a\\\\.b"' in query
+    assert 'pod=~"x\\"y|p\\\\|q"' in query
+    assert query.endswith("[60s]")
+
+
+def test_auto_takes_prometheus_only_where_a_url_is_given() -> None:
+    assert choose(MetricsSpec()) is MetricsSource.PODS
+    assert choose(MetricsSpec(prometheus_url="http://p:9090")) is MetricsSource.PROMETHEUS
+    assert (
+        choose(MetricsSpec(source=MetricsSource.PODS, prometheus_url="http://p:9090"))
+        is MetricsSource.PODS
+    )
+    assert choose(MetricsSpec(source=MetricsSource.PROMETHEUS)) is MetricsSource.PROMETHEUS
