@@ -1,0 +1,139 @@
+"""Helm's library behind Helm's command line, as far as `fathom_local.tools.helm` uses it.
+
+A process of its own: the library brings a Go runtime, which is no guest for a test process.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import helm_python  # type: ignore[import-not-found] # in the cache, never in this environment
+import typer
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+Namespace = Annotated[str, typer.Option("--namespace")]
+Values = Annotated[typer.FileText | None, typer.Option("--values")]
+Kubeconfig = Annotated[Path, typer.Option("--kubeconfig")]
+Timeout = Annotated[str, typer.Option("--timeout", help="Seconds, such as 120s.")]
+Wait = Annotated[bool, typer.Option("--wait")]
+ERROR_SEVERITY = 3
+WARNING_SEVERITY = 2
+
+
+@app.command()
+def version(*, short: Annotated[bool, typer.Option("--short")] = False) -> None:
+    """Print Helm's version."""
+    text = helm_python.helm_sdk_version()
+    typer.echo(text if short else f"Helm {text}")
+
+
+@app.command()
+def lint(
+    chart: Path,
+    *,
+    values: Values = None,
+    strict: Annotated[bool, typer.Option("--strict")] = False,
+) -> None:
+    """Examine a chart."""
+    report = helm_python.lint(chart, _read(values), strict=strict)
+    limit = WARNING_SEVERITY if strict else ERROR_SEVERITY
+    for message in report["messages"]:
+        typer.echo(f"[{message['severity']}] {message['path']}: {message['error']}")
+    if any(message["severity"] >= limit for message in report["messages"]):
+        raise typer.Exit(1)
+
+
+@app.command()
+def template(
+    name: str, chart: Path, *, namespace: Namespace = "default", values: Values = None
+) -> None:
+    """Render a chart without a cluster."""
+    with helm_python.Chart.load(chart) as loaded:
+        rendered = loaded.render(_read(values), name=name, namespace=namespace, is_install=True)
+    for path, text in rendered.items():
+        if text.strip() and not path.endswith("NOTES.txt"):
+            typer.echo(f"---\n# Source: {path}\n{text}")
+
+
+@app.command()
+def install(
+    name: str,
+    chart: Path,
+    *,
+    kubeconfig: Kubeconfig,
+    namespace: Namespace = "default",
+    values: Values = None,
+    timeout: Timeout = "300s",
+    wait: Wait = False,
+    create_namespace: Annotated[bool, typer.Option("--create-namespace")] = False,
+) -> None:
+    """Install a chart."""
+    with helm_python.Config(kubeconfig_path=kubeconfig, namespace=namespace) as config:
+        config.install(
+            chart,
+            name,
+            _read(values),
+            namespace=namespace,
+            timeout=_seconds(timeout),
+            wait="watcher" if wait else "hookOnly",
+            create_namespace=create_namespace,
+        )
+
+
+@app.command()
+def upgrade(
+    name: str,
+    chart: Path,
+    *,
+    kubeconfig: Kubeconfig,
+    namespace: Namespace = "default",
+    values: Values = None,
+    timeout: Timeout = "300s",
+    wait: Wait = False,
+) -> None:
+    """Upgrade a release."""
+    with helm_python.Config(kubeconfig_path=kubeconfig, namespace=namespace) as config:
+        config.upgrade(
+            chart,
+            name,
+            _read(values),
+            namespace=namespace,
+            timeout=_seconds(timeout),
+            wait="watcher" if wait else "hookOnly",
+        )
+
+
+@app.command()
+def uninstall(
+    name: str,
+    *,
+    kubeconfig: Kubeconfig,
+    namespace: Namespace = "default",
+    timeout: Timeout = "300s",
+) -> None:
+    """Remove a release."""
+    with helm_python.Config(kubeconfig_path=kubeconfig, namespace=namespace) as config:
+        config.uninstall(name, timeout=_seconds(timeout))
+
+
+def _read(values: typer.FileText | None) -> dict[str, object]:
+    parsed: dict[str, object] = helm_python.values_from_yaml(values.read()) if values else {}
+    return parsed
+
+
+def _seconds(duration: str) -> int:
+    return int(duration.removesuffix("s"))
+
+
+def main() -> None:
+    """Run, and say what Helm says on stderr, as Helm does."""
+    try:
+        app()
+    except helm_python.HelmError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The chart by real Helm: what it creates, and what it grants."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fathom.api import names
+from fathom_local.tools.helm import Helm, HelmError, Release
+
+Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
+"""Values in, manifests by kind and name out."""
+
+CHILD_VERBS = ["get", "list", "watch", "create", "patch", "delete"]
+OPERATOR_RULES = [
+    (["fathom.dev"], ["speculativedeployments"], ["get", "list", "watch"]),
+    (["fathom.dev"], ["speculativedeployments/status"], ["patch"]),
+    (["apps"], ["deployments"], CHILD_VERBS),
+    ([""], ["configmaps", "services", "serviceaccounts"], CHILD_VERBS),
+    ([""], ["pods"], ["get", "list", "watch", "patch"]),
+    ([""], ["events"], ["create", "patch"]),
+]
+LEASE_RULES = [(["coordination.k8s.io"], ["leases"], ["get", "create", "update"])]
+
+
+def rules_of(role: Any) -> list[tuple[list[str], list[str], list[str]]]:
+    return [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in role["rules"]]
+
+
+def pod_of(manifests: Mapping[tuple[str, str], Any]) -> Any:
+    return manifests["Deployment", "fathom"]["spec"]["template"]["spec"]
+
+
+def test_lint_finds_no_fault(helm: Helm, chart: Path) -> None:
+    assert "failed" not in helm.lint(chart).replace("0 chart(s) failed", "")
+
+
+def test_creates_these_objects_and_no_others(render: Render) -> None:
+    assert set(render({})) == {
+        ("CustomResourceDefinition", "speculativedeployments.fathom.dev"),
+        ("ServiceAccount", "fathom"),
+        ("ClusterRole", "fathom"),
+        ("ClusterRole", "fathom-view"),
+        ("ClusterRole", "fathom-edit"),
+        ("ClusterRoleBinding", "fathom"),
+        ("Role", "fathom-leader"),
+        ("RoleBinding", "fathom-leader"),
+        ("Service", "fathom-metrics"),
+        ("Deployment", "fathom"),
+    }
+
+
+def test_operator_is_granted_exactly_what_it_uses(render: Render) -> None:
+    manifests = render({})
+    assert rules_of(manifests["ClusterRole", "fathom"]) == OPERATOR_RULES
+    assert rules_of(manifests["Role", "fathom-leader"]) == LEASE_RULES
+
+
+def test_no_rule_is_a_wildcard_or_reads_secrets(render: Render) -> None:
+    for (kind, _), manifest in render({}).items():
+        if kind in {"ClusterRole", "Role"}:
+            for groups, resources, verbs in rules_of(manifest):
+                assert "*" not in [*groups, *resources, *verbs]
+                assert "secrets" not in resources
+
+
+@pytest.mark.parametrize(
+    ("binding", "role"), [("ClusterRoleBinding", "fathom"), ("RoleBinding", "fathom-leader")]
+)
+def test_bindings_name_the_operators_service_account(
+    render: Render, binding: str, role: str
+) -> None:
+    manifest = render({})[binding, role]
+    assert manifest["roleRef"]["name"] == role
+    assert manifest["subjects"] == [
+        {"kind": "ServiceAccount", "name": "fathom", "namespace": "fathom-system"}
+    ]
+
+
+def test_users_roles_are_aggregated(render: Render) -> None:
+    manifests = render({})
+    view = manifests["ClusterRole", "fathom-view"]
+    edit = manifests["ClusterRole", "fathom-edit"]
+    aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+    assert view["metadata"]["labels"][f"{aggregate}view"] == "true"
+    assert edit["metadata"]["labels"][f"{aggregate}edit"] == "true"
+    assert edit["metadata"]["labels"][f"{aggregate}admin"] == "true"
+    written = [resource for _, resources, _ in rules_of(edit) for resource in resources]
+    assert f"{names.PLURAL}/status" not in written
+
+
+def test_pod_meets_the_restricted_standard(render: Render) -> None:
+    pod = pod_of(render({}))
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert all(set(volume) <= {"name", "emptyDir"} for volume in pod["volumes"])
+
+
+def test_runs_the_operator_with_leader_election_and_probes(render: Render) -> None:
+    (container,) = pod_of(render({}))["containers"]
+    ports = {port["name"] for port in container["ports"]}
+    assert container["args"][:2] == ["run", "--leader-elect"]
+    assert container["livenessProbe"]["httpGet"]["port"] in ports
+    assert container["readinessProbe"]["httpGet"]["port"] in ports
+    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_image_is_the_chart_version_unless_pinned(render: Render, chart: Path) -> None:
+    version = yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"]
+    repository = "ghcr.io/fathom-dev/operator"
+    digest = f"sha256:{'0' * 64}"
+    for image, expected in [
+        ({}, f"{repository}:{version}"),
+        ({"tag": "1.2.3"}, f"{repository}:1.2.3"),
+        ({"tag": "1.2.3", "digest": digest}, f"{repository}@{digest}"),
+    ]:
+        assert pod_of(render({"image": image}))["containers"][0]["image"] == expected
+
+
+def test_versions_agree(root: Path, chart: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    assert metadata["version"] == metadata["appVersion"] == project
+
+
+def test_every_port_names_its_protocol(render: Render) -> None:
+    """Server-side apply on older servers cannot merge a port without one."""
+    manifests = render({})
+    (container,) = pod_of(manifests)["containers"]
+    ports = container["ports"] + manifests["Service", "fathom-metrics"]["spec"]["ports"]
+    assert all(port["protocol"] == "TCP" for port in ports)
+
+
+def test_placement_reaches_the_pod(render: Render) -> None:
+    toleration = {"key": "dedicated", "operator": "Exists"}
+    pod = pod_of(
+        render(
+            {
+                "nodeSelector": {"pool": "system"},
+                "tolerations": [toleration],
+                "priorityClassName": "high",
+                "affinity": {"podAntiAffinity": {}},
+                "extraArgs": ["--verbose"],
+                "env": [{"name": "A", "value": "b"}],
+                "imagePullSecrets": [{"name": "mirror"}],
+            }
+        )
+    )
+    assert pod["nodeSelector"] == {"pool": "system"}
+    assert pod["tolerations"] == [toleration]
+    assert pod["priorityClassName"] == "high"
+    assert pod["affinity"] == {"podAntiAffinity": {}}
+    assert pod["imagePullSecrets"] == [{"name": "mirror"}]
+    assert pod["containers"][0]["args"][-1] == "--verbose"
+    assert pod["containers"][0]["env"][-1] == {"name": "A", "value": "b"}
+
+
+def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
+    asked = {"metrics": {"podMonitor": {"enabled": True, "labels": {"team": "ml"}}}}
+    assert ("PodMonitor", "fathom") not in render({})
+    monitor = render(asked)["PodMonitor", "fathom"]
+    assert monitor["metadata"]["labels"]["team"] == "ml"
+    assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "30s"}]
+
+
+def test_existing_service_account_is_used(render: Render) -> None:
+    manifests = render({"serviceAccount": {"create": False, "name": "mine"}})
+    assert "ServiceAccount" not in {kind for kind, _ in manifests}
+    assert pod_of(manifests)["serviceAccountName"] == "mine"
+    assert manifests["ClusterRoleBinding", "fathom"]["subjects"][0]["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"imge": {"tag": "1"}}, "imge"),
+        ({"image": {"tga": "1"}}, "tga"),
+        ({"image": {"digest": "latest"}}, "digest"),
+        ({"replicas": "2"}, "replicas"),
+        ({"metrics": {"podMonitor": {"enable": True}}}, "enable"),
+    ],
+)
+def test_a_mistake_in_the_values_is_refused_by_name(
+    helm: Helm, chart: Path, values: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(HelmError, match=named):
+        helm.template(Release(chart, "fathom", "fathom-system", values))
+
+
+def test_schema_and_defaults_name_the_same_values(chart: Path) -> None:
+    defaults = yaml.safe_load((chart / "values.yaml").read_text())
+    schema = yaml.safe_load((chart / "values.schema.json").read_text())
+    # Helm adds `global` by itself.
+    assert set(defaults) == set(schema["properties"]) - {"global"}
