@@ -1,0 +1,78 @@
+"""What the end-to-end tests look at, each from where it cannot be argued with."""
+
+import asyncio
+import datetime as dt
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import psutil
+
+from fathom.core.depth import depth_at
+from fathom_local.audit import AuditEvent, read_events
+from fathom_local.cluster import LocalCluster
+from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.stage import OPERATOR_NAMESPACE
+
+OPERATOR = f"system:serviceaccount:{OPERATOR_NAMESPACE}:fathom"
+
+
+def by_operator(cluster: LocalCluster, since: dt.datetime | None = None) -> list[AuditEvent]:
+    """The operator's requests, as the API server counted them."""
+    return [
+        event
+        for event in read_events(cluster.audit_log)
+        if event.user == OPERATOR and (since is None or event.at >= since)
+    ]
+
+
+def writes(cluster: LocalCluster, since: dt.datetime) -> Counter[str]:
+    """The operator's writes but for leases, by kind of object."""
+    return Counter(
+        f"{event.verb} {event.resource}/{event.subresource or event.name}"
+        for event in by_operator(cluster, since)
+        if event.is_write and event.resource != "leases"
+    )
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+async def depth_in_force(fleet: Fleet, batch: int) -> int | None:
+    """Depth at a batch that every engine reports; None while they lag."""
+    document = await fleet.document()
+    counters = await fleet.counters()
+    if any(pod.depth_generation < document.generation for pod in counters):
+        return None
+    return depth_at(document.schedule, batch)
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool]], within_seconds: float, every: float = 0.5
+) -> float:
+    """Wait for a condition.
+
+    Returns:
+        Seconds it took.
+
+    Raises:
+        TimeoutError: it did not hold in time.
+    """
+    started = time.monotonic()
+    async with asyncio.timeout(within_seconds):
+        while not await holds():
+            await asyncio.sleep(every)
+    return time.monotonic() - started
+
+
+def operator_process(cluster: LocalCluster) -> psutil.Process | None:
+    """The operator's own process, inside its pod."""
+    for process in psutil.Process(cluster.kubelet.pid).children(recursive=True):
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if "run" in command and any(part.endswith("/fathom") for part in command):
+            return process
+    return None

@@ -1,0 +1,265 @@
+"""The whole loop on real parts. The tests run in order, on one fleet."""
+
+import asyncio
+import datetime as dt
+import json
+
+import pytest
+
+from e2e.observation import by_operator, depth_in_force, now, operator_process, until, writes
+from fathom.api import names
+from fathom_local.demo import measure
+from fathom_local.demo.phases import Timing
+from fathom_local.demo.stage import Stage, condition, wait_ready
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY, HARD, TrafficClass
+from fathom_local.kube import MERGE_PATCH
+
+pytestmark = pytest.mark.e2e
+
+CONCURRENCY = 4
+BATCH = 2
+"""Requests in one of the two engines."""
+ANSWER_SECONDS = 60.0
+
+
+async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Stage) -> None:
+    resource = await stage.fleet.resource()
+    assert resource["status"]["ready"] == "2/2"
+    assert resource["status"]["draft"]["family"] == "EAGLE-3.1"
+    assert condition(resource, "Degraded")["status"] == "False"
+    assert condition(resource, "DraftCompatible")["status"] == "True"
+
+
+async def test_get_sd_answers_at_a_glance(stage: Stage) -> None:
+    columns = await table(stage)
+    assert list(columns)[:8] == [
+        "Name", "Ready", "Model", "Depth", "Accept", "Gain", "Tuning", "Age",
+    ]  # fmt: skip
+    assert columns["Ready"] == "2/2"
+    assert columns["Model"] == "/models/target"
+    assert columns["Depth"] == "3"
+    assert columns["Tuning"].startswith("Auto/")
+
+
+async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage) -> None:
+    """The heart: class changes twice, the operator dies in between, no request notices."""
+    fleet = stage.fleet
+    spec = (await fleet.resource())["spec"]
+    pods_before = await fleet.pods()
+    generation_before = (await fleet.resource())["metadata"]["generation"]
+    async with LoadGenerator(await fleet.service_url(), spec["model"]["id"]) as load:
+        best = {}
+        for traffic in (HARD, EASY):
+            load.set_phase(Phase(traffic, CONCURRENCY))
+            timing = Timing(sweep_seconds=2.0, sweep_rounds=1)
+            swept = await measure.sweep(
+                fleet, Phase(traffic, CONCURRENCY), range(1, 8, 2), timing, lambda _: None
+            )
+            print(f"sweep {traffic.name}: {swept.rates}")
+            best[traffic.name] = swept.best
+        assert best["easy"] - best["hard"] >= 3
+        await fleet.pin(None)
+
+        await settle(stage, load, EASY, best["easy"])
+        took = await answer(stage, load, HARD, best["hard"])
+        print(f"easy → hard: depth moved toward {best['hard']} in {took:.0f} s")
+
+        killed = operator_process(stage.cluster)
+        assert killed is not None
+        killed_at = now()
+        killed.kill()
+        depth = await depth_in_force(fleet, BATCH)
+        served_before = len(load.results)
+        await asyncio.sleep(10)
+        assert len(load.results) > served_before, "serving stopped with the operator"
+        assert await depth_in_force(fleet, BATCH) == depth
+        await until(lambda: operator_leads(stage, killed_at), within_seconds=90)
+
+        took = await answer(stage, load, EASY, best["easy"])
+        print(f"hard → easy: depth moved toward {best['easy']} in {took:.0f} s")
+        await load.stop()
+        results = load.results
+
+    print(f"{len(results)} requests")
+    assert len(results) >= 300
+    assert [result.error for result in results if not result.ok] == []
+    pods_after = await fleet.pods()
+    assert pods_after == pods_before, "a pod restarted or was replaced"
+    assert (await fleet.resource())["metadata"]["generation"] == generation_before
+    spec_writes = [
+        event
+        for event in by_operator(stage.cluster)
+        if event.resource == names.PLURAL and event.is_write and event.subresource != "status"
+    ]
+    assert spec_writes == []
+
+
+async def test_steady_traffic_costs_at_most_a_write_a_minute(stage: Stage) -> None:
+    fleet = stage.fleet
+    model = (await fleet.resource())["spec"]["model"]["id"]
+    async with LoadGenerator(await fleet.service_url(), model, seed=1) as load:
+        load.set_phase(Phase(EASY, CONCURRENCY))
+        await asyncio.sleep(60)
+        since = now()
+        await asyncio.sleep(120)
+        counted = writes(stage.cluster, since)
+    print(dict(counted))
+    status = sum(n for what, n in counted.items() if what.endswith("/status"))
+    tuning = sum(n for what, n in counted.items() if what.endswith("-tuning"))
+    depth = sum(n for what, n in counted.items() if what.endswith("-depth"))
+    assert status <= 3
+    assert tuning <= 3
+    assert depth <= 2 * 2
+    columns = await table(stage)
+    assert float(columns["Accept"]) > 2
+    assert columns["Gain"]
+
+
+async def test_at_rest_nothing_is_written(stage: Stage) -> None:
+    await asyncio.sleep(75)
+    since = now()
+    await asyncio.sleep(60)
+    assert dict(writes(stage.cluster, since)) == {}
+
+
+async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: Stage) -> None:
+    fleet = stage.fleet
+    before = await fleet.pods()
+    model = (await fleet.resource())["spec"]["model"]["id"]
+    async with LoadGenerator(await fleet.service_url(), model, seed=2) as load:
+        load.set_phase(Phase(EASY, CONCURRENCY))
+        await patch_spec(stage, {"speculation": {"tuning": {"mode": "Advise"}}})
+        await until(lambda: in_force(stage, 3), within_seconds=60)
+        await patch_spec(stage, {"speculation": {"tuning": {"mode": "Auto"}}})
+    assert await fleet.pods() == before
+
+
+async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: Stage) -> None:
+    fleet = stage.fleet
+    await patch_spec(stage, {"speculation": {"tokens": 9, "maxTokens": 7}, "replicas": 1})
+    await until(lambda: is_invalid(stage), within_seconds=30)
+    degraded = condition(await fleet.resource(), "Degraded")
+    assert degraded["reason"] == "InvalidSpec"
+    assert "spec.speculation.tokens: tokens is above maxTokens" in degraded["message"]
+    await until(lambda: serving(stage, 1), within_seconds=60)
+    await patch_spec(stage, {"speculation": {"tokens": 3}, "replicas": 2})
+    await wait_ready(fleet, print)
+    assert condition(await fleet.resource(), "Degraded")["status"] == "False"
+
+
+async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do(
+    stage: Stage,
+) -> None:
+    events = by_operator(stage.cluster)
+    assert [event for event in events if event.code == 403] == []
+    done = {
+        (event.api_group, "/".join(filter(None, (event.resource, event.subresource))), event.verb)
+        for event in events
+    }
+    granted = await rules(stage)
+    assert granted - done == set(), "granted and never used"
+
+
+async def test_deletion_leaves_nothing_behind(stage: Stage) -> None:
+    fleet = stage.fleet
+    await fleet.api.request("DELETE", fleet.path)
+    await until(lambda: nothing_left(stage), within_seconds=60)
+
+
+async def settle(stage: Stage, load: LoadGenerator, traffic: TrafficClass, best: int) -> None:
+    """Let the tuner come within one of the best depth of a class, however long it takes."""
+    load.set_phase(Phase(traffic, CONCURRENCY))
+    await until(lambda: near(stage, best, 1), within_seconds=180)
+
+
+async def answer(
+    stage: Stage,
+    load: LoadGenerator,
+    traffic: TrafficClass,
+    best: int,
+) -> float:
+    """Seconds from a change of traffic until the depth in force is nearer to its best."""
+    before = await depth_in_force(stage.fleet, BATCH)
+    assert before is not None
+    assert abs(before - best) > 1, "the change of class asks for no change of depth"
+    load.set_phase(Phase(traffic, CONCURRENCY))
+    return await until(lambda: near(stage, best, abs(before - best) - 1), ANSWER_SECONDS)
+
+
+async def near(stage: Stage, best: int, distance: int) -> bool:
+    depth = await depth_in_force(stage.fleet, BATCH)
+    return depth is not None and abs(depth - best) <= distance
+
+
+async def in_force(stage: Stage, depth: int) -> bool:
+    return await near(stage, depth, 0)
+
+
+async def operator_leads(stage: Stage, since: dt.datetime) -> bool:
+    """Whether an operator does more than wait for the lease."""
+    return any(event.resource != "leases" for event in by_operator(stage.cluster, since))
+
+
+async def is_invalid(stage: Stage) -> bool:
+    return condition(await stage.fleet.resource(), "Degraded").get("status") == "True"
+
+
+async def serving(stage: Stage, pods: int) -> bool:
+    return len(await stage.fleet.pods()) == pods
+
+
+async def nothing_left(stage: Stage) -> bool:
+    """Whether no object carries the resource's label, or names it as its owner, any more."""
+    namespace, name = stage.fleet.namespace, stage.fleet.name
+    kinds = {
+        "/api/v1": ("pods", "services", "configmaps", "serviceaccounts"),
+        "/apis/apps/v1": ("deployments", "replicasets"),
+    }
+    for prefix, plurals in kinds.items():
+        for plural in plurals:
+            listed = await stage.api.request("GET", f"{prefix}/namespaces/{namespace}/{plural}")
+            for item in listed["items"]:
+                if name in json.dumps(item["metadata"].get("ownerReferences", [])):
+                    return False
+                if item["metadata"].get("labels", {}).get(names.LABEL_NAME) == name:
+                    return False
+    return True
+
+
+async def patch_spec(stage: Stage, spec: dict[str, object]) -> None:
+    await stage.api.request(
+        "PATCH", stage.fleet.path, body={"spec": spec}, content_type=MERGE_PATCH
+    )
+
+
+async def table(stage: Stage) -> dict[str, str]:
+    """The columns that kubectl prints, made by the API server."""
+    serialized = await stage.api.client.param_serialize(
+        "GET",
+        stage.fleet.path,
+        header_params={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+        auth_settings=["BearerToken"],
+    )
+    answer = await stage.api.client.call_api(*serialized)
+    document = json.loads(await answer.response.read())
+    names_ = [column["name"] for column in document["columnDefinitions"]]
+    return dict(zip(names_, map(str, document["rows"][0]["cells"]), strict=True))
+
+
+async def rules(stage: Stage) -> set[tuple[str, str, str]]:
+    """(API group, resource, verb) of everything the chart's roles grant to the operator."""
+    paths = (
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/fathom",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/fathom-system/roles/fathom",
+    )
+    granted = set()
+    for path in paths:
+        for rule in (await stage.api.request("GET", path))["rules"]:
+            granted |= {
+                (group, resource, verb)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+    return granted
