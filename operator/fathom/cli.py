@@ -84,7 +84,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
 @app.callback()
 def main(
     *,
-    version: Annotated[  # noqa: ARG001 - its callback acts on it
+    version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_print_version, help="Print it."),
     ] = False,

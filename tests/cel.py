@@ -1,0 +1,25 @@
+"""The CRD's CEL rules, evaluated as an API server would: on the spec after defaulting."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import celpy
+
+from fathom.api.crd import custom_resource_definition
+from fathom.api.rules import RULES
+from structural_schema import spec_schema, with_defaults
+
+SPEC_SCHEMA = spec_schema(custom_resource_definition())
+
+
+@functools.cache
+def _program(expression: str) -> celpy.Runner:
+    environment = celpy.Environment()
+    return environment.program(environment.compile(expression))
+
+
+def broken_by_cel(spec: Mapping[str, Any]) -> list[str]:
+    """Fields of the rules that CEL finds broken."""
+    stored = celpy.json_to_cel(with_defaults(SPEC_SCHEMA, dict(spec)))
+    return [rule.field for rule in RULES if not _program(rule.cel).evaluate({"self": stored})]

@@ -1,0 +1,152 @@
+"""The generated CRD: structural, strict, with the defaults of the models."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from fathom.adapters.yaml_documents import to_yaml
+from fathom.api import names
+from fathom.api.crd import custom_resource_definition
+from fathom.api.rules import RULES
+from fathom.api.spec import SpeculativeDeploymentSpec
+from manifest_samples import manifest
+from structural_schema import nodes, spec_schema, with_defaults
+
+ROOT = Path(__file__).parents[3]
+CRD: dict[str, Any] = custom_resource_definition()
+VERSION = CRD["spec"]["versions"][0]
+SCHEMA = VERSION["schema"]["openAPIV3Schema"]
+SPEC = spec_schema(CRD)
+
+FORBIDDEN = {"$ref", "$defs", "anyOf", "oneOf", "allOf", "not", "const", "title", "nullable"}
+
+
+def test_the_file_is_in_step_with_the_models() -> None:
+    file = ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
+
+    assert file.read_text(encoding="utf-8") == to_yaml([CRD]), "stale: run `make regenerate`"
+
+
+def test_the_schema_is_structural() -> None:
+    for path, node in nodes(SCHEMA):
+        assert not FORBIDDEN & node.keys(), path
+        assert "type" in node or node.get("x-kubernetes-int-or-string"), path
+        assert not ("properties" in node and "additionalProperties" in node), path
+
+
+def test_only_pod_template_keeps_unknown_fields() -> None:
+    keeping = [
+        path
+        for path, node in nodes(SCHEMA)
+        if node.get("x-kubernetes-preserve-unknown-fields") is True
+    ]
+
+    assert keeping == [".spec.podTemplate"]
+
+
+def test_every_field_that_users_write_is_described() -> None:
+    undescribed = [
+        path
+        for path, node in nodes(SPEC)
+        if path and not path.endswith("]") and not node.get("description")
+    ]
+
+    assert [path for path in undescribed if not _as_in_a_pod(path)] == []
+
+
+def _as_in_a_pod(path: str) -> bool:
+    """Fields that mean what they mean in a Pod."""
+    return re.match(r"\.(engine\.(env|resources)|nodePool\.tolerations)", path) is not None
+
+
+def test_the_defaults_are_those_of_the_models() -> None:
+    stored = with_defaults(SPEC, manifest()["spec"])
+
+    assert SpeculativeDeploymentSpec.model_validate(
+        stored
+    ) == SpeculativeDeploymentSpec.model_validate(manifest()["spec"])
+    assert stored["speculation"]["tuning"]["mode"] == "Auto"
+    assert stored["rollout"] == {
+        "maxUnavailable": 1,
+        "maxSurge": 0,
+        "canaryMinutes": 20,
+        "paused": False,
+        "refresh": "Never",
+    }
+
+
+def test_what_must_be_given_is_required_and_nothing_else() -> None:
+    required = {
+        f"{path}.{name}".removeprefix(".")
+        for path, node in nodes(SPEC)
+        for name in node.get("required", ())
+        if "[" not in path
+    }
+
+    assert required == {
+        "model",
+        "model.id",
+        "model.tokenSecretRef.name",
+        "model.tokenSecretRef.key",
+        "engine",
+        "engine.image",
+        "engine.tensorParallelSize",
+    }
+
+
+def test_no_enum_value_is_a_yaml_boolean() -> None:
+    for path, node in nodes(SPEC):
+        for value in node.get("enum", ()):
+            assert isinstance(yaml.safe_load(value), str), path
+
+
+def test_rules_have_a_message_and_a_place() -> None:
+    assert [(rule["message"], rule["fieldPath"]) for rule in SPEC["x-kubernetes-validations"]] == [
+        (rule.message, f".{rule.field}") for rule in RULES
+    ]
+
+
+def test_what_rules_compare_is_bounded() -> None:
+    """An unbounded string or list in a rule exceeds the API server's cost budget."""
+    for path, node in nodes(SPEC):
+        if node.get("type") == "string" and "enum" not in node and "[" not in path:
+            assert "maxLength" in node or "pattern" in node, path
+        if node.get("type") == "array":
+            assert "maxItems" in node, path
+
+
+def test_columns_answer_at_a_glance() -> None:
+    shown = [
+        column["name"]
+        for column in VERSION["additionalPrinterColumns"]
+        if not column.get("priority")
+    ]
+
+    assert shown == ["Ready", "Model", "Depth", "Accept", "Gain", "Tuning", "Age"]
+    fields = {path for path, _ in nodes(SCHEMA)}
+    for column in VERSION["additionalPrinterColumns"]:
+        path = column["jsonPath"]
+        assert path in fields or path == ".metadata.creationTimestamp", path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_examples_satisfy_the_schema(path: Path) -> None:
+    # OpenAPI 3.0, as Kubernetes has it, is JSON Schema's draft 4.
+    strict = jsonschema.Draft4Validator(_closed(SPEC))
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        strict.validate(document["spec"])
+
+
+def _closed(node: Any) -> Any:
+    """The same schema, refusing what an API server would prune."""
+    if not isinstance(node, dict):
+        return node
+    closed = {key: _closed(value) for key, value in node.items() if key != "properties"}
+    if "properties" in node:
+        closed["properties"] = {name: _closed(child) for name, child in node["properties"].items()}
+        closed["additionalProperties"] = False
+    return closed

@@ -1,0 +1,151 @@
+"""Each rule stands twice, as CEL and as a predicate: both must say the same of every spec."""
+
+from typing import Any
+
+import pytest
+
+from cel import broken_by_cel
+from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.api.rules import RULES
+from manifest_samples import manifest
+
+GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "draft.id": (
+        [{}, {"draft.id": None, "draft.method": "ngram"}, {"draft.method": "mtp"}],
+        [{"draft.id": None}, {"draft.id": "", "draft.method": "draft_model"}],
+    ),
+    "speculation.tokens": (
+        [{"speculation.tokens": 9}, {"speculation.tokens": 4, "speculation.maxTokens": 4}],
+        [{"speculation.tokens": 5, "speculation.maxTokens": 4}],
+    ),
+    "speculation.minTokens": (
+        [{"speculation.minTokens": 3}, {"speculation.minTokens": 0}],
+        [{"speculation.minTokens": 4}],
+    ),
+    "speculation.tuning.tpotMilliseconds": (
+        [
+            {
+                "speculation.tuning.objective": "Goodput",
+                "speculation.tuning.tpotMilliseconds": 25.5,
+            },
+            {"speculation.tuning.objective": "Latency"},
+        ],
+        [{"speculation.tuning.objective": "Goodput"}],
+    ),
+    "speculation.maxTokens": (
+        [
+            {"engine.attentionBackend": "tokenspeed_mla"},
+            {"engine.attentionBackend": "tokenspeed_mla", "speculation.maxTokens": 7},
+            {"engine.attentionBackend": "flashinfer_mla", "speculation.maxTokens": 8},
+            {
+                "engine.attentionBackend": "tokenspeed_mla",
+                "speculation.tokens": 7,
+                "speculation.tuning.mode": "Static",
+            },
+        ],
+        [
+            {"engine.attentionBackend": "tokenspeed_mla", "speculation.maxTokens": 8},
+            {"engine.attentionBackend": "TOKENSPEED_MLA", "speculation.tokens": 8},
+            {
+                "engine.attentionBackend": "tokenspeed_mla",
+                "speculation.tokens": 8,
+                "speculation.tuning.mode": "Static",
+            },
+        ],
+    ),
+    "engine.tensorParallelSize": (
+        [{"engine.tensorParallelSize": size} for size in (1, 2, 4, 8, 16)]
+        + [{"engine.tensorParallelSize": 8, "nodePool.accelerator": "H100"}],
+        [{"engine.tensorParallelSize": size} for size in (3, 5, 6, 10)]
+        + [
+            {
+                "engine.tensorParallelSize": 4,
+                "nodePool.accelerator": "Custom",
+                "nodePool.gpusPerNode": 6,
+            }
+        ],
+    ),
+    "draft.tensorParallelSize": (
+        [
+            {"draft.tensorParallelSize": 1},
+            {"draft.tensorParallelSize": 4},
+            {"draft.tensorParallelSize": 4, "draft.method": "draft_model"},
+        ],
+        [
+            {"draft.tensorParallelSize": 2},
+            {"draft.tensorParallelSize": 1, "draft.method": "draft_model"},
+        ],
+    ),
+    "nodePool.gpusPerNode": (
+        [{"nodePool.accelerator": "Custom", "nodePool.gpusPerNode": 4}],
+        [{"nodePool.accelerator": "Custom", "engine.tensorParallelSize": 1}],
+    ),
+    "engine.image": (
+        [
+            {"engine.image": image}
+            for image in (
+                "vllm",
+                "vllm/vllm-openai:v0.32.0",
+                "registry.example.com:5000/team/vllm_openai:0.32.0-cu130",
+                "vllm/vllm-openai@sha256:" + "a" * 64,
+                "vllm/vllm-openai:v0.32.0@sha256:" + "0" * 64,
+            )
+        ],
+        [
+            {"engine.image": image}
+            for image in (
+                "vLLM/openai:v1",
+                "vllm/vllm-openai:",
+                "vllm openai",
+                "vllm/vllm-openai@sha256:abc",
+                "https://registry.example.com/vllm",
+            )
+        ],
+    ),
+    "rollout": (
+        [
+            {"rollout.maxUnavailable": 0, "rollout.maxSurge": 1},
+            {"rollout.maxUnavailable": 1, "rollout.maxSurge": 0},
+        ],
+        [{"rollout.maxUnavailable": 0, "rollout.maxSurge": 0}],
+    ),
+}
+
+
+def broken_by_predicate(document: dict[str, Any]) -> list[str]:
+    parsed = parse(document)
+    if isinstance(parsed, SpeculativeDeployment):
+        return []
+    return [problem.field.removeprefix("spec.") for problem in parsed]
+
+
+def test_every_rule_has_its_cases() -> None:
+    assert sorted(GOOD_AND_BAD) == sorted(rule.field for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    "changes", [case for good, _ in GOOD_AND_BAD.values() for case in good], ids=str
+)
+def test_good_specs_keep_every_rule(changes: dict[str, Any]) -> None:
+    document = manifest(changes)
+
+    assert broken_by_predicate(document) == []
+    assert broken_by_cel(document["spec"]) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [(field, case) for field, (_, bad) in GOOD_AND_BAD.items() for case in bad],
+    ids=str,
+)
+def test_bad_specs_break_their_rule_and_no_other(field: str, changes: dict[str, Any]) -> None:
+    document = manifest(changes)
+
+    assert broken_by_predicate(document) == [field]
+    assert broken_by_cel(document["spec"]) == [field]
+
+
+def test_messages_are_sentences() -> None:
+    for rule in RULES:
+        assert rule.message.endswith("."), rule.field
+        assert len(rule.message) <= 2048, rule.field

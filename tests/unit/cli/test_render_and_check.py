@@ -1,0 +1,162 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from fathom import __version__
+from fathom.cli import app
+from manifest_samples import manifest
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other"}}
+
+
+def file_with(path: Path, *documents: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def cli() -> CliRunner:
+    return CliRunner()
+
+
+def test_render_prints_nothing_but_yaml(cli: CliRunner, tmp_path: Path) -> None:
+    result = cli.invoke(app, ["render", "-f", file_with(tmp_path / "a.yaml", manifest())])
+
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert [document["kind"] for document in yaml.safe_load_all(result.stdout)] == [
+        "ServiceAccount",
+        "ConfigMap",
+        "ConfigMap",
+        "Service",
+        "Deployment",
+    ]
+
+
+def test_render_reads_stdin(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["render", "-f", "-"], input=yaml.safe_dump(manifest()))
+
+    assert result.exit_code == 0
+    assert "kind: Deployment" in result.stdout
+
+
+def test_other_kinds_are_passed_over(cli: CliRunner, tmp_path: Path) -> None:
+    ours = file_with(tmp_path / "a.yaml", manifest())
+    mixed = file_with(tmp_path / "b.yaml", SERVICE, manifest())
+
+    assert (
+        cli.invoke(app, ["render", "-f", mixed]).stdout
+        == cli.invoke(app, ["render", "-f", ours]).stdout
+    )
+
+
+def test_the_items_of_a_list_are_read(cli: CliRunner, tmp_path: Path) -> None:
+    file = file_with(
+        tmp_path / "a.yaml", {"apiVersion": "v1", "kind": "List", "items": [manifest(), SERVICE]}
+    )
+
+    result = cli.invoke(app, ["check", "-f", file])
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("kimi: valid, revision ")
+
+
+def test_of_two_resources_only_the_good_one_is_printed(cli: CliRunner, tmp_path: Path) -> None:
+    bad = manifest({"speculation.tokens": 0})
+    bad["metadata"]["name"] = "bad"
+    file = file_with(tmp_path / "a.yaml", bad, manifest())
+
+    result = cli.invoke(app, ["render", "-f", file])
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"{file}: bad: spec.speculation.tokens: input should be greater than or equal to 1 "
+        "(found 0).\n"
+    )
+    names = {document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)}
+    assert "kimi-depth" in names
+    assert not any(name.startswith("bad") for name in names)
+
+
+def test_every_problem_is_told_at_once(cli: CliRunner, tmp_path: Path) -> None:
+    file = file_with(
+        tmp_path / "a.yaml", manifest({"draft.id": None, "engine.tensorParallelSize": 3})
+    )
+
+    result = cli.invoke(app, ["check", "-f", file])
+
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
+        "spec.draft.id",
+        "spec.engine.tensorParallelSize",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a: [", "not YAML: while parsing"),
+        ("a: 1\na: 2", "not YAML: the key 'a' stands twice in"),
+    ],
+)
+def test_text_that_is_not_yaml_is_refused(
+    cli: CliRunner, tmp_path: Path, text: str, sentence: str
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    result = cli.invoke(app, ["render", "-f", str(file)])
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{file}: {sentence}")
+
+
+def test_a_missing_file_is_named(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["render", "-f", "/nowhere/a.yaml"])
+
+    assert result.exit_code == 2
+    assert result.stderr == "/nowhere/a.yaml: cannot be read: No such file or directory.\n"
+
+
+def test_a_file_without_ours_says_so(cli: CliRunner, tmp_path: Path) -> None:
+    file = file_with(tmp_path / "a.yaml", SERVICE)
+
+    result = cli.invoke(app, ["render", "-f", file])
+
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert result.stderr == f"{file}: holds no SpeculativeDeployment.\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "depth"),
+    [
+        ({}, "  depth: Live: from 1 to 7, starting at 3."),
+        (
+            {"speculation.tuning.mode": "Static"},
+            "  depth: Static: 3, as tuning.mode asks.",
+        ),
+        (
+            {"engine.image": "vllm/vllm-openai:nightly"},
+            (
+                "  depth: EngineVersionUnknown: the tag of vllm/vllm-openai:nightly does not tell "
+                "which vLLM it holds, so depth stays at tokens (3): set spec.engine.version."
+            ),
+        ),
+    ],
+)
+def test_check_says_how_depth_will_be_changed(
+    cli: CliRunner, tmp_path: Path, changes: dict[str, Any], depth: str
+) -> None:
+    file = file_with(tmp_path / "a.yaml", manifest(changes))
+
+    assert cli.invoke(app, ["check", "-f", file]).stdout.splitlines()[2] == depth
+
+
+def test_version(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["--version"])
+
+    assert result.exit_code == 0
+    assert result.stdout == f"fathom {__version__}\n"
