@@ -1,0 +1,157 @@
+"""What the documentation promises about the code is checked against the code."""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import (
+    SpeculativeDeploymentSpec,
+    TuningMode,
+)
+from fathom.core.revision import revision_of
+from fathom_local.tools.api_reference import reference
+
+REPOSITORY = Path(__file__).parents[3]
+DOCS = REPOSITORY / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md"])
+
+
+def first_column(page: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)` \|", (DOCS / page).read_text(), re.MULTILINE)
+
+
+def test_api_reference_is_fresh() -> None:
+    written = (DOCS / "api.md").read_text()
+    assert written == reference(), "Run: python -m fathom_local.tools.api_reference > docs/api.md"
+
+
+def test_every_reason_is_explained_once() -> None:
+    explained = first_column("troubleshooting.md")
+    assert sorted(explained) == sorted(set(Reason))
+
+
+def test_every_metric_is_explained() -> None:
+    sources = ["fathom_vllm/exposition.py", "fathom/runtime/telemetry.py"]
+    text = "".join((REPOSITORY / "operator" / source).read_text() for source in sources)
+    exported = {name.removesuffix("_total") for name in re.findall(r'"(fathom_[a-z_]+)"', text)}
+    explained = {name.removesuffix("_total") for name in first_column("metrics.md")}
+    assert explained == exported
+
+
+# The base sets what has no default, so that each field can be changed by itself.
+BASE: dict[str, Any] = {
+    "model": {"id": "target", "tokenSecretRef": {"name": "hf-token", "key": "token"}},
+    "draft": {"id": "draft", "tensorParallelSize": 1},
+    "speculation": {"tokens": 3, "maxTokens": 7, "tuning": {"tpotMilliseconds": 25}},
+    "engine": {"image": "vllm/vllm-openai:v0.32.0", "version": "0.32.0", "tensorParallelSize": 4},
+    "nodePool": {"gpusPerNode": 4},
+}
+
+
+def fields(model: BaseModel, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every field that holds a value of its own, as users write its path."""
+    for name, field in type(model).model_fields.items():
+        where, value = f"{path}{field.alias}", getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from fields(value, f"{where}.")
+        else:
+            yield where, value
+
+
+def another(value: object) -> object:
+    """A value of the same kind that is not this one."""
+    match value:
+        case StrEnum():
+            return next(member.value for member in type(value) if member is not value)
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return "0.33.0" if re.fullmatch(r"[\d.]+", value) else f"{value}x"
+        case tuple():
+            return [{"name": "A"}]
+        case _:
+            return {"a": "1"}
+
+
+def revision(path: str | None = None, value: object = None, mode: str = "Auto") -> str:
+    document = deepcopy(BASE)
+    document["speculation"]["tuning"]["mode"] = mode
+    if path is not None:
+        *parents, last = path.split(".")
+        inner = document
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = value
+    return revision_of(SpeculativeDeploymentSpec.model_validate(document))
+
+
+ROWS = dict(
+    re.findall(
+        r"^\| `([\w.]+)` \| (live|restart) \|",
+        (DOCS / "live-or-restart.md").read_text(),
+        re.MULTILINE,
+    )
+)
+FIELDS = dict(fields(SpeculativeDeploymentSpec.model_validate(BASE)))
+# Lists whose members are not environment variables.
+OTHERS = {"engine.args": ["--seed"], "nodePool.tolerations": [{"key": "a"}]}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_live_or_restart(path: str) -> None:
+    parts = path.split(".")
+    rows = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    stated = next((ROWS[row] for row in rows if row in ROWS), None)
+    assert stated is not None, f"docs/live-or-restart.md has no row for {path}"
+    changed = revision(path, OTHERS.get(path, another(FIELDS[path])))
+    assert ("live" if changed == revision() else "restart") == stated
+
+
+def test_live_or_restart_names_no_field_that_is_not_there() -> None:
+    assert all(any(f"{path}.".startswith(f"{row}.") for path in FIELDS) for row in ROWS)
+
+
+def test_live_or_restart_exceptions() -> None:
+    static = TuningMode.STATIC.value
+    assert revision(mode=TuningMode.ADVISE.value) == revision()
+    assert revision(mode=static) != revision()
+    assert revision("speculation.tokens", 5, mode=static) != revision(mode=static)
+    assert revision("speculation.maxTokens", 5, mode=static) == revision(mode=static)
+    assert revision("engine.version", "0.31.0") != revision()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_manifests_in_the_pages_are_valid(page: Path) -> None:
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
+        manifest = yaml.safe_load(block)
+        assert SpeculativeDeploymentSpec.model_validate(manifest["spec"])
+
+
+def test_rights_on_the_page_are_the_chart_s() -> None:
+    page = (DOCS / "requirements.md").read_text()
+    role = (REPOSITORY / "charts/fathom/templates/clusterrole.yaml").read_text()
+    for resources, verbs in re.findall(r"resources: \[([^\]]+)\]\n\s+verbs: \[([^\]]+)\]", role):
+        assert re.search(rf"^\| [^|]*{resources}[^|]* \| {verbs}", page, re.MULTILINE), (
+            f"docs/requirements.md does not say: {resources}: {verbs}"
+        )
