@@ -61,6 +61,7 @@ OWNED_FLAGS: Final[tuple[OwnedFlag, ...]] = (
     OwnedFlag(
         (
             "--data-parallel-*",
+            "--no-data-parallel-*",
             "-dpn",
             "-dpr",
             "-dpl",
@@ -123,34 +124,42 @@ def owned_flag_problems(args: Sequence[str], *, live: bool = True) -> tuple[Prob
         if option.name == "--":
             problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
         elif (owned := _owner(option, live=live)) is not None:
-            name, instead = owned
-            meaning = "" if option.spelling == name else f" (which vLLM reads as {name})"
+            meaning = f" (which vLLM reads as {owned.name})" if owned.name != option.name else ""
             problems.append(
-                Problem(where, f"{option.spelling}{meaning} may not be set here: {instead}.")
+                Problem(where, f"{option.spelling}{meaning} may not be set here: {owned.instead}.")
             )
     return tuple(problems)
 
 
-def _owner(option: Option, *, live: bool) -> tuple[str, str] | None:
-    """The owned flag that an option means or may mean, and what to do instead."""
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    name: str
+    """What vLLM takes the option for."""
+    instead: str
+
+
+def _owner(option: Option, *, live: bool) -> _Owned | None:
+    """The owned flag that an option means or may mean."""
     if option.name in ("--attention-config", "-ac"):
         return _attention_backend(option)
     flags = [flag for flag in OWNED_FLAGS if live or not flag.live_only]
-    for flag in flags:
-        for name in flag.names:
-            if option.name == name:
-                return name, flag.instead
-    for flag in flags:
-        for name in flag.names:
-            if _means(option.name, name):
-                return name, flag.instead
-    return None
+    exact = (flag for flag in flags if option.name in flag.names)
+    similar = (flag for flag in flags if any(_means(option.name, name) for name in flag.names))
+    flag = next(exact, None) or next(similar, None)
+    if flag is None:
+        return None
+    # A name of its own needs no explanation, and neither does one of a whole family.
+    own = option.name.startswith("--") and (
+        option.name in flag.names or flag.names[0].endswith("-*")
+    )
+    return _Owned(option.name if own else flag.names[0], flag.instead)
 
 
 def _means(given: str, owned: str) -> bool:
     """Whether argparse may take `given` for `owned` though it is spelled otherwise."""
     if owned.endswith("-*"):
-        return given.startswith(owned[:-1])
+        family = owned.removesuffix("*")
+        return given.startswith(family) or family.startswith(given)
     if len(owned) == len("-n"):
         # One letter takes its value attached: `-n2`.
         return given.startswith(owned) and not given.startswith("--")
@@ -158,7 +167,7 @@ def _means(given: str, owned: str) -> bool:
     return owned.startswith(given)
 
 
-def _attention_backend(option: Option) -> tuple[str, str] | None:
+def _attention_backend(option: Option) -> _Owned | None:
     """The attention backend has a field; the rest of that option's keys have none."""
     key = "backend"
     try:
@@ -166,7 +175,7 @@ def _attention_backend(option: Option) -> tuple[str, str] | None:
     except ValueError:
         document = None
     if option.keys[:1] == (key,) or (isinstance(document, dict) and key in document):
-        return f"{option.name}.{key}", _set("engine.attentionBackend")
+        return _Owned("--attention-backend", _set("engine.attentionBackend"))
     return None
 
 

@@ -41,29 +41,30 @@ BAD = {
     "no tray layout": (
         {"engine.tensorParallelSize": 3},
         (
-            "spec.engine.tensorParallelSize: no layout of nodes fits this size: use a divisor of the "
-            "GPUs on one node (1, 2 or 4 on a GB200 tray) or a multiple of them."
+            "spec.engine.tensorParallelSize: no layout of nodes fits this size: use a divisor of "
+            "the GPUs on one node (1, 2 or 4 on a GB200 tray) or a multiple of them."
         ),
     ),
     "too deep for tokenspeed_mla": (
         {"engine.attentionBackend": "tokenspeed_mla", "speculation.maxTokens": 8},
         (
-            "spec.speculation.maxTokens: attention backend tokenspeed_mla verifies at most 7 drafted "
-            "tokens: set maxTokens (and tokens) to 7 or less, or choose another attentionBackend."
+            "spec.speculation.maxTokens: attention backend tokenspeed_mla verifies at most 7 "
+            "drafted tokens: set maxTokens (and tokens) to 7 or less, or choose another "
+            "attentionBackend."
         ),
     ),
     "owned flag": (
         {"engine.args": ["--max-model-len", "4096", "--tensor_par=8"]},
         (
-            "spec.engine.args[2]: --tensor_par (which vLLM reads as --tensor-parallel-size) may not "
-            "be set here: set spec.engine.tensorParallelSize instead."
+            "spec.engine.args[2]: --tensor_par (which vLLM reads as --tensor-parallel-size) may "
+            "not be set here: set spec.engine.tensorParallelSize instead."
         ),
     ),
     "missing draft": (
         {"draft.id": None},
         (
-            "spec.draft.id: this method needs a draft model: set draft.id to its Hugging Face id or "
-            "to its absolute path in the pod."
+            "spec.draft.id: this method needs a draft model: set draft.id to its Hugging Face id "
+            "or to its absolute path in the pod."
         ),
     ),
     "Goodput without an SLO": (

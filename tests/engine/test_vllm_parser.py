@@ -1,0 +1,181 @@
+"""Our rules about vLLM's flags against vLLM's own parser."""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.manifests.vllm_args import engine_args, max_batch, owned_flag_problems
+from fathom_local.engine.environment import engine_variables, ensure_engine_environment
+from manifest_samples import resource
+
+pytestmark = pytest.mark.engine
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+# Reads a list of command lines, and prints what each is parsed to; first, what every beginning of
+# every option stands for.
+CODE = """
+import json, sys
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+
+parser = make_arg_parser(FlexibleArgumentParser())
+options = parser._option_string_actions
+means = {}
+for option in options:
+    for end in range(2, len(option) + 1):
+        start = option[:end]
+        if start in options:
+            means[start] = options[start].dest
+        elif start.startswith("--") and end > 2:
+            found = [name for name in options if name.startswith(start)]
+            if len(found) == 1:
+                means[start] = options[found[0]].dest
+parsed = []
+for line in json.load(sys.stdin):
+    namespace = vars(parser.parse_args(["model", *line]))
+    parsed.append({key: namespace[key] for key in (
+        "tensor_parallel_size", "speculative_config", "max_num_seqs", "model_tag", "host", "port",
+        "attention_config", "attention_backend", "spec_tokens", "nnodes", "shutdown_timeout",
+        "scheduler_cls", "trust_remote_code", "served_model_name",
+    )})
+print(json.dumps({"means": means, "parsed": parsed}, default=str))
+"""
+
+OWNED_DESTINATIONS = {
+    "api_server_count",
+    "attention_backend",
+    "config",
+    "data_parallel_address",
+    "data_parallel_backend",
+    "data_parallel_external_lb",
+    "data_parallel_hybrid_lb",
+    "data_parallel_multi_port_external_lb",
+    "data_parallel_rank",
+    "data_parallel_rpc_port",
+    "data_parallel_size",
+    "data_parallel_size_local",
+    "data_parallel_start_rank",
+    "data_parallel_supervisor_port",
+    "disable_log_stats",
+    "enable_ssl_refresh",
+    "grpc",
+    "grpc_port",
+    "headless",
+    "hf_token",
+    "host",
+    "master_addr",
+    "master_port",
+    "model",
+    "nnodes",
+    "node_rank",
+    "pipeline_parallel_size",
+    "port",
+    "prefill_context_parallel_size",
+    "revision",
+    "scheduler_cls",
+    "served_model_name",
+    "shutdown_timeout",
+    "spec_method",
+    "spec_model",
+    "spec_tokens",
+    "speculative_config",
+    "ssl_ca_certs",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_ciphers",
+    "ssl_keyfile",
+    "tensor_parallel_size",
+    "trust_remote_code",
+    "uds",
+}
+
+
+def ask_vllm(lines: Sequence[Sequence[str]] = ()) -> dict[str, Any]:
+    python = ensure_engine_environment() / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", CODE],
+        input=json.dumps([list(line) for line in lines]),
+        env={**os.environ, **engine_variables()},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def underscored(option: str) -> str:
+    """vLLM takes underscores in long options only."""
+    return f"--{option[2:].replace('-', '_')}" if option.startswith("--") else option
+
+
+def test_every_spelling_of_every_option_is_told_right() -> None:
+    means: dict[str, str] = ask_vllm()["means"]
+
+    wrong = {
+        spelling: destination
+        for start, destination in means.items()
+        for spelling in (start, underscored(start), f"{start}=x")
+        # Turning asynchronous scheduling on changes nothing; turning it off does.
+        if destination != "async_scheduling"
+        if bool(owned_flag_problems([spelling])) != (destination in OWNED_DESTINATIONS)
+    }
+
+    assert set(means.values()) >= OWNED_DESTINATIONS
+    assert wrong == {}
+
+
+SPELLINGS: dict[str, tuple[str, Any]] = {
+    "--tensor_parallel_size 8": ("tensor_parallel_size", 8),
+    "--tensor-par 8": ("tensor_parallel_size", 8),
+    "-tp=8": ("tensor_parallel_size", 8),
+    "-t 8": ("tensor_parallel_size", 8),
+    "-n2": ("nnodes", 2),
+    "-sc.method ngram": ("speculative_config", {"method": "ngram"}),
+    "--specul.num_speculative_tokens=9": ("speculative_config", {"num_speculative_tokens": 9}),
+    "--spec-tok 4": ("spec_tokens", 4),
+    "--attention-config.backend FLASHINFER": ("attention_config", "FLASHINFER"),
+    "--por 8001": ("port", 8001),
+    "--shutdown_timeout=0": ("shutdown_timeout", 0),
+}
+BATCHES = ["--max_num_seqs 16", "--max-num-se=32", "--max-num-seqs 8 --max_num_seqs=64"]
+
+
+def test_vllm_takes_what_is_refused_and_reads_batches_alike() -> None:
+    lines = [shlex.split(line) for line in (*SPELLINGS, *BATCHES)]
+
+    parsed = ask_vllm(lines)["parsed"]
+
+    for line, found, (name, value) in zip(lines, parsed, SPELLINGS.values(), strict=False):
+        # The attention config comes back as vLLM prints it.
+        assert found[name] == value or f"AttentionBackendEnum.{value}" in str(found[name]), line
+        assert owned_flag_problems(line) != (), line
+    for line, found in zip(BATCHES, parsed[len(SPELLINGS) :], strict=True):
+        assert max_batch(resource({"engine.args": line.split()}).spec) == found["max_num_seqs"]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_vllm_reads_the_examples_as_they_are_meant(path: Path) -> None:
+    sd = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert isinstance(sd, SpeculativeDeployment)
+    _, *args = engine_args(sd.spec)
+
+    (found,) = ask_vllm([args])["parsed"]
+
+    assert found["tensor_parallel_size"] == sd.spec.engine.tensor_parallel_size
+    assert found["speculative_config"]["method"] == "eagle3"
+    assert found["speculative_config"]["model"] == sd.spec.draft.id
+    assert found["trust_remote_code"] == sd.spec.model.trust_remote_code
+    assert found["shutdown_timeout"] == sd.spec.engine.drain_seconds
+    assert (found["scheduler_cls"] is None) == ("static" in path.name)

@@ -1,0 +1,55 @@
+from typing import Any
+
+import pytest
+
+from fathom.core.revision import changed_restart_fields, revision_of
+from manifest_samples import resource
+
+STATIC = {"speculation.tuning.mode": "Static"}
+UNKNOWN = {"engine.image": "vllm/vllm-openai:latest"}
+
+
+def test_a_revision_never_changes_by_itself() -> None:
+    """A changed digest here means that an upgrade would replace everybody's pods."""
+    assert revision_of(resource().spec) == "04838848"
+    assert revision_of(resource(STATIC).spec) == "11354330"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fields"),
+    [
+        ({}, {"engine.image": "vllm/vllm-openai:v0.33.0"}, ("spec.engine.image",)),
+        ({}, {"speculation.maxTokens": 5}, ("spec.speculation.maxTokens",)),
+        ({}, STATIC, ("spec.speculation.tuning.mode",)),
+        (STATIC, STATIC | {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
+        (UNKNOWN, UNKNOWN | {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
+        (UNKNOWN, UNKNOWN | {"engine.version": "0.32.0"}, ("spec.engine.version",)),
+        (
+            {},
+            {"engine.args": ["--enforce-eager"], "nodePool.nodeSelector": {"rack": "a"}},
+            ("spec.engine.args", "spec.nodePool.nodeSelector.rack"),
+        ),
+        ({}, {"podTemplate": {"spec": {"hostIPC": True}}}, ("spec.podTemplate",)),
+        ({}, {"model.tokenSecretRef": {"name": "a", "key": "b"}}, None),
+        # Live, so nothing:
+        ({}, {"speculation.tokens": 5}, ()),
+        ({}, {"speculation.maxTokens": 7}, ()),
+        ({}, {"speculation.tuning.mode": "Advise"}, ()),
+        ({}, {"replicas": 9, "rollout.maxSurge": 1, "metrics.source": "Pods"}, ()),
+        ({}, {"engine.version": "0.32.0"}, ()),
+        (STATIC, STATIC | {"speculation.maxTokens": 9}, ()),
+    ],
+    ids=str,
+)
+def test_it_says_which_fields_need_new_pods(
+    before: dict[str, Any], after: dict[str, Any], fields: tuple[str, ...] | None
+) -> None:
+    old, new = resource(before).spec, resource(after).spec
+
+    changed = changed_restart_fields(old, new)
+
+    if fields is None:
+        assert changed
+    else:
+        assert changed == fields
+    assert (revision_of(old) == revision_of(new)) == (not changed)

@@ -1,0 +1,198 @@
+"""What the API owns may not come in through `engine.args`, however it is spelled."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fathom.manifests.vllm_args import engine_args, max_batch, owned_flag_problems
+from manifest_samples import resource
+
+REFUSED = {
+    "--tensor-parallel-size": ["spec.engine.tensorParallelSize"],
+    "--tensor_parallel_size": ["spec.engine.tensorParallelSize"],
+    "--tensor-parallel-size=8": ["spec.engine.tensorParallelSize"],
+    "--tensor-par": ["spec.engine.tensorParallelSize"],
+    "--tensor_par=8": ["spec.engine.tensorParallelSize"],
+    "-tp": ["spec.engine.tensorParallelSize"],
+    "-tp=8": ["spec.engine.tensorParallelSize"],
+    "-t": ["spec.engine.tensorParallelSize"],
+    "--pipeline-parallel-size": ["spec.engine.pipelineParallelSize"],
+    "-pp": ["spec.engine.pipelineParallelSize"],
+    "--data-parallel-size": ["spec.engine.dataParallelSize"],
+    "-dp": ["spec.engine.dataParallelSize"],
+    "-dpl=2": ["spec.engine.dataParallelSize"],
+    "--data-parallel-size-local": ["spec.engine.dataParallelSize"],
+    "--data_parallel_hybrid_lb": ["spec.engine.dataParallelSize"],
+    "--prefill-context-parallel-size": ["not supported yet"],
+    "--speculative-config": ["spec.draft", "spec.speculation"],
+    "--speculative_config={}": ["spec.draft", "spec.speculation"],
+    "--speculative-config.num_speculative_tokens": ["spec.draft", "spec.speculation"],
+    "--specul.method=ngram": ["spec.draft", "spec.speculation"],
+    "-sc": ["spec.draft", "spec.speculation"],
+    "-sc.method": ["spec.draft", "spec.speculation"],
+    "-sc.num_speculative_tokens=9": ["spec.draft", "spec.speculation"],
+    "--spec-tokens": ["spec.speculation.tokens"],
+    "--spec_tokens=4": ["spec.speculation.tokens"],
+    "--spec-t": ["spec.speculation.tokens"],
+    "--spec-method": ["spec.draft.method"],
+    "--spec-model": ["spec.draft.id"],
+    "--spec-something-new": ["spec.speculation"],
+    "--scheduler-cls": ["own scheduler"],
+    "--scheduler_c=x": ["own scheduler"],
+    "--config": ["spec.engine.args"],
+    "--config=/etc/vllm.yaml": ["spec.engine.args"],
+    "--conf": ["spec.engine.args"],
+    "--host": ["the operator sets it"],
+    "--port": ["the operator sets it"],
+    "--po=9": ["the operator sets it"],
+    "--uds": ["the operator sets it"],
+    "--grpc": ["the operator sets it"],
+    "--shutdown-timeout": ["spec.engine.drainSeconds"],
+    "--shutdown_timeout=0": ["spec.engine.drainSeconds"],
+    "--api-server-count": ["one server per pod"],
+    "-asc": ["one server per pod"],
+    "--ssl-keyfile": ["plain HTTP"],
+    "--ssl_certfile=x": ["plain HTTP"],
+    "--enable-ssl-refresh": ["plain HTTP"],
+    "--attention-backend": ["spec.engine.attentionBackend"],
+    "--attention_backend=FLASHINFER": ["spec.engine.attentionBackend"],
+    "--attention-config.backend": ["spec.engine.attentionBackend"],
+    "-ac.backend=FLASHINFER": ["spec.engine.attentionBackend"],
+    '--attention-config={"backend":"FLASHINFER"}': ["spec.engine.attentionBackend"],
+    "--model": ["spec.model.id"],
+    "--served-model-name": ["spec.model.servedName"],
+    "--served_model": ["spec.model.servedName"],
+    "--revision": ["spec.model.revision"],
+    "--trust-remote-code": ["spec.model.trustRemoteCode"],
+    "--no-trust-remote-code": ["spec.model.trustRemoteCode"],
+    "--hf-token": ["spec.model.tokenSecretRef"],
+    "--headless": ["lays out the nodes"],
+    "--nnodes": ["lays out the nodes"],
+    "-n": ["lays out the nodes"],
+    "-n2": ["lays out the nodes"],
+    "-r=1": ["lays out the nodes"],
+    "--master-addr": ["lays out the nodes"],
+    "--": ["remove it"],
+}
+
+ALLOWED = [
+    ["--tool-call-parser", "kimi_k2"],
+    ["--max-model-len", "4096"],
+    ["--max_num_seqs=64"],
+    ["--seed", "-1"],
+    ["--model-impl", "vllm"],
+    ["--config-format", "hf"],
+    ["--tokenizer-revision", "main"],
+    ["--code-revision", "main"],
+    ["--hf-overrides", '{"model": "--tensor-parallel-size"}'],
+    ["--enable-expert-parallel"],
+    ["-ep"],
+    ["-O3"],
+    ["-O", "2"],
+    ["-q", "fp8"],
+    ["-cc.mode=3"],
+    ["-dcp", "2"],
+    ["-dc", "{}"],
+    ["--attention-config", '{"use_prefill_query_quantization": true}'],
+    ["-ac.use_prefill_query_quantization", "true"],
+    ["--distributed-executor-backend", "mp"],
+    ["--root-path", "/v1"],
+    ["--api-key", "x"],
+    ["--performance-mode", "throughput"],
+    ["--speculation"],
+]
+
+
+@pytest.mark.parametrize("argument", REFUSED)
+def test_owned_flags_are_refused_and_the_field_is_named(argument: str) -> None:
+    (problem,) = owned_flag_problems(["--seed", "1", argument])
+
+    assert problem.field == "spec.engine.args[2]"
+    assert problem.message.startswith(argument.partition("=")[0].split(".")[0])
+    for part in REFUSED[argument]:
+        assert part in problem.message
+
+
+@pytest.mark.parametrize("args", ALLOWED, ids=str)
+def test_what_has_no_field_passes(args: list[str]) -> None:
+    assert owned_flag_problems(args) == ()
+
+
+def test_the_message_says_what_an_abbreviation_stands_for() -> None:
+    (problem,) = owned_flag_problems(["-sc.method=ngram"])
+
+    assert str(problem) == (
+        "spec.engine.args[0]: -sc.method (which vLLM reads as --speculative-config) may not be "
+        "set here: set spec.draft and spec.speculation instead."
+    )
+
+
+@pytest.mark.parametrize("argument", ["--no-async-scheduling", "--disable-log-stats"])
+def test_a_static_engine_may_do_without_what_tuning_needs(argument: str) -> None:
+    (problem,) = owned_flag_problems([argument], live=True)
+
+    assert "tuning mode Static" in problem.message
+    assert owned_flag_problems([argument], live=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "batch"),
+    [
+        ([], 256),
+        (["--max-num-seqs", "16"], 16),
+        (["--max-num-seqs=16"], 16),
+        (["--max_num_seqs", "16"], 16),
+        (["--max-num-se", "16"], 16),
+        (["--max-num-seqs", "16", "--max_num_seqs=32"], 32),
+        (["--max-num-batched-tokens", "16"], 256),
+    ],
+    ids=str,
+)
+def test_the_largest_batch_is_read_in_every_spelling(args: list[str], batch: int) -> None:
+    spec = resource({"engine.args": args}).spec
+
+    assert max_batch(spec) == batch
+    ours = [part for part in engine_args(spec) if part == "--max-num-seqs"]
+    assert len(ours) == (1 if batch == 256 else args.count("--max-num-seqs"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "pairs"),
+    [
+        ({"model.revision": "main"}, ["--revision main"]),
+        ({"model.servedName": "kimi"}, ["--served-model-name kimi"]),
+        (
+            {"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2},
+            ["--tensor-parallel-size 2", "--pipeline-parallel-size 2"],
+        ),
+        ({"engine.drainSeconds": 30}, ["--shutdown-timeout 30"]),
+    ],
+    ids=str,
+)
+def test_fields_become_flags(changes: dict[str, Any], pairs: list[str]) -> None:
+    line = " ".join(engine_args(resource(changes).spec))
+
+    for pair in pairs:
+        assert pair in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        ({"draft.revision": "main"}, {"revision": "main"}),
+        ({"draft.tensorParallelSize": 1}, {"draft_tensor_parallel_size": 1}),
+        ({"speculation.adaptiveVerification": "Enabled"}, {"enable_adaptive_verification": True}),
+        ({"draft.method": "mtp", "draft.id": None}, {"method": "mtp"}),
+    ],
+    ids=str,
+)
+def test_fields_become_keys_of_the_speculative_config(
+    changes: dict[str, Any], keys: dict[str, Any]
+) -> None:
+    args = engine_args(resource(changes).spec)
+
+    config = json.loads(args[args.index("--speculative-config") + 1])
+
+    assert config.items() >= keys.items()
+    assert ("model" in config) == ("draft.id" not in changes)
