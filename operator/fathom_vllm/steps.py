@@ -32,16 +32,29 @@ LONGEST_GAP_S = 1.0
 class NewRequest(Protocol):
     """A request's first appearance in a step."""
 
-    req_id: str
+    @property
+    def req_id(self) -> str:
+        """The request's id."""
 
 
 class ScheduledStep(Protocol):
     """The part of vLLM's `SchedulerOutput` that is read (0.28 to 0.32)."""
 
-    num_scheduled_tokens: dict[str, int]
-    scheduled_spec_decode_tokens: dict[str, list[int]]
-    scheduled_new_reqs: Sequence[NewRequest]
-    num_spec_tokens_to_schedule: int
+    @property
+    def num_scheduled_tokens(self) -> dict[str, int]:
+        """Tokens per request, drafts included."""
+
+    @property
+    def scheduled_spec_decode_tokens(self) -> dict[str, list[int]]:
+        """Drafts per request; a request without any is absent."""
+
+    @property
+    def scheduled_new_reqs(self) -> Sequence[NewRequest]:
+        """Requests that appear for the first time."""
+
+    @property
+    def num_spec_tokens_to_schedule(self) -> int:
+        """Depth of the drafts that the step makes for the next one."""
 
 
 class RequestState(Protocol):

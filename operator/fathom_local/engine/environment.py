@@ -53,8 +53,6 @@ ENGINE_ARGS = (
     "--enforce-eager",
     "--max-model-len",
     "1024",
-    "--max-num-seqs",
-    "16",
 )
 """What `vllm serve` needs for the constructed pair on a CPU, besides the model."""
 

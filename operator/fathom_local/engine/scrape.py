@@ -1,0 +1,57 @@
+"""One look at an engine's `/metrics`, for tests, sweeps and the demo."""
+
+from dataclasses import dataclass
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+_TIMEOUT = aiohttp.ClientTimeout(total=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of the exposition."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """All of them."""
+
+    samples: tuple[Sample, ...]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum over the samples of a name whose labels include the given ones; 0 if none."""
+        return sum(
+            sample.value
+            for sample in self.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def labels(self, name: str, label: str) -> list[str]:
+        """The values of one label, sample by sample."""
+        return [sample.labels[label] for sample in self.samples if sample.name == name]
+
+
+async def scrape(base_url: str) -> Scrape:
+    """Read an engine's metrics.
+
+    Raises:
+        aiohttp.ClientError: the engine does not answer.
+        TimeoutError: not within 10 s.
+    """
+    async with (
+        aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+        session.get(f"{base_url}/metrics", raise_for_status=True) as response,
+    ):
+        text = await response.text()
+    return Scrape(
+        tuple(
+            Sample(sample.name, dict(sample.labels), sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        )
+    )

@@ -1,0 +1,237 @@
+"""The simulated engine beside real vLLM: the same assertions hold for both."""
+
+import asyncio
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from fathom_local.engine.environment import default_cache_dir, ensure_engine_environment
+from fathom_local.engine.model_pair import ensure_model_pair
+from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
+from fathom_local.engine.scrape import Scrape, scrape
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY, HARD
+
+DEADLINE_S = 30.0
+
+OWN_METRICS = {
+    "fathom_steps_total": {"batch_le", "depth", "step"},
+    "fathom_step_seconds_total": {"batch_le", "depth", "step"},
+    "fathom_tokens_total": {"batch_le", "depth", "step"},
+    "fathom_scheduled_requests_total": {"batch_le", "depth", "step"},
+    "fathom_drafts_total": {"batch_le", "depth"},
+    "fathom_accepted_tokens_total": {"batch_le", "depth", "position"},
+    "fathom_transition_steps_total": set(),
+    "fathom_depth_generation": set(),
+    "fathom_depth_rejections_total": set(),
+    "fathom_hook_errors_total": set(),
+    "fathom_hook_seconds_total": set(),
+    "fathom_live_depth": set(),
+    "fathom_plugin_info": {"version", "content"},
+}
+_ENGINE = {"engine", "model_name"}
+ENGINE_METRICS = {
+    "vllm:spec_decode_num_drafts_total": _ENGINE,
+    "vllm:spec_decode_num_draft_tokens_total": _ENGINE,
+    "vllm:spec_decode_num_accepted_tokens_total": _ENGINE,
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total": {*_ENGINE, "position"},
+    "vllm:num_requests_running": _ENGINE,
+    "vllm:num_requests_waiting": _ENGINE,
+    "vllm:kv_cache_usage_perc": _ENGINE,
+    "vllm:num_preemptions_total": _ENGINE,
+    "vllm:generation_tokens_total": _ENGINE,
+    "vllm:prompt_tokens_total": _ENGINE,
+    "vllm:request_success_total": {*_ENGINE, "finished_reason"},
+    "vllm:inter_token_latency_seconds_sum": _ENGINE,
+    "vllm:inter_token_latency_seconds_count": _ENGINE,
+    "vllm:request_time_per_output_token_seconds_count": _ENGINE,
+    "vllm:time_to_first_token_seconds_count": _ENGINE,
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=["simulated", pytest.param("real", marks=pytest.mark.engine)],
+)
+def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EngineProcess]:
+    if request.param == "real":
+        environment = ensure_engine_environment()
+        pair = ensure_model_pair(default_cache_dir(), environment / "bin" / "python")
+        setup = real_setup(environment, pair)
+    else:
+        setup = simulated_setup()
+    with EngineProcess(setup, tmp_path_factory.mktemp("engine")) as process:
+        yield process
+
+
+async def in_force(engine: EngineProcess, generation: int) -> Scrape:
+    """Wait until the engine reports a generation."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            found = await scrape(engine.base_url)
+            if found.total("fathom_depth_generation") == generation:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def drafted_at(engine: EngineProcess, depth: int, drafts: int) -> Scrape:
+    """Wait until that many more drafts have been counted at a depth."""
+    before = (await scrape(engine.base_url)).total("fathom_drafts_total", depth=str(depth))
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            found = await scrape(engine.base_url)
+            if found.total("fathom_drafts_total", depth=str(depth)) >= before + drafts:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def test_it_is_healthy_and_names_its_model(engine: EngineProcess) -> None:
+    async with aiohttp.ClientSession(engine.base_url) as session:
+        for path in ("/health", "/ping", "/load"):
+            async with session.get(path) as response:
+                assert response.status == 200
+        async with session.get("/version") as response:
+            assert (await response.json())["version"].startswith("0.")
+        async with session.get("/v1/models") as response:
+            models = (await response.json())["data"]
+    assert [model["id"] for model in models] == [engine.model]
+
+
+async def test_before_a_document_it_runs_at_the_users_depth(engine: EngineProcess) -> None:
+    async with LoadGenerator(engine.base_url, engine.model) as load:
+        load.set_phase(Phase(EASY, concurrency=2))
+        found = await drafted_at(engine, engine.setup.depth, 20)
+    assert found.total("fathom_live_depth") == 1
+    assert found.total("fathom_depth_generation") == 0
+    assert set(found.labels("fathom_drafts_total", "depth")) == {str(engine.setup.depth)}
+
+
+async def test_completions_are_exact(engine: EngineProcess) -> None:
+    async with LoadGenerator(engine.base_url, engine.model, seed=1) as load:
+        for traffic in (EASY, HARD):
+            load.set_phase(Phase(traffic, concurrency=4, max_tokens=40))
+            await drafted_at(engine, engine.setup.depth, 100)
+    assert len(load.results) >= 8
+    assert [result.error for result in load.results if not result.ok] == []
+    assert {result.traffic for result in load.results} == {"easy", "hard"}
+    assert {result.tokens for result in load.results} == {40}
+
+
+async def test_text_prompts_are_continued_in_text(engine: EngineProcess) -> None:
+    body = {"model": engine.model, "prompt": "hard-998", "max_tokens": 3, "temperature": 0}
+    async with (
+        aiohttp.ClientSession(engine.base_url) as session,
+        session.post("/v1/completions", json=body) as response,
+    ):
+        answer = await response.json()
+    assert answer["choices"][0]["text"] == " hard-999 hard-0 hard-1"
+    assert answer["usage"]["completion_tokens"] == 3
+
+
+async def test_metrics_have_the_agreed_names_and_labels(engine: EngineProcess) -> None:
+    async with LoadGenerator(engine.base_url, engine.model) as load:
+        load.set_phase(Phase(EASY, concurrency=1))
+        await drafted_at(engine, engine.setup.depth, 10)
+    found = await scrape(engine.base_url)
+    for name, labels in {**OWN_METRICS, **ENGINE_METRICS}.items():
+        shown = [set(sample.labels) for sample in found.samples if sample.name == name]
+        assert shown, f"{name} is missing"
+        assert all(names == labels for names in shown), f"{name} has labels {shown[0]}"
+
+
+async def test_depth_changes_live_with_requests_in_flight(engine: EngineProcess) -> None:
+    async with LoadGenerator(engine.base_url, engine.model, seed=2) as load:
+        load.set_phase(Phase(EASY, concurrency=4, max_tokens=200))
+        for generation, depth in enumerate((5, 1, 7, 2), start=20):
+            engine.write_depth(generation, [[1, 16, depth]])
+            await in_force(engine, generation)
+            found = await drafted_at(engine, depth, 50)
+            assert found.total("fathom_depth_generation") == generation
+    assert [result.error for result in load.results if not result.ok] == []
+    after = await scrape(engine.base_url)
+    # A change between two completions falls on a step of prefill only, which is no transition.
+    assert after.total("fathom_transition_steps_total") >= 1
+    assert after.total("fathom_hook_errors_total") == 0
+
+
+async def test_at_depth_zero_it_still_serves_and_drafts_nothing(engine: EngineProcess) -> None:
+    engine.write_depth(30, [[1, 16, 0]])
+    async with LoadGenerator(engine.base_url, engine.model, seed=3) as load:
+        load.set_phase(Phase(HARD, concurrency=2, max_tokens=30))
+        before = await in_force(engine, 30)
+        async with asyncio.timeout(DEADLINE_S):
+            while len(load.results) < 6:
+                await asyncio.sleep(0.05)
+    after = await scrape(engine.base_url)
+    assert [result.error for result in load.results if not result.ok] == []
+    assert after.total("fathom_steps_total", depth="0") > 30
+    gained = after.total("fathom_drafts_total") - before.total("fathom_drafts_total")
+    assert gained <= 4  # what was in flight when the document came into force
+
+
+async def test_a_pods_own_entry_wins(engine: EngineProcess) -> None:
+    engine.write_depth(40, [[1, 16, 3]], pods={"pod-0": [[1, 16, 6]], "pod-1": [[1, 16, 1]]})
+    await in_force(engine, 40)
+    async with LoadGenerator(engine.base_url, engine.model) as load:
+        load.set_phase(Phase(EASY, concurrency=1))
+        await drafted_at(engine, 6, 10)
+
+
+async def test_an_idle_engine_reports_the_generation_its_next_step_obeys(
+    engine: EngineProcess,
+) -> None:
+    for generation in (50, 51):
+        engine.write_depth(generation, [[1, 16, 3]])
+        await in_force(engine, generation)
+
+
+async def test_a_refused_document_is_counted_and_changes_nothing(engine: EngineProcess) -> None:
+    engine.write_depth(60, [[1, 16, 4]])
+    async with LoadGenerator(engine.base_url, engine.model, seed=4) as load:
+        load.set_phase(Phase(EASY, concurrency=2))
+        before = (await in_force(engine, 60)).total("fathom_depth_rejections_total")
+        engine.write_depth(61, [[1, 16, 99]])
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = await scrape(engine.base_url)
+                if found.total("fathom_depth_rejections_total") == before + 1:
+                    break
+                await asyncio.sleep(0.05)
+        assert found.total("fathom_depth_generation") == 60
+        await drafted_at(engine, 4, 20)
+    assert [result.error for result in load.results if not result.ok] == []
+
+
+async def test_counters_only_grow(engine: EngineProcess) -> None:
+    earlier = await scrape(engine.base_url)
+    async with LoadGenerator(engine.base_url, engine.model) as load:
+        load.set_phase(Phase(HARD, concurrency=3))
+        await drafted_at(engine, 4, 30)
+    later = await scrape(engine.base_url)
+    values = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample for sample in later.samples
+    }
+    for sample in earlier.samples:
+        if sample.name.startswith("fathom_") and sample.name.endswith("_total"):
+            now = values[sample.name, tuple(sorted(sample.labels.items()))]
+            assert now.value >= sample.value, sample
+
+
+async def test_sigterm_lets_requests_in_flight_finish(engine: EngineProcess) -> None:
+    # The last test of the module: there is no engine after it.
+    engine.write_depth(70, [[1, 16, 3]])
+    await in_force(engine, 70)
+    async with LoadGenerator(engine.base_url, engine.model, seed=5) as load:
+        load.set_phase(Phase(HARD, concurrency=2, max_tokens=400))
+        await drafted_at(engine, 3, 20)
+        stopping = asyncio.create_task(load.stop())
+        await asyncio.sleep(0)
+        engine.terminate()
+        await stopping
+    assert [result.error for result in load.results] == ["", ""]
+    async with asyncio.timeout(DEADLINE_S):
+        while engine.running:
+            await asyncio.sleep(0.05)

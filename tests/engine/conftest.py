@@ -1,0 +1,37 @@
+"""Real vLLM on the CPU: one engine per supported version, started once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from fathom_local.engine.environment import default_cache_dir, ensure_engine_environment
+from fathom_local.engine.model_pair import ModelPair, ensure_model_pair
+from fathom_local.engine.process import EngineProcess, EngineSetup, real_setup
+
+VERSIONS = ("0.32.0", "0.28.0")
+
+
+@pytest.fixture(scope="session")
+def pair() -> ModelPair:
+    python = ensure_engine_environment() / "bin" / "python"
+    return ensure_model_pair(default_cache_dir(), python)
+
+
+@pytest.fixture(scope="session")
+def setup(pair: ModelPair) -> EngineSetup:
+    return real_setup(ensure_engine_environment(), pair)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def engine(
+    request: pytest.FixtureRequest, pair: ModelPair, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EngineProcess]:
+    environment = ensure_engine_environment(version=request.param)
+    with EngineProcess(real_setup(environment, pair), tmp_path_factory.mktemp("engine")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def generations() -> Iterator[int]:
+    """Generations that no test has used yet, so that each can wait for its own."""
+    return iter(range(1, 1_000_000))

@@ -1,0 +1,57 @@
+"""What fails in a hook stays in the hook."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fathom_local.engine.process import EngineProcess, EngineSetup
+from fathom_local.engine.scrape import scrape
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY
+from fathom_vllm.hook import MOST_ERRORS
+
+pytestmark = pytest.mark.engine
+
+
+async def serve(engine: EngineProcess) -> None:
+    async with LoadGenerator(engine.base_url, engine.model) as load:
+        load.set_phase(Phase(EASY, concurrency=4, max_tokens=100))
+        async with asyncio.timeout(60):
+            while len(load.results) < 20:
+                await asyncio.sleep(0.05)
+    assert [result.error for result in load.results if not result.ok] == []
+
+
+async def test_a_hook_that_always_fails_switches_itself_off(
+    setup: EngineSetup, tmp_path: Path
+) -> None:
+    faulty = replace(
+        setup, scheduler_cls="faulty.FaultyScheduler", python_path=(Path(__file__).parent,)
+    )
+    with EngineProcess(faulty, tmp_path) as engine:
+        engine.write_depth(1, [[1, 16, 5]])
+        await serve(engine)
+        found = await scrape(engine.base_url)
+        log = engine.log_path.read_text()
+    assert found.total("fathom_hook_errors_total") == MOST_ERRORS
+    assert found.total("fathom_live_depth") == 0
+    assert found.total("vllm:spec_decode_num_drafts_total") > 100
+    assert log.count("an error in the hook; the engine goes on") == 1
+    assert "the hook is off until the engine restarts" in log
+
+
+async def test_an_engine_for_which_no_hook_can_be_built_serves(
+    setup: EngineSetup, tmp_path: Path
+) -> None:
+    hookless = replace(
+        setup, scheduler_cls="faulty.HooklessScheduler", python_path=(Path(__file__).parent,)
+    )
+    with EngineProcess(hookless, tmp_path) as engine:
+        await serve(engine)
+        found = await scrape(engine.base_url)
+        log = engine.log_path.read_text()
+    assert found.total("fathom_live_depth") == 0
+    assert found.total("fathom_plugin_info") == 1
+    assert "the hook cannot be built" in log
