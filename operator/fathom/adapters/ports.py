@@ -1,10 +1,15 @@
 """The protocols between the operator and the world. Each has a real twin and a fake one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import JsonValue
+
+from fathom.core.kinds import Kind
+from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
+from fathom.core.served import ServedApis
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +44,65 @@ class Clock(Protocol):
 
     def now_s(self) -> float:
         """Unix seconds."""
+        ...
+
+
+class KubeError(Exception):
+    """The API server refused, or did not answer.
+
+    Attributes:
+        status: HTTP status; 0: no answer.
+        message: what the server says, or why there was no answer.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later without anything having changed."""
+        return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004
+
+
+class KubePort(Protocol):
+    """The Kubernetes API, objects as plain manifests. Every call has a timeout.
+
+    Raises:
+        KubeError: in every method, unless it says otherwise.
+    """
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """Read one object; None: there is none."""
+        ...
+
+    async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
+        """Read the objects whose labels match."""
+        ...
+
+    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:
+        """Server-side apply with force, as field manager `fathom`. Idempotent.
+
+        Returns:
+            The object as it is then; creates it if it is missing (not with a subresource).
+        """
+        ...
+
+    async def merge(
+        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, JsonValue]
+    ) -> Manifest | None:
+        """JSON merge patch as field manager `fathom`; None: there is no such object."""
+        ...
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """Create one object; `metadata.generateName` is honoured. Not idempotent."""
+        ...
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """Delete one object, and in the background what it owns. Idempotent."""
+        ...
+
+    async def served(self) -> ServedApis:
+        """The APIs that this cluster serves."""
         ...

@@ -1,0 +1,154 @@
+"""The Kubernetes API over `kubernetes.aio`: raw requests, plain manifests, a timeout on each.
+
+The generated client's typed responses are validated against one version's models and refuse the
+fields of newer servers, so only its transport, its authentication and its URLs are used.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+from urllib.parse import quote
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client.exceptions import ApiException
+from pydantic import JsonValue
+
+from fathom.adapters.kube_discovery import discover
+from fathom.adapters.ports import KubeError
+from fathom.api import names
+from fathom.core.kinds import Kind
+from fathom.core.manifest import Manifest
+from fathom.core.served import ServedApis
+
+DEFAULT_TIMEOUT_S: Final = 15.0
+_NOT_FOUND: Final = 404
+_OK: Final = range(200, 300)
+
+_JSON: Final = "application/json"
+_APPLY: Final = "application/apply-patch+yaml"
+_MERGE: Final = "application/merge-patch+json"
+
+_Query = Sequence[tuple[str, str]]
+
+
+class Kube:
+    """`KubePort` against a real API server."""
+
+    def __init__(self, api: ApiClient, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._api = api
+        self._timeout_s = timeout_s
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        return await self._unless_missing("GET", _path(kind, namespace, name))
+
+    async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
+        query = [("labelSelector", selector)]
+        found = await self._request("GET", _path(kind, namespace), query=query)
+        items = cast("list[Manifest]", found.get("items") or [])
+        # Items of a list do not repeat what the list says of all of them.
+        named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
+        return tuple(named | item for item in items)
+
+    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:
+        namespace, name = _place(manifest)
+        return await self._request(
+            "PATCH",
+            _path(kind, namespace, name, subresource),
+            body=manifest,
+            content_type=_APPLY,
+            query=[("fieldManager", names.FIELD_MANAGER), ("force", "true")],
+        )
+
+    async def merge(
+        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, JsonValue]
+    ) -> Manifest | None:
+        return await self._unless_missing(
+            "PATCH",
+            _path(kind, namespace, name),
+            body=patch,
+            content_type=_MERGE,
+            query=[("fieldManager", names.FIELD_MANAGER)],
+        )
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        return await self._request(
+            "POST",
+            _path(kind, _place(manifest)[0]),
+            body=manifest,
+            query=[("fieldManager", names.FIELD_MANAGER)],
+        )
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        path = _path(kind, namespace, name)
+        await self._unless_missing("DELETE", path, body={"propagationPolicy": "Background"})
+
+    async def served(self) -> ServedApis:
+        return await discover(self._get)
+
+    async def _get(self, path: str) -> Manifest | None:
+        return await self._unless_missing("GET", path)
+
+    async def _unless_missing(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, JsonValue] | None = None,
+        content_type: str = _JSON,
+        query: _Query = (),
+    ) -> Manifest | None:
+        try:
+            return await self._request(
+                method, path, body=body, content_type=content_type, query=query
+            )
+        except KubeError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, JsonValue] | None = None,
+        content_type: str = _JSON,
+        query: _Query = (),
+    ) -> Manifest:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                request = await self._api.param_serialize(
+                    method,
+                    path,
+                    query_params=list(query),
+                    header_params={"Accept": _JSON, "Content-Type": content_type},
+                    body=body,
+                    auth_settings=["BearerToken"],
+                )
+                response = await self._api.call_api(*request)
+                payload: bytes = await response.response.read()
+        except TimeoutError as error:
+            raise KubeError(0, f"no answer to {method} {path} in {self._timeout_s:g} s") from error
+        except (aiohttp.ClientError, ApiException, OSError) as error:
+            raise KubeError(0, f"{method} {path} failed: {error}") from error
+        try:
+            answer = json.loads(payload)
+        except ValueError:
+            answer = {"message": payload.decode(errors="replace")[:200]}
+        if response.status not in _OK:
+            said = str(answer.get("message") or response.reason)
+            raise KubeError(response.status, said)
+        return cast("Manifest", answer)
+
+
+def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    parts = ["namespaces", namespace, kind.plural, name, subresource]
+    return "/".join([root, *(quote(part, safe="") for part in parts if part)])
+
+
+def _place(manifest: Manifest) -> tuple[str, str]:
+    metadata = cast("Mapping[str, JsonValue]", manifest["metadata"])
+    return str(metadata["namespace"]), str(metadata.get("name", ""))

@@ -1,0 +1,41 @@
+"""Which APIs the cluster serves, of those that Fathom could use."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.core.served import ServedApis
+
+GROUP_VERSIONS: Final = (
+    "v1",
+    "apps/v1",
+    "policy/v1",
+    "monitoring.coreos.com/v1",
+    "leaderworkerset.x-k8s.io/v1",
+    "resource.nvidia.com/v1beta1",
+    "autoscaling/v2",
+)
+"""Asked one by one: a broken aggregated API elsewhere must not hide these."""
+
+Get = Callable[[str], Awaitable[Mapping[str, JsonValue] | None]]
+
+
+async def discover(get: Get) -> ServedApis:
+    """Ask for each group and version that Fathom could use; a missing one is no error.
+
+    Args:
+        get: reads a path; None: not found. What it raises passes through.
+    """
+    found: set[tuple[str, str]] = set()
+    for group_version in GROUP_VERSIONS:
+        path = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+        listing = await get(path)
+        resources = listing.get("resources") if listing is not None else None
+        if isinstance(resources, list):
+            found.update(
+                (group_version, str(resource["kind"]))
+                for resource in resources
+                if isinstance(resource, dict) and "kind" in resource
+            )
+    return ServedApis(frozenset(found))

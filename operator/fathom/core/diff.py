@@ -1,0 +1,100 @@
+"""Whether a live object already is what was rendered, and if not, where it first differs.
+
+The API server adds defaults, and webhooks add sidecars: what is live may hold more than what was
+rendered, never less. So this asks whether the rendered object is contained in the live one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Final
+
+from pydantic import JsonValue
+
+_LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
+"""Fields that identify an item of a list of objects, in the order in which they are tried."""
+
+_EXACT: Final = frozenset({"data", "args", "command"})
+"""Fields whose every entry is ours: an addition there is a difference."""
+
+_QUANTITY: Final = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")
+_FACTOR: Final[Mapping[str, Decimal]] = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** (power + 1) for power, unit in enumerate("kMGTPE")},
+    **{f"{unit}i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")},
+}
+
+
+def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> str | None:
+    """The first place where `live` lacks what `rendered` says, in words; None: it lacks nothing."""
+    if isinstance(rendered, Mapping) and isinstance(live, Mapping):
+        return _in_mapping(rendered, live, path)
+    if isinstance(rendered, Sequence) and not isinstance(rendered, str):
+        if not isinstance(live, Sequence) or isinstance(live, str):
+            return None if not rendered and live is None else f"{path} is {_shown(live)}"
+        return _in_list(rendered, live, path)
+    if _same_value(rendered, live, path):
+        return None
+    return f"{path} is {_shown(live)} and should be {_shown(rendered)}"
+
+
+def _in_mapping(
+    rendered: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: str
+) -> str | None:
+    if path.rsplit(".", 1)[-1] in _EXACT and (extra := sorted(live.keys() - rendered.keys())):
+        return f"{path}.{extra[0]} should not be there"
+    for key, value in rendered.items():
+        below = f"{path}.{key}" if path else key
+        if key not in live:
+            # null, {} and [] are how "nothing" is written; the server drops them.
+            if value in (None, {}, [], ""):
+                continue
+            return f"{below} is missing"
+        if (found := first_difference(value, live[key], below)) is not None:
+            return found
+    return None
+
+
+def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:
+    key = next((k for k in _LIST_KEYS if _keyed_by(rendered, k) and _keyed_by(live, k)), None)
+    if key is None:
+        if len(rendered) != len(live):
+            return f"{path} has {len(live)} entries and should have {len(rendered)}"
+        pairs = enumerate(zip(rendered, live, strict=True))
+        found = (first_difference(ours, theirs, f"{path}[{i}]") for i, (ours, theirs) in pairs)
+        return next((each for each in found if each is not None), None)
+    by_key = {str(item[key]): item for item in live if isinstance(item, Mapping)}
+    for item in rendered:
+        assert isinstance(item, Mapping)  # noqa: S101  # _keyed_by has seen it
+        name = str(item[key])
+        if name not in by_key:
+            return f"{path}[{name}] is missing"
+        if (found_in := first_difference(item, by_key[name], f"{path}[{name}]")) is not None:
+            return found_in
+    return None
+
+
+def _keyed_by(items: Sequence[JsonValue], key: str) -> bool:
+    """Whether every item is an object with this field, each value once."""
+    values = [str(item[key]) for item in items if isinstance(item, Mapping) and key in item]
+    return len(values) == len(items) == len(set(values)) > 0
+
+
+def _same_value(rendered: JsonValue, live: JsonValue, path: str) -> bool:
+    if rendered == live and isinstance(rendered, bool) == isinstance(live, bool):
+        return True
+    if ".resources." not in path and not path.endswith("sizeLimit"):
+        return False
+    ours, theirs = _quantity(rendered), _quantity(live)
+    return ours is not None and ours == theirs
+
+
+def _quantity(value: JsonValue) -> Decimal | None:
+    match = _QUANTITY.match(str(value))
+    return Decimal(match[1]) * _FACTOR[match[2] or ""] if match else None
+
+
+def _shown(value: JsonValue) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004  # one line of a message

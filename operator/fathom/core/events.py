@@ -1,0 +1,104 @@
+"""Events: what `kubectl describe` shows of what was done and why."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.conditions import ConditionStatus, ConditionType
+from fathom.api.status import Condition, SpeculativeDeploymentStatus
+from fathom.core.manifest import Manifest
+from fathom.core.observed import Meta
+from fathom.core.times import rfc3339
+
+LONGEST_MESSAGE: Final = 1024
+"""The API server refuses longer ones."""
+
+
+class Severity(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that people should hear of, once."""
+
+    severity: Severity
+    reason: str
+    """PascalCase."""
+    message: str
+
+
+def transitions(
+    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
+) -> tuple[Happening, ...]:
+    """One happening for each condition that became another, in words.
+
+    Tuning is not among them: its notable decisions have events of their own.
+    """
+    before = {each.type: each for each in old.conditions} if old else {}
+    return tuple(
+        _happening(each)
+        for each in new.conditions
+        if each.type in {ConditionType.READY, ConditionType.DEGRADED}
+        and _news(each, before.get(each.type))
+    )
+
+
+def _news(new: Condition, old: Condition | None) -> bool:
+    if old is None:
+        # A first look that finds nothing wrong and nothing ready is no news.
+        return new.status is ConditionStatus.TRUE
+    if new.type is ConditionType.DEGRADED and new.status is ConditionStatus.TRUE:
+        return (new.status, new.reason) != (old.status, old.reason)
+    return new.status is not old.status
+
+
+def _happening(condition: Condition) -> Happening:
+    good = condition.type is not ConditionType.DEGRADED
+    well = (condition.status is ConditionStatus.TRUE) is good
+    if condition.type is ConditionType.DEGRADED and well:
+        return Happening(Severity.NORMAL, "Recovered", "everything is as expected again.")
+    return Happening(
+        Severity.NORMAL if well else Severity.WARNING, condition.reason, condition.message
+    )
+
+
+def event(happening: Happening, about: Meta, now_s: float, reporter: str) -> Manifest:
+    """The Event object. Its name is the server's choice: two of a kind may fall into one second.
+
+    Args:
+        happening: what it says.
+        about: the SpeculativeDeployment.
+        now_s: Unix seconds.
+        reporter: who reports, such as the operator's pod.
+    """
+    at = rfc3339(now_s)
+    message = happening.message
+    if len(message) > LONGEST_MESSAGE:
+        message = message[: LONGEST_MESSAGE - 3] + "..."
+    involved: dict[str, JsonValue] = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": about.name,
+        "namespace": about.namespace,
+        "uid": about.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{about.name}.", "namespace": about.namespace},
+        "involvedObject": involved,
+        "type": happening.severity.value,
+        "reason": happening.reason,
+        "message": message,
+        "source": {"component": names.FIELD_MANAGER},
+        "reportingComponent": f"{names.GROUP}/operator",
+        "reportingInstance": reporter,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }

@@ -1,0 +1,204 @@
+"""What the operator reads of objects in the cluster: the few fields it decides on, typed."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from fathom.api import names
+
+
+def _absent_as(default: object) -> BeforeValidator:
+    """Kubernetes writes an empty list or map as null as often as not."""
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True
+    )
+
+
+_Strings = Annotated[Mapping[str, str], _absent_as({})]
+
+
+class Owner(_Read):
+    uid: str
+    kind: str = ""
+    controller: bool = False
+
+
+class Meta(_Read):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    labels: _Strings = Field(default_factory=dict)
+    annotations: _Strings = Field(default_factory=dict)
+    creation_timestamp: AwareDatetime | None = None
+    deletion_timestamp: AwareDatetime | None = None
+    owner_references: Annotated[tuple[Owner, ...], _absent_as(())] = ()
+
+
+class Condition(_Read):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: AwareDatetime | None = None
+
+
+class _ConfigMapSource(_Read):
+    name: str = ""
+
+
+class _Volume(_Read):
+    config_map: _ConfigMapSource | None = None
+
+
+class _PodSpec(_Read):
+    volumes: Annotated[tuple[_Volume, ...], _absent_as(())] = ()
+
+    @property
+    def config_maps(self) -> frozenset[str]:
+        return frozenset(volume.config_map.name for volume in self.volumes if volume.config_map)
+
+
+class Waiting(_Read):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(_Read):
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(_Read):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(_Read):
+    name: str
+    image: str = ""
+    restart_count: int = 0
+    state: Annotated[ContainerState, _absent_as(ContainerState())] = ContainerState()
+    last_state: Annotated[ContainerState, _absent_as(ContainerState())] = ContainerState()
+
+
+class _PodStatus(_Read):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = Field(default="", alias="podIP")
+    conditions: Annotated[tuple[Condition, ...], _absent_as(())] = ()
+    init_container_statuses: Annotated[tuple[ContainerStatus, ...], _absent_as(())] = ()
+    container_statuses: Annotated[tuple[ContainerStatus, ...], _absent_as(())] = ()
+
+
+class ObservedPod(_Read):
+    """One pod of a SpeculativeDeployment."""
+
+    metadata: Meta
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def revision(self) -> str:
+        return self.metadata.labels.get(names.LABEL_REVISION, "")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it serves requests itself."""
+        return self.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_LEADER
+
+    @property
+    def terminating(self) -> bool:
+        """On its way out; it holds its GPUs until it is gone."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """Succeeded or failed for good (evicted, say): an object that holds nothing."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def ready(self) -> bool:
+        condition = self.condition("Ready")
+        return condition is not None and condition.status == "True" and not self.terminating
+
+    @property
+    def ready_since_s(self) -> float | None:
+        """Unix seconds; None: not ready."""
+        condition = self.condition("Ready")
+        if not self.ready or condition is None or condition.last_transition_time is None:
+            return None
+        return condition.last_transition_time.timestamp()
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((each for each in self.status.conditions if each.type == kind), None)
+
+
+class _PodTemplate(_Read):
+    spec: _PodSpec = _PodSpec()
+
+
+class _DeploymentSpec(_Read):
+    replicas: int = 1
+    template: _PodTemplate = _PodTemplate()
+
+
+class _DeploymentStatus(_Read):
+    conditions: Annotated[tuple[Condition, ...], _absent_as(())] = ()
+
+
+class ObservedDeployment(_Read):
+    """One revision's Deployment."""
+
+    metadata: Meta
+    spec: _DeploymentSpec = _DeploymentSpec()
+    status: _DeploymentStatus = _DeploymentStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def revision(self) -> str:
+        return self.metadata.labels.get(names.LABEL_REVISION, "")
+
+    @property
+    def replicas(self) -> int:
+        """Replicas that it asks for."""
+        return self.spec.replicas
+
+    @property
+    def rendered_by(self) -> str:
+        """The Fathom version that rendered its pods."""
+        return self.metadata.annotations.get(names.ANNOTATION_RENDERED_BY, "")
+
+    @property
+    def plugin(self) -> str:
+        """The plugin ConfigMap that its pods mount; empty: none."""
+        return self.metadata.annotations.get(names.ANNOTATION_PLUGIN, "")
+
+
+class ObservedConfigMap(_Read):
+    metadata: Meta
+    data: _Strings = Field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def component(self) -> str:
+        """`depth`, `tuning` or `plugin`."""
+        return self.metadata.labels.get(names.LABEL_COMPONENT, "")

@@ -1,0 +1,203 @@
+"""What should become of each revision's Deployment and of the ConfigMaps that pods mount.
+
+This decides; it renders nothing, so that it knows neither vLLM's flags nor a pod's shape. Turning
+its steps into objects, and comparing those with what is live, is `runtime.operations`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from fathom.api import names
+from fathom.api.conditions import Reason
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.observed import ObservedDeployment
+from fathom.core.rollout import Bounds, Fleet, replicas_by_revision
+from fathom.core.snapshot import Objects
+
+_MOUNTED: Final = frozenset({"plugin", "depth"})
+"""Components whose ConfigMaps pods mount: they stay as long as a pod does."""
+
+
+class Template(StrEnum):
+    """What happens to a Deployment's pod template."""
+
+    RENDER = "Render"
+    """It is what this Fathom renders: applied if missing, repaired if it drifted."""
+    KEEP = "Keep"
+    """It stays as it is, whatever this Fathom would render: an old revision, or pods that another
+    version of Fathom rendered. Touching it would restart them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentStep:
+    name: str
+    revision: str
+    replicas: int
+    template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the rollout is, for the Progressing condition."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def moving(self) -> bool:
+        return self.reason in {Reason.STARTING, Reason.ROLLING_OUT, Reason.SCALING}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    revision: str
+    """The wanted one."""
+    deployments: tuple[DeploymentStep, ...]
+    emptied: tuple[str, ...]
+    """Deployments of other revisions that have done their service: to be deleted."""
+    unused_config_maps: tuple[str, ...]
+    """Plugin and depth ConfigMaps that nothing mounts: to be deleted."""
+    progress: Progress
+
+    @property
+    def renders_pods(self) -> bool:
+        """Whether any pod template comes from this Fathom, so that its plugin must exist."""
+        return any(step.template is Template.RENDER for step in self.deployments)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """What identifies pods of this Fathom."""
+
+    version: str
+    plugin: str
+    """Name of the plugin ConfigMap that they mount; empty: none."""
+    depth: str
+    """Name of the depth ConfigMap that they mount; empty: none."""
+
+
+def plan_of(
+    objects: Objects, spec: SpeculativeDeploymentSpec, revision: str, rendering: Rendering
+) -> Plan:
+    """Decide from what is there; idempotent, and safe to be cut off after any step."""
+    bounds = Bounds(
+        spec.replicas, spec.rollout.max_unavailable, spec.rollout.max_surge, spec.rollout.paused
+    )
+    fleets = fleets_of(objects)
+    replicas = replicas_by_revision(revision, fleets, bounds)
+    emptied = _emptied(revision, fleets, bounds)
+    present = {each.revision: each for each in objects.deployments}
+    steps = []
+    for each, count in sorted(replicas.items()):
+        deployment = present.get(each)
+        if each in emptied or (deployment is None and count == 0 and present):
+            continue
+        steps.append(
+            DeploymentStep(
+                name=_name(objects, each, deployment),
+                revision=each,
+                replicas=count,
+                template=_template(each == revision, deployment, rendering),
+            )
+        )
+    return Plan(
+        revision=revision,
+        deployments=tuple(steps),
+        emptied=tuple(present[each].name for each in emptied),
+        unused_config_maps=_unused_config_maps(objects, steps, emptied, rendering),
+        progress=_progress(revision, fleets, bounds),
+    )
+
+
+def fleets_of(objects: Objects) -> tuple[Fleet, ...]:
+    """What each revision with a Deployment has."""
+    fleets = []
+    for deployment in objects.deployments:
+        pods = [pod for pod in objects.leaders if pod.revision == deployment.revision]
+        fleets.append(
+            Fleet(
+                revision=deployment.revision,
+                asked=deployment.replicas,
+                pods=sum(not pod.terminating for pod in pods),
+                ready=sum(pod.ready for pod in pods),
+                terminating=sum(pod.terminating for pod in pods),
+            )
+        )
+    return tuple(fleets)
+
+
+def _name(objects: Objects, revision: str, deployment: ObservedDeployment | None) -> str:
+    return deployment.name if deployment else names.revision_child(objects.key.name, revision)
+
+
+def _template(
+    wanted: bool,  # noqa: FBT001  # one private caller
+    deployment: ObservedDeployment | None,
+    rendering: Rendering,
+) -> Template:
+    if deployment is None:
+        return Template.RENDER
+    ours = (deployment.rendered_by, deployment.plugin) == (rendering.version, rendering.plugin)
+    return Template.RENDER if wanted and ours else Template.KEEP
+
+
+def _emptied(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> tuple[str, ...]:
+    new = next((fleet for fleet in fleets if fleet.revision == revision), None)
+    if new is None or new.serving < bounds.replicas or new.asked < bounds.replicas:
+        return ()
+    return tuple(fleet.revision for fleet in fleets if fleet is not new and fleet.held == 0)
+
+
+def _unused_config_maps(
+    objects: Objects,
+    steps: Sequence[DeploymentStep],
+    emptied: Sequence[str],
+    rendering: Rendering,
+) -> tuple[str, ...]:
+    used = {rendering.depth}
+    if any(step.template is Template.RENDER for step in steps):
+        used.add(rendering.plugin)
+    for pod in objects.pods:
+        used |= pod.spec.config_maps
+    for deployment in objects.deployments:
+        if deployment.revision not in emptied:
+            used |= deployment.spec.template.spec.config_maps | {deployment.plugin}
+    return tuple(
+        sorted(
+            each.name
+            for each in objects.config_maps
+            if each.component in _MOUNTED and each.name not in used
+        )
+    )
+
+
+def _progress(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> Progress:
+    new = next((f for f in fleets if f.revision == revision), Fleet(revision, 0, 0, 0, 0))
+    others = [fleet for fleet in fleets if fleet is not new and fleet.held > 0]
+    ready = f"{new.serving} of {bounds.replicas} replicas"
+    if others and bounds.paused:
+        serving = ", ".join(f"{fleet.serving} of {fleet.revision}" for fleet in others)
+        return Progress(
+            Reason.ROLLOUT_PAUSED,
+            f"rollout.paused holds the rollout to revision {revision}: {new.serving} of it and "
+            f"{serving} are ready.",
+        )
+    if others:
+        left = sum(fleet.held for fleet in others)
+        return Progress(
+            Reason.ROLLING_OUT,
+            f"{ready} of revision {revision} are ready; {left} of other revisions are left.",
+        )
+    if new.serving < bounds.replicas:
+        scaling = new.serving > 0
+        return Progress(
+            Reason.SCALING if scaling else Reason.STARTING,
+            f"{ready} of revision {revision} are ready; "
+            + ("more are starting." if scaling else "the engines are starting."),
+        )
+    if new.pods + new.terminating > bounds.replicas:
+        surplus = new.pods + new.terminating - bounds.replicas
+        return Progress(Reason.SCALING, f"{surplus} surplus replicas are draining.")
+    return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")

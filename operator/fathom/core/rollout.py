@@ -1,0 +1,107 @@
+"""How many replicas each revision should ask for right now.
+
+Two revisions stand side by side as two Deployments. With `replicas` N, `maxUnavailable` U and
+`maxSurge` S, and looking only at what is there:
+
+1. No other revision exists: the wanted one asks for N at once.
+2. Otherwise the wanted one grows into the room that N + S leaves, where every pod counts that
+   holds GPUs: those that run, those that a Deployment asks for and does not have yet, and those
+   that still drain.
+3. The others shrink, by no more than keeps N - U: first pods that are not ready, which serve
+   nobody, then ready ones, as far as ready pods exceed N - U.
+4. Paused, nothing moves between revisions; what a change of N adds or takes goes to the revision
+   that serves most.
+
+There is no memory: killed at any point, the next look continues. A revert in the middle is no
+case of its own, it only changes which revision is the wanted one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What one revision has."""
+
+    revision: str
+    asked: int
+    """`spec.replicas` of its Deployment."""
+    pods: int
+    """Pods that exist and are not on their way out."""
+    ready: int
+    terminating: int
+
+    @property
+    def held(self) -> int:
+        """Replicas' worth of GPUs that are taken, or will be without a further decision."""
+        return max(self.asked, self.pods) + self.terminating
+
+    @property
+    def serving(self) -> int:
+        """Ready pods that stay: of more pods than asked for, the surplus is about to go."""
+        return min(self.ready, self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    replicas: int
+    max_unavailable: int
+    max_surge: int
+    paused: bool = False
+
+
+def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
+    """Replicas that each revision should ask for; the wanted one is always among them.
+
+    `fleets` holds each revision that has a Deployment, the wanted one included if it has one.
+    """
+    new = next((f for f in fleets if f.revision == wanted), Fleet(wanted, 0, 0, 0, 0))
+    others = [fleet for fleet in fleets if fleet.revision != wanted]
+    if not others:
+        return {wanted: bounds.replicas}
+    if bounds.paused:
+        return {wanted: new.asked} | _scaled(fleets, bounds.replicas)
+    return {wanted: _grown(new, others, bounds)} | _shrunk(new, others, bounds)
+
+
+def _grown(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> int:
+    held = new.held + sum(fleet.held for fleet in others)
+    room = max(0, bounds.replicas + bounds.max_surge - held)
+    return min(bounds.replicas, new.asked + room)
+
+
+def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
+    least = bounds.replicas - bounds.max_unavailable
+    of_new = min(new.serving, bounds.replicas)
+    spare = of_new + sum(fleet.serving for fleet in others) - least
+    # Pods that are not ready may yet become so: even they go only as far as U allows.
+    budget = max(0, of_new + sum(fleet.asked for fleet in others) - least)
+    result = {fleet.revision: fleet.asked for fleet in others}
+    # What serves least goes first: the fewest revisions at any time.
+    by_service = sorted(others, key=lambda fleet: (fleet.serving, fleet.revision))
+    for fleet in by_service:
+        given_up = min(budget, fleet.asked - fleet.serving)
+        result[fleet.revision] -= given_up
+        budget -= given_up
+    for fleet in by_service:
+        given_up = max(0, min(budget, spare, fleet.serving))
+        result[fleet.revision] -= given_up
+        budget -= given_up
+        spare -= given_up
+    return result
+
+
+def _scaled(fleets: Sequence[Fleet], replicas: int) -> dict[str, int]:
+    """The same split between revisions, for another number of replicas."""
+    result = {fleet.revision: fleet.asked for fleet in fleets}
+    missing = replicas - sum(result.values())
+    by_service = sorted(fleets, key=lambda fleet: (fleet.serving, fleet.asked, fleet.revision))
+    if missing > 0:
+        result[by_service[-1].revision] += missing
+    for fleet in by_service:
+        taken = min(-missing, result[fleet.revision])
+        if taken > 0:
+            result[fleet.revision] -= taken
+            missing += taken
+    return result

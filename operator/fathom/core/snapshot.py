@@ -1,0 +1,66 @@
+"""All the operator may know when it decides, gathered once and frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.depth import DepthDocument
+from fathom.core.kinds import Kind, ObjectKey
+from fathom.core.manifest import Manifest
+from fathom.core.measurement import PodCounters
+from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
+from fathom.core.served import ServedApis
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What the API server held at one moment."""
+
+    read_at_s: float
+    resource: Manifest
+    """The SpeculativeDeployment as it was read, valid or not."""
+    metadata: Meta
+    status: SpeculativeDeploymentStatus | None
+    """None: none written yet, or not by this version."""
+    deployments: tuple[ObservedDeployment, ...]
+    pods: tuple[ObservedPod, ...]
+    config_maps: tuple[ObservedConfigMap, ...]
+    depth: DepthDocument | None
+    """The depth document; None: none, or not a readable one."""
+    tuning: Mapping[str, str]
+    """What survives a restart of the operator, as it was last written."""
+    live: Mapping[tuple[Kind, str], Manifest] = field(repr=False)
+    """Every child as it was read, to compare with what is rendered."""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def leaders(self) -> tuple[ObservedPod, ...]:
+        """Pods that serve requests and hold GPUs."""
+        return tuple(pod for pod in self.pods if pod.leads and not pod.finished)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One pass's input."""
+
+    now_s: float
+    objects: Objects
+    counters: Mapping[str, PodCounters]
+    """By pod; a pod that could not be read is absent."""
+    metrics_failures: tuple[str, ...]
+    served: ServedApis
+
+
+def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
+    """The status a resource carries; None if there is none that this version understands."""
+    if not resource.get("status"):
+        return None
+    try:
+        return SpeculativeDeploymentStatus.model_validate(resource["status"])
+    except ValidationError:
+        return None

@@ -1,0 +1,229 @@
+"""The status, from one pass's findings. Pure: the same findings give the same status."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fathom.api import names
+from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.problem import Problem
+from fathom.api.status import (
+    Condition,
+    DepthStatus,
+    DraftStatus,
+    EngineStatus,
+    MeasuredStatus,
+    SpeculativeDeploymentStatus,
+    TuningStatus,
+)
+from fathom.core.depth import DepthDocument, merged, summary
+from fathom.core.measurement import PodCounters
+from fathom.core.plan import Progress
+from fathom.core.pod_trouble import Trouble, trouble_with_deployment, trouble_with_pod
+from fathom.core.snapshot import Objects
+from fathom.core.times import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition without its bookkeeping."""
+
+    status: ConditionStatus
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one pass found out, beside what the cluster holds."""
+
+    now_s: float
+    replicas: int
+    """Wanted ones."""
+    problems: tuple[Problem, ...]
+    """Why the newest spec is not in force."""
+    unsupported: Problem | None
+    progress: Progress | None
+    """None: nothing is planned, as no good spec is known."""
+    refusals: tuple[str, ...]
+    """Sentences: what the API server refused of what should exist."""
+    skipped: tuple[str, ...]
+    """Sentences: what was left out, as the cluster does not serve its API."""
+    not_obeyed: tuple[str, ...]
+    """Pods whose engine does not report the depth that should be in force."""
+    draft_compatible: Finding
+    tuning_finding: Finding
+    engine: EngineStatus
+    draft: DraftStatus
+    document: DepthDocument | None
+    document_written_at_s: float
+    measured: MeasuredStatus
+    tuning: TuningStatus
+    counters: Mapping[str, PodCounters] = field(default_factory=dict)
+
+
+def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
+    """The status to report; times of conditions are carried over from the one that is there."""
+    leaders = objects.leaders
+    ready = sum(pod.ready for pod in leaders)
+    generation = objects.metadata.generation
+    before = {each.type: each for each in objects.status.conditions} if objects.status else {}
+    found = {
+        ConditionType.READY: _ready(ready, findings),
+        ConditionType.PROGRESSING: _progressing(findings),
+        ConditionType.DEGRADED: _degraded(findings, objects),
+        ConditionType.DRAFT_COMPATIBLE: findings.draft_compatible,
+        ConditionType.TUNING: findings.tuning_finding,
+    }
+    return SpeculativeDeploymentStatus(
+        observed_generation=generation,
+        replicas=sum(not pod.terminating for pod in leaders),
+        ready_replicas=ready,
+        ready=f"{ready}/{findings.replicas}",
+        selector=f"{names.LABEL_NAME}={objects.key.name},{names.LABEL_ROLE}={names.ROLE_LEADER}",
+        conditions=tuple(
+            _condition(kind, each, before.get(kind), generation, findings.now_s)
+            for kind, each in found.items()
+        ),
+        engine=findings.engine,
+        draft=findings.draft,
+        depth=_depth(findings, objects),
+        measured=findings.measured,
+        tuning=findings.tuning,
+    )
+
+
+def same(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:
+    """Whether there is nothing to write; the order of conditions is the server's affair."""
+    if old is None:
+        return False
+    return _sorted(new) == _sorted(old)
+
+
+def urgent(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:
+    """Whether people wait for this change; the rest may wait up to a minute.
+
+    What moves with every measurement (numbers, messages, what the tuner is at, how many replicas
+    obey) is not urgent, else steady traffic would mean steady writing.
+    """
+    return old is None or _essence(new) != _essence(old)
+
+
+def _sorted(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
+    conditions = tuple(sorted(status.conditions, key=lambda each: each.type))
+    return status.model_copy(update={"conditions": conditions})
+
+
+def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
+    conditions = {
+        (each.type, each.status, each.reason)
+        for each in status.conditions
+        if each.type is not ConditionType.TUNING
+    }
+    return (
+        status.observed_generation,
+        status.replicas,
+        status.ready_replicas,
+        status.ready,
+        status.selector,
+        conditions,
+        status.engine,
+        status.draft,
+        status.depth.schedule,
+    )
+
+
+def _condition(
+    kind: ConditionType, found: Finding, before: Condition | None, generation: int, now_s: float
+) -> Condition:
+    since = rfc3339(now_s)
+    if before is not None and before.status is found.status:
+        since = before.last_transition_time
+    return Condition(
+        type=kind,
+        status=found.status,
+        reason=found.reason,
+        message=found.message,
+        observed_generation=generation,
+        last_transition_time=since,
+    )
+
+
+def _ready(ready: int, findings: Findings) -> Finding:
+    wanted = findings.replicas
+    if wanted == 0 and ready == 0:
+        return Finding(ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, "spec.replicas is 0.")
+    message = f"{ready} of {wanted} replicas are ready."
+    if ready >= wanted:
+        return Finding(ConditionStatus.TRUE, Reason.ALL_REPLICAS_READY, message)
+    return Finding(ConditionStatus.FALSE, Reason.REPLICAS_NOT_READY, message)
+
+
+def _progressing(findings: Findings) -> Finding:
+    progress = findings.progress
+    if progress is None:
+        return Finding(
+            ConditionStatus.FALSE,
+            Reason.NOT_YET_SUPPORTED if findings.unsupported else Reason.INVALID_SPEC,
+            "nothing is carried out until the spec is one that can be: see Degraded.",
+        )
+    message = " ".join((progress.message, *findings.skipped))
+    status = ConditionStatus.TRUE if progress.moving else ConditionStatus.FALSE
+    return Finding(status, progress.reason, message)
+
+
+def _degraded(findings: Findings, objects: Objects) -> Finding:
+    """The first that applies of: the spec, the API server, the pods, the depth."""
+    runs = "what runs keeps running" if objects.deployments else "nothing is started"
+    if findings.problems:
+        listed = " ".join(str(problem) for problem in findings.problems)
+        return _true(Reason.INVALID_SPEC, f"{listed} Until that is mended, {runs}.")
+    if findings.unsupported is not None:
+        return _true(Reason.NOT_YET_SUPPORTED, f"{findings.unsupported} Until then, {runs}.")
+    if findings.refusals:
+        return _true(Reason.CHILD_REFUSED, " ".join(findings.refusals))
+    if (trouble := _worst_trouble(objects)) is not None:
+        return _true(trouble.reason, trouble.message)
+    if findings.not_obeyed:
+        pods = ", ".join(findings.not_obeyed)
+        return _true(
+            Reason.DEPTH_NOT_OBEYED,
+            f"the engines of {pods} do not report the depth that was written for them; depth is "
+            "held. Look for depth rejections and hook errors on their /metrics, and at their logs.",
+        )
+    return Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+
+
+def _true(reason: Reason, message: str) -> Finding:
+    return Finding(ConditionStatus.TRUE, reason, message)
+
+
+def _worst_trouble(objects: Objects) -> Trouble | None:
+    """One trouble, and how many more of its kind there are."""
+    found = [trouble_with_pod(pod) for pod in sorted(objects.leaders, key=lambda pod: pod.name)]
+    troubles = [each for each in found if each is not None]
+    if not troubles:
+        refused = (trouble_with_deployment(each) for each in objects.deployments)
+        return next((each for each in refused if each is not None), None)
+    first = troubles[0]
+    if len(troubles) == 1:
+        return first
+    return Trouble(first.reason, f"{first.message} {len(troubles) - 1} more pods are in trouble.")
+
+
+def _depth(findings: Findings, objects: Objects) -> DepthStatus:
+    document = findings.document
+    if document is None:
+        return DepthStatus()
+    return DepthStatus(
+        summary=summary(document.schedule),
+        schedule=tuple((r.first, r.last, r.depth) for r in merged(document.schedule)),
+        generation=document.generation,
+        applied_replicas=_applied(objects, document, findings.counters),
+        since=rfc3339(findings.document_written_at_s),
+    )
+
+
+def _applied(objects: Objects, document: DepthDocument, counters: Mapping[str, PodCounters]) -> int:
+    names_ready: Sequence[str] = [pod.name for pod in objects.leaders if pod.ready]
+    found = (counters.get(name) for name in names_ready)
+    return sum(each is not None and each.depth_generation == document.generation for each in found)

@@ -1,0 +1,98 @@
+"""What one pass has to report, put together for `core.status`."""
+
+from fathom.api.conditions import ConditionStatus, Reason
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.status import DraftStatus, EngineStatus
+from fathom.core.capability import live_depth, live_depth_refusal
+from fathom.core.depth import DepthDocument
+from fathom.core.engine_version import engine_version
+from fathom.core.missing_apis import skipped
+from fathom.core.plan import Plan
+from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.status import Finding, Findings
+from fathom.runtime.intent import Intent
+from fathom.runtime.memory import Memory
+from fathom.runtime.tuning_report import TuningReport
+
+
+def findings_of(
+    intent: Intent,
+    wanted: SpeculativeDeployment,
+    snapshot: Snapshot,
+    *,
+    plan: Plan,
+    refusals: tuple[str, ...],
+    document: DepthDocument | None,
+    tuned: TuningReport,
+    not_obeyed: tuple[str, ...],
+    memory: Memory,
+) -> Findings:
+    """Of a pass that carried out a spec."""
+    return Findings(
+        now_s=snapshot.now_s,
+        replicas=intent.replicas,
+        problems=intent.problems,
+        unsupported=intent.unsupported,
+        progress=plan.progress,
+        refusals=refusals,
+        skipped=skipped(wanted.spec, snapshot.served),
+        not_obeyed=not_obeyed,
+        draft_compatible=_draft_finding(intent),
+        tuning_finding=tuned.finding,
+        engine=_engine_status(wanted),
+        draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
+        document=document,
+        document_written_at_s=memory.document_written_at_s,
+        measured=tuned.measured,
+        tuning=tuned.tuning,
+        counters=snapshot.counters,
+    )
+
+
+def findings_without_spec(
+    intent: Intent, objects: Objects, memory: Memory, now_s: float
+) -> Findings:
+    """Of a pass that knew no spec it could carry out."""
+    return Findings(
+        now_s=now_s,
+        replicas=intent.replicas,
+        problems=intent.problems,
+        unsupported=intent.unsupported,
+        progress=None,
+        refusals=(),
+        skipped=(),
+        not_obeyed=(),
+        draft_compatible=_draft_finding(intent),
+        tuning_finding=Finding(
+            ConditionStatus.FALSE,
+            Reason.HOLDING,
+            "nothing is tuned until the spec is one that can be carried out: see Degraded.",
+        ),
+        engine=EngineStatus(),
+        draft=DraftStatus(),
+        document=objects.depth,
+        document_written_at_s=memory.document_written_at_s,
+        measured=memory.measured,
+        tuning=memory.tuning,
+    )
+
+
+def _draft_finding(intent: Intent) -> Finding:
+    verdict = intent.draft
+    if verdict is None:
+        return Finding(
+            ConditionStatus.UNKNOWN,
+            Reason.NOT_CHECKED,
+            "the spec has to be mended before its draft can be looked at.",
+        )
+    return Finding(verdict.status, verdict.reason, verdict.message)
+
+
+def _engine_status(wanted: SpeculativeDeployment) -> EngineStatus:
+    version, live = engine_version(wanted.spec.engine), live_depth(wanted.spec)
+    refusal = live_depth_refusal(wanted.spec)
+    return EngineStatus(
+        version="" if version is None else str(version),
+        actuation="Live" if live else "None",
+        reason="" if live or refusal is None else refusal[1],
+    )

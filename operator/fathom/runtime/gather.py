@@ -1,0 +1,99 @@
+"""Reads everything one pass decides on."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fathom.adapters.ports import KubePort, MetricsPort, PodEndpoint, Sample
+from fathom.api import names
+from fathom.core.depth import DepthDocument
+from fathom.core.kinds import (
+    CHILD_KINDS,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    POD,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+    ObjectKey,
+)
+from fathom.core.manifest import Manifest
+from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
+from fathom.core.snapshot import Objects, status_in
+from fathom.manifests.depth_config_map import DEPTH_KEY
+from fathom.manifests.vllm_args import HTTP_PORT
+
+_Observed = TypeVar("_Observed", bound=BaseModel)
+
+
+async def read_objects(kube: KubePort, key: ObjectKey, now_s: float) -> Objects | None:
+    """Read a SpeculativeDeployment and its children; None: it is gone.
+
+    Raises:
+        KubeError: one of the reads failed. Half a picture is none.
+    """
+    resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
+    if resource is None:
+        return None
+    selector = f"{names.LABEL_NAME}={key.name}"
+    lists = await asyncio.gather(
+        *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS)
+    )
+    metadata = Meta.model_validate(resource["metadata"])
+    children = dict(zip(CHILD_KINDS, lists, strict=True))
+    config_maps = _observed(ObservedConfigMap, children[CONFIG_MAP])
+    depth = _ours(config_maps, names.depth_config_map(key.name), metadata.uid)
+    tuning = _ours(config_maps, names.tuning_config_map(key.name), metadata.uid)
+    return Objects(
+        read_at_s=now_s,
+        resource=resource,
+        metadata=metadata,
+        status=status_in(resource),
+        deployments=_observed(ObservedDeployment, children[DEPLOYMENT]),
+        pods=_observed(ObservedPod, children[POD]),
+        config_maps=config_maps,
+        depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,
+        tuning=tuning.data if tuning else {},
+        live=dict(_by_name(children.items())),
+    )
+
+
+async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sample:
+    """Look at the counters of those pods that are ready."""
+    endpoints = [
+        PodEndpoint(pod.metadata.namespace, pod.name, pod.status.pod_ip, HTTP_PORT)
+        for pod in pods
+        if pod.ready and pod.status.pod_ip
+    ]
+    return await metrics.sample(endpoints) if endpoints else Sample(())
+
+
+def _observed(model: type[_Observed], found: Iterable[Manifest]) -> tuple[_Observed, ...]:
+    """What can be read; an object that a person mangled must not stop everything else."""
+    result = []
+    for manifest in found:
+        try:
+            result.append(model.model_validate(manifest))
+        except ValidationError:
+            continue
+    return tuple(result)
+
+
+def _by_name(
+    children: Iterable[tuple[Kind, Sequence[Manifest]]],
+) -> Iterable[tuple[tuple[Kind, str], Manifest]]:
+    for kind, found in children:
+        for manifest in found:
+            yield (kind, Meta.model_validate(manifest["metadata"]).name), manifest
+
+
+def _ours(
+    config_maps: Iterable[ObservedConfigMap], name: str, uid: str
+) -> ObservedConfigMap | None:
+    """A ConfigMap by name, unless it is the estate of an earlier resource of the same name."""
+    for each in config_maps:
+        owners = each.metadata.owner_references
+        if each.name == name and (not owners or any(owner.uid == uid for owner in owners)):
+            return each
+    return None

@@ -1,0 +1,104 @@
+"""Which spec is to be carried out: the newest, or, while that one is bad, the last good one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api.problem import Problem
+from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.core.manifest import Manifest
+from fathom.core.preflight import DraftVerdict, check_draft
+from fathom.core.support import not_yet_supported
+from fathom.manifests.problems import problems_of
+
+LAST_GOOD_SPEC_KEY: Final = "lastGoodSpec.json"
+_MOST_REPLICAS: Final = 1024
+
+Config = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    wanted: SpeculativeDeployment | None
+    """What to carry out; None: neither the newest spec nor an earlier one can be."""
+    replicas: int
+    problems: tuple[Problem, ...]
+    """Why the newest spec cannot be carried out."""
+    unsupported: Problem | None
+    """What this Fathom cannot do yet, of a newest spec without problems."""
+    draft: DraftVerdict | None
+    """What is known of the wanted spec's draft."""
+
+    @property
+    def newest(self) -> bool:
+        """Whether it is the newest spec that is carried out."""
+        return not self.problems and self.unsupported is None
+
+
+def intent_of(
+    resource: Manifest, last_good: str | None, configs: Mapping[str, Config | None]
+) -> Intent:
+    """Judge the newest spec, and fall back where it must be.
+
+    Args:
+        resource: the SpeculativeDeployment as it was read.
+        last_good: the last good spec as JSON; None: none is known.
+        configs: config.json by model id, as far as at hand.
+    """
+    newest = parse(resource)
+    if isinstance(newest, SpeculativeDeployment):
+        target, draft = configs.get(newest.spec.model.id), configs.get(newest.spec.draft.id)
+        verdict = check_draft(newest.spec, target, draft)
+        problems = problems_of(newest, target_config=target, draft_config=draft)
+        unsupported = None if problems else not_yet_supported(newest.spec)
+        if not problems and unsupported is None:
+            return Intent(newest, newest.spec.replicas, (), None, verdict)
+    else:
+        problems, unsupported, verdict = newest, None, None
+    earlier = earlier_spec(resource, last_good)
+    replicas = _replicas(resource, earlier)
+    return Intent(earlier, replicas, problems, unsupported, verdict)
+
+
+def good_spec_text(resource: Manifest) -> str:
+    """A spec as it is kept for bad days. Replicas are left out: they always follow the newest."""
+    spec = resource.get("spec")
+    kept = {k: v for k, v in spec.items() if k != "replicas"} if isinstance(spec, dict) else {}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+
+def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
+    """The resource as it was when its spec was last good, with the newest replicas.
+
+    None: no such spec is known, or this Fathom no longer takes it.
+    """
+    if last_good is None:
+        return None
+    try:
+        spec = json.loads(last_good)
+    except ValueError:
+        return None
+    if not isinstance(spec, dict):
+        return None
+    newest = resource.get("spec")
+    replicas = _whole_number(newest.get("replicas")) if isinstance(newest, dict) else None
+    document = {**resource, "spec": spec | ({} if replicas is None else {"replicas": replicas})}
+    document.pop("status", None)
+    earlier = parse(document)
+    return earlier if isinstance(earlier, SpeculativeDeployment) else None
+
+
+def _replicas(resource: Manifest, earlier: SpeculativeDeployment | None) -> int:
+    if earlier is not None:
+        return earlier.spec.replicas
+    newest = resource.get("spec")
+    asked = _whole_number(newest.get("replicas")) if isinstance(newest, dict) else None
+    return 1 if asked is None else asked
+
+
+def _whole_number(value: JsonValue) -> int | None:
+    right = isinstance(value, int) and not isinstance(value, bool)
+    return value if right and isinstance(value, int) and 0 <= value <= _MOST_REPLICAS else None

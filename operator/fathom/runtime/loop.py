@@ -1,0 +1,192 @@
+"""The loop of one SpeculativeDeployment: gather, decide, plan, apply, report, sleep.
+
+Level-triggered: a pass looks at what is there and moves it toward what should be there. What woke
+it does not matter, and a pass that is cut off anywhere is continued by the next.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from fathom.adapters.ports import KubeError
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.kinds import ObjectKey
+from fathom.core.snapshot import Objects, Snapshot
+from fathom.runtime.actor import Actor
+from fathom.runtime.findings import findings_of, findings_without_spec
+from fathom.runtime.gather import read_metrics, read_objects
+from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, Intent, intent_of
+from fathom.runtime.memory import Memory
+from fathom.runtime.ports import World
+from fathom.runtime.reporter import Reporter
+from fathom.runtime.tuning_input import bad_pins, tuning_snapshot
+from fathom.runtime.tuning_report import report
+from fathom.runtime.writer import Writer
+
+RESYNC_S: Final = 60.0
+"""The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
+LONGEST_BACKOFF_S: Final = 300.0
+SHORTEST_SLEEP_S: Final = 0.5
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class Loop:
+    """Reconciles one SpeculativeDeployment. One pass at a time; nothing else writes for it."""
+
+    def __init__(self, key: ObjectKey, world: World) -> None:
+        self.key = key
+        self._world = world
+        writer = Writer(world.kube, key, world.telemetry)
+        self._reporter = Reporter(world, writer)
+        self._actor = Actor(world, writer, self._reporter)
+        self._memory: Memory | None = None
+        self._failures = 0
+        self._poked = asyncio.Event()
+        self._stale = True
+        self._log = _log.bind(namespace=key.namespace, name=key.name)
+        self.due_s = world.clock.now_s()
+        """Unix seconds at which the next pass should have begun, for the liveness probe."""
+
+    def poke(self) -> None:
+        """Something may have moved: look again, soon."""
+        self._stale = True
+        self._poked.set()
+
+    async def run(self, settle_s: float = 0.2) -> None:
+        """Pass after pass until the resource is gone.
+
+        Args:
+            settle_s: how long to wait after a poke, so that a burst of them costs one pass.
+        """
+        while (delay := await self.tick()) is not None:
+            try:
+                await asyncio.wait_for(self._poked.wait(), delay)
+                await asyncio.sleep(settle_s)
+            except TimeoutError:
+                pass
+            self._poked.clear()
+
+    async def tick(self) -> float | None:
+        """One pass; whatever goes wrong in it stays in it.
+
+        Returns:
+            Seconds until the next one; None: the resource is gone.
+        """
+        try:
+            with self._world.telemetry.timed():
+                delay = await self._pass()
+        except KubeError as error:
+            self._log.warning("pass not finished", error=error.message, status=error.status)
+            delay = self._failed()
+        except Exception as error:  # noqa: BLE001  # the last resort, logged with its traceback
+            # One resource's bug must neither stop the others nor spin.
+            self._log.exception("pass failed")
+            objects = self._memory.objects if self._memory else None
+            if self._failures == 0 and objects is not None:
+                await self._reporter.tell_of_crash(error, objects)
+            delay = self._failed()
+        self.due_s = self._world.clock.now_s() + (delay or 0)
+        return delay
+
+    async def _pass(self) -> float | None:
+        now_s = self._world.clock.now_s()
+        objects = await self._look(now_s)
+        if objects is None:
+            self._world.telemetry.forget(self.key)
+            return None
+        if objects.metadata.deletion_timestamp is not None:
+            # Its children go with it. Whatever was done now would be done against that.
+            return RESYNC_S
+        memory = self._remembered(objects, now_s)
+        await self._read_configs(objects, memory)
+        good = objects.tuning.get(LAST_GOOD_SPEC_KEY)
+        intent = intent_of(objects.resource, good, memory.configs)
+        if intent.wanted is not None:
+            return await self._carry_on(intent, intent.wanted, objects, memory)
+        findings = findings_without_spec(intent, objects, memory, now_s)
+        until_report_s = await self._reporter.report(findings, objects, memory)
+        return min(RESYNC_S, until_report_s)
+
+    async def _carry_on(
+        self, intent: Intent, wanted: SpeculativeDeployment, objects: Objects, memory: Memory
+    ) -> float:
+        spec = wanted.spec
+        sample = await read_metrics(self._world.metrics_for(spec.metrics), objects.leaders)
+        snapshot = Snapshot(
+            now_s=self._world.clock.now_s(),
+            objects=objects,
+            counters={each.pod: each for each in sample.counters},
+            metrics_failures=sample.failures,
+            served=await self._world.served(),
+        )
+        written_at_s = memory.document_written_at_s
+        decision = self._world.decide(tuning_snapshot(snapshot, spec, memory.state, written_at_s))
+        self._world.telemetry.decided(self.key, decision.action, decision.reason)
+        carried = await self._actor.carry_out(intent, wanted, snapshot, decision, memory)
+        tuned = report(
+            decision, spec.speculation.tuning.mode, snapshot.now_s, memory.tuning, memory.measured
+        )
+        if not carried.refusals:
+            # A decision that could not be carried out was not made: it is made again.
+            memory.state, memory.tuning, memory.measured = (
+                decision.state,
+                tuned.tuning,
+                tuned.measured,
+            )
+            await self._reporter.tell(tuned.happenings, objects)
+        pins = bad_pins(snapshot, spec.speculation.effective_max_tokens)
+        await self._reporter.warn_of_pins(pins, objects, memory)
+        findings = findings_of(
+            intent,
+            wanted,
+            snapshot,
+            plan=carried.plan,
+            refusals=carried.refusals,
+            document=carried.document,
+            tuned=tuned,
+            not_obeyed=decision.not_obeyed,
+            memory=memory,
+        )
+        until_report_s = await self._reporter.report(findings, objects, memory)
+        if carried.refusals:
+            return self._failed()
+        self._failures = 0
+        return max(SHORTEST_SLEEP_S, min(RESYNC_S, decision.wake_after_s, until_report_s))
+
+    async def _look(self, now_s: float) -> Objects | None:
+        known = self._memory.objects if self._memory else None
+        if known is not None and not self._stale and now_s - known.read_at_s < RESYNC_S:
+            return known
+        # Before the read: what is poked about while it runs, it may have missed.
+        self._stale = False
+        objects = await read_objects(self._world.kube, self.key, now_s)
+        if self._memory is not None:
+            self._memory.objects = objects
+        return objects
+
+    def _remembered(self, objects: Objects, now_s: float) -> Memory:
+        memory = self._memory
+        if memory is None or memory.uid != objects.metadata.uid:
+            memory = self._memory = Memory.recalled(objects, now_s)
+        memory.note_document(objects, now_s)
+        return memory
+
+    async def _read_configs(self, objects: Objects, memory: Memory) -> None:
+        """The config.json of target and draft, read once per generation of the spec."""
+        if memory.configs_generation == objects.metadata.generation:
+            return
+        spec = objects.resource.get("spec")
+        parts = [spec.get(part) for part in ("model", "draft")] if isinstance(spec, dict) else []
+        ids = {str(part.get("id")) for part in parts if isinstance(part, dict)}
+        memory.configs = {each: await self._world.read_config(each) for each in sorted(ids)}
+        memory.configs_generation = objects.metadata.generation
+
+    def _failed(self) -> float:
+        """Count a failure; seconds until the next try, doubling up to five minutes."""
+        self._world.telemetry.failed(self.key)
+        self._stale = True
+        delay: float = min(LONGEST_BACKOFF_S, 2.0**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        return delay

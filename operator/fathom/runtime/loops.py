@@ -1,0 +1,63 @@
+"""All loops of one operator: one task per SpeculativeDeployment, none of which can stop another.
+
+A registry of our own instead of Kopf's daemons, so that no resource needs a finalizer: see
+docs/design/0001-loops-without-finalizers.md.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from fathom.core.kinds import ObjectKey
+from fathom.runtime.loop import Loop
+from fathom.runtime.ports import World
+
+STUCK_AFTER_S: Final = 600.0
+"""A loop this late is stuck: every call in a pass has a timeout far below."""
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class Loops:
+    """Starts, pokes and stops loops. All methods belong to one event loop's thread."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def seen(self, key: ObjectKey) -> None:
+        """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again."""
+        if key in self._running:
+            self._running[key][0].poke()
+            return
+        loop = Loop(key, self._world)
+        task = asyncio.create_task(loop.run(), name=f"loop of {key}")
+        self._running[key] = loop, task
+        task.add_done_callback(lambda done: self._ended(key, done))
+
+    def poke(self, key: ObjectKey) -> None:
+        """Something of this resource's has moved; nothing happens if it has no loop."""
+        if key in self._running:
+            self._running[key][0].poke()
+
+    def overdue(self) -> tuple[ObjectKey, ...]:
+        """Loops that should have begun a pass long ago; empty: all is well."""
+        latest = self._world.clock.now_s() - STUCK_AFTER_S
+        return tuple(key for key, (loop, _) in self._running.items() if loop.due_s < latest)
+
+    async def stop(self) -> None:
+        """End every loop where it stands; what it was doing, the next operator goes on with."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, key: ObjectKey, task: asyncio.Task[None]) -> None:
+        if self._running.get(key, (None, None))[1] is task:
+            del self._running[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("loop ended", resource=str(key), error=repr(error))

@@ -1,0 +1,104 @@
+"""`fathom run`: puts the parts together and runs until it is told to stop."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+import kopf
+import structlog
+from kubernetes.aio.client import ApiClient
+from prometheus_client import start_http_server
+from pydantic import JsonValue
+
+from fathom import __version__
+from fathom.adapters import kube_config
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.kube import Kube
+from fathom.adapters.model_files import local_config
+from fathom.core.plugin import plugin_bundle
+from fathom.runtime.handlers import kopf_settings, registered
+from fathom.runtime.health import serve_health
+from fathom.runtime.leadership import LeadershipLostError, identity, lead
+from fathom.runtime.logs import configure_logs
+from fathom.runtime.loops import Loops
+from fathom.runtime.metrics_sources import MetricsSources
+from fathom.runtime.options import RunOptions
+from fathom.runtime.ports import World
+from fathom.runtime.served_cache import ServedCache
+from fathom.runtime.telemetry import Telemetry
+from fathom.tuning.tuner import decide
+
+_log: Final = structlog.get_logger(__name__)
+
+
+def run(options: RunOptions) -> int:
+    """Run the operator until SIGTERM or SIGINT; what runs in the cluster is left as it is.
+
+    Returns:
+        Exit code: 0 after a signal; 1 if the lease was lost or no cluster can be reached.
+    """
+    configure_logs(options.log_format)
+    try:
+        asyncio.run(_operate(options))
+    except (LeadershipLostError, kube_config.NoClusterError) as error:
+        _log.error("stopped", reason=str(error))
+        return 1
+    except asyncio.CancelledError:
+        # How Kopf ends a run that a signal has stopped before it was up.
+        return 0
+    return 0
+
+
+async def _operate(options: RunOptions) -> None:
+    configuration = await kube_config.load(options.kubeconfig)
+    clock, who = SystemClock(), identity()
+    telemetry = Telemetry()
+    async with ApiClient(configuration) as api, aiohttp.ClientSession() as session:
+        kube, sources = Kube(api), MetricsSources(session, clock)
+        world = World(
+            kube=kube,
+            metrics_for=sources.of,
+            clock=clock,
+            decide=decide,
+            read_config=_read_config,
+            served=ServedCache(kube, clock).get,
+            bundle=plugin_bundle(),
+            version=__version__,
+            identity=who,
+            telemetry=telemetry,
+        )
+        if options.metrics_port:
+            start_http_server(options.metrics_port, registry=telemetry.registry)
+        loops = Loops(world)
+        health = await serve_health(loops, options.health_port)
+
+        async def work() -> None:
+            _log.info("operating", version=__version__, identity=who)
+            await kopf.operator(
+                registry=registered(loops, configuration),
+                settings=kopf_settings(),
+                standalone=True,
+                clusterwide=not options.namespaces,
+                namespaces=options.namespaces,
+            )
+
+        try:
+            if options.leader_elect:
+                await lead(
+                    api,
+                    name=options.lease_name,
+                    namespace=options.lease_namespace,
+                    who=who,
+                    work=work,
+                )
+            else:
+                await work()
+        finally:
+            await loops.stop()
+            await health.cleanup()
+            sources.close()
+
+
+async def _read_config(model_id: str) -> Mapping[str, JsonValue] | None:
+    return await asyncio.to_thread(local_config, model_id)

@@ -1,0 +1,188 @@
+"""From a plan to the writes that are missing. At rest there are none.
+
+Pure: renders what should exist and compares it with what is live.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.depth import DepthDocument
+from fathom.core.diff import first_difference
+from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, Kind, kind_of
+from fathom.core.manifest import Manifest
+from fathom.core.plan import DeploymentStep, Plan, Template
+from fathom.core.plugin import PluginBundle
+from fathom.core.snapshot import Objects
+from fathom.manifests.deployment import deployment
+from fathom.manifests.depth_config_map import depth_config_map
+from fathom.manifests.metadata import child_metadata
+from fathom.manifests.plugin_config_map import plugin_config_map
+from fathom.manifests.service import service
+from fathom.manifests.service_account import service_account
+from fathom.manifests.tuning_config_map import tuning_config_map
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply of a whole object."""
+
+    kind: Kind
+    manifest: Manifest
+    why: str
+    """The first discrepancy, in words."""
+
+    @property
+    def name(self) -> str:
+        return _name(self.manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A merge patch of a few fields, where the rest must not be touched."""
+
+    kind: Kind
+    name: str
+    patch: Mapping[str, JsonValue]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    kind: Kind
+    name: str
+    why: str
+
+
+Operation = Apply | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What is to exist beside the Deployments."""
+
+    sd: SpeculativeDeployment
+    bundle: PluginBundle
+    mounts_plugin: bool
+    document: DepthDocument | None
+    """None: the engine's depth is not live."""
+    tuning_data: Mapping[str, str] | None
+    """What the tuning ConfigMap should hold now; None: nothing to write now."""
+
+
+def operations(objects: Objects, plan: Plan, desired: Desired) -> tuple[Operation, ...]:
+    """The writes that bring the cluster to the plan, in an order that is safe to cut off.
+
+    What a pod mounts comes before the pod, and nothing is deleted before its heir is there.
+    """
+    return (
+        *_applies(objects, plan, desired),
+        *_deployments(objects, plan, desired),
+        *(Delete(DEPLOYMENT, name, "its revision serves no more") for name in plan.emptied),
+        *(Delete(CONFIG_MAP, name, "no pod mounts it") for name in plan.unused_config_maps),
+    )
+
+
+def _applies(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
+    for manifest in _supporting(plan, desired):
+        kind = kind_of(manifest["apiVersion"], manifest["kind"])
+        why = _difference(objects, kind, manifest)
+        if why is not None:
+            yield Apply(kind, manifest, why)
+
+
+def _supporting(plan: Plan, desired: Desired) -> Iterator[Manifest]:
+    sd = desired.sd
+    yield service_account(sd)
+    if plan.renders_pods and desired.mounts_plugin:
+        yield plugin_config_map(sd, desired.bundle)
+    if desired.document is not None:
+        yield depth_config_map(sd, desired.document)
+    if desired.tuning_data is not None:
+        yield tuning_config_map(sd, desired.tuning_data)
+    yield service(sd)
+
+
+def _deployments(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
+    # What shrinks goes first: what grows may need its GPUs.
+    asked = {each.name: each.replicas for each in objects.deployments}
+    steps = sorted(plan.deployments, key=lambda step: step.replicas - asked.get(step.name, 0))
+    for step in steps:
+        operation = (
+            _rendered(objects, step, desired)
+            if step.template is Template.RENDER
+            else _scaled(objects, step, desired.sd)
+        )
+        if operation is not None:
+            yield operation
+
+
+def _rendered(objects: Objects, step: DeploymentStep, desired: Desired) -> Operation | None:
+    manifest = deployment(
+        desired.sd, revision=step.revision, replicas=step.replicas, bundle=desired.bundle
+    )
+    why = _difference(objects, DEPLOYMENT, manifest)
+    return None if why is None else Apply(DEPLOYMENT, manifest, why)
+
+
+def _scaled(objects: Objects, step: DeploymentStep, sd: SpeculativeDeployment) -> Operation | None:
+    """Replicas and ownership only: any other write could restart pods that are well."""
+    live = objects.live[DEPLOYMENT, step.name]
+    owners = child_metadata(sd, step.name).get("ownerReferences")
+    patch: dict[str, JsonValue] = {"spec": {"replicas": step.replicas}}
+    if owners:
+        patch["metadata"] = {"ownerReferences": owners}
+    why = first_difference(patch, live)
+    return None if why is None else Patch(DEPLOYMENT, step.name, patch, why)
+
+
+def _difference(objects: Objects, kind: Kind, manifest: Manifest) -> str | None:
+    live = objects.live.get((kind, _name(manifest)))
+    if live is None:
+        return "it does not exist"
+    return first_difference(manifest, live)
+
+
+def _name(manifest: Manifest) -> str:
+    return str(cast("Mapping[str, JsonValue]", manifest["metadata"])["name"])
+
+
+def depth_nudges(
+    objects: Objects,
+    before: DepthDocument | None,
+    after: DepthDocument,
+    *,
+    again_at_s: float | None,
+) -> tuple[tuple[str, Mapping[str, JsonValue]], ...]:
+    """Pods to annotate so that their kubelets refresh the depth volume soon, and with what.
+
+    Args:
+        objects: what the cluster holds.
+        before: the document that was there; None: none, so that no pod waits for a refresh.
+        after: the one that was written.
+        again_at_s: poke every pod, at this time, although it was told before; None: only those
+            whose depths changed.
+    """
+    value = str(after.generation)
+    if again_at_s is not None:
+        # The same value twice would be no change, and wake no kubelet.
+        value += f".{int(again_at_s)}"
+    elif before is None:
+        return ()
+    patch: dict[str, JsonValue] = {
+        "metadata": {"annotations": {names.ANNOTATION_DEPTH_GENERATION: value}}
+    }
+    return tuple(
+        (pod.name, patch)
+        for pod in objects.leaders
+        if not pod.terminating
+        and (
+            again_at_s is not None
+            or before is None
+            or before.for_pod(pod.name) != after.for_pod(pod.name)
+        )
+    )

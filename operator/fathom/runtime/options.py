@@ -1,0 +1,27 @@
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How `fathom run` runs."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to serve; empty: all of them."""
+    leader_elect: bool = True
+    """Hold a lease, so that a second replica may stand by."""
+    lease_name: str = "fathom-operator"
+    lease_namespace: str = "fathom-system"
+    health_port: int = 8080
+    """Port of /healthz; 0: none."""
+    metrics_port: int = 9090
+    """Port of the operator's own /metrics; 0: none."""
+    log_format: LogFormat = LogFormat.JSON
+    kubeconfig: Path | None = None
+    """None: the pod's service account, or else the user's default kubeconfig."""

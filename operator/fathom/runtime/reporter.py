@@ -1,0 +1,65 @@
+"""Tells people: the status, written once and only if it says something new, and events."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fathom.core.events import Happening, Severity, transitions
+from fathom.core.snapshot import Objects
+from fathom.core.status import Findings, same, status_of, urgent
+from fathom.runtime.memory import Memory
+from fathom.runtime.ports import World
+from fathom.runtime.tuning_input import BadPin
+from fathom.runtime.writer import Writer
+
+QUIET_S: Final = 60.0
+"""Least time between two writes that nobody waits for."""
+
+
+class Reporter:
+    """Writes one resource's status and its events."""
+
+    def __init__(self, world: World, writer: Writer) -> None:
+        self._world = world
+        self._writer = writer
+
+    async def report(self, findings: Findings, objects: Objects, memory: Memory) -> float:
+        """Write the status if it says something new.
+
+        Returns:
+            Seconds after which it should be written, where it says something that can wait;
+            infinity: it says nothing new.
+
+        Raises:
+            KubeError: it could not be written.
+        """
+        new = status_of(findings, objects)
+        if same(new, objects.status):
+            return float("inf")
+        waited_s = findings.now_s - memory.status_written_at_s
+        if not urgent(new, objects.status) and waited_s < QUIET_S:
+            return QUIET_S - waited_s
+        await self._writer.status(new.model_dump(mode="json", exclude_none=True))
+        memory.objects = None
+        memory.status_written_at_s = findings.now_s
+        await self.tell(transitions(new, objects.status), objects)
+        return float("inf")
+
+    async def tell(self, happenings: Sequence[Happening], objects: Objects) -> None:
+        """Post events; never raises."""
+        now_s = self._world.clock.now_s()
+        await self._writer.tell(happenings, objects.metadata, now_s, self._world.identity)
+
+    async def warn_of_pins(self, bad: Sequence[BadPin], objects: Objects, memory: Memory) -> None:
+        """Say once of each pin that it is ignored, and why."""
+        fresh = [each for each in bad if (each.pod, each.value) not in memory.warned_pins]
+        memory.warned_pins = {(each.pod, each.value) for each in bad}
+        happenings = [Happening(Severity.WARNING, "PinIgnored", each.message) for each in fresh]
+        await self.tell(happenings, objects)
+
+    async def tell_of_crash(self, error: Exception, objects: Objects) -> None:
+        """An error of our own, where the user of the resource sees it."""
+        message = (
+            f"Fathom failed on this resource ({type(error).__name__}: {error}); what runs keeps "
+            "running, and it tries again. The operator's log has the details: please report it."
+        )
+        await self.tell([Happening(Severity.WARNING, "InternalError", message)], objects)

@@ -1,0 +1,76 @@
+"""The operator's own metrics."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from fathom.core.depth import DepthDocument
+from fathom.core.kinds import ObjectKey
+
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Telemetry:
+    """One registry per operator, so that two in one process do not collide."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._seconds = Histogram(
+            "fathom_reconcile_seconds",
+            "Time one pass over one SpeculativeDeployment takes.",
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+        self._errors = Counter(
+            "fathom_reconcile_errors_total",
+            "Passes that could not be finished.",
+            ["namespace", "name"],
+            registry=self.registry,
+        )
+        self._decisions = Counter(
+            "fathom_decisions_total",
+            "Decisions of the tuner, those to hold included.",
+            ["namespace", "name", "action", "reason"],
+            registry=self.registry,
+        )
+        self._writes = Counter(
+            "fathom_writes_total",
+            "Writes to the API server.",
+            ["namespace", "name", "kind", "verb"],
+            registry=self.registry,
+        )
+        self._depth = Gauge(
+            "fathom_depth",
+            "Depth that is asked for, at the smallest and at the largest batch.",
+            ["namespace", "name", "batch"],
+            registry=self.registry,
+        )
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time one pass."""
+        with self._seconds.time():
+            yield
+
+    def failed(self, key: ObjectKey) -> None:
+        self._errors.labels(key.namespace, key.name).inc()
+
+    def decided(self, key: ObjectKey, action: str, reason: str) -> None:
+        self._decisions.labels(key.namespace, key.name, action, reason).inc()
+
+    def wrote(self, key: ObjectKey, kind: str, verb: str) -> None:
+        self._writes.labels(key.namespace, key.name, kind, verb).inc()
+
+    def depth(self, key: ObjectKey, document: DepthDocument) -> None:
+        if not document.schedule:
+            return
+        labels = (key.namespace, key.name)
+        self._depth.labels(*labels, "smallest").set(document.schedule[0].depth)
+        self._depth.labels(*labels, "largest").set(document.schedule[-1].depth)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop the series of a resource that is gone."""
+        labels = {"namespace": key.namespace, "name": key.name}
+        for metric in (self._errors, self._decisions, self._writes, self._depth):
+            metric.remove_by_labels(labels)

@@ -1,0 +1,102 @@
+"""What the tuner is told, from a spec and a snapshot."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fathom.api import names
+from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec, Switch
+from fathom.core.capability import live_depth_refusal
+from fathom.core.measurement import PodCounters
+from fathom.core.observed import ObservedPod
+from fathom.core.snapshot import Snapshot
+from fathom.manifests.render import max_batch
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
+from fathom.tuning.state import TuningState
+
+_PERCENT = 100
+_MILLISECONDS_PER_SECOND = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BadPin:
+    """A pin annotation that is not a depth this engine can be held at."""
+
+    pod: str
+    value: str
+    message: str
+
+
+def tuning_snapshot(
+    snapshot: Snapshot,
+    spec: SpeculativeDeploymentSpec,
+    state: TuningState,
+    document_written_at_s: float,
+) -> TuningSnapshot:
+    """Everything the tuner may know, in its own words."""
+    settings = settings_of(spec)
+    return TuningSnapshot(
+        now_s=snapshot.now_s,
+        settings=settings,
+        pods=tuple(
+            _tuned_pod(pod, snapshot.counters, snapshot.now_s, settings.max_tokens)
+            for pod in snapshot.objects.leaders
+            if not pod.terminating
+        ),
+        document=snapshot.objects.depth,
+        document_written_at_s=document_written_at_s,
+        live_refusal=live_depth_refusal(spec),
+        state=state,
+    )
+
+
+def settings_of(spec: SpeculativeDeploymentSpec) -> Settings:
+    """The user's wishes in the tuner's units."""
+    tuning, speculation = spec.speculation.tuning, spec.speculation
+    slo = tuning.tpot_milliseconds
+    return Settings(
+        mode=tuning.mode,
+        objective=tuning.objective,
+        tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
+        window_seconds=tuning.window_seconds,
+        min_gain=tuning.min_gain_percent / _PERCENT,
+        probing=tuning.probing is Switch.ENABLED,
+        tokens=speculation.tokens,
+        min_tokens=speculation.min_tokens,
+        max_tokens=speculation.effective_max_tokens,
+        max_batch=max_batch(spec),
+    )
+
+
+def bad_pins(snapshot: Snapshot, max_tokens: int) -> tuple[BadPin, ...]:
+    """Pins that are ignored, with the sentence that says why."""
+    found = []
+    for pod in snapshot.objects.leaders:
+        value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH)
+        if value is not None and pinned_depth(pod, max_tokens) is None:
+            message = (
+                f"annotation {names.ANNOTATION_PIN_DEPTH}={value!r} of pod {pod.name} is ignored: "
+                f"write a whole number from 0 to {max_tokens} (maxTokens), or remove it."
+            )
+            found.append(BadPin(pod.name, value, message))
+    return tuple(found)
+
+
+def pinned_depth(pod: ObservedPod, max_tokens: int = MAX_TOKENS_LIMIT) -> int | None:
+    """The depth a person holds this pod at; None: none, or not a possible one."""
+    value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH, "")
+    if not (value.isascii() and value.isdecimal()):
+        return None
+    return int(value) if int(value) <= max_tokens else None
+
+
+def _tuned_pod(
+    pod: ObservedPod, counters: Mapping[str, PodCounters], now_s: float, max_tokens: int
+) -> TunedPod:
+    since = pod.ready_since_s
+    return TunedPod(
+        name=pod.name,
+        ready=pod.ready,
+        ready_for_s=0.0 if since is None else max(0.0, now_s - since),
+        pinned_depth=pinned_depth(pod, max_tokens),
+        counters=counters.get(pod.name),
+    )

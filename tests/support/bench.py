@@ -1,0 +1,243 @@
+"""One loop on a fake cluster, with a clock of the test's own. Nothing here sleeps."""
+
+import copy
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import JsonValue
+
+from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
+from fathom.api.conditions import Reason
+from fathom.core.depth import DepthDocument, flat
+from fathom.core.kinds import DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.measurement import EngineCounts, PodCounters
+from fathom.core.plugin import PluginBundle
+from fathom.core.served import ServedApis
+from fathom.runtime.loop import Loop
+from fathom.runtime.ports import Decide, World
+from fathom.runtime.telemetry import Telemetry
+from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
+from manifest_samples import manifest
+from support.fake_kube import FakeKube
+
+START_S = 1_800_000_000.0
+KEY = ObjectKey("llm", "kimi")
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.at_s = START_S
+
+    def now_s(self) -> float:
+        return self.at_s
+
+
+class FakeMetrics:
+    """Pods that report what the test says; by default, nothing at all has been counted."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.down = False
+        self.generation = 0
+        self.asked: list[str] = []
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        self.asked = [pod.pod for pod in pods]
+        if self.down:
+            return Sample((), tuple(f"Metrics of pod {pod.pod} cannot be read." for pod in pods))
+        return Sample(
+            tuple(
+                PodCounters(
+                    pod=pod.pod,
+                    at_s=self._clock.now_s(),
+                    started_at_s=START_S,
+                    engine=EngineCounts(),
+                    live_depth=True,
+                    depth_generation=self.generation,
+                )
+                for pod in pods
+            )
+        )
+
+
+def holding(snapshot: TuningSnapshot) -> TuningDecision:
+    """A tuner that never moves: the document that is there, or the first one."""
+    settings = snapshot.settings
+    first = DepthDocument(1, flat(settings.tokens, settings.max_batch))
+    readable = any(pod.counters is not None for pod in snapshot.pods)
+    reason = Reason.NO_TRAFFIC if readable else Reason.NO_METRICS
+    return TuningDecision(
+        action=Action.HOLD,
+        reason=reason,
+        message="no requests, nothing to measure." if readable else "no pod's metrics can be read.",
+        document=snapshot.document or first,
+        state=snapshot.state,
+        wake_after_s=30.0,
+        measured=None,
+    )
+
+
+@dataclass
+class Bench:
+    """A fake cluster with one SpeculativeDeployment in it."""
+
+    changes: Mapping[str, Any] | None = None
+    served: ServedApis = field(default_factory=ServedApis)
+    clock: ManualClock = field(default_factory=ManualClock)
+    decide: Decide = holding
+
+    def __post_init__(self) -> None:
+        self.kube = FakeKube(self.served)
+        self.metrics = FakeMetrics(self.clock)
+        self.version = "0.1.0"
+        self.bundle = PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa")
+        self.loops = 0
+        self._serial = itertools.count(1)
+        document = manifest(self.changes)
+        document["metadata"]["uid"] = "uid-of-kimi"
+        self.kube.put(SPECULATIVE_DEPLOYMENT, document)
+        self.loop = self.restart()
+
+    def restart(self) -> Loop:
+        """A new operator: all that the old one held in memory is gone."""
+
+        async def read_config(_: str) -> Mapping[str, JsonValue] | None:
+            return None
+
+        async def served() -> ServedApis:
+            return await self.kube.served()
+
+        def metrics_for(_: object) -> MetricsPort:
+            return self.metrics
+
+        self.loop = Loop(
+            KEY,
+            World(
+                kube=self.kube,
+                metrics_for=metrics_for,
+                clock=self.clock,
+                decide=self._decide,
+                read_config=read_config,
+                served=served,
+                bundle=self.bundle,
+                version=self.version,
+                identity="operator-0",
+                telemetry=Telemetry(),
+            ),
+        )
+        return self.loop
+
+    def _decide(self, snapshot: TuningSnapshot) -> TuningDecision:
+        # Looked up anew: a test may exchange the tuner of a running loop.
+        return self.decide(snapshot)
+
+    # -- the user
+
+    def edit(self, changes: Mapping[str, Any]) -> None:
+        """Set values at dotted paths below spec."""
+        document = copy.deepcopy(self.resource)
+        for path, value in changes.items():
+            *parents, last = path.split(".")
+            place = document["spec"]
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+        self.kube.put(SPECULATIVE_DEPLOYMENT, document)
+        self.loop.poke()
+
+    @property
+    def resource(self) -> dict[str, Any]:
+        return self.kube.find(SPECULATIVE_DEPLOYMENT, "kimi")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.resource["status"]
+        return found
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        return next(each for each in self.status["conditions"] if each["type"] == kind)
+
+    # -- the cluster's controllers
+
+    def play_controllers(self, *, ready: bool = True) -> None:
+        """Give each Deployment the pods it asks for, and take away what is too much."""
+        for deployment in self.kube.all_of(DEPLOYMENT):
+            pods = self.pods_of(deployment["metadata"]["name"])
+            template = deployment["spec"]["template"]
+            asked = deployment["spec"]["replicas"]
+            for pod in pods[asked:]:
+                self.kube.remove(POD, "llm", pod["metadata"]["name"])
+            for _ in range(len(pods), asked):
+                self._start_pod(deployment["metadata"]["name"], template)
+        for pod in self.kube.all_of(POD):
+            if "deletionTimestamp" not in pod["metadata"]:
+                self.set_ready(pod["metadata"]["name"], ready=ready)
+
+    def pods_of(self, deployment: str) -> list[dict[str, Any]]:
+        return [
+            pod for pod in self.kube.all_of(POD) if pod["metadata"]["name"].startswith(deployment)
+        ]
+
+    def set_ready(self, pod: str, *, ready: bool = True, **status: Any) -> None:
+        found = copy.deepcopy(self.kube.find(POD, pod))
+        before = {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
+        state = "True" if ready else "False"
+        if before.get("Ready", {}).get("status") != state or status:
+            found["status"] = {
+                "phase": "Running",
+                "podIP": "10.0.0.1",
+                "conditions": [
+                    {"type": "Ready", "status": state, "lastTransitionTime": "2027-01-15T08:00:00Z"}
+                ],
+                **status,
+            }
+            self.kube.put(POD, found)
+
+    def _start_pod(self, deployment: str, template: Mapping[str, Any]) -> None:
+        self.kube.put(
+            POD,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{deployment}-{next(self._serial)}",
+                    "namespace": "llm",
+                    "labels": template["metadata"]["labels"],
+                },
+                "spec": copy.deepcopy(template["spec"]),
+            },
+        )
+
+    # -- time
+
+    async def tick(self) -> float | None:
+        """One pass after something moved."""
+        self.loop.poke()
+        return await self.loop.tick()
+
+    async def until_ready(self, passes: int = 12) -> None:
+        """Passes and controllers in turn, until nothing is written any more."""
+        for _ in range(passes):
+            before = len(self.kube.writes)
+            await self.tick()
+            self.play_controllers()
+            self.clock.at_s += 1
+            if len(self.kube.writes) == before:
+                return
+        raise AssertionError(f"never at rest: {self.kube.writes[-10:]}")
+
+    async def run_for(self, seconds: float) -> None:
+        """Passes whenever the loop wants one."""
+        until_s = self.clock.at_s + seconds
+        while self.clock.at_s < until_s:
+            delay = await self.loop.tick()
+            if delay is None:
+                return
+            self.clock.at_s += delay
+
+
+def moved(decision: TuningDecision, document: DepthDocument, **changes: Any) -> TuningDecision:
+    """A decision that changes depth instead."""
+    return replace(decision, document=document, **changes)

@@ -1,0 +1,214 @@
+"""A Kubernetes API in memory, for what the operator asks of one.
+
+It is held to the same contract as the real client: see tests/contract/test_kube_contract.py. It
+knows server-side apply by one manager (fields that are no longer applied go), merge patches,
+the status subresource, labels, generations and 404. It runs no controllers: tests play those.
+"""
+
+import copy
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+
+from fathom.adapters.ports import KubeError
+from fathom.core.kinds import CHILD_KINDS, POD, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.manifest import Manifest
+from fathom.core.served import ServedApis
+
+Place = tuple[Kind, str, str]
+_KEYS = ("name", "uid", "mountPath", "containerPort", "port", "type")
+
+
+@dataclass(frozen=True)
+class Write:
+    """One request that changes something, as an audit log would show it."""
+
+    verb: str
+    kind: str
+    name: str
+    body: Any = field(compare=False, default=None)
+
+
+class FakeKube:
+    """`KubePort` in memory."""
+
+    def __init__(self, served: ServedApis | None = None) -> None:
+        self._objects: dict[Place, dict[str, Any]] = {}
+        self._applied: dict[tuple[Place, str], Any] = {}
+        self._served = served or ServedApis()
+        self._version = 0
+        self.writes: list[Write] = []
+        self.fail: Callable[[str, Kind], KubeError | None] = lambda _verb, _kind: None
+        """A test's own trouble: given a verb and a kind, the error to raise, if any."""
+
+    # -- what the operator uses
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        self._trouble("get", kind)
+        return copy.deepcopy(self._objects.get((kind, namespace, name)))
+
+    async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
+        self._trouble("list", kind)
+        label, _, value = selector.partition("=")
+        return tuple(
+            copy.deepcopy(found)
+            for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
+            if (each, where) == (kind, namespace)
+            and (found["metadata"].get("labels") or {}).get(label) == value
+        )
+
+    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:
+        self._trouble("apply", kind)
+        body: dict[str, Any] = copy.deepcopy(manifest)
+        place = (kind, body["metadata"]["namespace"], body["metadata"]["name"])
+        self._note(subresource or "apply", kind, place[2], body)
+        if subresource:
+            if place not in self._objects:
+                raise KubeError(404, f"{kind.plural} {place[2]!r} not found")
+            body = {subresource: body[subresource]}
+        live = self._objects.get(place, {})
+        before = self._applied.get((place, subresource), {})
+        self._applied[place, subresource] = body
+        self._store(place, _merged(_without(live, before, body), body))
+        return copy.deepcopy(self._objects[place])
+
+    async def merge(
+        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, JsonValue]
+    ) -> Manifest | None:
+        self._trouble("patch", kind)
+        place = (kind, namespace, name)
+        self._note("patch", kind, name, patch)
+        if place not in self._objects:
+            return None
+        self._store(place, _merge_patched(self._objects[place], patch))
+        return copy.deepcopy(self._objects[place])
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        self._trouble("create", kind)
+        body: dict[str, Any] = copy.deepcopy(manifest)
+        metadata = body["metadata"]
+        if "name" not in metadata:
+            metadata["name"] = f"{metadata.pop('generateName')}{uuid.uuid4().hex[:5]}"
+        place = (kind, metadata["namespace"], metadata["name"])
+        self._note("create", kind, metadata["name"], body)
+        if place in self._objects:
+            raise KubeError(409, f"{kind.plural} {metadata['name']!r} already exists")
+        self._store(place, body)
+        return copy.deepcopy(self._objects[place])
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        self._trouble("delete", kind)
+        self._note("delete", kind, name, None)
+        self.remove(kind, namespace, name)
+
+    async def served(self) -> ServedApis:
+        return self._served
+
+    # -- what tests use
+
+    def put(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
+        """Place an object as if someone else had written it."""
+        body = copy.deepcopy(dict(manifest))
+        self._store((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> None:
+        self._objects.pop((kind, namespace, name), None)
+        for each in [key for key in self._applied if key[0] == (kind, namespace, name)]:
+            del self._applied[each]
+
+    def find(self, kind: Kind, name: str, namespace: str = "llm") -> dict[str, Any]:
+        """An object that must be there."""
+        return self._objects[kind, namespace, name]
+
+    def names(self, kind: Kind) -> list[str]:
+        return sorted(name for each, _, name in self._objects if each == kind)
+
+    def all_of(self, kind: Kind) -> list[dict[str, Any]]:
+        return [found for (each, _, _), found in sorted(self._objects.items()) if each == kind]
+
+    def written(self, kind: str = "") -> list[Write]:
+        return [each for each in self.writes if not kind or each.kind == kind]
+
+    # -- inside
+
+    def _store(self, place: Place, body: dict[str, Any]) -> None:
+        before = self._objects.get(place)
+        metadata = body.setdefault("metadata", {})
+        metadata.setdefault("uid", before["metadata"]["uid"] if before else uuid.uuid4().hex)
+        metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+        generation = before["metadata"].get("generation", 1) if before else 1
+        if before and before.get("spec") != body.get("spec"):
+            generation += 1
+        metadata["generation"] = generation
+        self._version += 1
+        metadata["resourceVersion"] = str(self._version)
+        self._objects[place] = body
+
+    def _note(self, verb: str, kind: Kind, name: str, body: Any) -> None:
+        self.writes.append(Write(verb, kind.kind, name, copy.deepcopy(body)))
+
+    def _trouble(self, verb: str, kind: Kind) -> None:
+        if (error := self.fail(verb, kind)) is not None:
+            raise error
+
+
+def _key_of(items: list[Any]) -> str | None:
+    for key in _KEYS:
+        if items and all(isinstance(item, dict) and key in item for item in items):
+            return key
+    return None
+
+
+def _merged(live: Any, applied: Any) -> Any:
+    """What a server-side apply leaves: ours over theirs, lists of objects by key."""
+    if isinstance(live, dict) and isinstance(applied, dict):
+        result = dict(live)
+        for name, value in applied.items():
+            result[name] = _merged(live.get(name), value)
+        return result
+    if isinstance(live, list) and isinstance(applied, list):
+        key = _key_of(applied)
+        if key is None or _key_of(live) != key:
+            return applied
+        by_key = {item[key]: item for item in live}
+        ours = {item[key]: _merged(by_key.get(item[key]), item) for item in applied}
+        return [*ours.values(), *(item for item in live if item[key] not in ours)]
+    return applied
+
+
+def _without(live: Any, before: Any, applied: Any) -> Any:
+    """`live` less the fields that were applied before and are no longer."""
+    if isinstance(live, dict) and isinstance(before, dict) and isinstance(applied, dict):
+        return {
+            name: _without(value, before.get(name), applied.get(name))
+            for name, value in live.items()
+            if name not in before or name in applied
+        }
+    if isinstance(live, list) and isinstance(before, list) and isinstance(applied, list):
+        key = _key_of(live)
+        if key is None or _key_of(before) != key:
+            return live
+        gone = {item[key] for item in before} - {
+            item[key] for item in applied if isinstance(item, dict) and key in item
+        }
+        return [item for item in live if item[key] not in gone]
+    return live
+
+
+def _merge_patched(live: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, Mapping):
+        return copy.deepcopy(patch)
+    result = dict(live) if isinstance(live, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merge_patched(result.get(name), value)
+    return result
+
+
+__all__ = ["CHILD_KINDS", "POD", "SPECULATIVE_DEPLOYMENT", "FakeKube", "Write"]

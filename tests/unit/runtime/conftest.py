@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from support.bench import Bench
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    """Two replicas, up and at rest."""
+    bench = Bench({"replicas": 2})
+    await bench.until_ready()
+    bench.kube.writes.clear()
+    return bench
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs() -> Iterator[None]:
+    """What the loop logs is not what these tests are about."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    yield
+    structlog.reset_defaults()

@@ -1,0 +1,259 @@
+"""The loop on a fake cluster: what it writes, and above all, what it does not."""
+
+from fathom.adapters.ports import KubeError
+from fathom.core.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    POD,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+)
+from fathom.core.plugin import PluginBundle
+from support.bench import KEY, Bench
+
+
+async def test_a_new_resource_gets_its_children_and_a_status() -> None:
+    bench = Bench({"replicas": 2})
+    await bench.until_ready()
+    (deployment,) = bench.kube.names(DEPLOYMENT)
+    assert deployment.startswith("kimi-")
+    assert bench.kube.find(DEPLOYMENT, deployment)["spec"]["replicas"] == 2
+    assert bench.kube.names(CONFIG_MAP) == ["kimi-depth", "kimi-plugin-aaaaaaaaaa", "kimi-tuning"]
+    assert bench.kube.names(SERVICE) == ["kimi"]
+    assert bench.kube.names(SERVICE_ACCOUNT) == ["kimi"]
+    assert bench.status["ready"] == "2/2"
+    assert bench.status["depth"]["summary"] == "3"
+    assert bench.status["selector"] == "fathom.dev/name=kimi,fathom.dev/role=leader"
+    assert bench.status["engine"] == {"version": "0.32.0", "actuation": "Live", "reason": ""}
+    assert bench.condition("Ready")["status"] == "True"
+    assert bench.condition("Progressing")["reason"] == "UpToDate"
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+    assert bench.condition("DraftCompatible")["reason"] == "KnownPair"
+    assert bench.condition("Tuning")["reason"] == "NoTraffic"
+
+
+async def test_what_a_pod_mounts_is_written_before_the_pod() -> None:
+    bench = Bench()
+    await bench.tick()
+    written = [(each.kind, each.name) for each in bench.kube.writes]
+    position = [kind for kind, _ in written].index("Deployment")
+    mounted = {"kimi-depth", "kimi-plugin-aaaaaaaaaa"}
+    assert mounted <= {name for _, name in written[:position]}
+
+
+async def test_children_are_owned_so_that_deletion_leaves_nothing(bench: Bench) -> None:
+    for kind in (DEPLOYMENT, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT):
+        for child in bench.kube.all_of(kind):
+            (owner,) = child["metadata"]["ownerReferences"]
+            assert owner["uid"] == "uid-of-kimi"
+            assert owner["controller"] is True
+
+
+async def test_at_rest_ten_minutes_pass_without_a_write(bench: Bench) -> None:
+    await bench.run_for(600)
+    assert bench.kube.writes == []
+
+
+async def test_a_restarted_operator_writes_nothing(bench: Bench) -> None:
+    bench.restart()
+    await bench.run_for(600)
+    assert bench.kube.writes == []
+
+
+async def test_an_upgraded_operator_touches_no_pod_template(bench: Bench) -> None:
+    (name,) = bench.kube.names(DEPLOYMENT)
+    before = bench.kube.find(DEPLOYMENT, name)["spec"]["template"]
+    bench.version = "0.2.0"
+    bench.bundle = PluginBundle({"fathom_vllm/__init__.py": "two = 2\n"}, "bbbbbbbbbb")
+    bench.restart()
+    await bench.run_for(600)
+    assert bench.kube.writes == []
+    bench.edit({"replicas": 3})
+    await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == [name]
+    assert bench.kube.find(DEPLOYMENT, name)["spec"]["replicas"] == 3
+    assert bench.kube.find(DEPLOYMENT, name)["spec"]["template"] == before
+    assert "kimi-plugin-bbbbbbbbbb" not in bench.kube.names(CONFIG_MAP)
+
+
+async def test_the_next_rollout_after_an_upgrade_brings_the_new_plugin(bench: Bench) -> None:
+    bench.version = "0.2.0"
+    bench.bundle = PluginBundle({"fathom_vllm/__init__.py": "two = 2\n"}, "bbbbbbbbbb")
+    bench.restart()
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await bench.until_ready()
+    await bench.until_ready()
+    assert bench.kube.names(CONFIG_MAP) == ["kimi-depth", "kimi-plugin-bbbbbbbbbb", "kimi-tuning"]
+
+
+async def test_drift_in_what_this_version_rendered_is_repaired(bench: Bench) -> None:
+    (name,) = bench.kube.names(DEPLOYMENT)
+    deployment = bench.kube.find(DEPLOYMENT, name)
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    rendered = container["image"]
+    container["image"] = "someone/else:1"
+    bench.kube.put(DEPLOYMENT, deployment)
+    await bench.tick()
+    repaired = bench.kube.find(DEPLOYMENT, name)
+    assert repaired["spec"]["template"]["spec"]["containers"][0]["image"] == rendered
+
+
+async def test_a_tug_of_war_ends_with_a_sentence(bench: Bench) -> None:
+    (name,) = bench.kube.names(DEPLOYMENT)
+    for _ in range(6):
+        deployment = bench.kube.find(DEPLOYMENT, name)
+        deployment["spec"]["progressDeadlineSeconds"] = 1
+        bench.kube.put(DEPLOYMENT, deployment)
+        await bench.tick()
+    assert len(bench.kube.written("Deployment")) == 3
+    assert bench.condition("Degraded")["reason"] == "ChildRefused"
+    assert "spec.progressDeadlineSeconds is 1" in bench.condition("Degraded")["message"]
+
+
+async def test_a_bad_spec_names_its_field_and_what_runs_keeps_running(bench: Bench) -> None:
+    deployments = bench.kube.names(DEPLOYMENT)
+    bench.edit({"engine.args": ["--port", "1234"], "replicas": 3})
+    await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == deployments
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "InvalidSpec")
+    assert "spec.engine.args" in degraded["message"]
+    assert "what runs keeps running" in degraded["message"]
+    # Replicas follow all the same.
+    assert bench.kube.find(DEPLOYMENT, deployments[0])["spec"]["replicas"] == 3
+    assert bench.status["ready"] == "3/3"
+
+
+async def test_the_last_good_spec_survives_the_operator(bench: Bench) -> None:
+    deployments = bench.kube.names(DEPLOYMENT)
+    bench.edit({"draft.method": "telepathy"})
+    bench.restart()
+    await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == deployments
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    bench.edit({"draft.method": "eagle3"})
+    await bench.until_ready()
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
+async def test_a_bad_first_spec_starts_nothing() -> None:
+    bench = Bench({"speculation.tokens": 9, "speculation.maxTokens": 4})
+    await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == []
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    assert "spec.speculation.tokens" in bench.condition("Degraded")["message"]
+    assert "nothing is started" in bench.condition("Degraded")["message"]
+
+
+async def test_what_is_not_built_yet_is_said_and_never_a_wrong_pod(bench: Bench) -> None:
+    deployments = bench.kube.names(DEPLOYMENT)
+    bench.edit({"engine.tensorParallelSize": 8})
+    await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == deployments
+    assert bench.condition("Degraded")["reason"] == "NotYetSupported"
+    assert "spec.engine.tensorParallelSize" in bench.condition("Degraded")["message"]
+
+
+async def test_nothing_is_written_for_a_resource_that_is_being_deleted(bench: Bench) -> None:
+    resource = bench.resource
+    resource["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+    bench.kube.remove(SERVICE, "llm", "kimi")
+    await bench.tick()
+    assert bench.kube.writes == []
+
+
+async def test_the_loop_ends_with_its_resource(bench: Bench) -> None:
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    assert await bench.tick() is None
+    assert bench.kube.writes == []
+
+
+async def test_an_unreachable_api_server_is_waited_for_and_longer_each_time(bench: Bench) -> None:
+    def unreachable(_verb: str, _kind: Kind) -> KubeError:
+        return KubeError(0, "no answer")
+
+    bench.kube.fail = unreachable
+    delays = [await bench.tick() for _ in range(4)]
+    assert delays == [1, 2, 4, 8]
+    for _ in range(10):
+        await bench.tick()
+    assert await bench.tick() == 300
+    bench.kube.fail = lambda _verb, _kind: None
+    assert await bench.tick() == 30
+    assert bench.kube.writes == []
+
+
+async def test_a_refused_child_is_told_and_retried() -> None:
+    bench = Bench()
+
+    def forbidden(verb: str, kind: Kind) -> KubeError | None:
+        refused = verb == "apply" and kind == DEPLOYMENT
+        return KubeError(403, "exceeded quota: gpus") if refused else None
+
+    bench.kube.fail = forbidden
+    assert await bench.tick() == 1
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "ChildRefused"
+    assert "exceeded quota: gpus" in degraded["message"]
+    bench.kube.fail = lambda _verb, _kind: None
+    await bench.until_ready()
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
+async def test_a_bug_of_ours_is_an_event_and_stops_nothing(bench: Bench) -> None:
+    good = bench.decide
+
+    def broken(_: object) -> object:
+        raise ZeroDivisionError("division by zero")
+
+    bench.decide = broken  # type: ignore[assignment]
+    assert await bench.tick() == 1
+    assert await bench.tick() == 2
+    (event,) = bench.kube.written("Event")
+    assert event.body["reason"] == "InternalError"
+    assert "division by zero" in event.body["message"]
+    bench.decide = good
+    assert await bench.tick() == 30
+
+
+async def test_without_metrics_depth_is_held(bench: Bench) -> None:
+    bench.metrics.down = True
+    await bench.run_for(300)
+    assert bench.condition("Tuning")["reason"] == "NoMetrics"
+    assert bench.kube.written("ConfigMap") == []
+    assert len(bench.kube.written("SpeculativeDeployment")) == 1
+
+
+async def test_only_ready_pods_are_asked_for_their_metrics(bench: Bench) -> None:
+    first, second = (pod["metadata"]["name"] for pod in bench.kube.all_of(POD))
+    bench.set_ready(first, ready=False)
+    await bench.tick()
+    assert bench.metrics.asked == [second]
+
+
+async def test_scaling_to_zero_and_back(bench: Bench) -> None:
+    bench.edit({"replicas": 0})
+    await bench.until_ready()
+    assert bench.condition("Ready")["reason"] == "ScaledToZero"
+    bench.edit({"replicas": 1})
+    await bench.until_ready()
+    assert bench.status["ready"] == "1/1"
+
+
+async def test_the_clusters_missing_apis_are_named(bench: Bench) -> None:
+    assert "monitoring.coreos.com/v1" in bench.condition("Progressing")["message"]
+
+
+async def test_another_resource_of_the_same_name_inherits_nothing(bench: Bench) -> None:
+    resource = bench.resource
+    resource["metadata"]["uid"] = "another"
+    resource["spec"]["draft"]["method"] = "telepathy"
+    resource.pop("status")
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    assert bench.loop.key == KEY
+    assert bench.status["observedGeneration"] == bench.resource["metadata"]["generation"]
