@@ -1,5 +1,6 @@
 """The pod of one replica."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -115,16 +116,19 @@ def _container(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
 def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     gpus = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
     resources: dict[str, JsonValue] = {
-        "limits": {**spec.engine.resources.limits, GPU_RESOURCE: str(gpus)}
+        "limits": {**_quantities(spec.engine.resources.limits), GPU_RESOURCE: str(gpus)}
     }
-    requests: dict[str, JsonValue] = {
-        name: quantity
-        for name, quantity in spec.engine.resources.requests.items()
-        if name != GPU_RESOURCE  # must equal the limit, which is its default
-    }
+    requests = _quantities(spec.engine.resources.requests)
+    # Must equal the limit, which is its default.
+    requests.pop(GPU_RESOURCE, None)
     if requests:
         resources["requests"] = requests
     return resources
+
+
+def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
+    """Quantities as Kubernetes keeps them: `8` and `"8"` are one."""
+    return {name: str(quantity) for name, quantity in quantities.items()}
 
 
 def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:

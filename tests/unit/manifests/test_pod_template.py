@@ -99,7 +99,7 @@ def test_the_users_resources_are_kept_but_for_gpus() -> None:
     }
 
     assert container(changes)["resources"] == {
-        "requests": {"cpu": 8},
+        "requests": {"cpu": "8"},
         "limits": {"memory": "512Gi", "nvidia.com/gpu": "4"},
     }
 

@@ -1,0 +1,90 @@
+"""What examples and cases render to, kept as files: a review sees what a change does to pods.
+
+After a change that is meant: `pytest tests/golden --update-golden`, and read the diff.
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes.aio.client import models
+
+from fathom import __version__
+from fathom.adapters.yaml_documents import to_yaml
+from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.core.manifest import Manifest
+from fathom.core.plugin import PluginBundle
+from fathom.core.support import not_yet_supported
+from fathom.manifests.problems import problems_of
+from fathom.manifests.render import children
+from fathom.manifests.tuning_config_map import tuning_config_map
+
+HERE = Path(__file__).parent
+SOURCES = sorted([*(HERE / "cases").glob("*.yaml"), *(HERE.parents[1] / "examples").glob("*.yaml")])
+BUNDLE = PluginBundle(
+    {
+        "fathom_vllm/__init__.py": '"""The plugin."""\n',
+        "fathom_vllm.dist-info/METADATA": "Name: x\n",
+    },
+    "0123456789ab",
+)
+"""Of its own, so that these files do not change with the plugin."""
+
+MODELS = {
+    "ConfigMap": models.V1ConfigMap,
+    "Deployment": models.V1Deployment,
+    "Service": models.V1Service,
+    "ServiceAccount": models.V1ServiceAccount,
+}
+
+
+def read(source: Path) -> SpeculativeDeployment:
+    parsed = parse(yaml.safe_load(source.read_text(encoding="utf-8")))
+    assert isinstance(parsed, SpeculativeDeployment), "\n".join(map(str, parsed))
+    return parsed
+
+
+def rendered(source: Path) -> tuple[Manifest, ...]:
+    return children(read(source), BUNDLE)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_renders_as_recorded(source: Path, *, update_golden: bool) -> None:
+    found = to_yaml(rendered(source)).replace(
+        f"fathom.dev/rendered-by: {__version__}", "fathom.dev/rendered-by: VERSION"
+    )
+    recorded = HERE / "rendered" / source.name
+    if update_golden:
+        recorded.write_text(found, encoding="utf-8")
+
+    assert recorded.read_text(encoding="utf-8") == found
+
+
+def test_nothing_is_recorded_that_is_not_rendered() -> None:
+    recorded = sorted(path.name for path in (HERE / "rendered").glob("*.yaml"))
+
+    assert recorded == sorted(source.name for source in SOURCES)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_is_what_kubernetes_knows(source: Path) -> None:
+    tuning = tuning_config_map(read(source), {"state": "{}"})
+
+    for document in (*rendered(source), tuning):
+        MODELS[str(document["kind"])].model_validate(document)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_nothing_stands_against_it(source: Path) -> None:
+    sd = read(source)
+
+    assert problems_of(sd) == ()
+    assert not_yet_supported(sd.spec) is None
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_what_a_pod_mounts_comes_before_it(source: Path) -> None:
+    kinds = [document["kind"] for document in rendered(source)]
+
+    assert kinds[-1] == "Deployment"
+    assert kinds.count("Deployment") == 1
