@@ -20,6 +20,7 @@ _MODE: Final = "spec.speculation.tuning.mode"
 _TOKENS: Final = "spec.speculation.tokens"
 _MAX_TOKENS: Final = "spec.speculation.maxTokens"
 _VERSION: Final = "spec.engine.version"
+_QUANTITIES: Final = "spec.engine.resources."
 
 
 def revision_of(spec: SpeculativeDeploymentSpec) -> str:
@@ -45,6 +46,9 @@ def changed_restart_fields(
             changed.remove(_MODE)
         if old.engine.version != new.engine.version:
             changed.add(_VERSION)
+    if _MAX_TOKENS in changed and old.speculation.max_tokens == new.speculation.max_tokens:
+        # Unset, it follows from `tokens`.
+        changed = changed - {_MAX_TOKENS} | {_TOKENS}
     return tuple(sorted(changed))
 
 
@@ -78,7 +82,8 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
 def _flat(path: str, value: JsonValue) -> dict[str, JsonValue]:
     """Leaves by path. Lists and the pod template are leaves: nobody reads deeper paths."""
     if not isinstance(value, dict) or path == "spec.podTemplate":
-        return {path: value}
+        # A quantity is the same as a number and as text.
+        return {path: str(value) if path.startswith(_QUANTITIES) else value}
     return {
         leaf: found
         for key, child in value.items()

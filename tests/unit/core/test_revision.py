@@ -20,6 +20,12 @@ def test_a_revision_never_changes_by_itself() -> None:
     [
         ({}, {"engine.image": "vllm/vllm-openai:v0.33.0"}, ("spec.engine.image",)),
         ({}, {"speculation.maxTokens": 5}, ("spec.speculation.maxTokens",)),
+        ({}, {"speculation.tokens": 9}, ("spec.speculation.tokens",)),
+        (
+            {},
+            {"speculation.tokens": 9, "speculation.maxTokens": 9},
+            ("spec.speculation.maxTokens",),
+        ),
         ({}, STATIC, ("spec.speculation.tuning.mode",)),
         (STATIC, STATIC | {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
         (UNKNOWN, UNKNOWN | {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
@@ -31,6 +37,7 @@ def test_a_revision_never_changes_by_itself() -> None:
         ),
         ({}, {"podTemplate": {"spec": {"hostIPC": True}}}, ("spec.podTemplate",)),
         ({}, {"model.tokenSecretRef": {"name": "a", "key": "b"}}, None),
+        ({"engine.resources.requests.cpu": 8}, {"engine.resources.requests.cpu": "8"}, ()),
         # Live, so nothing:
         ({}, {"speculation.tokens": 5}, ()),
         ({}, {"speculation.maxTokens": 7}, ()),
