@@ -7,7 +7,10 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
+from fathom.tuning.measured import Measured
 from fathom.tuning.state import TuningState
+
+__all__ = ["Action", "Measured", "Settings", "TunedPod", "TuningDecision", "TuningSnapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +72,6 @@ class Action(StrEnum):
     PIN = "Pin"
     POKE = "Poke"
     """The document stays; the engines are told again that it is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One window over all pods: sums of deltas, divided once."""
-
-    at_s: float
-    window_seconds: float
-    tokens_per_second: float
-    mean_batch: float | None
-    acceptance_length: float | None
-    """None: nothing was drafted. Unknown is not zero."""
-    acceptance_rate: float | None
-    survival: tuple[float, ...]
-    tpot_seconds: float | None
-    gain: float | None
-    """Tokens per second over what `tokens` would give, relative; None: not measured yet."""
 
 
 @dataclass(frozen=True, slots=True)

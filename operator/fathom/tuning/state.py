@@ -1,8 +1,121 @@
-"""What the tuner remembers. Placeholder until the estimators land; see `tuner.py`."""
+"""What the tuner remembers: sufficient statistics, and what it is in the middle of.
 
-from dataclasses import dataclass
+`to_json` is what survives a restart of the operator. The last look at each pod is left out: it is
+large, and costs one window to have again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, Literal, Self
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from fathom.core.measurement import PodCounters
+from fathom.tuning.measured import Measured
+from fathom.tuning.step_time import StepTimes
+from fathom.tuning.survival import Survival
+from fathom.tuning.traffic import Traffic
+
+LARGEST_BYTES: Final = 64 * 1024
+MOST_VISITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One pod at another depth for some seconds."""
+
+    pod: str
+    depths: tuple[tuple[int, int], ...]
+    """Pairs of bucket and the depth tried there."""
+    started_at_s: float
+    in_force_at_s: float = 0.0
+    """When the pod first reported the probe's generation; 0: not yet."""
+    steps: float = 0.0
+    """Steps seen so far in the probed buckets at the probed depths."""
+    looks: int = 0
+    """Windows of the probed pod that ended since it is in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A move of one bucket."""
+
+    bucket: int
+    start: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A move whose effect has yet to be measured."""
+
+    changes: tuple[Change, ...]
+    expected_gain: float
+    at_s: float
+    steps: float = 0.0
+    """Steps seen so far in the buckets at their new depths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A depth that was tried, or left, in one bucket; when, and under which traffic."""
+
+    bucket: int
+    depth: int
+    at_s: float
+    epoch: int
+    times: int = 1
+    failed: bool = False
+    """It was slower than what it replaced: not again under this traffic."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningState:
-    """Sufficient statistics; `to_json` is what survives a restart of the operator."""
+    """All that is carried from one decision to the next. Frozen; bounded; versioned."""
+
+    # Pydantic reads it: a state with NaN in it would decide nonsense for ever.
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    version: Literal[1] = 1
+    step_times: StepTimes = field(default_factory=StepTimes)
+    survival: Survival = field(default_factory=Survival)
+    traffic: Traffic = field(default_factory=Traffic)
+    probe: Probe | None = None
+    trial: Trial | None = None
+    visits: tuple[Visit, ...] = ()
+    left: tuple[Visit, ...] = ()
+    """Depths that buckets moved away from, the last one of each bucket."""
+    probe_ended_at_s: float = 0.0
+    measured: Measured | None = None
+    tokens: int | None = None
+    """The user's depth as of the last decision."""
+    generation: int = 0
+    """The newest generation ever asked for, so that a lost document does not start over."""
+    poked_generation: int = 0
+    disobeying: tuple[str, ...] = ()
+    advised: str = ""
+    looks: Mapping[str, PodCounters] = field(default_factory=lambda: MappingProxyType({}))
+    """Last look at each pod that a delta was taken from. Not persisted."""
+    stepped: tuple[tuple[str, float], ...] = ()
+    """When each pod was last seen to step (Unix seconds). Not persisted."""
+
+    def to_json(self) -> str:
+        """Canonical text, well below 64 KiB; equal states are equal strings."""
+        return _ADAPTER.dump_json(self, exclude=_TRANSIENT).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a state. Garbage, or another version's, is a fresh state: it is soon learnt anew."""
+        if len(text) > LARGEST_BYTES:
+            return cls()
+        try:
+            state = _ADAPTER.validate_json(text)
+        except ValidationError:
+            return cls()
+        # A look or a step cannot have survived.
+        return replace(state, looks=MappingProxyType({}), stepped=())  # type: ignore[return-value]
+
+
+_TRANSIENT: Final = {"looks", "stepped"}
+_ADAPTER: Final = TypeAdapter(TuningState)

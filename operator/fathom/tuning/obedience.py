@@ -1,0 +1,83 @@
+"""Whether the engines run the depths that the document asks for: they themselves say so."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.core.depth import DepthDocument
+from fathom.tuning.interface import TunedPod, TuningSnapshot
+from fathom.tuning.observe import is_stale
+from fathom.tuning.state import TuningState
+
+POKE_AFTER_S: Final = 30.0
+DEADLINE_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Obedience:
+    """Pods that step, but not (yet) by the document."""
+
+    waiting: tuple[str, ...]
+    """Not yet in force; the kubelet may still bring it."""
+    late: tuple[str, ...]
+    """Of those: long enough to tell them again."""
+    disobeying: tuple[str, ...]
+    """Not in force after the deadline."""
+    sentence: str
+    """Why, for a person."""
+
+
+def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningState) -> Obedience:
+    """Judge ready pods.
+
+    An engine looks at the file when it schedules, so one that has not stepped since the document
+    was written has disobeyed nothing.
+    """
+    stepped = dict(state.stepped)
+    waiting: list[str] = []
+    late: list[str] = []
+    deaf: list[str] = []
+    unplugged: list[str] = []
+    for pod in snapshot.pods:
+        if not pod.ready or pod.counters is None or is_stale(pod.counters, snapshot):
+            continue
+        if not pod.counters.live_depth:
+            if pod.ready_for_s > DEADLINE_S:
+                unplugged.append(pod.name)
+            continue
+        if pod.counters.depth_generation == document.generation:
+            continue
+        waited = _waited(pod, snapshot)
+        if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
+            continue
+        waiting.append(pod.name)
+        if waited > DEADLINE_S:
+            deaf.append(pod.name)
+        elif waited > POKE_AFTER_S:
+            late.append(pod.name)
+    return Obedience(
+        waiting=tuple(waiting),
+        late=tuple(late),
+        disobeying=(*deaf, *unplugged),
+        sentence=_sentence(document.generation, deaf, unplugged),
+    )
+
+
+def _waited(pod: TunedPod, snapshot: TuningSnapshot) -> float:
+    return min(snapshot.now_s - snapshot.document_written_at_s, pod.ready_for_s)
+
+
+def _sentence(generation: int, deaf: list[str], unplugged: list[str]) -> str:
+    parts: list[str] = []
+    if deaf:
+        parts.append(
+            f"{', '.join(deaf)} step, but do not run generation {generation} of the depth document "
+            f"after {DEADLINE_S:.0f} s; depth is held. Check the pod's log for 'fathom' and that "
+            "the depth ConfigMap is mounted as a directory."
+        )
+    if unplugged:
+        parts.append(
+            f"{', '.join(unplugged)} cannot change depth live: the engine shows no live plugin. "
+            "Check the pod's log for 'fathom', and that PYTHONPATH and --scheduler-cls are as "
+            "rendered."
+        )
+    return " ".join(parts)

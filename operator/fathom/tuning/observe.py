@@ -1,0 +1,86 @@
+"""From two looks at each pod to the estimates: what was learnt since the last decision."""
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
+from fathom.tuning.interface import TunedPod, TuningSnapshot
+from fathom.tuning.state import TuningState
+from fathom.tuning.survival import trials
+
+PROBE_LOOK_S: Final = 2.0
+"""Shortest window while a probe runs."""
+SHORTEST_WINDOW: Final = 0.8
+"""Of `windowSeconds`: pokes in between must not chop windows into pieces that say nothing."""
+LONGEST_WINDOWS: Final = 10.0
+LONGEST_S: Final = 300.0
+"""What was counted over a longer gap is nobody's present."""
+STALE_WINDOWS: Final = 3.0
+STALE_S: Final = 90.0
+"""Age beyond which a sample says nothing of the present; Prometheus commonly scrapes at 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The state with all that was learnt, and the deltas it was learnt from."""
+
+    state: TuningState
+    deltas: tuple[PodDelta, ...]
+
+
+def is_stale(counters: PodCounters, snapshot: TuningSnapshot) -> bool:
+    """Whether a look is too old to act on."""
+    limit = max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
+    return snapshot.now_s - counters.at_s > limit
+
+
+def observe(snapshot: TuningSnapshot) -> Observation:
+    """Take in what the pods counted since they were last looked at. Idempotent."""
+    state = snapshot.state
+    window = snapshot.settings.window_seconds
+    least = PROBE_LOOK_S if state.probe else SHORTEST_WINDOW * window
+    longest = max(LONGEST_WINDOWS * window, LONGEST_S)
+    looks: dict[str, PodCounters] = {}
+    deltas: list[PodDelta] = []
+    for pod in snapshot.pods:
+        look, moved = _look(pod, state.looks.get(pod.name), least)
+        if look is not None:
+            looks[pod.name] = look
+        if moved is not None and moved.seconds <= longest:
+            deltas.append(moved)
+    state = replace(state, looks=MappingProxyType(looks))
+    if not deltas:
+        return Observation(state, ())
+    at_s = max(each.to_s for each in deltas)
+    cells = pooled_cells(deltas)
+    return Observation(
+        state=replace(
+            state,
+            step_times=state.step_times.updated(deltas),
+            survival=state.survival.updated(trials(pooled_drafts(deltas)), at_s),
+            traffic=state.traffic.updated(cells, at_s, window),
+            stepped=_stepped(snapshot, deltas),
+        ),
+        deltas=tuple(deltas),
+    )
+
+
+def _look(
+    pod: TunedPod, before: PodCounters | None, least_s: float
+) -> tuple[PodCounters | None, PodDelta | None]:
+    """The look to measure from next time, and what was counted since the one before."""
+    if pod.counters is None:
+        return before, None
+    if before is None:
+        return pod.counters, None
+    if pod.counters.at_s - before.at_s < least_s:
+        return before, None
+    return pod.counters, delta(before, pod.counters)
+
+
+def _stepped(snapshot: TuningSnapshot, deltas: list[PodDelta]) -> tuple[tuple[str, float], ...]:
+    known = {pod.name for pod in snapshot.pods}
+    stepped = {pod: at_s for pod, at_s in snapshot.state.stepped if pod in known}
+    stepped.update({each.pod: each.from_s for each in deltas if each.steps > 0})
+    return tuple(sorted(stepped.items()))

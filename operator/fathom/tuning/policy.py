@@ -1,0 +1,232 @@
+"""Which depth each bucket should have, and which one is worth trying. Pure, knows no pods.
+
+A bucket moves when another depth has been measured and is better beyond doubt; what is only
+predicted to be better is tried on one pod first. What decides is the lower, or the upper, end of
+the error: not knowing leads to a probe and never to a move.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import expm1, log1p, log2
+from typing import Final
+
+from fathom.tuning.buckets import Depths
+from fathom.tuning.state import Visit
+from fathom.tuning.step_time import MEASURED_SD
+from fathom.tuning.value import Evidence, Gain, Z
+
+RETURN_Z: Final = 3.0
+"""Certainty asked for going back to a depth that was left a short while ago."""
+RETURN_S: Final = 600.0
+FARTHEST_GUESS: Final = 2
+"""Tokens that a probe may be away from what was measured while the slope is a guess."""
+LEAST_IMPROVEMENT: Final = 0.002
+"""Expected improvement below which a probe costs more than it is worth."""
+VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
+"""How long a depth is left alone after it was tried once, twice, more often."""
+CONTROL_AGAIN_S: Final = 1800.0
+"""How old the step time at the user's own depth may be."""
+LEAST_CONTROL_SHARE: Final = 0.1
+GAIN_COVERAGE: Final = 0.8
+"""Share of the busy time for which the gain must be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One bucket at another depth."""
+
+    bucket: int
+    start: int
+    to: int
+    gain: Gain
+    share: float
+    """Of the busy time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    least: int
+    most: int
+    tokens: int
+    min_gain: float
+
+    @property
+    def depths(self) -> range:
+        return range(self.least, self.most + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The evidence, what is in force, and what was tried before."""
+
+    evidence: Evidence
+    depths: Depths
+    bounds: Bounds
+    visits: tuple[Visit, ...]
+    left: tuple[Visit, ...]
+
+    def moves(self) -> tuple[Option, ...]:
+        """Buckets under load that should move now, each to its best depth."""
+        best = (self._best(b, share) for b, share in self.evidence.traffic.shares().items())
+        return tuple(option for option in best if option is not None)
+
+    def after(self, moves: Iterable[Option]) -> dict[int, int]:
+        """All buckets' depths after these moves; idle buckets follow, since they have no say.
+
+        Survival is shared, so an idle bucket that was measured earlier moves to where it would now
+        be best. One that never was takes after its nearest neighbour that was; but batches larger
+        than any that was seen get at most the user's own depth: depth is dearest there.
+        """
+        depths = dict(self.depths)
+        shares = self.evidence.traffic.shares()
+        for option in moves:
+            depths[option.bucket] = option.to
+        known = set(shares)
+        for bucket in depths:
+            if bucket in shares or not self._compared(bucket):
+                continue
+            known.add(bucket)
+            best = self._best(bucket, 0.0)
+            if best is not None:
+                depths[bucket] = best.to
+        for bucket in depths:
+            if bucket not in known and known:
+                nearest = min(known, key=lambda other: (abs(log2(bucket / other)), other))
+                depths[bucket] = depths[nearest]
+                if bucket > 2 * max(known):
+                    depths[bucket] = min(depths[nearest], self._clamped(self.bounds.tokens))
+        return depths
+
+    def experiments(self) -> tuple[Option, ...]:
+        """The depth most worth trying in each bucket under load."""
+        wanted: list[Option] = []
+        for bucket, share in self.evidence.traffic.shares().items():
+            options = [
+                option
+                for option in self._alternatives(bucket, share)
+                if option.gain.upper() > log1p(self.bounds.min_gain)
+                and option.gain.expected_improvement > LEAST_IMPROVEMENT
+                and self._may_visit(bucket, option.to)
+                and self._in_reach(bucket, option.to)
+            ]
+            if options:
+                wanted.append(max(options, key=lambda each: each.gain.expected_improvement))
+        return tuple(wanted)
+
+    def control(self) -> tuple[Option, ...]:
+        """Buckets in which the user's own depth was never measured, or long ago."""
+        tokens = self._clamped(self.bounds.tokens)
+        wanted: list[Option] = []
+        for bucket, share in self.evidence.traffic.shares().items():
+            gain = self.evidence.gain(bucket, tokens, self.depths[bucket])
+            cell = self.evidence.step_times.at(bucket, tokens, self.evidence.traffic.kind(bucket))
+            if (
+                gain is not None
+                and share >= LEAST_CONTROL_SHARE
+                and tokens != self.depths[bucket]
+                and (cell is None or self.evidence.now_s - cell.at_s > CONTROL_AGAIN_S)
+                and self._may_visit(bucket, tokens)
+            ):
+                wanted.append(Option(bucket, self.depths[bucket], tokens, gain, share))
+        return tuple(wanted)
+
+    def nearest_rivals(self) -> tuple[Option, ...]:
+        """For people: in each bucket under load, the best other depth."""
+        rivals: list[Option] = []
+        for bucket, share in self.evidence.traffic.shares().items():
+            options = self._alternatives(bucket, share)
+            if options:
+                rivals.append(max(options, key=lambda each: each.gain.mean))
+        return tuple(rivals)
+
+    def gain_over(self, tokens: int) -> float | None:
+        """Relative gain of the depths in force over `tokens` at every batch, weighted by load.
+
+        Returns:
+            None unless most of the load runs in buckets where both depths were measured.
+        """
+        shares = self.evidence.traffic.shares()
+        covered = slower = 0.0
+        for bucket, share in shares.items():
+            gain = self.evidence.gain(bucket, self.depths[bucket], self._clamped(tokens))
+            if gain is not None and gain.step_time_measured and gain.sd <= MEASURED_SD:
+                covered += share
+                slower += share * (expm1(gain.mean) + 1)
+        if not shares or covered < GAIN_COVERAGE * sum(shares.values()):
+            return None
+        return slower / covered - 1
+
+    def _clamped(self, depth: int) -> int:
+        return min(max(depth, self.bounds.least), self.bounds.most)
+
+    def _compared(self, bucket: int) -> bool:
+        """Whether at least two depths were measured in a bucket."""
+        kind = self.evidence.traffic.kind(bucket)
+        times = self.evidence.step_times
+        return len(times.measured_depths(bucket, kind, self.evidence.now_s)) > 1
+
+    def _alternatives(self, bucket: int, share: float) -> list[Option]:
+        start = self.depths[bucket]
+        options: list[Option] = []
+        for depth in self.bounds.depths:
+            if depth == start or self._failed(bucket, depth):
+                continue
+            gain = self.evidence.gain(bucket, depth, start)
+            if gain is not None:
+                options.append(Option(bucket, start, depth, gain, share))
+        return options
+
+    def _best(self, bucket: int, share: float) -> Option | None:
+        """The depth that is certainly better, and by how much at least."""
+        options = [
+            option
+            for option in self._alternatives(bucket, share)
+            if option.gain.step_time_measured
+            and option.gain.mean >= log1p(self.bounds.min_gain)
+            and option.gain.lower(RETURN_Z if self._just_left(bucket, option.to) else Z) > 0
+        ]
+        return max(options, key=lambda each: each.gain.lower(), default=None)
+
+    def _just_left(self, bucket: int, depth: int) -> bool:
+        return any(
+            visit.bucket == bucket
+            and visit.depth == depth
+            and visit.epoch == self.evidence.survival.epoch
+            and self.evidence.now_s - visit.at_s < RETURN_S
+            for visit in self.left
+        )
+
+    def _failed(self, bucket: int, depth: int) -> bool:
+        visit = self._visit(bucket, depth)
+        return (
+            visit is not None
+            and visit.failed
+            and self.evidence.now_s - visit.at_s < VISIT_AGAIN_S[-1]
+        )
+
+    def _may_visit(self, bucket: int, depth: int) -> bool:
+        visit = self._visit(bucket, depth)
+        if visit is None:
+            return True
+        rest = VISIT_AGAIN_S[min(visit.times, len(VISIT_AGAIN_S)) - 1]
+        return self.evidence.now_s - visit.at_s >= rest
+
+    def _visit(self, bucket: int, depth: int) -> Visit | None:
+        epoch = self.evidence.survival.epoch
+        return next(
+            (v for v in self.visits if (v.bucket, v.depth, v.epoch) == (bucket, depth, epoch)), None
+        )
+
+    def _in_reach(self, bucket: int, depth: int) -> bool:
+        """Whether the slope is known well enough to look that far."""
+        times, kind = self.evidence.step_times, self.evidence.traffic.kind(bucket)
+        known = times.measured_depths(bucket, kind, self.evidence.now_s)
+        if len(known) > 1 or times.compared_elsewhere(bucket, kind, self.evidence.now_s):
+            return True
+        anchors = [cell.depth for cell in known] or [self.depths[bucket]]
+        return min(abs(depth - anchor) for anchor in anchors) <= FARTHEST_GUESS
+
+
+def expected_gain(options: Iterable[Option]) -> float:
+    """Relative gain over all load, weighted by busy time."""
+    return sum(option.share * expm1(option.gain.mean) for option in options)

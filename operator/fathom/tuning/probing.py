@@ -1,0 +1,173 @@
+"""Probes: one pod at another depth for some seconds, by an override in the depth document."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import log1p
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.tuning import sentences
+from fathom.tuning.interface import Action, TunedPod, TuningDecision
+from fathom.tuning.observe import is_stale
+from fathom.tuning.policy import Option, expected_gain
+from fathom.tuning.situation import Situation
+from fathom.tuning.state import Probe
+
+ENOUGH_STEPS: Final = 200.0
+"""Steps after which a probe may end early, if it has decided the matter."""
+LEAST_DEADLINE_S: Final = 9.0
+GIVE_UP_S: Final = 60.0
+"""A probe that is not in force, or cannot be read, for so long is ended."""
+HOPELESS: Final = -0.1
+"""A depth slower by so much is not worth another second."""
+GAP_S: Final = 60.0
+"""Between probes, unless much is at stake: a rest that costs little keeps the cluster quiet."""
+URGENT: Final = 0.02
+"""Expected improvement that does not wait."""
+WARM_S: Final = 30.0
+"""Pods that became ready more recently are still warming up."""
+RECENT_WINDOWS: Final = 5.0
+SOON_S: Final = 3.0
+
+
+def continue_probe(given: Situation) -> tuple[TuningDecision | None, Situation]:
+    """Wait for the probe that runs.
+
+    Returns:
+        A decision to wait; or, when there is none to wait for, the situation after it.
+    """
+    probe = given.state.probe
+    if probe is None:
+        return None, given
+    tried = _tried(given, probe)
+    elapsed_s = given.now_s - (probe.in_force_at_s or probe.started_at_s)
+    deadline_s = max(LEAST_DEADLINE_S, given.window_seconds / 2)
+    least = log1p(given.settings.min_gain)
+    decided = probe.steps >= ENOUGH_STEPS and all(
+        each.gain.lower() > 0 or each.gain.upper() < least for each in tried
+    )
+    hopeless = probe.steps >= ENOUGH_STEPS / 4 and all(
+        each.gain.step_time_measured and each.gain.upper() < HOPELESS for each in tried
+    )
+    seen = probe.in_force_at_s > 0 and probe.looks > 0 and elapsed_s >= deadline_s
+    lost = elapsed_s > GIVE_UP_S + (deadline_s if probe.in_force_at_s else 0.0)
+    if decided or hopeless or seen or lost:
+        return None, _over(given, probe)
+    return (
+        given.hold(
+            Reason.PROBING,
+            f"{probe.pod} tries {_what(given, tried)}: {probe.steps:.0f} steps so far.",
+            wake_after_s=SOON_S,
+        ),
+        given,
+    )
+
+
+def end_probe(given: Situation, reason: Reason, message: str) -> TuningDecision:
+    """Give the pod its depth back."""
+    probe = given.state.probe
+    after = _over(given, probe) if probe is not None else given
+    return after.act(
+        Action.END_PROBE, reason, message, after.next_document(after.policy.depths, None)
+    )
+
+
+def clear_override(given: Situation) -> TuningDecision | None:
+    """Once nothing follows a probe, the pod gets its depth back."""
+    document = given.next_document(given.policy.depths, None)
+    ended = given.snapshot.state.probe
+    if document is given.document or ended is None:
+        return None
+    tried = _what(given, _tried(given, ended))
+    return given.act(
+        Action.END_PROBE,
+        Reason.MEASURING,
+        f"{ended.pod} tried {tried}; depth stays.",
+        document,
+    )
+
+
+def start_probe(given: Situation) -> TuningDecision | None:
+    """Try what may be better; or, now and then, the user's own depth, to know the gain."""
+    if given.state.trial is not None:
+        return None
+    options = given.policy.experiments()
+    worth = sum(each.share * each.gain.expected_improvement for each in options)
+    if worth < URGENT and given.now_s - given.state.probe_ended_at_s < GAP_S:
+        return None
+    options = options or given.policy.control()
+    if not options:
+        return None
+    if not given.settings.probing:
+        return given.hold(
+            Reason.PROBING_DISABLED,
+            f"May be better, but probing is disabled: {_what(given, options)}.",
+        )
+    pod = _pod_for(given, options)
+    if pod is None:
+        return None
+    probe = Probe(
+        pod=pod,
+        depths=tuple((each.bucket, each.to) for each in options),
+        started_at_s=given.now_s,
+    )
+    after = given.with_state(replace(given.state, probe=probe))
+    return replace(
+        after.act(
+            Action.PROBE,
+            Reason.PROBING,
+            f"{pod} tries {_what(given, options)} for some seconds.",
+            after.next_document(after.policy.depths, probe),
+            wake_after_s=SOON_S,
+        ),
+        expected_gain=expected_gain(options),
+    )
+
+
+def _over(given: Situation, probe: Probe) -> Situation:
+    after = given.noted(probe.depths)
+    return after.with_state(replace(after.state, probe=None, probe_ended_at_s=given.now_s))
+
+
+def _tried(given: Situation, probe: Probe) -> tuple[Option, ...]:
+    shares = given.policy.evidence.traffic.shares()
+    options: list[Option] = []
+    for bucket, depth in probe.depths:
+        start = given.policy.depths.get(bucket, depth)
+        gain = given.policy.evidence.gain(bucket, depth, start)
+        if gain is not None:
+            options.append(Option(bucket, start, depth, gain, shares.get(bucket, 0.0)))
+    return tuple(options)
+
+
+def _what(given: Situation, options: Iterable[Option]) -> str:
+    return sentences.tries(options, given.settings.max_batch)
+
+
+def _pod_for(given: Situation, options: tuple[Option, ...]) -> str | None:
+    """The pod with most of the traffic in question, of those that may carry a probe."""
+    wanted = {each.bucket for each in options}
+    stepped = dict(given.state.stepped)
+    load = {
+        each.pod: sum(c.steps for cell, c in each.cells.items() if cell.batch_le in wanted)
+        for each in given.deltas
+    }
+
+    def fit(pod: TunedPod) -> bool:
+        idle_s = given.now_s - stepped.get(pod.name, 0.0)
+        return (
+            pod.ready
+            and pod.ready_for_s > WARM_S
+            and pod.pinned_depth is None
+            and pod.counters is not None
+            and pod.counters.live_depth
+            and not is_stale(pod.counters, given.snapshot)
+            and idle_s <= max(RECENT_WINDOWS * given.window_seconds, GIVE_UP_S)
+        )
+
+    best = max(
+        (pod for pod in given.snapshot.pods if fit(pod)),
+        key=lambda pod: (load.get(pod.name, 0.0), pod.name),
+        default=None,
+    )
+    return best.name if best is not None else None

@@ -1,0 +1,102 @@
+"""Is there anything to go by? If not, depth stays as it is: no data is never a reason to act."""
+
+from dataclasses import replace
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.observe import is_stale
+from fathom.tuning.probing import GIVE_UP_S, SOON_S, end_probe
+from fathom.tuning.situation import Situation
+
+TRAFFIC_WINDOWS: Final = 2.5
+"""Without a step for so many windows there is no traffic."""
+
+
+def no_pods(given: Situation) -> TuningDecision | None:
+    pods = given.snapshot.pods
+    if any(pod.ready for pod in pods):
+        return None
+    return given.hold(
+        Reason.PODS_NOT_READY, f"None of {len(pods)} pods is ready; depth stays as it is."
+    )
+
+
+def no_metrics(given: Situation) -> TuningDecision | None:
+    ready = [pod for pod in given.snapshot.pods if pod.ready]
+    readable = [pod.counters for pod in ready if pod.counters is not None]
+    if any(not is_stale(counters, given.snapshot) for counters in readable):
+        return None
+    if readable:
+        reason = Reason.STALE_METRICS
+        age_s = given.now_s - max(counters.at_s for counters in readable)
+        message = (
+            f"The newest metrics are {age_s:.0f} s old; depth stays as it is. Check what scrapes "
+            "the pods."
+        )
+    else:
+        reason = Reason.NO_METRICS
+        message = (
+            f"The metrics of none of {len(ready)} ready pods can be read; depth stays as it is."
+        )
+    return _or_end_probe(given, reason, message)
+
+
+def not_obeyed(given: Situation) -> TuningDecision | None:
+    """Engines that do not run what the document says: tell them again, then hold."""
+    found, before = given.obedience, given.state.disobeying
+    after = given.with_state(replace(given.state, disobeying=found.disobeying))
+    if found.disobeying:
+        return replace(
+            after.hold(Reason.DEPTH_NOT_OBEYED, found.sentence),
+            not_obeyed=found.disobeying,
+            notable=found.disobeying != before,
+        )
+    generation = given.document.generation
+    if found.late and given.state.poked_generation != generation:
+        poked = after.with_state(replace(after.state, poked_generation=generation))
+        return poked.act(
+            Action.POKE,
+            Reason.MEASURING,
+            f"{', '.join(found.late)} do not run generation {generation} yet; they are told again.",
+            given.document,
+            wake_after_s=SOON_S,
+        )
+    if before:
+        return replace(
+            after.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or are gone."),
+            notable=True,
+        )
+    return None
+
+
+def no_traffic(given: Situation) -> TuningDecision | None:
+    if not given.state.traffic.loads:
+        return given.hold(Reason.MEASURING, "Waits for the first window with traffic.")
+    # Where Prometheus scrapes seldom, its interval sets the pace and not the window.
+    pace_s = max([given.window_seconds, *(each.seconds for each in given.deltas)])
+    if given.now_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * pace_s:
+        return None
+    # Without the age: it would make every message a new one, and every new message a write.
+    return _or_end_probe(given, Reason.NO_TRAFFIC, "No engine step lately; depth stays as it is.")
+
+
+def not_in_force_yet(given: Situation) -> TuningDecision | None:
+    """One change at a time: the last one has yet to reach the engines."""
+    ends_probe = given.snapshot.state.probe is not None
+    if not given.obedience.waiting or ends_probe:
+        return None
+    return given.hold(
+        Reason.MEASURING,
+        f"Generation {given.document.generation} is not in force yet on "
+        f"{', '.join(given.obedience.waiting)}.",
+        wake_after_s=SOON_S,
+    )
+
+
+def _or_end_probe(given: Situation, reason: Reason, message: str) -> TuningDecision:
+    """Hold; but a probe that nobody can see is not left running."""
+    probe = given.state.probe
+    if probe is not None and given.now_s - probe.started_at_s > GIVE_UP_S:
+        return end_probe(given, reason, f"The probe is ended. {message}")
+    return given.hold(reason, message)

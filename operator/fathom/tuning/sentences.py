@@ -1,0 +1,42 @@
+"""What a person reads of a decision. Numbers always, and the batch they hold for."""
+
+from collections.abc import Iterable
+from math import log1p
+
+from fathom.api.conditions import Reason
+from fathom.tuning.buckets import batches
+from fathom.tuning.policy import Option
+
+
+def moves(options: Iterable[Option], max_batch: int) -> str:
+    """Such as `batch 5-8 from 3 to 5 (+6.1% ± 1.9%)`."""
+    return "; ".join(
+        f"{batches(each.bucket, max_batch)} from {each.start} to {each.to} ({each.gain})"
+        for each in options
+    )
+
+
+def tries(options: Iterable[Option], max_batch: int) -> str:
+    """Such as `depth 5 at batch 5-8 (+4.0% ± 6.0%, predicted, over 3)`."""
+    return "; ".join(
+        f"depth {each.to} at {batches(each.bucket, max_batch)} ({each.gain} over {each.start})"
+        for each in options
+    )
+
+
+def stays(options: Iterable[Option], max_batch: int, min_gain: float) -> tuple[Reason, str]:
+    """Why no bucket moves, given the best other depth of each."""
+    rivals = tuple(options)
+    text = "; ".join(
+        f"{batches(each.bucket, max_batch)} stays at {each.start}, next best {each.to} "
+        f"({each.gain})"
+        for each in rivals
+    )
+    best = max(rivals, key=lambda each: each.gain.mean, default=None)
+    if best is None:
+        return Reason.EXPLOITING, "There is no other depth between minTokens and maxTokens."
+    if best.gain.mean <= 0:
+        return Reason.EXPLOITING, f"The depths in force are the best known: {text}."
+    if best.gain.mean < log1p(min_gain):
+        return Reason.GAIN_TOO_SMALL, f"No change gains {min_gain:.1%} or more: {text}."
+    return Reason.GAIN_UNCERTAIN, f"A gain is possible, but within the error: {text}."

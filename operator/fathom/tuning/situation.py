@@ -1,0 +1,211 @@
+"""One decision in the making: what every check looks at, and what every answer is made of."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from fathom.api.conditions import Reason
+from fathom.core.depth import DepthDocument, Schedule, flat
+from fathom.core.measurement import PodDelta, pooled_cells
+from fathom.tuning import sentences
+from fathom.tuning.buckets import depths_of, schedule_of
+from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.measured import measure
+from fathom.tuning.obedience import Obedience, obedience
+from fathom.tuning.observe import observe
+from fathom.tuning.policy import Bounds, Policy
+from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
+from fathom.tuning.traffic import steps_in
+from fathom.tuning.value import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The snapshot, and what follows from it."""
+
+    snapshot: TuningSnapshot
+    document: DepthDocument
+    state: TuningState
+    """With all that was counted since the last decision."""
+    deltas: tuple[PodDelta, ...]
+    policy: Policy
+    pins: Mapping[str, Schedule]
+    obedience: Obedience
+
+    @property
+    def settings(self) -> Settings:
+        return self.snapshot.settings
+
+    @property
+    def now_s(self) -> float:
+        return self.snapshot.now_s
+
+    @property
+    def window_seconds(self) -> float:
+        return self.snapshot.settings.window_seconds
+
+    def hold(
+        self, reason: Reason, message: str, *, wake_after_s: float | None = None
+    ) -> TuningDecision:
+        """Change nothing, and say why."""
+        return self.act(Action.HOLD, reason, message, self.document, wake_after_s=wake_after_s)
+
+    def stay(self) -> TuningDecision:
+        """Hold, since nothing is known to be better."""
+        return self.hold(*self.why_stay())
+
+    def why_stay(self) -> tuple[Reason, str]:
+        """What speaks for the depths in force."""
+        rivals = self.policy.nearest_rivals()
+        if not rivals and self.settings.min_tokens < self.settings.max_tokens:
+            return Reason.MEASURING, "Measures the step time at the depth in force."
+        return sentences.stays(rivals, self.settings.max_batch, self.settings.min_gain)
+
+    def act(
+        self,
+        action: Action,
+        reason: Reason,
+        message: str,
+        document: DepthDocument,
+        *,
+        wake_after_s: float | None = None,
+        notable: bool = False,
+    ) -> TuningDecision:
+        """A decision that carries this situation's state."""
+        return TuningDecision(
+            action=action,
+            reason=reason,
+            message=message,
+            document=document,
+            state=replace(
+                self.state,
+                tokens=self.settings.tokens,
+                generation=max(self.state.generation, document.generation),
+            ),
+            wake_after_s=wake_after_s or self.window_seconds,
+            measured=self.state.measured,
+            notable=notable,
+        )
+
+    def next_document(self, depths: Mapping[int, int], probe: Probe | None) -> DepthDocument:
+        """The document for these depths; the very same one if nothing changes."""
+        most = self.settings.max_batch
+        pods = dict(self.pins)
+        if probe is not None:
+            pods[probe.pod] = schedule_of({**depths, **dict(probe.depths)}, most)
+        document = DepthDocument(
+            generation=max(self.document.generation, self.state.generation) + 1,
+            schedule=schedule_of(depths, most),
+            pods=pods,
+        )
+        return self.document if document.same_depths(self.document) else document
+
+    def with_state(self, state: TuningState) -> "Situation":
+        """The same situation after a change of mind."""
+        return replace(
+            self,
+            state=state,
+            policy=replace(self.policy, visits=state.visits, left=state.left),
+        )
+
+    def noted(self, tried: Iterable[tuple[int, int]], *, failed: bool = False) -> "Situation":
+        """Remember that these pairs of bucket and depth were tried under the present traffic."""
+        visits = self.state.visits
+        epoch = self.state.survival.epoch
+        for bucket, depth in tried:
+            key = (bucket, depth, epoch)
+            before = next((v for v in visits if (v.bucket, v.depth, v.epoch) == key), None)
+            visit = Visit(
+                bucket=bucket,
+                depth=depth,
+                at_s=self.now_s,
+                epoch=epoch,
+                times=before.times + 1 if before else 1,
+                failed=failed or (before is not None and before.failed),
+            )
+            visits = (*(v for v in visits if v is not before), visit)
+        return self.with_state(replace(self.state, visits=visits[-MOST_VISITS:]))
+
+
+def clamped(depth: int, settings: Settings) -> int:
+    """A depth within `minTokens` and `maxTokens`."""
+    return min(max(depth, settings.min_tokens), settings.max_tokens)
+
+
+def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
+    """Overrides that people ask for by annotation, within the spec's bounds."""
+    settings = snapshot.settings
+    return {
+        pod.name: flat(clamped(pod.pinned_depth, settings), settings.max_batch)
+        for pod in snapshot.pods
+        if pod.pinned_depth is not None
+    }
+
+
+def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
+    """Take in what was counted since the last decision, and see where that leaves us."""
+    settings = snapshot.settings
+    seen = observe(snapshot)
+    state = seen.state
+    depths = depths_of(document.schedule, settings.max_batch)
+    policy = Policy(
+        evidence=Evidence(state.survival, state.step_times, state.traffic, snapshot.now_s),
+        depths={bucket: clamped(depth, settings) for bucket, depth in depths.items()},
+        bounds=Bounds(
+            least=settings.min_tokens,
+            most=settings.max_tokens,
+            tokens=settings.tokens,
+            min_gain=settings.min_gain,
+        ),
+        visits=state.visits,
+        left=state.left,
+    )
+    measured = measure(seen.deltas, snapshot.now_s, policy.gain_over(settings.tokens))
+    state = replace(
+        state,
+        measured=measured or state.measured,
+        generation=max(state.generation, document.generation),
+        probe=_progress(state.probe, seen.deltas, snapshot, document),
+        trial=_trial_progress(state.trial, seen.deltas, policy.depths),
+    )
+    return Situation(
+        snapshot=snapshot,
+        document=document,
+        state=state,
+        deltas=seen.deltas,
+        policy=policy,
+        pins=pins(snapshot),
+        obedience=obedience(snapshot, document, state),
+    )
+
+
+def _progress(
+    probe: Probe | None,
+    deltas: tuple[PodDelta, ...],
+    snapshot: TuningSnapshot,
+    document: DepthDocument,
+) -> Probe | None:
+    """The probe with what was seen of it; None if the document does not hold it."""
+    if probe is None or probe.pod not in document.pods:
+        return None
+    counters = next((pod.counters for pod in snapshot.pods if pod.name == probe.pod), None)
+    in_force_at_s = probe.in_force_at_s
+    if not in_force_at_s and counters and counters.depth_generation == document.generation:
+        in_force_at_s = counters.at_s
+    own = [each for each in deltas if each.pod == probe.pod]
+    steps = steps_in(pooled_cells(own), probe.depths)
+    return replace(
+        probe,
+        in_force_at_s=in_force_at_s,
+        steps=probe.steps + steps,
+        looks=probe.looks + (1 if steps and in_force_at_s else 0),
+    )
+
+
+def _trial_progress(
+    trial: Trial | None, deltas: tuple[PodDelta, ...], depths: Mapping[int, int]
+) -> Trial | None:
+    """The trial with what was seen of it; None if the move is not in the document."""
+    if trial is None or any(depths.get(each.bucket) != each.to for each in trial.changes):
+        return None
+    pairs = [(each.bucket, each.to) for each in trial.changes]
+    return replace(trial, steps=trial.steps + steps_in(pooled_cells(deltas), pairs))

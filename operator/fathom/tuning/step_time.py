@@ -1,0 +1,318 @@
+"""Step time per (batch bucket, depth): a property of the hardware, so it is remembered for hours.
+
+What is compared between depths is the *logarithm of the mean step time*, and each pod has a speed
+factor of its own: neighbours on the node, clocks, longer contexts slow all depths of a pod alike
+and change within seconds, while the ratio between depths hardly changes at all. A new measurement
+is split between the two by their variances (a Kalman filter without cross terms). So a probe on a
+slow pod, or at a slow moment, does not make its depth look slow.
+
+A depth that was not measured is predicted: linear in depth, with a prior for the slope that comes
+from the nearest bucket that knows its own, and with an error that says how far this can be trusted.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import exp, inf, log, log2
+from typing import Final, TypeVar
+
+from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
+
+LEAST_STEPS: Final = 10.0
+"""Means over fewer steps are too often those of one odd step."""
+WINDOW_SD: Final = 0.01
+"""Relative spread of a window's mean step time that more steps do not reduce."""
+STEP_SD: Final = 0.3
+"""Relative spread of single decode steps."""
+MIXED_SD: Final = 1.0
+"""Relative spread of single mixed steps: their prompts differ in length."""
+CELL_DRIFT_PER_S: Final = 0.02**2 / 1800
+"""Variance that a cell gains per second: 2 % in half an hour."""
+SPEED_DRIFT_PER_S: Final = 0.01**2 / 10
+"""Variance that a pod's speed gains per second."""
+SPEED_SD: Final = 0.05
+"""Spread between pods that are all well."""
+MEASURED_SD: Final = 0.1
+"""A cell whose error is larger counts as predicted."""
+SLOPE: Final = (0.08, 0.06)
+"""Step time that one more token costs, relative: mean and error before anything is known."""
+SLOPE_BORROWED_SD: Final = 0.03
+"""Error per factor of two in batch when another bucket's slope is borrowed."""
+CURVATURE_SD: Final = 0.02
+"""Error per token of distance to the nearest measured depth."""
+NO_DRAFT_SD: Final = 0.1
+"""Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
+BORROWED_SD: Final = 0.1
+"""Error per factor of two in batch when a bucket has nothing of its own."""
+MOST_CELLS: Final = 160
+MOST_PODS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CellTime:
+    """Mean step time of one cell."""
+
+    batch_le: int
+    depth: int
+    step: StepKind
+    log_seconds: float
+    variance: float
+    at_s: float
+    """Time of the last measurement (Unix seconds)."""
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.batch_le, self.depth, self.step)
+
+    def variance_at(self, now_s: float) -> float:
+        return self.variance + CELL_DRIFT_PER_S * max(0.0, now_s - self.at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpeed:
+    """How much slower than the table one pod is at present."""
+
+    pod: str
+    log_factor: float
+    variance: float
+    at_s: float
+
+    def variance_at(self, now_s: float, dispersion: float) -> float:
+        grown = self.variance + dispersion * SPEED_DRIFT_PER_S * max(0.0, now_s - self.at_s)
+        return min(grown, max(SPEED_SD**2, self.variance))
+
+
+_Item = TypeVar("_Item", CellTime, PodSpeed)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """An estimate of the logarithm of one step's seconds."""
+
+    log_seconds: float
+    variance: float
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """The table and the pods' present speeds."""
+
+    cells: tuple[CellTime, ...] = ()
+    pods: tuple[PodSpeed, ...] = ()
+    dispersion: float = 1.0
+    """Observed over assumed variance between windows, learnt."""
+
+    def updated(self, deltas: Iterable[PodDelta]) -> "StepTimes":
+        """With what the pods measured."""
+        filter_ = _Filter(self)
+        for delta in deltas:
+            filter_.add(delta)
+        return filter_.result()
+
+    def at(self, batch_le: int, depth: int, step: StepKind) -> CellTime | None:
+        """The cell itself, if it was ever measured."""
+        return next(
+            (c for c in self.cells if (c.batch_le, c.depth, c.step) == (batch_le, depth, step)),
+            None,
+        )
+
+    def measured_depths(self, batch_le: int, step: StepKind, now_s: float) -> tuple[CellTime, ...]:
+        """The cells of a bucket whose error is small, by depth."""
+        return tuple(
+            sorted(
+                (
+                    cell
+                    for cell in self.cells
+                    if cell.batch_le == batch_le
+                    and cell.step == step
+                    and cell.variance_at(now_s) <= MEASURED_SD**2
+                ),
+                key=lambda cell: cell.depth,
+            )
+        )
+
+    def estimate(self, batch_le: int, depth: int, step: StepKind, now_s: float) -> StepTime | None:
+        """Step time of a cell: measured, else predicted.
+
+        Returns:
+            None when no bucket at all has been measured with steps of this kind.
+        """
+        cell = self.at(batch_le, depth, step)
+        if cell is not None and cell.variance_at(now_s) <= MEASURED_SD**2:
+            return StepTime(cell.log_seconds, cell.variance_at(now_s), measured=True)
+        slope = self._slope_prior(batch_le, step, now_s)
+        known = self.measured_depths(batch_le, step, now_s)
+        if known:
+            return _predicted(known, depth, slope, now_s)
+        other = self._nearest(batch_le, step, now_s, least=1)
+        if other is None:
+            return None
+        borrowed = _predicted(self.measured_depths(other, step, now_s), depth, slope, now_s)
+        error = BORROWED_SD * abs(log2(batch_le / other))
+        return replace(borrowed, variance=borrowed.variance + error**2)
+
+    def compared_elsewhere(self, batch_le: int, step: StepKind, now_s: float) -> bool:
+        """Whether another bucket knows what a token costs."""
+        return self._nearest(batch_le, step, now_s, least=2) is not None
+
+    def speed(self) -> float:
+        """The pods' present mean factor over the table, as a logarithm."""
+        return sum(pod.log_factor for pod in self.pods) / len(self.pods) if self.pods else 0.0
+
+    def _nearest(self, batch_le: int, step: StepKind, now_s: float, *, least: int) -> int | None:
+        """The nearest other bucket in which at least so many depths were measured."""
+        others = {cell.batch_le for cell in self.cells if cell.batch_le != batch_le}
+        return min(
+            (b for b in others if len(self.measured_depths(b, step, now_s)) >= least),
+            key=lambda b: (abs(log2(b / batch_le)), b),
+            default=None,
+        )
+
+    def _slope_prior(self, batch_le: int, step: StepKind, now_s: float) -> tuple[float, float]:
+        other = self._nearest(batch_le, step, now_s, least=2)
+        if other is None:
+            return SLOPE
+        line = _Line.fit(self.measured_depths(other, step, now_s), SLOPE, now_s)
+        error = SLOPE_BORROWED_SD * abs(log2(batch_le / other))
+        return line.slope, (error**2 + line.slope_variance) ** 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Step time over depth, in units of `scale` seconds: 1 + slope · (depth - centre)."""
+
+    scale: float
+    centre: float
+    level: float
+    level_variance: float
+    slope: float
+    slope_variance: float
+
+    @classmethod
+    def fit(cls, cells: Iterable[CellTime], prior: tuple[float, float], now_s: float) -> "_Line":
+        """Weighted least squares, with the prior as one more observation of the slope."""
+        rows = [(c.depth, exp(c.log_seconds), 1 / (c.variance_at(now_s) + 1e-6)) for c in cells]
+        drafting = [row for row in rows if row[0] > 0] or rows
+        total = sum(weight for _, _, weight in drafting)
+        centre = sum(depth * weight for depth, _, weight in drafting) / total
+        scale = sum(seconds * weight for _, seconds, weight in drafting) / total
+        mean, sd = prior
+        spread = sum(weight * (depth - centre) ** 2 for depth, _, weight in drafting)
+        product = sum(
+            weight * (depth - centre) * (seconds / scale - 1) for depth, seconds, weight in drafting
+        )
+        precision = spread + 1 / sd**2
+        return cls(
+            scale=scale,
+            centre=centre,
+            level=1.0,
+            level_variance=1 / total,
+            slope=(product + mean / sd**2) / precision,
+            slope_variance=1 / precision,
+        )
+
+    def at(self, depth: int) -> tuple[float, float]:
+        """Relative step time and its variance."""
+        distance = depth - self.centre
+        return (
+            max(0.05, self.level + self.slope * distance),
+            self.level_variance + self.slope_variance * distance**2,
+        )
+
+
+def _predicted(
+    cells: tuple[CellTime, ...], depth: int, slope: tuple[float, float], now_s: float
+) -> StepTime:
+    line = _Line.fit(cells, slope, now_s)
+    relative, variance = line.at(depth)
+    distance = min(abs(depth - cell.depth) for cell in cells)
+    variance = variance / relative**2 + (CURVATURE_SD * distance) ** 2
+    if (depth == 0) != any(cell.depth == 0 for cell in cells) or depth == 0:
+        variance += NO_DRAFT_SD**2
+    return StepTime(log(line.scale * relative), variance, measured=False)
+
+
+class _Filter:
+    """One update of the table, in the making."""
+
+    def __init__(self, times: StepTimes) -> None:
+        self._cells: dict[Cell, CellTime] = {cell.cell: cell for cell in times.cells}
+        self._pods: dict[str, PodSpeed] = {pod.pod: pod for pod in times.pods}
+        self._dispersion = times.dispersion
+
+    def add(self, delta: PodDelta) -> None:
+        decoded = any(
+            cell.step is StepKind.DECODE and counts.steps >= LEAST_STEPS
+            for cell, counts in delta.cells.items()
+        )
+        # Well-known cells first: they tell the pod's speed, against which new ones are measured.
+        for cell, counts in sorted(
+            delta.cells.items(), key=lambda item: (self._variance(item[0]), item[0])
+        ):
+            if counts.steps >= LEAST_STEPS and counts.step_seconds > 0:
+                mixed = cell.step is StepKind.MIXED
+                self._add(delta, cell, counts, tells_speed=not (mixed and decoded))
+
+    def _variance(self, cell: Cell) -> float:
+        known = self._cells.get(cell)
+        return known.variance if known else inf
+
+    def _add(self, delta: PodDelta, cell: Cell, counts: CellCounts, *, tells_speed: bool) -> None:
+        at_s = delta.to_s
+        spread = MIXED_SD if cell.step is StepKind.MIXED else STEP_SD
+        noise = self._dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
+        seen = log(counts.step_seconds / counts.steps)
+        speed = self._speed(delta.pod, at_s)
+        known = self._cells.get(cell)
+        if known is None:
+            self._cells[cell] = CellTime(
+                cell.batch_le,
+                cell.depth,
+                cell.step,
+                seen - speed.log_factor,
+                noise + speed.variance,
+                at_s,
+            )
+            self._pods[delta.pod] = speed
+            return
+        cell_variance = known.variance_at(at_s)
+        surprise = seen - known.log_seconds - speed.log_factor
+        total = cell_variance + speed.variance + noise
+        self._cells[cell] = replace(
+            known,
+            log_seconds=known.log_seconds + surprise * cell_variance / total,
+            variance=cell_variance * (1 - cell_variance / total),
+            at_s=max(at_s, known.at_s),
+        )
+        if tells_speed:
+            speed = replace(
+                speed,
+                log_factor=speed.log_factor + surprise * speed.variance / total,
+                variance=speed.variance * (1 - speed.variance / total),
+            )
+            learnt = exp(0.05 * (min(surprise**2 / total, 6.0) - 1))
+            self._dispersion = min(25.0, max(0.25, self._dispersion * learnt))
+        self._pods[delta.pod] = speed
+
+    def _speed(self, pod: str, at_s: float) -> PodSpeed:
+        known = self._pods.get(pod)
+        if known is not None:
+            return replace(
+                known,
+                variance=known.variance_at(at_s, self._dispersion),
+                at_s=max(at_s, known.at_s),
+            )
+        # The first pod ever sets the scale of the table; the others are measured against it.
+        return PodSpeed(pod, 0.0, SPEED_SD**2 if self._cells else WINDOW_SD**2, at_s)
+
+    def result(self) -> StepTimes:
+        """The new table, bounded: what was measured last is kept."""
+        return StepTimes(
+            cells=_newest(self._cells.values(), MOST_CELLS),
+            pods=_newest(self._pods.values(), MOST_PODS),
+            dispersion=self._dispersion,
+        )
+
+
+def _newest(items: Iterable[_Item], most: int) -> tuple[_Item, ...]:
+    return tuple(sorted(items, key=lambda item: -item.at_s)[:most])

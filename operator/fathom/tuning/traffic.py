@@ -1,0 +1,83 @@
+"""Where the load is: busy seconds and steps per batch bucket, remembered for a minute or so."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.core.measurement import Cell, CellCounts, StepKind
+
+HALF_LIFE_WINDOWS: Final = 2.0
+DECODE_SHARE: Final = 0.2
+"""Below this share of decode steps, mixed ones are what the bucket's speed is made of."""
+LEAST_SHARE: Final = 0.05
+"""Buckets with less of the busy time decide nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLoad:
+    batch_le: int
+    busy_seconds: float
+    decode_steps: float
+    mixed_steps: float
+
+    def scaled(self, factor: float) -> "BucketLoad":
+        return replace(
+            self,
+            busy_seconds=self.busy_seconds * factor,
+            decode_steps=self.decode_steps * factor,
+            mixed_steps=self.mixed_steps * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Discounted sums over the recent windows."""
+
+    loads: tuple[BucketLoad, ...] = ()
+    at_s: float = 0.0
+
+    def updated(
+        self, cells: Mapping[Cell, CellCounts], at_s: float, window_seconds: float
+    ) -> "Traffic":
+        """With the cells of one more window; at rest nothing changes, so nothing is written."""
+        if not cells:
+            return self
+        decay = 0.5 ** (max(0.0, at_s - self.at_s) / (HALF_LIFE_WINDOWS * window_seconds))
+        loads = {
+            load.batch_le: load.scaled(decay)
+            for load in self.loads
+            if load.busy_seconds > 1e-6  # noqa: PLR2004 - a microsecond is nothing
+        }
+        for cell, counts in cells.items():
+            load = loads.get(cell.batch_le, BucketLoad(cell.batch_le, 0.0, 0.0, 0.0))
+            decode = cell.step is StepKind.DECODE
+            loads[cell.batch_le] = BucketLoad(
+                cell.batch_le,
+                load.busy_seconds + counts.step_seconds,
+                load.decode_steps + (counts.steps if decode else 0.0),
+                load.mixed_steps + (0.0 if decode else counts.steps),
+            )
+        return Traffic(tuple(loads[key] for key in sorted(loads)), at_s)
+
+    def shares(self) -> dict[int, float]:
+        """Share of the busy time per bucket, those with too little left out."""
+        total = sum(load.busy_seconds for load in self.loads)
+        if total <= 0:
+            return {}
+        shares = {load.batch_le: load.busy_seconds / total for load in self.loads}
+        return {bucket: share for bucket, share in shares.items() if share >= LEAST_SHARE}
+
+    def kind(self, batch_le: int) -> StepKind:
+        """The kind of step that a bucket's speed is judged by."""
+        load = next((each for each in self.loads if each.batch_le == batch_le), None)
+        if load is None or load.decode_steps >= DECODE_SHARE * (
+            load.decode_steps + load.mixed_steps
+        ):
+            return StepKind.DECODE
+        return StepKind.MIXED
+
+
+def steps_in(cells: Mapping[Cell, CellCounts], wanted: Iterable[tuple[int, int]]) -> float:
+    """Steps in these (bucket, depth) pairs."""
+    pairs = set(wanted)
+    return sum(c.steps for cell, c in cells.items() if (cell.batch_le, cell.depth) in pairs)

@@ -1,0 +1,247 @@
+"""The tuner on a simulated fleet: it finds the best depth, follows the traffic, and is quiet."""
+
+from dataclasses import replace
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.tuning.interface import Action
+from fathom.tuning.state import TuningState
+from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, best_depth, value
+
+CLASSES = {"easy": EASY, "middle": MIDDLE, "hard": HARD}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("concurrency", [1, 4, 8])
+@pytest.mark.parametrize("name", CLASSES)
+def test_from_a_cold_start_it_is_within_3_percent_of_the_best_in_3_minutes(
+    name: str, concurrency: int, replicas: int, seed: int
+) -> None:
+    fleet = Fleet(
+        acceptance=CLASSES[name], concurrency=concurrency, replicas=replicas, seed=seed
+    ).run(180)
+
+    assert fleet.shortfall() <= 0.03, fleet.log()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("concurrency", [1, 4, 8])
+@pytest.mark.parametrize(
+    ("before", "after"), [("easy", "hard"), ("hard", "easy")], ids=["deep-shallow", "shallow-deep"]
+)
+def test_a_change_of_class_is_answered_within_a_minute(
+    before: str, after: str, concurrency: int, seed: int
+) -> None:
+    fleet = Fleet(acceptance=CLASSES[before], concurrency=concurrency, seed=seed).run(200)
+    start = fleet.depth()
+    fleet.acceptance = CLASSES[after]
+    best = best_depth(fleet.hardware, fleet.acceptance, concurrency)
+    assert abs(best - start) >= 3
+    fleet.run(60)
+
+    assert abs(fleet.depth() - best) < abs(start - best), fleet.log()
+    fleet.run(60)
+    assert fleet.shortfall() <= 0.03, fleet.log()
+
+
+def test_classes_that_alternate_are_each_served_nearly_as_well_as_by_their_best_depth() -> None:
+    fleet = Fleet(acceptance=EASY).run(180)
+    for name in ("hard", "easy", "hard", "easy"):
+        fleet.acceptance = CLASSES[name]
+        before = fleet.tokens
+        fleet.run(180)
+        best = best_depth(fleet.hardware, fleet.acceptance, fleet.concurrency)
+        ideal = value(fleet.hardware, fleet.acceptance, fleet.concurrency, best)
+        made = (fleet.tokens - before) / 180 / fleet.replicas / fleet.concurrency
+        static = value(fleet.hardware, fleet.acceptance, fleet.concurrency, SETTINGS.tokens)
+        assert made > 0.9 * ideal, fleet.log()
+        assert made > 0.97 * static, fleet.log()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_under_steady_noise_it_does_not_flap(name: str) -> None:
+    fleet = Fleet(acceptance=CLASSES[name], seed=7).run(300)
+    written, moved = len(fleet.writes), len(fleet.actions(Action.MOVE))
+    started = fleet.now_s
+    fleet.run(7200)
+
+    later = [at_s for at_s, _ in fleet.writes if at_s > started]
+    assert len(fleet.writes) - written <= 60, fleet.log()
+    assert len(fleet.actions(Action.MOVE)) - moved <= 4, fleet.log()
+    for at_s in later:
+        assert sum(at_s <= other < at_s + 60 for other in later) <= 3
+    assert fleet.shortfall() <= 0.03
+
+
+def test_a_move_is_judged_afterwards() -> None:
+    fleet = Fleet(acceptance=EASY).run(120)
+
+    judged = [d for _, d in fleet.decisions if d.measured_gain is not None]
+
+    assert judged
+    assert judged[0].expected_gain is not None
+    assert judged[0].measured_gain is not None
+    assert judged[0].measured_gain > 0.03
+
+
+def test_the_gain_is_measured_against_the_users_depth() -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    truth = (
+        value(fleet.hardware, EASY, 4, fleet.depth())
+        / value(fleet.hardware, EASY, 4, SETTINGS.tokens)
+        - 1
+    )
+
+    measured = fleet.decisions[-1][1].measured
+    assert measured is not None
+    assert measured.gain == pytest.approx(truth, abs=0.06)
+    assert measured.acceptance_length is not None
+    assert 1 < measured.acceptance_length <= 8
+    assert measured.mean_batch == pytest.approx(4, abs=0.5)
+
+
+def test_only_one_pod_is_ever_probed_at_a_time() -> None:
+    fleet = Fleet(acceptance=MIDDLE, replicas=4).run(600)
+
+    assert fleet.actions(Action.PROBE)
+    assert all(len(document.pods) <= 1 for _, document in fleet.writes)
+
+
+def test_without_traffic_nothing_is_decided_and_nothing_changes() -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    fleet.concurrency = 0
+    fleet.run(60)
+    writes, state = len(fleet.writes), fleet.state.to_json()
+    message = fleet.decisions[-1][1].message
+    fleet.run(300)
+
+    assert len(fleet.writes) == writes
+    assert fleet.state.to_json() == state
+    assert fleet.decisions[-1][1].reason is Reason.NO_TRAFFIC
+    assert fleet.decisions[-1][1].message == message
+
+
+@pytest.mark.parametrize("how", ["unreadable", "frozen"])
+def test_missing_metrics_hold_whatever_the_traffic_does(how: str) -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    depth = fleet.depth()
+    fleet.readable = how != "unreadable"
+    fleet.frozen_at_s = fleet.now_s if how == "frozen" else None
+    fleet.acceptance = HARD
+    fleet.run(600)
+
+    reason = Reason.NO_METRICS if how == "unreadable" else Reason.STALE_METRICS
+    assert fleet.depth() == depth
+    assert fleet.decisions[-1][1].reason is reason
+    assert fleet.document is not None
+    assert not fleet.document.pods
+
+    fleet.readable, fleet.frozen_at_s = True, None
+    fleet.run(90)
+    assert fleet.shortfall() <= 0.03
+
+
+def test_a_probe_that_nobody_can_see_is_ended() -> None:
+    fleet = Fleet(acceptance=EASY)
+    while not fleet.actions(Action.PROBE):
+        fleet.run(1)
+    fleet.readable = False
+    fleet.run(120)
+
+    assert fleet.document is not None
+    assert not fleet.document.pods
+    assert fleet.depth() == SETTINGS.tokens
+
+
+def test_a_restarted_pod_and_a_new_one_disturb_nothing() -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    fleet.pods[0].restart(fleet.now_s)
+    fleet.run(60)
+    fleet.pods[1].name = "pod-new"
+    fleet.pods[1].restart(fleet.now_s)
+    fleet.run(120)
+
+    assert fleet.shortfall() <= 0.03
+
+
+def test_an_operator_killed_again_and_again_still_converges() -> None:
+    fleet = Fleet(acceptance=EASY)
+    count = 0
+
+    def killed(state: TuningState) -> TuningState:
+        nonlocal count
+        count += 1
+        return TuningState.from_json(state.to_json()) if count % 5 == 0 else state
+
+    fleet.between = killed
+    fleet.run(300)
+
+    assert fleet.shortfall() <= 0.03
+
+
+def test_a_lost_state_keeps_the_depth_in_force() -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    moves, document = len(fleet.actions(Action.MOVE)), fleet.document
+    fleet.state = TuningState()
+    fleet.run(30)
+
+    assert document is not None
+    assert fleet.document is not None
+    assert fleet.document.schedule == document.schedule
+    assert fleet.document.generation >= document.generation
+    assert len(fleet.actions(Action.MOVE)) == moves
+    fleet.run(200)
+    assert fleet.shortfall() <= 0.03
+
+
+def test_a_pinned_pod_is_held_and_never_probed_and_still_counts() -> None:
+    fleet = Fleet(acceptance=EASY, replicas=2)
+    fleet.pods[0].pinned_depth = 6
+    fleet.run(240)
+
+    assert fleet.pods[0].schedule[0].depth == 6
+    assert all(
+        document.pods["pod-0"][0].depth == 6
+        for _, document in fleet.writes
+        if "pod-0" in document.pods
+    )
+    assert fleet.state.step_times.at(4, 6, fleet.state.traffic.kind(4)) is not None
+    assert fleet.shortfall() <= 0.03
+
+    fleet.pods[0].pinned_depth = None
+    fleet.run(30)
+    assert fleet.actions(Action.PIN)
+    assert fleet.document is not None
+    assert "pod-0" not in fleet.document.pods
+
+
+def test_a_pin_that_is_removed_while_the_operator_is_away_does_not_stay() -> None:
+    fleet = Fleet(acceptance=EASY)
+    fleet.pods[0].pinned_depth = 6
+    fleet.run(60)
+    fleet.state = TuningState()
+    fleet.pods[0].pinned_depth = None
+    fleet.wake_at_s = fleet.now_s
+    fleet.run(1)
+
+    assert fleet.decisions[-1][1].action is Action.PIN
+    assert fleet.document is not None
+    assert "pod-0" not in fleet.document.pods
+
+
+def test_batches_never_seen_get_at_most_the_users_own_depth() -> None:
+    fleet = Fleet(
+        acceptance=EASY, concurrency=1, jitter=0, settings=replace(SETTINGS, max_batch=256)
+    ).run(240)
+
+    assert fleet.depth(1) > SETTINGS.tokens
+    assert fleet.depth(200) == SETTINGS.tokens
+
+
+def test_probing_disabled_never_probes_and_says_so() -> None:
+    fleet = Fleet(acceptance=EASY, settings=replace(SETTINGS, probing=False)).run(300)
+
+    assert len(fleet.writes) == 1
+    assert fleet.decisions[-1][1].reason is Reason.PROBING_DISABLED
