@@ -80,12 +80,18 @@ def require_programs(needed: Mapping[str, str]) -> None:
     Raises:
         LocalClusterError: some are missing; the message holds the command that installs them.
     """
-    missing = [program for program in needed if shutil.which(program) is None]
-    if missing:
-        packages = " ".join(sorted({needed[program] for program in missing}))
+    packages = missing_packages(needed)
+    if packages:
+        missing = [program for program, package in needed.items() if package in packages]
         raise LocalClusterError(
-            f"Not on PATH: {', '.join(missing)}. Install with: apt-get install -y {packages}"
+            f"Not on PATH: {', '.join(missing)}. "
+            f"Install with: apt-get install -y {' '.join(packages)}"
         )
+
+
+def missing_packages(needed: Mapping[str, str]) -> list[str]:
+    """The Debian packages of those programs that are not on PATH."""
+    return sorted({package for program, package in needed.items() if not shutil.which(program)})
 
 
 @contextmanager

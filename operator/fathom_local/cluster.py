@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import psutil
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from rich.console import Console
@@ -42,6 +43,7 @@ from fathom_local.state import ClusterState, all_states, load_state, locked
 
 PREREQUISITES = {"ip": "iproute2", "nsenter": "util-linux", "sleep": "coreutils"}
 NODES_READY_SECONDS = 60.0
+KUBELET_EXIT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 
@@ -50,11 +52,22 @@ NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 class LocalCluster:
     """A running cluster."""
 
-    state: ClusterState
+    name: str
 
     @property
-    def name(self) -> str:
-        return self.state.name
+    def state(self) -> ClusterState:
+        """What is known of it now.
+
+        Raises:
+            LocalClusterError: it was removed.
+        """
+        state = load_state(self.name)
+        if state is None:
+            raise LocalClusterError(
+                f"There is no cluster {self.name}. Start it with `fathom local up --name "
+                f"{self.name}`."
+            )
+        return state
 
     @property
     def kubeconfig(self) -> Path:
@@ -88,6 +101,19 @@ class LocalCluster:
         """The API in plain dicts, with the administrator's rights."""
         async with connect(self.kubeconfig) as client:
             yield KubeApi(client)
+
+    def restart_kubelet(self) -> None:
+        """Kills the kubelet, and with it every pod's processes, and starts another."""
+        if (process := self.kubelet.find()) is not None:
+            process.kill()
+            psutil.wait_procs([process], timeout=KUBELET_EXIT_SECONDS)
+        with locked():
+            state = self.state
+            agents = tuple(
+                _start_agent(state, record.name) if record.name == "kubelet" else record
+                for record in state.agents
+            )
+            state.model_copy(update={"agents": agents}).save()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -139,7 +165,7 @@ async def up(
         await asyncio.to_thread(stack.enter_context, locked())
         known = load_state(name)
         if known is not None and known.running:
-            return LocalCluster(known)
+            return LocalCluster(name)
         if known is not None:
             _remove(known)
         task = shown.add_task(f"Starting the cluster {name}", total=3)
@@ -148,11 +174,11 @@ async def up(
             network=choose_network({other.network.index for other in all_states()}),
         )
         try:
-            state = await _start(state, binaries, nodes, images, lambda: shown.advance(task))
+            await _start(state, binaries, nodes, images, lambda: shown.advance(task))
         except BaseException:
             _remove(load_state(name) or state)
             raise
-        return LocalCluster(state)
+        return LocalCluster(name)
 
 
 def down(name: str) -> bool:
@@ -172,7 +198,7 @@ async def _start(
     nodes: int,
     images: Sequence[Image],
     advance: Callable[[], None],
-) -> ClusterState:
+) -> None:
     state.save()
     create_network(state.network)
     plane = await start_control_plane(
@@ -191,7 +217,6 @@ async def _start(
     advance()
     await _wait_nodes(state, nodes + 1)
     advance()
-    return state
 
 
 def _start_agents(
@@ -215,19 +240,22 @@ def _start_agents(
         ),
         "service_proxy": ServiceProxyConfig(kubeconfig=kubeconfig, network=state.network),
     }
-    records = []
     for name, config in configs.items():
-        path = state.directory / f"{name}.json"
-        path.write_text(config.model_dump_json(indent=2))
-        records.append(
-            start_daemon(
-                name,
-                [sys.executable, "-m", f"fathom_local.{name}", str(path)],
-                log=state.directory / "logs" / f"{name}.log",
-                env=daemon_environment(),
-            )
-        )
-    return tuple(records)
+        _config_path(state, name).write_text(config.model_dump_json(indent=2))
+    return tuple(_start_agent(state, name) for name in configs)
+
+
+def _start_agent(state: ClusterState, name: str) -> ProcessRecord:
+    return start_daemon(
+        name,
+        [sys.executable, "-m", f"fathom_local.{name}", str(_config_path(state, name))],
+        log=state.directory / "logs" / f"{name}.log",
+        env=daemon_environment(),
+    )
+
+
+def _config_path(state: ClusterState, agent: str) -> Path:
+    return state.directory / f"{agent}.json"
 
 
 async def _wait_nodes(state: ClusterState, count: int) -> None:

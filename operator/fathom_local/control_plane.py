@@ -5,6 +5,7 @@ import ipaddress
 import os
 import shutil
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,7 +230,7 @@ def _start(directory: Path, binaries: Binaries, name: str, flags: list[str]) -> 
 
 
 async def _wait_ready(plane: ControlPlane, processes: list[ProcessRecord]) -> None:
-    verify = str(plane.credentials.ca_certificate)
+    verify = ssl.create_default_context(cafile=str(plane.credentials.ca_certificate))
     url = f"https://{plane.address}:{plane.port}/readyz"
     deadline = time.monotonic() + READY_SECONDS
     async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=2.0) as client:

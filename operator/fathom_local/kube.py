@@ -193,19 +193,22 @@ class Mirror:
         return None if item is None else item["metadata"]["resourceVersion"]
 
 
-async def retry_until_done(
-    attempt: Callable[[], Awaitable[None]], *, gone_is_done: bool = True
-) -> None:
-    """Repeats an idempotent write until the API server took it, or its object is gone."""
+async def retry_until_done(attempt: Callable[[], Awaitable[None]]) -> None:
+    """Repeats an idempotent write until the API server took it, or its object is gone.
+
+    A conflict counts as gone: the object of that name is another one now.
+    """
     pause = RETRY_SECONDS
     while True:
         try:
             await attempt()
         except ApiException as error:
-            final = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
-            if gone_is_done and error.status in final:
+            if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 return
             log.warning("write refused", status=error.status, reason=error.reason)
+            if error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+                # It will not become valid by being sent again.
+                return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("API server unreachable", error=str(error))
         else:

@@ -50,7 +50,7 @@ class ClusterState(BaseModel):
     @property
     def memory_directory(self) -> Path:
         """Memory volumes of the pods."""
-        return MEMORY_FILESYSTEM / f"fathom-{self.name}"
+        return MEMORY_FILESYSTEM / f"fathom-local-{self.name}"
 
     @property
     def processes(self) -> tuple[ProcessRecord, ...]:

@@ -22,7 +22,7 @@ class ContainerProcess:
 
     runner: asyncio.subprocess.Process
     pid: int
-    """As the host sees it; also the id of its process group and session."""
+    """As the host sees it; in its own PID namespace it is 1."""
     plan: Plan
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -37,10 +37,13 @@ class ContainerProcess:
         return code
 
     def signal(self, number: signal.Signals) -> None:
-        """Signals the program and the processes in its group; a no-op once it ended."""
+        """Signals the program, and it alone, as container runtimes do; a no-op once it ended.
+
+        Its children are its to end; they are killed when it is gone, being in its PID namespace.
+        """
         if self.runner.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                os.kill(self.pid, number)
 
     async def execute(self, command: Sequence[str], limit_seconds: float) -> tuple[int, str]:
         """Runs a command beside the program, as `kubectl exec` would.

@@ -239,8 +239,15 @@ class ContainerStatusRead(ReadModel):
     restart_count: int = 0
 
 
+class ConditionRead(ReadModel):
+    type: str
+    status: str
+    last_transition_time: str | None = None
+
+
 class PodStatusRead(ReadModel):
     phase: str = "Pending"
+    conditions: tuple[ConditionRead, ...] = ()
     start_time: str | None = None
     container_statuses: tuple[ContainerStatusRead, ...] = ()
     init_container_statuses: tuple[ContainerStatusRead, ...] = ()

@@ -9,7 +9,7 @@ import aiohttp
 import structlog
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.kube import STRATEGIC_MERGE_PATCH, KubeApi, Object, retry_until_done
+from fathom_local.kube import MERGE_PATCH, KubeApi, Object, retry_until_done
 from fathom_local.kubelet.models import Pod, TokenSource
 from fathom_local.kubelet.status import timestamp
 
@@ -34,7 +34,7 @@ class KubePodApi:
 
         async def attempt() -> None:
             await self.api.request(
-                "PATCH", f"{_path(pod)}/status", body=body, content_type=STRATEGIC_MERGE_PATCH
+                "PATCH", f"{_path(pod)}/status", body=body, content_type=MERGE_PATCH
             )
 
         await retry_until_done(attempt)

@@ -42,6 +42,7 @@ MNT_DETACH = 0x2
 PR_SET_PDEATHSIG = 1
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 SIGNALLED = 128
+OUTPUT_BYTES = 65536
 OLD_ROOT = "/.host"
 # Of the host's mounts these are made anew, or are none of a container's business.
 OWN_MOUNTS = ("/proc", "/sys", "/dev", "/run")
@@ -100,29 +101,31 @@ def run_container(plan: Plan) -> NoReturn:
         print(f"failed {error}", flush=True)
         sys.exit(SIGNALLED)
     failure_reader, failure_writer = os.pipe()
+    output_reader, output_writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(failure_reader)
-        become_program(plan, failure_writer)
+        become_program(plan, failure_writer, output_writer)
     os.close(failure_writer)
+    os.close(output_writer)
     with open(failure_reader, encoding="utf-8") as failures:  # noqa: PTH123
         failure = failures.read()
     print(f"failed {failure}" if failure else f"started {child}", flush=True)
-    # Ctrl-C and the like are the kubelet's to pass on; it signals the program itself.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A pipe, as container runtimes use: what opens /proc/1/fd/1 for writing must not empty the log.
+    while output := os.read(output_reader, OUTPUT_BYTES):
+        os.write(2, output)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     sys.exit(code if code >= 0 else SIGNALLED - code)
 
 
-def become_program(plan: Plan, failure_writer: int) -> NoReturn:
+def become_program(plan: Plan, failure_writer: int, output_writer: int) -> NoReturn:
     """In the child: sets up the root filesystem and executes; never returns."""
     try:
         die_with_parent()
         os.setsid()
         enter_root(plan)
-        os.dup2(2, 1)
+        os.dup2(output_writer, 1)
+        os.dup2(output_writer, 2)
         os.chdir(plan["cwd"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             # Python ignores these; what it executes would inherit that.

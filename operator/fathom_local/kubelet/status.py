@@ -101,13 +101,17 @@ def new_record(pod: Pod, now: dt.datetime) -> PodRecord:
         pod=pod,
         addresses=None,
         start_time=pod.status.start_time or timestamp(now),
+        transitions={
+            condition.type: (condition.status, condition.last_transition_time or timestamp(now))
+            for condition in pod.status.conditions
+        },
         init_containers=[fresh(c, Waiting(POD_INITIALIZING)) for c in pod.spec.init_containers],
         containers=[fresh(container, waiting) for container in pod.spec.containers],
     )
 
 
 def render_status(record: PodRecord, now: dt.datetime) -> Object:
-    """The pod's `status`, for a merge patch."""
+    """The pod's `status`, for a merge patch: lists replace what was there."""
     status: Object = {
         "phase": phase(record),
         "startTime": record.start_time,

@@ -1,0 +1,74 @@
+"""Starting and ending clusters."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fathom_local.cluster import LocalCluster, down, up
+from fathom_local.state import ClusterState, load_state
+from support.local_cluster import eventually, is_ready, shell_pod
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+def traces(state: ClusterState) -> list[str]:
+    """Interfaces, routes and mounts of a cluster."""
+    routes = subprocess.run(
+        ["ip", "-4", "route", "show", "table", "all"], capture_output=True, text=True, check=True
+    )
+    names = (str(state.network.pods), str(state.network.services), str(state.directory))
+    lines = [*routes.stdout.splitlines(), *Path("/proc/self/mountinfo").read_text().splitlines()]
+    found = [line for line in lines if any(name in line for name in names)]
+    links = [path.name for path in Path("/sys/class/net").iterdir()]
+    return found + [link for link in links if link.startswith(state.network.bridge)]
+
+
+def descendants_and_self(pids: list[int]) -> set[int]:
+    found = set(pids)
+    for pid in pids:
+        found |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return found
+
+
+async def test_down_leaves_nothing_behind_and_clusters_do_not_meet(
+    local_cluster: LocalCluster,
+) -> None:
+    async with LocalCluster.start(f"second-{os.getpid()}", nodes=1) as second:
+        assert second.state.network.pods != local_cluster.state.network.pods
+        async with second.api() as api:
+            pods = "/api/v1/namespaces/default/pods"
+            pod = shell_pod("left-behind", 'trap "" TERM; while true; do sleep 1; done')
+            pod["spec"]["containers"][0]["volumeMounts"] = [
+                {"name": "memory", "mountPath": "/dev/shm"}
+            ]
+            pod["spec"]["volumes"] = [{"name": "memory", "emptyDir": {"medium": "Memory"}}]
+            await api.request("POST", pods, body=pod)
+
+            async def ready() -> bool:
+                return is_ready(await api.request("GET", f"{pods}/left-behind"))
+
+            await eventually(ready, "the pod is ready")
+        state = second.state
+        pids = descendants_and_self([record.pid for record in state.processes])
+        assert len(pids) > len(state.processes)
+        assert state.memory_directory.exists()
+        assert traces(state)
+    assert traces(state) == []
+    assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+    assert not state.directory.exists()
+    assert not state.memory_directory.exists()
+    assert load_state(state.name) is None
+    assert local_cluster.state.running
+
+
+async def test_up_finds_a_running_cluster_and_down_is_idempotent(
+    local_cluster: LocalCluster,
+) -> None:
+    before = local_cluster.state
+    await up(local_cluster.name)
+    assert local_cluster.state == before
+    assert not await asyncio.to_thread(down, "never-started")

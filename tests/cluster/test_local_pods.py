@@ -1,0 +1,332 @@
+"""What a pod sees, and what becomes of it."""
+
+import base64
+
+import httpx
+import pytest
+
+from support.local_cluster import (
+    TestNamespace,
+    container_state,
+    eventually,
+    is_ready,
+    shell_container,
+    shell_pod,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+SERVE = "exec python3 -m http.server 8000"
+READY_WHEN_SERVING = {
+    "ports": [{"name": "http", "containerPort": 8000}],
+    "readinessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 1},
+}
+
+
+async def test_deployment_gets_ready_pods_at_their_own_addresses(
+    namespace: TestNamespace, http: httpx.AsyncClient
+) -> None:
+    await namespace.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web"},
+            "spec": {
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [
+                            shell_container(
+                                f"echo $NAME > /srv/name; cd /srv; {SERVE}",
+                                env=[
+                                    {
+                                        "name": "NAME",
+                                        "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+                                    }
+                                ],
+                                **READY_WHEN_SERVING,
+                            )
+                        ],
+                    },
+                },
+            },
+        }
+    )
+    pods = await namespace.wait_available("web", 2)
+    answers = {
+        (await http.get(f"http://{pod['status']['podIP']}:8000/name")).text.strip() for pod in pods
+    }
+    assert answers == {pod["metadata"]["name"] for pod in pods}
+
+
+async def test_gpu_pod_lands_on_a_gb200_node_and_only_if_it_tolerates_it(
+    namespace: TestNamespace,
+) -> None:
+    tolerations = [
+        {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"},
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+    ]
+    gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
+    await namespace.create(
+        shell_pod("tolerant", "sleep 600", container=gpus, tolerations=tolerations),
+        shell_pod("intolerant", "sleep 600", container=gpus),
+    )
+    (tolerant,) = await namespace.wait_ready("tolerant")
+    assert tolerant["spec"]["nodeName"].startswith("gb200-")
+    intolerant = await namespace.wait(
+        "Pod", "intolerant", lambda pod: pod["status"].get("conditions")
+    )
+    assert intolerant["status"]["conditions"][0]["reason"] == "Unschedulable"
+
+
+async def test_environment_comes_from_values_fields_config_maps_and_secrets(
+    namespace: TestNamespace,
+) -> None:
+    await namespace.create(
+        {"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"DEPTH": "3", "K": "7"}},
+        {
+            "kind": "Secret",
+            "metadata": {"name": "token"},
+            "data": {"HF": base64.b64encode(b"hf_x").decode()},
+        },
+    )
+    printed = await namespace.run(
+        'echo "$1 $DEPTH $P_K $TOKEN $NODE $IP"',
+        containers=[
+            {
+                **shell_container(""),
+                "command": ["bash", "-c", 'echo "$1 $DEPTH $P_K $TOKEN $NODE"', "x"],
+                "args": ["$(BOTH)/$(UNKNOWN)/$$(BOTH)"],
+                "envFrom": [{"prefix": "P_", "configMapRef": {"name": "conf"}}],
+                "env": [
+                    {"name": "A", "value": "a"},
+                    {"name": "BOTH", "value": "$(A)b"},
+                    {
+                        "name": "DEPTH",
+                        "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "DEPTH"}},
+                    },
+                    {
+                        "name": "TOKEN",
+                        "valueFrom": {"secretKeyRef": {"name": "token", "key": "HF"}},
+                    },
+                    {
+                        "name": "NODE",
+                        "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
+                    },
+                ],
+            }
+        ],
+    )
+    assert printed == "ab/$(UNKNOWN)/$(BOTH) 3 7 hf_x cpu-0\n"
+
+
+async def test_config_map_volume_follows_its_source_all_files_at_once(
+    namespace: TestNamespace, http: httpx.AsyncClient
+) -> None:
+    await namespace.create(
+        {"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"a": "1", "b": "1"}},
+        shell_pod(
+            "reader",
+            f"cd /conf; {SERVE}",
+            container={
+                **READY_WHEN_SERVING,
+                "volumeMounts": [{"name": "conf", "mountPath": "/conf"}],
+            },
+            volumes=[{"name": "conf", "configMap": {"name": "conf"}}],
+        ),
+    )
+    (pod,) = await namespace.wait_ready("reader")
+    url = f"http://{pod['status']['podIP']}:8000"
+    assert (await http.get(f"{url}/a")).text == "1"
+    await namespace.patch("ConfigMap", "conf", {"data": {"a": "2", "b": None, "c": "2"}})
+
+    async def changed() -> bool:
+        return (await http.get(f"{url}/a")).text == "2"
+
+    await eventually(changed, "the new content in the pod", seconds=5)
+    assert (await http.get(f"{url}/c")).text == "2"
+    assert (await http.get(f"{url}/b")).status_code == 404
+    assert (await http.get(f"{url}/..data/a")).text == "2"
+
+
+async def test_pod_waits_for_a_config_map_that_is_not_there_yet(namespace: TestNamespace) -> None:
+    await namespace.create(
+        shell_pod(
+            "early",
+            "cat /conf/a; sleep 600",
+            container={"volumeMounts": [{"name": "conf", "mountPath": "/conf"}]},
+            volumes=[{"name": "conf", "configMap": {"name": "late"}}],
+        )
+    )
+    pod = await namespace.wait(
+        "Pod",
+        "early",
+        lambda pod: "late" in str(container_state(pod).get("state", {})),
+    )
+    assert container_state(pod)["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    await namespace.create({"kind": "ConfigMap", "metadata": {"name": "late"}, "data": {"a": "x"}})
+    await namespace.wait_ready("early")
+
+
+async def test_init_containers_run_first_and_share_volumes(namespace: TestNamespace) -> None:
+    mounts = [{"name": "shared", "mountPath": "/dev/shm"}]
+    printed = await namespace.run(
+        "",
+        initContainers=[
+            {**shell_container("echo first > /dev/shm/f"), "name": "a", "volumeMounts": mounts},
+            {**shell_container("echo second >> /dev/shm/f"), "name": "b", "volumeMounts": mounts},
+        ],
+        containers=[shell_container("cat /dev/shm/f; stat -fc %T /dev/shm", volumeMounts=mounts)],
+        volumes=[{"name": "shared", "emptyDir": {"medium": "Memory"}}],
+    )
+    assert printed == "first\nsecond\ntmpfs\n"
+
+
+async def test_what_a_pod_writes_stays_in_the_pod(namespace: TestNamespace) -> None:
+    await namespace.run("echo x > /written-by-a-pod; echo x > /tmp/written-by-a-pod")
+    assert await namespace.run("ls /written-by-a-pod /tmp/written-by-a-pod 2>&1 | wc -l") == "2\n"
+
+
+async def test_crashing_container_is_restarted_with_backoff(namespace: TestNamespace) -> None:
+    await namespace.create(
+        shell_pod(
+            "crash",
+            "echo about to fail; exit 3",
+            container={"terminationMessagePolicy": "FallbackToLogsOnError"},
+        )
+    )
+
+    def backs_off(pod: dict) -> bool:
+        status = container_state(pod)
+        waiting = status.get("state", {}).get("waiting", {})
+        return status.get("restartCount", 0) >= 2 and waiting.get("reason") == "CrashLoopBackOff"
+
+    pod = await namespace.wait("Pod", "crash", backs_off)
+    last = container_state(pod)["lastState"]["terminated"]
+    assert last["exitCode"] == 3
+    assert "about to fail" in last["message"]
+    assert pod["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
+    ("policy", "script", "phase"),
+    [
+        ("Never", "exit 4", "Failed"),
+        ("Never", "true", "Succeeded"),
+        ("OnFailure", "true", "Succeeded"),
+    ],
+)
+async def test_finished_pods_stay_finished(
+    namespace: TestNamespace, policy: str, script: str, phase: str
+) -> None:
+    await namespace.create(shell_pod("once", script, restartPolicy=policy))
+    await namespace.wait("Pod", "once", lambda pod: pod["status"]["phase"] == phase)
+
+
+async def test_unknown_image_is_an_image_pull_error(namespace: TestNamespace) -> None:
+    await namespace.create(shell_pod("alien", "true", container={"image": "example.com/alien:1"}))
+
+    def backs_off(pod: dict) -> bool:
+        waiting = container_state(pod).get("state", {}).get("waiting", {})
+        return waiting.get("reason") == "ImagePullBackOff"
+
+    pod = await namespace.wait("Pod", "alien", backs_off)
+    message = container_state(pod)["state"]["waiting"]["message"]
+    assert 'No local program stands in for the image "example.com/alien:1"' in message
+    assert pod["status"]["phase"] == "Pending"
+
+
+async def test_program_that_does_not_exist_is_a_create_error(namespace: TestNamespace) -> None:
+    await namespace.create(shell_pod("typo", "", container={"command": ["no-such-program"]}))
+
+    def refused(pod: dict) -> bool:
+        waiting = container_state(pod).get("state", {}).get("waiting", {})
+        return waiting.get("reason") == "CreateContainerError"
+
+    pod = await namespace.wait("Pod", "typo", refused)
+    assert "no-such-program" in container_state(pod)["state"]["waiting"]["message"]
+
+
+async def test_failed_liveness_restarts_the_container(namespace: TestNamespace) -> None:
+    await namespace.create(
+        shell_pod(
+            "sick",
+            "touch /tmp/well; sleep 2; rm /tmp/well; sleep 600",
+            container={
+                "livenessProbe": {
+                    "exec": {"command": ["cat", "/tmp/well"]},
+                    "initialDelaySeconds": 1,
+                    "periodSeconds": 1,
+                    "failureThreshold": 2,
+                }
+            },
+        )
+    )
+    await namespace.wait(
+        "Pod", "sick", lambda pod: container_state(pod).get("restartCount", 0) >= 1
+    )
+    events = await namespace.all_of("Event")
+    assert any("Liveness probe failed" in event["message"] for event in events)
+
+
+async def test_startup_probe_holds_readiness_back(namespace: TestNamespace) -> None:
+    await namespace.create(
+        shell_pod(
+            "slow",
+            "sleep 3; touch /tmp/up; sleep 600",
+            container={
+                "startupProbe": {
+                    "exec": {"command": ["cat", "/tmp/up"]},
+                    "periodSeconds": 1,
+                    "failureThreshold": 30,
+                },
+                "livenessProbe": {
+                    "exec": {"command": ["cat", "/tmp/up"]},
+                    "periodSeconds": 1,
+                    "failureThreshold": 1,
+                },
+            },
+        )
+    )
+    running = await namespace.wait(
+        "Pod", "slow", lambda pod: "running" in container_state(pod).get("state", {})
+    )
+    assert not is_ready(running)
+    (ready,) = await namespace.wait_ready("slow")
+    assert container_state(ready)["restartCount"] == 0
+
+
+async def test_drain_runs_the_hook_then_terminates_then_kills(namespace: TestNamespace) -> None:
+    await namespace.create(
+        shell_pod(
+            "drained",
+            'trap "echo TERM" TERM; echo up; while true; do sleep 0.1; done',
+            container={
+                "lifecycle": {
+                    "preStop": {
+                        "exec": {"command": ["bash", "-c", "sleep 1; echo hook > /proc/1/fd/1"]}
+                    }
+                }
+            },
+            terminationGracePeriodSeconds=3,
+        )
+    )
+    await namespace.wait_ready("drained")
+    await namespace.delete("Pod", "drained")
+    await namespace.wait_gone("Pod", "drained", seconds=10)
+    assert namespace.output("drained").splitlines() == ["up", "hook", "TERM"]
+
+
+async def test_forced_deletion_leaves_no_process(namespace: TestNamespace) -> None:
+    await namespace.create(shell_pod("forced", "sleep 600", terminationGracePeriodSeconds=600))
+    (pod,) = await namespace.wait_ready("forced")
+    await namespace.delete("Pod", "forced", gracePeriodSeconds=0)
+    folder = namespace.cluster.state.directory / "pods" / pod["metadata"]["uid"]
+
+    async def removed() -> bool:
+        return not folder.exists()
+
+    await eventually(removed, f"{folder} removed", seconds=10)
