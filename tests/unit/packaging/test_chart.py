@@ -14,14 +14,14 @@ from fathom_local.tools.helm import Helm, HelmError, Release
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
 
-CHILD_VERBS = ["get", "list", "watch", "create", "patch", "delete"]
 OPERATOR_RULES = [
     (["fathom.dev"], ["speculativedeployments"], ["get", "list", "watch"]),
     (["fathom.dev"], ["speculativedeployments/status"], ["patch"]),
-    (["apps"], ["deployments"], CHILD_VERBS),
-    ([""], ["configmaps", "services", "serviceaccounts"], CHILD_VERBS),
-    ([""], ["pods"], ["get", "list", "watch", "patch"]),
-    ([""], ["events"], ["create", "patch"]),
+    (["apps"], ["deployments"], ["list", "watch", "create", "patch", "delete"]),
+    ([""], ["configmaps"], ["list", "watch", "create", "patch", "delete"]),
+    ([""], ["services", "serviceaccounts"], ["list", "create", "patch"]),
+    ([""], ["pods"], ["list", "watch", "patch"]),
+    ([""], ["events"], ["create"]),
 ]
 LEASE_RULES = [(["coordination.k8s.io"], ["leases"], ["get", "create", "update"])]
 
@@ -46,8 +46,8 @@ def test_creates_these_objects_and_no_others(render: Render) -> None:
         ("ClusterRole", "fathom-view"),
         ("ClusterRole", "fathom-edit"),
         ("ClusterRoleBinding", "fathom"),
-        ("Role", "fathom-leader"),
-        ("RoleBinding", "fathom-leader"),
+        ("Role", "fathom"),
+        ("RoleBinding", "fathom"),
         ("Service", "fathom-metrics"),
         ("Deployment", "fathom"),
     }
@@ -56,7 +56,7 @@ def test_creates_these_objects_and_no_others(render: Render) -> None:
 def test_operator_is_granted_exactly_what_it_uses(render: Render) -> None:
     manifests = render({})
     assert rules_of(manifests["ClusterRole", "fathom"]) == OPERATOR_RULES
-    assert rules_of(manifests["Role", "fathom-leader"]) == LEASE_RULES
+    assert rules_of(manifests["Role", "fathom"]) == LEASE_RULES
 
 
 def test_no_rule_is_a_wildcard_or_reads_secrets(render: Render) -> None:
@@ -67,17 +67,26 @@ def test_no_rule_is_a_wildcard_or_reads_secrets(render: Render) -> None:
                 assert "secrets" not in resources
 
 
-@pytest.mark.parametrize(
-    ("binding", "role"), [("ClusterRoleBinding", "fathom"), ("RoleBinding", "fathom-leader")]
-)
-def test_bindings_name_the_operators_service_account(
-    render: Render, binding: str, role: str
-) -> None:
-    manifest = render({})[binding, role]
-    assert manifest["roleRef"]["name"] == role
-    assert manifest["subjects"] == [
-        {"kind": "ServiceAccount", "name": "fathom", "namespace": "fathom-system"}
-    ]
+SUBJECTS = [{"kind": "ServiceAccount", "name": "fathom", "namespace": "fathom-system"}]
+
+
+@pytest.mark.parametrize("binding", ["ClusterRoleBinding", "RoleBinding"])
+def test_bindings_name_the_operators_service_account(render: Render, binding: str) -> None:
+    manifest = render({})[binding, "fathom"]
+    assert manifest["roleRef"]["name"] == "fathom"
+    assert manifest["subjects"] == SUBJECTS
+
+
+def test_served_namespaces_can_be_limited_and_so_are_the_rights(render: Render) -> None:
+    manifests = render({"namespaces": ["llm"]})
+    (container,) = pod_of(manifests)["containers"]
+    role = manifests["Role", "fathom-models"]
+    binding = manifests["RoleBinding", "fathom-models"]
+    assert "--namespace=llm" in container["args"]
+    assert ("ClusterRoleBinding", "fathom") not in manifests
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "llm"
+    assert rules_of(role) == OPERATOR_RULES
+    assert binding["subjects"] == SUBJECTS
 
 
 def test_users_roles_are_aggregated(render: Render) -> None:

@@ -150,7 +150,7 @@ def test_manifests_in_the_pages_are_valid(page: Path) -> None:
 
 def test_rights_on_the_page_are_the_chart_s() -> None:
     page = (DOCS / "requirements.md").read_text()
-    role = (REPOSITORY / "charts/fathom/templates/clusterrole.yaml").read_text()
+    role = (REPOSITORY / "charts/fathom/templates/_rules.tpl").read_text()
     for resources, verbs in re.findall(r"resources: \[([^\]]+)\]\n\s+verbs: \[([^\]]+)\]", role):
         assert re.search(rf"^\| [^|]*{resources}[^|]* \| {verbs}", page, re.MULTILINE), (
             f"docs/requirements.md does not say: {resources}: {verbs}"

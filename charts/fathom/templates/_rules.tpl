@@ -1,0 +1,28 @@
+{{/* All that the operator may do to the resources it serves; tests hold it against what it does. */}}
+{{- define "fathom.rules" -}}
+# What users ask for is read, never written; what became of it goes to the status.
+- apiGroups: [fathom.dev]
+  resources: [speculativedeployments]
+  verbs: [get, list, watch]
+- apiGroups: [fathom.dev]
+  resources: [speculativedeployments/status]
+  verbs: [patch]
+# The children. A server-side apply is a patch that also asks for create where nothing is there yet;
+# what is not deleted here goes with its owner.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, serviceaccounts]
+  verbs: [list, create, patch]
+# Pods are watched, and annotated so that a new depth reaches their volume soon.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
