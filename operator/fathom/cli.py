@@ -86,7 +86,9 @@ def main(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_print_version, help="Print it."),
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Speculative decoding on Kubernetes whose depth follows live measurements."""

@@ -22,7 +22,8 @@ class Metadata(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=45)]
-    namespace: str = "default"
+    namespace: str = ""
+    """Empty: whoever applies the manifest decides. In a cluster it is always there."""
     uid: str = ""
     generation: int = 0
 

@@ -20,7 +20,8 @@ def child_metadata(
     """Name, labels and, where the resource lives in a cluster, its ownership."""
     metadata: dict[str, JsonValue] = {
         "name": name,
-        "namespace": sd.metadata.namespace,
+        # Invented, it would stand against `kubectl apply -n`.
+        **({"namespace": sd.metadata.namespace} if sd.metadata.namespace else {}),
         "labels": {
             names.LABEL_MANAGED_BY: MANAGED_BY,
             names.LABEL_NAME: sd.metadata.name,
