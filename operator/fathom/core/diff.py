@@ -14,7 +14,7 @@ from pydantic import JsonValue
 _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
 """Fields that identify an item of a list of objects, in the order in which they are tried."""
 
-_EXACT: Final = frozenset({"data", "args", "command"})
+_EXACT: Final = frozenset({"data"})
 """Fields whose every entry is ours: an addition there is a difference."""
 
 _QUANTITY: Final = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")

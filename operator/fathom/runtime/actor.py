@@ -1,5 +1,6 @@
 """Carries out one pass's decisions: children, depth, and what must survive a restart."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fathom.api import names
@@ -12,7 +13,7 @@ from fathom.core.revision import revision_of
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, Intent, good_spec_text
 from fathom.runtime.memory import STATE_KEY, Memory
-from fathom.runtime.operations import Desired, depth_nudges, operations
+from fathom.runtime.operations import Desired, Operation, depth_nudges, operations
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import QUIET_S, Reporter
 from fathom.runtime.rolling_notice import rolling_notice
@@ -28,7 +29,9 @@ class Carried:
     refusals: tuple[str, ...]
     """Sentences; empty: everything is as it should be, or on its way."""
     document: DepthDocument | None
-    """The depths asked for; None: this engine's depth is not live."""
+    """The depths asked for, as they are written; None: this engine's depth is not live."""
+    decided: bool
+    """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
 
 
 class Actor:
@@ -61,17 +64,19 @@ class Actor:
         tuning_data = _tuning_data(intent, objects, decision, memory, now_s)
         desired = Desired(wanted, bundle, live, document, tuning_data)
         todo = operations(objects, plan, desired)
-        if intent.newest and any(each.kind is DEPLOYMENT for each in todo):
+        if intent.newest and any(each.kind == DEPLOYMENT for each in todo):
             await self._announce(wanted, objects, revision, memory)
-        refusals = await self._writer.carry_out(todo, memory.guard)
+        outcome = await self._writer.carry_out(todo, memory.guard)
         if todo:
             memory.objects = None
-        tuning = names.tuning_config_map(name)
-        if any(each.kind is CONFIG_MAP and each.name == tuning for each in todo):
+        if _holds(todo, names.tuning_config_map(name)):
             memory.tuning_written_at_s = now_s
-        if document is not None and not refusals:
+        decided = not _holds(outcome.left, names.depth_config_map(name))
+        if not decided:
+            document = objects.depth
+        elif document is not None:
             await self._tell_engines(objects, document, decision, memory, now_s)
-        return Carried(plan, refusals, document)
+        return Carried(plan, outcome.refusals, document, decided)
 
     async def _announce(
         self, wanted: SpeculativeDeployment, objects: Objects, revision: str, memory: Memory
@@ -103,6 +108,10 @@ class Actor:
         if nudges:
             memory.objects = None
             await self._writer.nudge(nudges)
+
+
+def _holds(operations: Sequence[Operation], config_map: str) -> bool:
+    return any(each.kind == CONFIG_MAP and each.name == config_map for each in operations)
 
 
 def _tuning_data(

@@ -12,7 +12,6 @@ from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.status import Finding, Findings
 from fathom.runtime.intent import Intent
 from fathom.runtime.memory import Memory
-from fathom.runtime.tuning_report import TuningReport
 
 
 def findings_of(
@@ -23,7 +22,7 @@ def findings_of(
     plan: Plan,
     refusals: tuple[str, ...],
     document: DepthDocument | None,
-    tuned: TuningReport,
+    tuning_finding: Finding,
     not_obeyed: tuple[str, ...],
     memory: Memory,
 ) -> Findings:
@@ -38,13 +37,13 @@ def findings_of(
         skipped=skipped(wanted.spec, snapshot.served),
         not_obeyed=not_obeyed,
         draft_compatible=_draft_finding(intent),
-        tuning_finding=tuned.finding,
+        tuning_finding=tuning_finding,
         engine=_engine_status(wanted),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
         document=document,
         document_written_at_s=memory.document_written_at_s,
-        measured=tuned.measured,
-        tuning=tuned.tuning,
+        measured=memory.measured,
+        tuning=memory.tuning,
         counters=snapshot.counters,
     )
 

@@ -128,13 +128,9 @@ class Loop:
         tuned = report(
             decision, spec.speculation.tuning.mode, snapshot.now_s, memory.tuning, memory.measured
         )
-        if not carried.refusals:
-            # A decision that could not be carried out was not made: it is made again.
-            memory.state, memory.tuning, memory.measured = (
-                decision.state,
-                tuned.tuning,
-                tuned.measured,
-            )
+        if carried.decided:
+            memory.state = decision.state
+            memory.tuning, memory.measured = tuned.tuning, tuned.measured
             await self._reporter.tell(tuned.happenings, objects)
         pins = bad_pins(snapshot, spec.speculation.effective_max_tokens)
         await self._reporter.warn_of_pins(pins, objects, memory)
@@ -145,7 +141,7 @@ class Loop:
             plan=carried.plan,
             refusals=carried.refusals,
             document=carried.document,
-            tuned=tuned,
+            tuning_finding=tuned.finding,
             not_obeyed=decision.not_obeyed,
             memory=memory,
         )

@@ -1,6 +1,7 @@
 """Carries out operations: the only place from which the cluster is changed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -19,6 +20,16 @@ from fathom.runtime.telemetry import Telemetry
 _log: Final = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of some operations."""
+
+    refusals: tuple[str, ...]
+    """One sentence for each that failed."""
+    left: tuple[Operation, ...]
+    """Those that failed or were not tried."""
+
+
 class Writer:
     """Writes for one SpeculativeDeployment, and counts what it wrote."""
 
@@ -28,20 +39,19 @@ class Writer:
         self._telemetry = telemetry
         self._log = _log.bind(namespace=key.namespace, name=key.name)
 
-    async def carry_out(
-        self, operations: Sequence[Operation], guard: ApplyGuard
-    ) -> tuple[str, ...]:
+    async def carry_out(self, operations: Sequence[Operation], guard: ApplyGuard) -> Outcome:
         """Try each; what the API server refuses for good does not stop the others.
 
-        Returns:
-            One sentence for each that failed. After a failure that may pass by itself the rest
-            is left for the next pass, since it may depend on what failed.
+        After a failure that may pass by itself the rest is left for the next pass, since it may
+        depend on what failed. Never raises.
         """
         guard.settle(operations)
-        refusals = []
-        for operation in operations:
+        refusals: list[str] = []
+        left: list[Operation] = []
+        for position, operation in enumerate(operations):
             if (refusal := guard.refusal(operation)) is not None:
                 refusals.append(refusal)
+                left.append(operation)
                 continue
             try:
                 await self._one(operation)
@@ -50,9 +60,11 @@ class Writer:
                     f"{operation.kind.kind} {operation.name} could not be written: "
                     f"{error.message.rstrip('.')}."
                 )
+                left.append(operation)
                 if error.transient:
+                    left.extend(operations[position + 1 :])
                     break
-        return tuple(refusals)
+        return Outcome(tuple(refusals), tuple(left))
 
     async def status(self, status: Mapping[str, JsonValue]) -> None:
         """Write the status subresource.

@@ -1,0 +1,170 @@
+"""Whole rollouts, step by step: what each revision asks for, and what stands at each moment."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fathom.core.rollout import Bounds, Fleet, replicas_by_revision
+
+
+@dataclass
+class Cluster:
+    """Deployments with their pods, moved on one event at a time."""
+
+    bounds: Bounds
+    fleets: dict[str, Fleet] = field(default_factory=dict)
+    least_ready: int = 1_000_000
+    most_held: int = 0
+
+    def ask(self, wanted: str) -> dict[str, int]:
+        """One pass: apply what is asked for, as the controllers would at once."""
+        asked = replicas_by_revision(wanted, tuple(self.fleets.values()), self.bounds)
+        for revision, replicas in asked.items():
+            before = self.fleets.get(revision, Fleet(revision, 0, 0, 0, 0))
+            gone = max(0, before.pods - replicas)
+            # A ReplicaSet takes pods that are not ready first.
+            ready = min(before.ready, replicas)
+            self.fleets[revision] = Fleet(
+                revision,
+                replicas,
+                max(before.pods - gone, replicas),
+                ready,
+                before.terminating + gone,
+            )
+        self.look()
+        return asked
+
+    def drained(self) -> None:
+        """Every terminating pod is gone."""
+        self.fleets = {
+            name: Fleet(name, each.asked, each.pods, each.ready, 0)
+            for name, each in self.fleets.items()
+        }
+
+    def ready(self, revision: str) -> None:
+        """Every pod of a revision has become ready."""
+        each = self.fleets[revision]
+        self.fleets[revision] = Fleet(revision, each.asked, each.pods, each.pods, each.terminating)
+
+    def look(self) -> None:
+        each = self.fleets.values()
+        self.least_ready = min(self.least_ready, sum(fleet.ready for fleet in each))
+        self.most_held = max(self.most_held, sum(fleet.held for fleet in each))
+
+
+def serving(replicas: int, unavailable: int, surge: int, *, paused: bool = False) -> Cluster:
+    """A cluster where every replica of revision `old` is ready."""
+    bounds = Bounds(replicas, unavailable, surge, paused)
+    return Cluster(bounds, {"old": Fleet("old", replicas, replicas, replicas, 0)})
+
+
+def rolled(cluster: Cluster, wanted: str, steps: int = 40) -> list[tuple[int, int]]:
+    """Passes, drains and starts in turn, until nothing changes; (old, new) after each pass."""
+    seen: list[tuple[int, int]] = []
+    for _ in range(steps):
+        cluster.ask(wanted)
+        now = (cluster.fleets["old"].asked, cluster.fleets["new"].asked)
+        if seen and seen[-1] == now:
+            return seen
+        seen.append(now)
+        cluster.drained()
+        cluster.ask(wanted)
+        seen.append((cluster.fleets["old"].asked, cluster.fleets["new"].asked))
+        cluster.ready(wanted)
+    raise AssertionError(f"never ends: {seen}")
+
+
+def test_a_first_revision_asks_for_everything_at_once() -> None:
+    assert replicas_by_revision("new", (), Bounds(3, 1, 0)) == {"new": 3}
+
+
+def test_without_a_surge_each_new_pod_waits_for_an_old_ones_gpus() -> None:
+    cluster = serving(3, 1, 0)
+    assert rolled(cluster, "new") == [
+        (2, 0),
+        (2, 1),
+        (1, 1),
+        (1, 2),
+        (0, 2),
+        (0, 3),
+    ]
+    assert (cluster.least_ready, cluster.most_held) == (2, 3)
+
+
+def test_with_a_surge_a_new_pod_comes_first() -> None:
+    cluster = serving(2, 0, 1)
+    assert rolled(cluster, "new") == [(2, 1), (2, 1), (1, 1), (1, 2), (0, 2), (0, 2)]
+    assert (cluster.least_ready, cluster.most_held) == (2, 3)
+
+
+def test_draining_pods_hold_their_gpus() -> None:
+    cluster = serving(2, 1, 0)
+    assert cluster.ask("new") == {"old": 1, "new": 0}
+    assert cluster.ask("new") == {"old": 1, "new": 0}
+    cluster.drained()
+    assert cluster.ask("new") == {"old": 1, "new": 1}
+
+
+def test_a_revision_that_never_becomes_ready_stops_the_rollout() -> None:
+    cluster = serving(3, 1, 0)
+    for _ in range(10):
+        cluster.ask("new")
+        cluster.drained()
+    assert (cluster.fleets["old"].asked, cluster.fleets["new"].asked) == (2, 1)
+    assert cluster.least_ready == 2
+
+
+def test_a_revert_in_the_middle_only_changes_who_is_wanted() -> None:
+    cluster = serving(3, 1, 0)
+    cluster.ask("new")
+    cluster.drained()
+    cluster.ask("new")
+    # One pod of the new revision exists, and is not ready: it goes first.
+    assert cluster.ask("old") == {"old": 2, "new": 0}
+    cluster.drained()
+    assert cluster.ask("old") == {"old": 3, "new": 0}
+    assert cluster.least_ready == 2
+
+
+def test_pods_that_are_not_ready_go_first_and_only_as_far_as_allowed() -> None:
+    fleets = (Fleet("old", 4, 4, 1, 0),)
+    assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"old": 3, "new": 0}
+
+
+def test_of_two_old_revisions_the_one_that_serves_least_goes_first() -> None:
+    fleets = (Fleet("a", 2, 2, 2, 0), Fleet("b", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
+    assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"a": 2, "b": 0, "new": 1}
+
+
+def test_paused_holds_everything_between_revisions() -> None:
+    cluster = serving(3, 1, 0, paused=True)
+    assert cluster.ask("new") == {"old": 3, "new": 0}
+
+
+@pytest.mark.parametrize(("replicas", "expected"), [(5, 4), (2, 1), (0, 0)])
+def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
+    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 0, 0))
+    asked = replicas_by_revision("new", fleets, Bounds(replicas, 1, 0, paused=True))
+    assert sum(asked.values()) == replicas
+    assert asked["old"] >= expected
+
+
+def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
+    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
+    assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"old": 1, "new": 3}
+
+
+@given(st.integers(0, 6), st.integers(0, 3), st.integers(0, 3))
+def test_every_rollout_ends_within_its_bounds(replicas: int, unavailable: int, surge: int) -> None:
+    if unavailable + surge == 0:
+        return
+    cluster = serving(replicas, unavailable, surge)
+    rolled(cluster, "new", steps=80)
+    assert {name: each.asked for name, each in cluster.fleets.items()} == {
+        "old": 0,
+        "new": replicas,
+    }
+    assert cluster.least_ready >= replicas - unavailable
+    assert cluster.most_held <= replicas + surge

@@ -1,0 +1,155 @@
+"""How often it writes: at once what people wait for, the rest once a minute."""
+
+from dataclasses import replace
+
+import pytest
+
+from fathom.adapters.ports import KubeError
+from fathom.api import names
+from fathom.api.conditions import Reason
+from fathom.core.depth import DepthDocument, flat
+from fathom.core.kinds import CONFIG_MAP, EVENT, POD
+from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
+from support.bench import Bench, holding, moved
+
+
+@pytest.fixture
+def counting(bench: Bench) -> Bench:
+    """Steady traffic: every decision has new numbers and a new sentence."""
+    ticks = iter(range(100_000))
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        tick = next(ticks)
+        measured = Measured(
+            at_s=snapshot.now_s,
+            window_seconds=30,
+            tokens_per_second=1000 + tick,
+            mean_batch=4.0,
+            acceptance_length=3.0,
+            acceptance_rate=0.67,
+            survival=(0.8, 0.7, 0.5),
+            tpot_seconds=0.01,
+            gain=0.1,
+        )
+        state = replace(snapshot.state, generation=tick)
+        decision = replace(holding(snapshot), wake_after_s=5, measured=measured, state=state)
+        return replace(decision, message=f"{tick} steps.", reason=Reason.EXPLOITING)
+
+    bench.decide = decide
+    return bench
+
+
+async def test_steady_traffic_costs_one_status_and_one_tuning_write_a_minute(
+    counting: Bench,
+) -> None:
+    await counting.run_for(600)
+    assert 9 <= len(counting.kube.written("SpeculativeDeployment")) <= 10
+    assert 9 <= len(counting.kube.written("ConfigMap")) <= 10
+    assert len(counting.kube.writes) <= 20
+    assert counting.status["measured"]["tokensPerSecond"] > 1000
+    assert counting.status["measured"]["acceptanceLength"] == "3.00"
+    assert counting.status["measured"]["gainPercent"] == "10.0"
+    assert counting.status["tuning"]["summary"] == "Auto/Exploiting"
+
+
+async def test_a_move_is_written_told_and_remembered_at_once(bench: Bench) -> None:
+    await bench.run_for(1)
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        held = holding(snapshot)
+        assert snapshot.document is not None
+        if snapshot.document.generation > 1:
+            return held
+        return moved(
+            held,
+            DepthDocument(2, flat(5, 256)),
+            action=Action.MOVE,
+            reason=Reason.MOVED,
+            message="depth 5 is 12 % faster than 3.",
+            expected_gain=0.12,
+            notable=True,
+        )
+
+    bench.decide = decide
+    await bench.tick()
+    assert bench.status["depth"]["summary"] == "5"
+    assert bench.status["tuning"]["lastDecision"]["action"] == "Move"
+    assert bench.status["tuning"]["lastDecision"]["expectedGainPercent"] == "12.0"
+    assert "[[1,256,5]]" in bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+    (event,) = bench.kube.written("Event")
+    assert event.body["message"] == "depth 5 is 12 % faster than 3."
+    for pod in bench.kube.all_of(POD):
+        assert pod["metadata"]["annotations"][names.ANNOTATION_DEPTH_GENERATION] == "2"
+    bench.kube.writes.clear()
+    await bench.run_for(300)
+    assert [each for each in bench.kube.writes if each.kind != "SpeculativeDeployment"] == []
+
+
+async def test_a_probe_touches_only_its_pod(bench: Bench) -> None:
+    first, second = (pod["metadata"]["name"] for pod in bench.kube.all_of(POD))
+    probe = DepthDocument(2, flat(3, 256), {first: flat(4, 256)})
+    bench.decide = lambda snapshot: moved(holding(snapshot), probe, action=Action.PROBE)
+    await bench.tick()
+    assert "annotations" in bench.kube.find(POD, first)["metadata"]
+    assert "annotations" not in bench.kube.find(POD, second)["metadata"]
+    # What everybody else runs has not changed: the status may wait.
+    assert bench.kube.written("SpeculativeDeployment") == []
+
+
+async def test_a_poke_is_a_change_each_time(bench: Bench) -> None:
+    bench.decide = lambda snapshot: replace(holding(snapshot), action=Action.POKE)
+    await bench.tick()
+    pod = bench.kube.names(POD)[0]
+    first = bench.kube.find(POD, pod)["metadata"]["annotations"]
+    bench.clock.at_s += 120
+    await bench.tick()
+    assert bench.kube.find(POD, pod)["metadata"]["annotations"] != first
+
+
+async def test_depth_that_is_not_obeyed_is_degraded(bench: Bench) -> None:
+    pod = bench.kube.names(POD)[0]
+    bench.decide = lambda snapshot: replace(
+        holding(snapshot), reason=Reason.DEPTH_NOT_OBEYED, not_obeyed=(pod,)
+    )
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "DepthNotObeyed"
+    assert pod in bench.condition("Degraded")["message"]
+
+
+async def test_a_pin_that_is_no_depth_is_told_once(bench: Bench) -> None:
+    pod = bench.kube.find(POD, bench.kube.names(POD)[0])
+    pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "deep"}
+    bench.kube.put(POD, pod)
+    await bench.run_for(120)
+    (event,) = bench.kube.written("Event")
+    assert event.body["reason"] == "PinIgnored"
+    assert "'deep'" in event.body["message"]
+
+
+async def test_a_pin_reaches_the_tuner(bench: Bench) -> None:
+    pod = bench.kube.find(POD, bench.kube.names(POD)[0])
+    pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "0"}
+    bench.kube.put(POD, pod)
+    seen: list[int | None] = []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        seen.extend(each.pinned_depth for each in snapshot.pods)
+        return holding(snapshot)
+
+    bench.decide = decide
+    await bench.tick()
+    assert sorted(seen, key=str) == [0, None]
+
+
+async def test_a_decision_that_could_not_be_written_is_not_told(bench: Bench) -> None:
+    bench.kube.fail = lambda verb, kind: (
+        KubeError(403, "no") if (verb, kind) == ("apply", CONFIG_MAP) else None
+    )
+    bench.decide = lambda snapshot: moved(
+        holding(snapshot), DepthDocument(2, flat(5, 256)), action=Action.MOVE, notable=True
+    )
+    told = len(bench.kube.all_of(EVENT))
+    await bench.tick()
+    assert [event.body["reason"] for event in bench.kube.written("Event")] == ["ChildRefused"]
+    assert len(bench.kube.all_of(EVENT)) == told + 1
+    assert "lastDecision" not in bench.status["tuning"]
