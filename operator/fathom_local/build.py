@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.progress import Progress, TaskID
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fathom_local.apt_sources import write_private_sources
 from fathom_local.binaries import COMPLETE_MARK, Binaries, built_binaries
@@ -48,6 +49,17 @@ VERSION_PACKAGES = (
 DOWNLOAD_SECONDS = 900.0
 UNPACK_SECONDS = 300.0
 COMPILE_SECONDS = 3600.0
+
+
+def build_progress(console: Console | None = None) -> Progress:
+    """What shows a build."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        console=console or Console(stderr=True),
+    )
 
 
 def ensure_binaries(progress: Progress) -> Binaries:

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from fathom_local.binaries import built_binaries
 from fathom_local.build import PREREQUISITES as BUILD_PREREQUISITES
-from fathom_local.build import ensure_binaries, missing_packages
-from fathom_local.cluster import PREREQUISITES, LocalCluster, build_progress, down, up
+from fathom_local.build import build_progress, ensure_binaries, missing_packages
+from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
 from fathom_local.errors import LocalClusterError
 from fathom_local.network import require_root
 from fathom_local.state import ClusterState, all_states, load_state

@@ -13,11 +13,10 @@ import aiohttp
 import psutil
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from fathom_local.binaries import Binaries
-from fathom_local.build import ensure_binaries, require_programs
+from fathom_local.build import build_progress, ensure_binaries, require_programs
 from fathom_local.control_plane import start_control_plane
 from fathom_local.credentials import KUBELET
 from fathom_local.errors import LocalClusterError
@@ -126,17 +125,6 @@ class LocalCluster:
             yield cluster
         finally:
             await asyncio.to_thread(down, name)
-
-
-def build_progress(console: Console | None = None) -> Progress:
-    """What shows a build."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        console=console or Console(stderr=True),
-    )
 
 
 async def up(

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from fathom_local.audit import write_policy
 from fathom_local.binaries import Binaries
 from fathom_local.credentials import (
+    ADMIN,
     CONTROLLER_MANAGER,
     KUBELET,
     SCHEDULER,
@@ -69,6 +70,11 @@ class ControlPlane(BaseModel):
     credentials: Credentials
     processes: tuple[ProcessRecord, ...]
     """In the order of their start."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.credentials.kubeconfig(ADMIN)
 
     @property
     def audit_log(self) -> Path:

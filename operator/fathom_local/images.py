@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, engine_variables
 from fathom_local.paths import cache_dir
 
 ENGINE_REPOSITORY = "vllm/vllm-openai"
@@ -21,7 +22,7 @@ BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Bind(BaseModel):
-    """A host path that an image brings along."""
+    """A host path that an image brings along, where it exists."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,11 +32,16 @@ class Bind(BaseModel):
 
 
 class Image(BaseModel):
-    """What stands in for every tag of one repository."""
+    """What stands in for one repository.
+
+    `{version}` in a path stands for the tag without its leading "v".
+    """
 
     model_config = ConfigDict(frozen=True)
 
     repository: str
+    default_version: str = ""
+    """What `{version}` is without a tag, and with the tag `latest`."""
     entrypoint: tuple[str, ...] = ()
     """What a container without `command` executes, its `args` appended."""
     path_prefix: tuple[Path, ...] = ()
@@ -45,6 +51,23 @@ class Image(BaseModel):
     """What has to be there, or the image counts as not pullable."""
     hint: str = ""
     """What to do when something required is missing; a sentence."""
+    keeps: tuple[Path, ...] = ()
+    """Host paths that stay visible also below a mounted volume, such as one at /tmp."""
+
+    def at_version(self, version: str) -> "Image":
+        """The image with `{version}` filled in."""
+
+        def filled(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+            return tuple(Path(str(path).replace("{version}", version)) for path in paths)
+
+        return self.model_copy(
+            update={
+                "path_prefix": filled(self.path_prefix),
+                "requires": filled(self.requires),
+                "keeps": filled(self.keeps),
+                "hint": self.hint.replace("{version}", version),
+            }
+        )
 
     def environment(self) -> dict[str, str]:
         """The environment that a container of this image starts from."""
@@ -67,51 +90,63 @@ class ImageTable(BaseModel):
     images: tuple[Image, ...]
 
     def find(self, reference: str) -> Image | None:
-        """The entry for an image reference, whatever its tag or digest."""
-        repository = repository_of(reference)
-        return next((image for image in self.images if image.repository == repository), None)
+        """What stands in for an image reference; a digest says nothing here."""
+        repository, tag = split_reference(reference)
+        for image in self.images:
+            if image.repository == repository:
+                version = image.default_version if tag in ("", "latest") else tag.removeprefix("v")
+                return image.at_version(version)
+        return None
 
 
-def repository_of(reference: str) -> str:
-    """An image reference without tag, digest and the default registry."""
+def split_reference(reference: str) -> tuple[str, str]:
+    """Repository, without the default registry, and tag, which may be empty."""
     without_digest = reference.partition("@")[0]
     folder, slash, name = without_digest.rpartition("/")
-    repository = f"{folder}{slash}{name.partition(':')[0]}"
-    return repository.removeprefix("docker.io/")
-
-
-def engine_venv() -> Path:
-    """`FATHOM_ENGINE_VENV`, else `engine-venv` in the cache: where `vllm` is installed."""
-    override = os.environ.get("FATHOM_ENGINE_VENV")
-    return Path(override).absolute() if override else cache_dir() / "engine-venv"
+    name, _, tag = name.partition(":")
+    return f"{folder}{slash}{name}".removeprefix("docker.io/"), tag
 
 
 def default_images(extra: Sequence[Image] = ()) -> ImageTable:
-    """The images that this project's manifests name, and `extra`, which win."""
-    engine = engine_venv()
-    models = cache_dir() / "models"
-    operator = Path(sys.executable).parent
+    """The images that this project's manifests name, and `extra`, which win.
+
+    `FATHOM_ENGINE_VENV` names one environment for every version of the engine; without it each
+    version has its own in the cache.
+    """
+    override = os.environ.get("FATHOM_ENGINE_VENV")
+    engine = Path(override).absolute() if override else cache_dir() / "engine-venv-{version}"
+    scripts = Path(sys.executable).parent
+    python = (Path(sys.prefix), Path(sys.base_prefix))
+    sources = Path(__file__).parents[1]
     return ImageTable(
         images=(
             *extra,
             Image(
                 repository=ENGINE_REPOSITORY,
+                default_version=DEFAULT_ENGINE_VERSION,
                 # As upstream's image: arguments follow the subcommand's name.
                 entrypoint=("vllm", "serve"),
                 path_prefix=(engine / "bin",),
-                env={"VIRTUAL_ENV": str(engine)},
-                binds=(Bind(source=models, target=MODELS_MOUNT),) if models.exists() else (),
+                env=engine_variables(),
+                binds=(Bind(source=cache_dir() / "models", target=MODELS_MOUNT),),
                 requires=(engine / "bin" / "vllm",),
-                hint="Install the engine with `fathom local engine install`.",
+                hint="Install it with `python -m fathom_local.engine.environment {version}`.",
+                keeps=(engine, Path(sys.base_prefix)),
             ),
             Image(
                 repository=OPERATOR_REPOSITORY,
                 entrypoint=("fathom",),
-                path_prefix=(operator,),
+                path_prefix=(scripts,),
                 env={"PYTHONUNBUFFERED": "1"},
-                requires=(operator / "fathom",),
+                requires=(scripts / "fathom",),
                 hint="Install this project into the environment that runs the cluster.",
+                keeps=(*python, sources),
             ),
-            Image(repository=SHELL_REPOSITORY, entrypoint=("sh",), path_prefix=(operator,)),
+            Image(
+                repository=SHELL_REPOSITORY,
+                entrypoint=("sh",),
+                path_prefix=(scripts,),
+                keeps=(*python, sources),
+            ),
         )
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from fathom_local.control_plane import ControlPlane
-from fathom_local.credentials import ADMIN
 from fathom_local.errors import LocalClusterError
 from fathom_local.network import ClusterNetwork
 from fathom_local.paths import state_dir
@@ -40,7 +39,7 @@ class ClusterState(BaseModel):
         """The administrator's."""
         if self.control_plane is None:
             raise LocalClusterError(f"The cluster {self.name} has no control plane yet.")
-        return self.control_plane.credentials.kubeconfig(ADMIN)
+        return self.control_plane.kubeconfig
 
     @property
     def pod_logs(self) -> Path:

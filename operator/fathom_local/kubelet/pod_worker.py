@@ -5,7 +5,6 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +12,8 @@ import aiohttp
 import structlog
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.kube import Object, is_status
+from fathom_local.images import Image
+from fathom_local.kube import Object
 from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.container_worker import Backoff, ContainerWorker
 from fathom_local.kubelet.environment import container_environment, expand
@@ -292,18 +292,15 @@ class PodWorker:
             )
         root = config.pods_directory / self.pod.metadata.uid / "root"
         root.mkdir(parents=True, exist_ok=True)
-        brought = [
-            Mount(source=str(item.source), target=str(item.target), read_only=item.read_only)
-            for item in image.binds
-        ]
         hosts = Mount(source=str(self._hosts_path), target="/etc/hosts", read_only=False)
+        mounts = [hosts, *image_mounts(image), *self.volumes.mounts(self.pod, container)]
         sandbox = self._sandbox
         if sandbox is None:
             raise PodProblem(CREATE_CONTAINER_ERROR, "The pod has no network.")
         return Plan(
             sandbox_pid=sandbox.pid,
             root=str(root),
-            mounts=[hosts, *brought, *self.volumes.mounts(self.pod, container)],
+            mounts=[*mounts, *kept_mounts(image, mounts)],
             read_only_root=container.security_context.read_only_root_filesystem,
             argv=argv,
             env=image.environment() | variables,
@@ -370,9 +367,23 @@ class PodWorker:
                 empty.rmdir()
 
 
-def pod_gone(error: ApiException) -> bool:
-    """Whether a refusal means that there is no such pod any more, or another of its name."""
-    return is_status(error, HTTPStatus.NOT_FOUND) or is_status(error, HTTPStatus.CONFLICT)
+def image_mounts(image: Image) -> list[Mount]:
+    """What an image brings along."""
+    return [
+        Mount(source=str(item.source), target=str(item.target), read_only=item.read_only)
+        for item in image.binds
+        if item.source.exists()
+    ]
+
+
+def kept_mounts(image: Image, mounts: list[Mount]) -> list[Mount]:
+    """What an image needs of the host and these mounts would hide, mounted again on top."""
+    hiding = [Path(item["target"]) for item in mounts]
+    return [
+        Mount(source=str(path), target=str(path), read_only=True)
+        for path in image.keeps
+        if path.exists() and any(path.is_relative_to(target) for target in hiding)
+    ]
 
 
 def _now() -> dt.datetime:

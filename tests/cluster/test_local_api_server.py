@@ -1,0 +1,49 @@
+"""The API server alone, with the programs that `KUBEBUILDER_ASSETS` names."""
+
+import asyncio
+
+import psutil
+import pytest
+from kubernetes.aio.client.exceptions import ApiException
+
+from fathom_local.api_server import api_server
+from fathom_local.binaries import built_binaries
+from fathom_local.build import build_progress, ensure_binaries
+from fathom_local.errors import LocalClusterError
+from fathom_local.kube import KubeApi, connect
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def assets(monkeypatch: pytest.MonkeyPatch) -> None:
+    with build_progress() as progress:
+        binaries = ensure_binaries(progress)
+    assert built_binaries() == binaries
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(binaries.directory))
+
+
+@pytest.mark.usefixtures("assets")
+async def test_api_server_alone_stores_and_validates() -> None:
+    async with api_server() as plane:
+        assert [record.name for record in plane.processes] == ["etcd", "kube-apiserver"]
+        async with connect(plane.kubeconfig) as client:
+            api = KubeApi(client)
+            config_maps = "/api/v1/namespaces/default/configmaps"
+            body = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+            await api.request("POST", config_maps, body=body)
+            assert (await api.request("GET", f"{config_maps}/c"))["data"] == {"a": "1"}
+            with pytest.raises(ApiException) as refused:
+                await api.request("POST", config_maps, body={**body, "metadata": {"name": "C!"}})
+            assert refused.value.status == 422
+    assert not any(psutil.pid_exists(record.pid) for record in plane.processes)
+    assert not plane.directory.exists()
+
+
+async def test_assets_folder_without_programs_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(LocalClusterError, match=r"etcd is missing in .*KUBEBUILDER_ASSETS"):
+        async with asyncio.timeout(5), api_server():
+            pass

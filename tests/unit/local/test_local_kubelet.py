@@ -1,0 +1,212 @@
+"""The kubelet's decisions, without any process."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fathom_local.kubelet.atomic_writer import FileContent, write_payload
+from fathom_local.kubelet.container_worker import Backoff
+from fathom_local.kubelet.environment import expand
+from fathom_local.kubelet.hosts import hosts_text, write_hosts
+from fathom_local.kubelet.models import Pod, Probe, TokenSource
+from fathom_local.kubelet.probes import ThresholdCounter
+from fathom_local.kubelet.problem import PodProblem
+from fathom_local.kubelet.sources import PodAddresses, Sources
+from fathom_local.kubelet.status import (
+    ContainerState,
+    Running,
+    Terminated,
+    Waiting,
+    new_record,
+    phase,
+    render_status,
+)
+from fathom_local.kubelet.volumes import PodVolumes
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+ADDRESSES = PodAddresses(pod_ip="10.244.0.16", host_ip="10.244.0.1")
+
+
+def make_pod(**spec: Any) -> Pod:
+    return Pod.model_validate(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "x"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(A)", "1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$(NOPE)", "$(NOPE)"),
+        ("x$(A)y$(A)", "x1y1"),
+        ("$A", "$A"),
+    ],
+)
+def test_references_are_expanded_as_kubernetes_does(text: str, expected: str) -> None:
+    assert expand(text, {"A": "1"}) == expected
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["a", "b", "sub/c"]),
+            st.builds(FileContent, st.binary(max_size=8), st.sampled_from([0o644, 0o600])),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_volume_shows_exactly_its_payload(payloads: list[dict[str, FileContent]]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for payload in payloads:
+            write_payload(folder, payload)
+            assert not write_payload(folder, payload)
+            shown = {path.name for path in folder.iterdir() if not path.name.startswith("..")}
+            assert shown == {relative.partition("/")[0] for relative in payload}
+            for relative, file in payload.items():
+                path = folder / relative
+                assert path.read_bytes() == file.content
+                assert path.stat().st_mode & 0o777 == file.mode
+            # The swapped link and the one folder it leads to, nothing older.
+            assert len([path for path in folder.iterdir() if path.name.startswith("..")]) == 2
+
+
+async def test_token_is_renewed_before_it_expires(tmp_path: Path) -> None:
+    now = [0.0]
+    requested: list[float] = []
+
+    async def request_token(pod: Pod, source: TokenSource) -> str:
+        assert (pod.metadata.name, source.expiration_seconds) == ("p", 1000)
+        requested.append(now[0])
+        return f"token {len(requested)}"
+
+    pod = make_pod(
+        volumes=[
+            {
+                "name": "v",
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}},
+                        {
+                            "downwardAPI": {
+                                "items": [
+                                    {
+                                        "path": "namespace",
+                                        "fieldRef": {"fieldPath": "metadata.namespace"},
+                                    }
+                                ]
+                            }
+                        },
+                    ]
+                },
+            }
+        ]
+    )
+    volumes = PodVolumes(
+        tmp_path / "v", tmp_path / "m", Sources({}, {}), request_token, clock=lambda: now[0]
+    )
+    for now[0] in (0.0, 799.0, 800.0):
+        await volumes.refresh(pod, ADDRESSES)
+    assert requested == [0.0, 800.0]
+    assert (tmp_path / "v" / "v" / "token").read_text() == "token 2"
+    assert (tmp_path / "v" / "v" / "namespace").read_text() == "ns"
+
+
+async def test_missing_sources_are_sentences(tmp_path: Path) -> None:
+    async def no_token(pod: Pod, source: TokenSource) -> str:
+        raise AssertionError((pod, source))
+
+    sources = Sources({("ns", "here"): {"data": {"a": "1"}}}, {})
+    volumes = PodVolumes(tmp_path, tmp_path / "m", sources, no_token)
+    for volume, message in (
+        ({"configMap": {"name": "gone"}}, "ConfigMap ns/gone, which a volume needs, not found."),
+        ({"secret": {"secretName": "gone"}}, "Secret ns/gone, which a volume needs, not found."),
+        (
+            {"configMap": {"name": "here", "items": [{"key": "b", "path": "b"}]}},
+            "ConfigMap ns/here has no key b, which a volume needs.",
+        ),
+        ({"nfs": {"server": "s"}}, "does not support the kind of volume v"),
+    ):
+        with pytest.raises(PodProblem, match=message):
+            await volumes.refresh(make_pod(volumes=[{"name": "v", **volume}]), ADDRESSES)
+    optional = {"name": "v", "configMap": {"name": "gone", "optional": True}}
+    await volumes.refresh(make_pod(volumes=[optional]), ADDRESSES)
+
+
+def test_thresholds_count_verdicts_in_a_row() -> None:
+    counter = ThresholdCounter(Probe(failure_threshold=2, success_threshold=2))
+    verdicts = [counter.add(well=well) for well in (True, False, True, True, False, False)]
+    assert verdicts == [None, None, None, True, None, False]
+
+
+def test_backoff_doubles_up_to_its_limit() -> None:
+    backoff = Backoff(1.0, 5.0)
+    assert [backoff.pause(crashes) for crashes in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]
+
+
+ENDED_WELL = Terminated(0, NOW, NOW)
+FAILED = Terminated(1, NOW, NOW)
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "last", "expected"),
+    [
+        ("Always", Waiting("ContainerCreating"), None, "Pending"),
+        ("Always", Running(NOW), None, "Running"),
+        ("Always", Waiting("CrashLoopBackOff"), FAILED, "Running"),
+        ("Always", ENDED_WELL, None, "Running"),
+        ("OnFailure", FAILED, None, "Running"),
+        ("OnFailure", ENDED_WELL, None, "Succeeded"),
+        ("Never", FAILED, None, "Failed"),
+        ("Never", ENDED_WELL, None, "Succeeded"),
+    ],
+)
+def test_phase(policy: str, state: ContainerState, last: Terminated | None, expected: str) -> None:
+    record = new_record(make_pod(restartPolicy=policy), NOW)
+    record.containers[0].state = state
+    record.containers[0].last_state = last
+    assert phase(record) == expected
+
+
+def test_condition_keeps_the_time_of_its_last_change() -> None:
+    record = new_record(make_pod(), NOW)
+
+    def ready(at: dt.datetime) -> tuple[str, str]:
+        conditions = render_status(record, at)["conditions"]
+        found = next(item for item in conditions if item["type"] == "Ready")
+        return found["status"], found["lastTransitionTime"]
+
+    first, later = NOW, NOW + dt.timedelta(seconds=5)
+    assert ready(first) == ready(later) == ("False", "2026-01-01T00:00:00Z")
+    record.containers[0].ready = True
+    assert ready(later) == ("True", "2026-01-01T00:00:05Z")
+
+
+def test_hosts_file_names_services_and_keeps_its_inode(tmp_path: Path) -> None:
+    services = [
+        {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"clusterIP": "10.96.0.9"}},
+        {"metadata": {"name": "b", "namespace": "other"}, "spec": {"clusterIP": "10.96.0.8"}},
+        {"metadata": {"name": "headless", "namespace": "ns"}, "spec": {"clusterIP": "None"}},
+    ]
+    text = hosts_text(make_pod(), "10.244.0.16", services)
+    assert "10.96.0.9 a.ns.svc.cluster.local a.ns.svc a.ns a\n" in text
+    assert "10.96.0.8 b.other.svc.cluster.local b.other.svc b.other\n" in text
+    assert "headless" not in text
+    path = tmp_path / "hosts"
+    write_hosts(path, text)
+    inode = path.stat().st_ino
+    write_hosts(path, "short\n")
+    assert path.read_text() == "short\n"
+    assert path.stat().st_ino == inode
