@@ -11,6 +11,7 @@ need() { # need PACKAGE COMMAND...: PACKAGE is missing if COMMAND fails
 
 need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
 need dpkg-dev sh -c 'command -v dpkg-source'
+need patch sh -c 'command -v patch'
 need xz-utils sh -c 'command -v xz'
 need iproute2 sh -c 'command -v ip'
 need util-linux sh -c 'command -v unshare && command -v nsenter'

@@ -34,7 +34,9 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {"run": "fathom.runtime.command", "local": "fathom_local.cli"}
 )
 """Subcommands that are imported when they are asked for: `render` should not wait for Kopf, and
-`fathom_local` need not be installed. Each module has a Typer called `app`."""
+what `fathom_local` needs may not be installed. Each module has a Typer called `app`."""
+_LOCAL_NEEDS: Final = ("psutil", "scipy")
+"""What the extra `local` brings; an operator's image is built without."""
 
 
 class _Commands(TyperGroup):
@@ -55,8 +57,9 @@ class _Commands(TyperGroup):
 
 
 def _installed(module: str) -> bool:
+    needed = (module, *_LOCAL_NEEDS) if module.startswith("fathom_local") else (module,)
     try:
-        return importlib.util.find_spec(module) is not None
+        return all(importlib.util.find_spec(name) is not None for name in needed)
     except ModuleNotFoundError:
         return False
 

@@ -10,6 +10,8 @@ from fathom_local.paths import cache_dir
 API_SERVER_ONLY = ("etcd", "kube-apiserver")
 CONTROL_PLANE = (*API_SERVER_ONLY, "kube-controller-manager", "kube-scheduler")
 COMPLETE_MARK = ".complete"
+RECIPE = 2
+"""Raised when what `build` makes changes, so that caches are built again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Binaries:
 
 def built_binaries() -> Binaries | None:
     """The newest build in the cache, if any."""
-    marks = (cache_dir() / "control-plane").glob(f"*/{COMPLETE_MARK}")
+    marks = (cache_dir() / "control-plane").glob(f"*-r{RECIPE}-*/{COMPLETE_MARK}")
     newest = max(marks, key=lambda mark: mark.stat().st_mtime, default=None)
     return None if newest is None else Binaries(newest.parent)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import aiohttp
-from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client import ApiClient, V1Lease, V1ObjectMeta
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
@@ -50,7 +50,17 @@ class _PatientLock(LeaseLock):
     async def create(
         self, name: str, namespace: str, election_record: LeaderElectionRecord
     ) -> bool:
-        return await _or_false(super().create(name, namespace, election_record))
+        # Not the library's own `create`: kubernetes 37.0 passes `pretty=True` in it, which its
+        # own client refuses.
+        lease = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        return await _or_false(self._create(namespace, lease))
+
+    async def _create(self, namespace: str, lease: V1Lease) -> bool:
+        try:
+            await self.api_instance.create_namespaced_lease(namespace, lease)
+        except ApiException:
+            return False
+        return True
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         return await _or_false(super().update(name, namespace, updated_record))
