@@ -60,12 +60,15 @@ lint: setup ## ruff, mypy --strict, import-linter
 format: setup ## Format the code
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format -q .
 
+GENERATED := crds charts/fathom/files/crds docs/api.md
+
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
-	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/crds/
+	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/files/crds/
+	@$(BIN)/python -m fathom_local.tools.api_reference > docs/api.md
 
 verify: regenerate ## Regenerate everything generated, and fail if it differs
-	@git diff --exit-code -- crds charts/fathom/crds \
+	@git diff --exit-code -- $(GENERATED) \
 		|| { echo "Generated files were stale; they are fresh now: commit them."; exit 1; }
 
 constraints: ## Record the versions that are installed now
