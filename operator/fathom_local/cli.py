@@ -5,7 +5,6 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,9 @@ from fathom_local.binaries import built_binaries
 from fathom_local.build import PREREQUISITES as BUILD_PREREQUISITES
 from fathom_local.build import build_progress, ensure_binaries, missing_packages
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
+from fathom_local.demo.command import demo_command, engine_command
 from fathom_local.errors import LocalClusterError
+from fathom_local.explained import explained
 from fathom_local.network import require_root
 from fathom_local.state import ClusterState, all_states, load_state
 
@@ -31,23 +32,16 @@ app = typer.Typer(name="local", help="A Kubernetes cluster on this machine.", no
 output = Console()
 errors = Console(stderr=True)
 
+app.command("engine")(engine_command)
+app.command("demo")(demo_command)
+
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Shows what the user can act on without a traceback."""
-    try:
-        yield
-    except LocalClusterError as error:
-        errors.print(f"[red]Error:[/red] {error}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error
 
 
 @app.command("build")
 def build_command() -> None:
     """Builds the control plane from Debian's source package, if it is not in the cache."""
-    with _explained(), build_progress(errors) as progress:
+    with explained(), build_progress(errors) as progress:
         binaries = ensure_binaries(progress)
     output.print(str(binaries.directory), soft_wrap=True)
 
@@ -60,7 +54,7 @@ def install_prerequisites_command() -> None:
     if not packages:
         output.print("Nothing is missing.")
         return
-    with _explained():
+    with explained():
         require_root()
         for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
             try:
@@ -78,16 +72,17 @@ def up_command(
 ) -> None:
     """Starts a cluster, or finds it running; plain kubectl works against it."""
     began = time.monotonic()
-    with _explained(), build_progress(errors) as progress:
+    with explained(), build_progress(errors) as progress:
         cluster = asyncio.run(up(name, nodes=nodes, progress=progress))
     output.print(f"The cluster {name} is up ({time.monotonic() - began:.0f} s). To use it:")
     output.print(f"  export KUBECONFIG={cluster.kubeconfig}", soft_wrap=True, highlight=False)
+    output.print("Pods' output: `fathom local logs POD`; kubectl's logs and exec do not work here.")
 
 
 @app.command("down")
 def down_command(name: Name = DEFAULT_NAME) -> None:
     """Ends a cluster and removes everything of it."""
-    with _explained():
+    with explained():
         existed = down(name)
     output.print(f"The cluster {name} is gone." if existed else f"There is no cluster {name}.")
 
@@ -100,7 +95,7 @@ def status_command() -> None:
         output.print("No cluster. Start one with `fathom local up`.")
         return
     for state in states:
-        with _explained():
+        with explained():
             output.print(_parts(state))
             if state.running:
                 with contextlib.suppress(ApiException, aiohttp.ClientError, TimeoutError):
@@ -116,7 +111,7 @@ def logs_command(
     name: Name = DEFAULT_NAME,
 ) -> None:
     """Prints a container's output, from all of its restarts."""
-    with _explained():
+    with explained():
         log = _find_log(name, namespace, pod, container)
     options = ["-F"] if follow else []
     os.execvp("tail", ["tail", "-n", "+1", *options, "--", str(log)])  # noqa: S606 - becomes it

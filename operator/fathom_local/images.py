@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, engine_variables
+from fathom_local.engine.model_pair import pair_directory
 from fathom_local.paths import cache_dir
 
 ENGINE_REPOSITORY = "vllm/vllm-openai"
@@ -118,6 +119,7 @@ def default_images(extra: Sequence[Image] = ()) -> ImageTable:
     scripts = Path(sys.executable).parent
     python = (Path(sys.prefix), Path(sys.base_prefix))
     sources = Path(__file__).parents[1]
+    models = pair_directory(cache_dir())
     return ImageTable(
         images=(
             *extra,
@@ -128,9 +130,9 @@ def default_images(extra: Sequence[Image] = ()) -> ImageTable:
                 entrypoint=("vllm", "serve"),
                 path_prefix=(engine / "bin",),
                 env=engine_variables(),
-                binds=(Bind(source=cache_dir() / "models", target=MODELS_MOUNT),),
-                requires=(engine / "bin" / "vllm",),
-                hint="Install it with `python -m fathom_local.engine.environment {version}`.",
+                binds=(Bind(source=models, target=MODELS_MOUNT),),
+                requires=(engine / "bin" / "vllm", models),
+                hint="Install it with `fathom local engine --version {version}`.",
                 keeps=(engine, Path(sys.base_prefix)),
             ),
             Image(

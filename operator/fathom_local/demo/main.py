@@ -1,6 +1,7 @@
 """`fathom local demo`: the whole loop on this machine, live depth against static depth."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
@@ -18,24 +19,25 @@ from fathom_local.demo.view import (
     sweep_table,
 )
 from fathom_local.engine.traffic import LoadGenerator
+from fathom_local.images import Image
 
 CLUSTER: Final = "demo"
 
 
-def run_demo(console: Console, timing: Timing) -> bool:
+def run_demo(console: Console, timing: Timing, images: Sequence[Image] = ()) -> bool:
     """Run it all; returns whether everything that it claims held.
 
     Raises:
         LocalClusterError: the cluster, the operator or the engines did not come up.
     """
-    return asyncio.run(_run(console, timing))
+    return asyncio.run(_run(console, timing, images))
 
 
-async def _run(console: Console, timing: Timing) -> bool:
+async def _run(console: Console, timing: Timing, images: Sequence[Image]) -> bool:
     with DemoView(console) as view:
         view.say("starting a cluster with two GB200 trays (pretended) on this machine")
         async with (
-            LocalCluster.start(CLUSTER) as cluster,
+            LocalCluster.start(CLUSTER, images=images) as cluster,
             set_stage(cluster, view.say) as stage,
         ):
             return await _play(stage.fleet, view, console, timing)

@@ -39,6 +39,11 @@ class ModelPairError(RuntimeError):
     """The pair cannot be written; the message carries the end of the output."""
 
 
+def pair_directory(cache_dir: Path) -> Path:
+    """Where the pair of this version of the code lies, or will."""
+    return cache_dir / "models" / f"pair-{_content_hash()}"
+
+
 def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
     """The pair under `<cache_dir>/models`, written by the engine's own Python if it is not there.
 
@@ -48,7 +53,7 @@ def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
     Raises:
         ModelPairError: the engine's Python could not write it.
     """
-    directory = cache_dir / "models" / f"pair-{_content_hash()}"
+    directory = pair_directory(cache_dir)
     pair = ModelPair(target=directory / "target", draft=directory / "draft")
     if directory.is_dir():
         return pair
