@@ -27,7 +27,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | prerequisites
 setup: $(VENV)/.installed ## Set up the Python environment
 
 engine: setup ## Install a real vLLM for the CPU and build its EAGLE 3.1 test pair
-	@$(BIN)/python -m fathom_local.engine.environment
+	@$(BIN)/fathom local engine
 
 local-build: setup ## Build (once) the control plane that `fathom local` runs
 	@$(BIN)/fathom local build
