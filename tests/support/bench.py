@@ -112,21 +112,19 @@ class Bench:
         def metrics_for(_: object) -> MetricsPort:
             return self.metrics
 
-        self.loop = Loop(
-            KEY,
-            World(
-                kube=self.kube,
-                metrics_for=metrics_for,
-                clock=self.clock,
-                decide=self._decide,
-                read_config=read_config,
-                served=served,
-                bundle=self.bundle,
-                version=self.version,
-                identity="operator-0",
-                telemetry=Telemetry(),
-            ),
+        self.world = World(
+            kube=self.kube,
+            metrics_for=metrics_for,
+            clock=self.clock,
+            decide=self._decide,
+            read_config=read_config,
+            served=served,
+            bundle=self.bundle,
+            version=self.version,
+            identity="operator-0",
+            telemetry=Telemetry(),
         )
+        self.loop = Loop(KEY, self.world)
         return self.loop
 
     def _decide(self, snapshot: TuningSnapshot) -> TuningDecision:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.problem import Problem
@@ -16,6 +18,7 @@ from fathom.api.status import (
     TuningStatus,
 )
 from fathom.core.depth import DepthDocument, merged, summary
+from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
 from fathom.core.plan import Progress
 from fathom.core.pod_trouble import Trouble, trouble_with_deployment, trouble_with_pod
@@ -99,6 +102,12 @@ def same(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | No
     return _sorted(new) == _sorted(old)
 
 
+def as_written(status: SpeculativeDeploymentStatus) -> Manifest:
+    """The status as it is sent: what is unknown is absent, not an empty string."""
+    written = _without_blanks(status.model_dump(mode="json", exclude_none=True))
+    return written if isinstance(written, dict) else {}
+
+
 def urgent(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:
     """Whether people wait for this change; the rest may wait up to a minute.
 
@@ -106,6 +115,14 @@ def urgent(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | 
     obey) is not urgent, else steady traffic would mean steady writing.
     """
     return old is None or _essence(new) != _essence(old)
+
+
+def _without_blanks(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _without_blanks(each) for name, each in value.items() if each != ""}
+    if isinstance(value, list):
+        return [_without_blanks(each) for each in value]
+    return value
 
 
 def _sorted(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import aiohttp
+import structlog
 from kubernetes.aio.client import ApiClient, V1Lease, V1ObjectMeta
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
@@ -20,6 +21,7 @@ LEASE_S: Final = 15
 RENEW_DEADLINE_S: Final = 10
 RETRY_S: Final = 2
 _CALL_TIMEOUT_S: Final = 5.0
+_log: Final = structlog.get_logger(__name__)
 
 _Answer = tuple[bool, LeaderElectionRecord] | tuple[bool, Exception] | tuple[bool, None]
 
@@ -58,7 +60,8 @@ class _PatientLock(LeaseLock):
     async def _create(self, namespace: str, lease: V1Lease) -> bool:
         try:
             await self.api_instance.create_namespaced_lease(namespace, lease)
-        except ApiException:
+        except ApiException as error:
+            _log.warning("lease not created", namespace=namespace, error=error.body or str(error))
             return False
         return True
 

@@ -54,7 +54,7 @@ class Loop:
         self._stale = True
         self._poked.set()
 
-    async def run(self, settle_s: float = 0.2) -> None:
+    async def run(self, settle_s: float) -> None:
         """Pass after pass until the resource is gone.
 
         Args:

@@ -22,8 +22,15 @@ _log: Final = structlog.get_logger(__name__)
 class Loops:
     """Starts, pokes and stops loops. All methods belong to one event loop's thread."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, settle_s: float = 0.2) -> None:
+        """Start with none.
+
+        Args:
+            world: what each loop is given.
+            settle_s: how long a poked loop waits for more pokes, in seconds.
+        """
         self._world = world
+        self._settle_s = settle_s
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
 
     def __len__(self) -> int:
@@ -35,7 +42,7 @@ class Loops:
             self._running[key][0].poke()
             return
         loop = Loop(key, self._world)
-        task = asyncio.create_task(loop.run(), name=f"loop of {key}")
+        task = asyncio.create_task(loop.run(self._settle_s), name=f"loop of {key}")
         self._running[key] = loop, task
         task.add_done_callback(lambda done: self._ended(key, done))
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from fathom.core.events import Happening, Severity, transitions
 from fathom.core.snapshot import Objects
-from fathom.core.status import Findings, same, status_of, urgent
+from fathom.core.status import Findings, as_written, same, status_of, urgent
 from fathom.runtime.memory import Memory
 from fathom.runtime.ports import World
 from fathom.runtime.tuning_input import BadPin
@@ -38,7 +38,7 @@ class Reporter:
         waited_s = findings.now_s - memory.status_written_at_s
         if not urgent(new, objects.status) and waited_s < QUIET_S:
             return QUIET_S - waited_s
-        await self._writer.status(new.model_dump(mode="json", exclude_none=True))
+        await self._writer.status(as_written(new))
         memory.objects = None
         memory.status_written_at_s = findings.now_s
         await self.tell(transitions(new, objects.status), objects)

@@ -26,7 +26,7 @@ async def test_a_new_resource_gets_its_children_and_a_status() -> None:
     assert bench.status["ready"] == "2/2"
     assert bench.status["depth"]["summary"] == "3"
     assert bench.status["selector"] == "fathom.dev/name=kimi,fathom.dev/role=leader"
-    assert bench.status["engine"] == {"version": "0.32.0", "actuation": "Live", "reason": ""}
+    assert bench.status["engine"] == {"version": "0.32.0", "actuation": "Live"}
     assert bench.condition("Ready")["status"] == "True"
     assert bench.condition("Progressing")["reason"] == "UpToDate"
     assert bench.condition("Degraded")["reason"] == "AsExpected"

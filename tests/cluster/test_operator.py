@@ -1,0 +1,206 @@
+"""The operator against a real control plane, with simulated engines in real pods."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fathom_local.kube import MERGE_PATCH
+from support.local_cluster import TestNamespace, eventually
+from support.operator_process import Operator, operator_in
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+AT_REST_SECONDS = 65.0
+"""More than a minute: whatever is done once a minute at most has had its turn."""
+
+SPEC: Mapping[str, Any] = {
+    "replicas": 2,
+    "model": {"id": "pair"},
+    "draft": {"id": "draft"},
+    "speculation": {"tokens": 3, "maxTokens": 5},
+    # The tag tells the version; the command below is what really runs.
+    "engine": {
+        "image": "fathom.local/shell:v0.32.0",
+        "tensorParallelSize": 1,
+        "drainSeconds": 0,
+        "args": ["--max-num-seqs", "16"],
+    },
+    "podTemplate": {
+        "spec": {
+            "terminationGracePeriodSeconds": 2,
+            "containers": [
+                {
+                    "name": "vllm",
+                    "command": ["python", "-m", "fathom_local.engine.simulated", "serve"],
+                    "lifecycle": {"preStop": None},
+                }
+            ],
+        }
+    },
+}
+
+
+class Resource:
+    """One SpeculativeDeployment, as its user has it."""
+
+    def __init__(self, namespace: TestNamespace, name: str = "sd") -> None:
+        self.namespace = namespace
+        self.name = name
+        self._all = f"/apis/fathom.dev/v1alpha1/namespaces/{namespace.name}/speculativedeployments"
+
+    async def apply(self, spec: Mapping[str, Any]) -> None:
+        body = {
+            "apiVersion": "fathom.dev/v1alpha1",
+            "kind": "SpeculativeDeployment",
+            "metadata": {"name": self.name},
+            "spec": spec,
+        }
+        await self.namespace.api.request("POST", self._all, body=body)
+
+    async def edit(self, spec: Mapping[str, Any]) -> None:
+        await self.namespace.api.request(
+            "PATCH", f"{self._all}/{self.name}", body={"spec": spec}, content_type=MERGE_PATCH
+        )
+
+    async def get(self) -> dict[str, Any]:
+        found: dict[str, Any] = await self.namespace.api.request("GET", f"{self._all}/{self.name}")
+        return found
+
+    async def delete(self) -> None:
+        await self.namespace.api.request("DELETE", f"{self._all}/{self.name}")
+
+    async def wait(self, kind: str, status: str, reason: str = "") -> dict[str, Any]:
+        """The condition, as soon as it is so for the newest generation."""
+        seen: list[Any] = [None]
+
+        async def look() -> dict[str, Any] | None:
+            found = await self.get()
+            seen[0] = found.get("status")
+            for each in (seen[0] or {}).get("conditions", []):
+                fresh = each["observedGeneration"] == found["metadata"]["generation"]
+                right = (each["type"], each["status"]) == (kind, status)
+                if right and fresh and reason in {"", each["reason"]}:
+                    result: dict[str, Any] = each
+                    return result
+            return None
+
+        try:
+            return await eventually(look, f"{kind} is {status} {reason}", 90)
+        except pytest.fail.Exception as failure:
+            pytest.fail(f"{failure.msg}: {seen[0]}")
+
+
+@pytest.fixture
+async def operator(namespace: TestNamespace, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operator_in(namespace, tmp_path) as operator:
+        yield operator
+        assert not [event for event in operator.requests() if event.code == 403]
+
+
+@pytest.fixture
+async def resource(namespace: TestNamespace) -> Resource:
+    return Resource(namespace)
+
+
+async def test_a_resource_becomes_ready_rests_and_survives_the_operator(
+    namespace: TestNamespace, operator: Operator, resource: Resource
+) -> None:
+    await resource.apply(SPEC)
+    await resource.wait("Ready", "True")
+    await resource.wait("Progressing", "False", "UpToDate")
+    found = await resource.get()
+    assert found["status"]["ready"] == "2/2"
+    assert found["status"]["depth"]["summary"] == "3"
+    assert found["status"]["engine"]["actuation"] == "Live"
+    pods = {pod["metadata"]["uid"] for pod in await namespace.all_of("Pod")}
+
+    async def in_force() -> bool:
+        return (await resource.get())["status"]["depth"]["appliedReplicas"] == 2
+
+    await eventually(in_force, "both engines report the depth document", 90)
+
+    before = len(operator.writes())
+    await asyncio.sleep(AT_REST_SECONDS)
+    assert operator.writes()[before:] == []
+
+    operator.kill()
+    operator.start()
+    started = time.monotonic()
+
+    async def looked() -> bool:
+        requests = operator.requests()
+        return sum(event.verb == "watch" for event in requests) > 4 or (
+            time.monotonic() - started > 20
+        )
+
+    await eventually(looked, "the restarted operator looks around")
+    await asyncio.sleep(10)
+    assert operator.writes()[before:] == []
+    assert {pod["metadata"]["uid"] for pod in await namespace.all_of("Pod")} == pods
+    assert (await resource.get())["metadata"]["generation"] == found["metadata"]["generation"]
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_bad_spec_is_told_while_replicas_follow(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    await resource.apply({**SPEC, "replicas": 1})
+    await resource.wait("Ready", "True")
+    await resource.edit({"engine": {"args": ["--port", "1"]}, "replicas": 2})
+    degraded = await resource.wait("Degraded", "True", "InvalidSpec")
+    assert "spec.engine.args" in degraded["message"]
+    await resource.wait("Ready", "True")
+    assert (await resource.get())["status"]["ready"] == "2/2"
+    (deployment,) = await namespace.all_of("Deployment")
+    assert deployment["spec"]["replicas"] == 2
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_change_that_needs_new_pods_rolls_and_says_so_first(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    await resource.apply(SPEC)
+    await resource.wait("Ready", "True")
+    (before,) = await namespace.all_of("Deployment")
+    await resource.edit({"speculation": {"maxTokens": 4}})
+
+    async def rolled() -> bool:
+        deployments = await namespace.all_of("Deployment")
+        names = [each["metadata"]["name"] for each in deployments]
+        return len(names) == 1 and names != [before["metadata"]["name"]]
+
+    await eventually(rolled, "only the new revision is left", 120)
+    await resource.wait("Progressing", "False", "UpToDate")
+    events = await namespace.all_of("Event")
+    (rolling,) = [event for event in events if event["reason"] == "Rolling"]
+    assert "spec.speculation.maxTokens" in rolling["message"]
+
+
+@pytest.mark.usefixtures("operator")
+async def test_deletion_leaves_nothing_behind(namespace: TestNamespace, resource: Resource) -> None:
+    await resource.apply({**SPEC, "replicas": 1})
+    await resource.wait("Ready", "True")
+    await resource.delete()
+
+    async def nothing_left() -> bool:
+        kinds = ("Deployment", "ReplicaSet", "Pod", "Service", "ConfigMap", "ServiceAccount")
+        left = [item for kind in kinds for item in await namespace.all_of(kind)]
+        ours = [item for item in left if item["metadata"].get("labels", {}).get("fathom.dev/name")]
+        return not ours
+
+    await eventually(nothing_left, "every child is gone", 90)
+
+
+async def test_a_signal_stops_it_at_once_and_changes_nothing(
+    namespace: TestNamespace, operator: Operator, resource: Resource
+) -> None:
+    await resource.apply({**SPEC, "replicas": 1})
+    await resource.wait("Ready", "True")
+    before = len(operator.writes())
+    assert await operator.terminate() == 0
+    assert operator.writes()[before:] == []
+    assert len(await namespace.all_of("Pod")) == 1

@@ -1,0 +1,169 @@
+"""A real operator process against a real API server, as a user with exactly the rights it needs."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.aio.client.exceptions import ApiException
+
+from fathom_local.audit import AuditEvent, read_events
+from support.local_cluster import TestNamespace, eventually
+
+CRD = Path(__file__).parents[2] / "crds" / "fathom.dev_speculativedeployments.yaml"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ACCOUNT = "fathom"
+
+RULES: Sequence[dict[str, list[str]]] = (
+    {
+        "apiGroups": ["fathom.dev"],
+        "resources": ["speculativedeployments"],
+        "verbs": ["get", "list", "watch"],
+    },
+    {
+        "apiGroups": ["fathom.dev"],
+        "resources": ["speculativedeployments/status"],
+        "verbs": ["patch"],
+    },
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["services", "serviceaccounts"],
+        "verbs": ["list", "create", "patch"],
+    },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+)
+"""All that the operator asks for, beside its lease and the discovery everybody may read."""
+
+
+@dataclass
+class Operator:
+    """An operator that serves one namespace."""
+
+    namespace: TestNamespace
+    kubeconfig: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def user(self) -> str:
+        return f"system:serviceaccount:{self.namespace.name}:{ACCOUNT}"
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    str(Path(sys.executable).parent / "fathom"),
+                    "run",
+                    f"--kubeconfig={self.kubeconfig}",
+                    f"--namespace={self.namespace.name}",
+                    "--no-leader-elect",
+                    "--health-port=0",
+                    "--metrics-port=0",
+                    "--log-format=console",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is said, nothing is tidied up."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    async def terminate(self, within_seconds: float = 15.0) -> int:
+        """SIGTERM; the exit code."""
+        process = self.process
+        assert process is not None
+        process.terminate()
+        return await asyncio.to_thread(process.wait, within_seconds)
+
+    def requests(self) -> list[AuditEvent]:
+        """All that this operator has asked of the API server so far."""
+        log = self.namespace.cluster.audit_log
+        return [event for event in read_events(log) if event.user == self.user]
+
+    def writes(self) -> list[AuditEvent]:
+        return [event for event in self.requests() if event.is_write]
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+@asynccontextmanager
+async def operator_in(namespace: TestNamespace, directory: Path) -> AsyncIterator[Operator]:
+    """Install the CRD, an account with `RULES` in this namespace, and start an operator."""
+    await install_crd(namespace)
+    kubeconfig = await _account(namespace, directory)
+    operator = Operator(namespace, kubeconfig, directory / "operator.log")
+    operator.start()
+    try:
+        yield operator
+    finally:
+        if operator.process is not None and operator.process.poll() is None:
+            operator.kill()
+
+
+async def install_crd(namespace: TestNamespace) -> None:
+    """Install the CRD, unless it is there, and wait until it is served."""
+    crd = yaml.safe_load(CRD.read_text())
+    try:
+        await namespace.api.request("POST", CRDS, body=crd)
+    except ApiException as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+
+    async def established() -> bool:
+        found = await namespace.api.request("GET", f"{CRDS}/{crd['metadata']['name']}")
+        conditions = found.get("status", {}).get("conditions", [])
+        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+    await eventually(established, "the CRD is established")
+
+
+async def _account(namespace: TestNamespace, directory: Path) -> Path:
+    """A ServiceAccount bound to `RULES`, and a kubeconfig with its token."""
+    named = {"name": ACCOUNT}
+    role = {"kind": "Role", "metadata": named, "rules": list(RULES)}
+    binding = {
+        "kind": "RoleBinding",
+        "metadata": named,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace.name}],
+    }
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    await namespace.create(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": named},
+        rbac | role,
+        rbac | binding,
+    )
+    token = await namespace.api.request(
+        "POST",
+        f"{namespace.path('ServiceAccount', ACCOUNT)}/token",
+        body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+    )
+    config: dict[str, Any] = yaml.safe_load(namespace.cluster.kubeconfig.read_text())
+    config["users"] = [
+        {"name": config["users"][0]["name"], "user": {"token": token["status"]["token"]}}
+    ]
+    path = directory / "operator.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path

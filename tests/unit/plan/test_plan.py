@@ -1,0 +1,161 @@
+"""What becomes of each Deployment and ConfigMap, from what is there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fathom.api import names
+from fathom.api.conditions import Reason
+from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
+from fathom.core.plan import Plan, Rendering, Template, plan_of
+from fathom.core.snapshot import Objects
+from manifest_samples import resource
+
+OURS = Rendering(version="0.1.0", plugin="kimi-plugin-a", depth="kimi-depth")
+
+
+def deployment(revision: str, replicas: int, **annotations: str) -> ObservedDeployment:
+    stamps = {
+        names.ANNOTATION_RENDERED_BY: annotations.get("version", "0.1.0"),
+        names.ANNOTATION_PLUGIN: annotations.get("plugin", "kimi-plugin-a"),
+    }
+    return ObservedDeployment.model_validate(
+        {
+            "metadata": {
+                "name": f"kimi-{revision}",
+                "labels": {names.LABEL_REVISION: revision},
+                "annotations": stamps,
+            },
+            "spec": {"replicas": replicas},
+        }
+    )
+
+
+def pod(
+    name: str, revision: str, *, ready: bool = True, leaving: bool = False, plugin: str = ""
+) -> ObservedPod:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": {names.LABEL_REVISION: revision, names.LABEL_ROLE: names.ROLE_LEADER},
+    }
+    if leaving:
+        metadata["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    return ObservedPod.model_validate(
+        {
+            "metadata": metadata,
+            "spec": {"volumes": [{"configMap": {"name": plugin}}] if plugin else []},
+            "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+        }
+    )
+
+
+def config_map(name: str, component: str) -> ObservedConfigMap:
+    labels = {names.LABEL_COMPONENT: component}
+    return ObservedConfigMap.model_validate({"metadata": {"name": name, "labels": labels}})
+
+
+def plan(
+    *found: ObservedDeployment | ObservedPod | ObservedConfigMap,
+    revision: str = "new",
+    changes: Mapping[str, Any] | None = None,
+) -> Plan:
+    objects = Objects(
+        read_at_s=0,
+        resource={},
+        metadata=Meta(name="kimi", namespace="llm"),
+        status=None,
+        deployments=tuple(each for each in found if isinstance(each, ObservedDeployment)),
+        pods=tuple(each for each in found if isinstance(each, ObservedPod)),
+        config_maps=tuple(each for each in found if isinstance(each, ObservedConfigMap)),
+        depth=None,
+        tuning={},
+        live={},
+    )
+    spec = resource({"replicas": 2, **(changes or {})}).spec
+    return plan_of(objects, spec, revision, OURS)
+
+
+def steps(found: Plan) -> list[tuple[str, int, Template]]:
+    return [(step.name, step.replicas, step.template) for step in found.deployments]
+
+
+def test_a_first_revision_is_rendered() -> None:
+    found = plan()
+    assert steps(found) == [("kimi-new", 2, Template.RENDER)]
+    assert found.progress.reason is Reason.STARTING
+
+
+def test_what_this_version_rendered_is_rendered_again_to_repair_drift() -> None:
+    assert steps(plan(deployment("new", 2))) == [("kimi-new", 2, Template.RENDER)]
+
+
+def test_what_another_version_rendered_is_kept() -> None:
+    assert steps(plan(deployment("new", 2, version="0.0.9"))) == [("kimi-new", 2, Template.KEEP)]
+
+
+def test_what_mounts_another_plugin_is_kept() -> None:
+    found = plan(deployment("new", 2, plugin="kimi-plugin-b"))
+    assert steps(found) == [("kimi-new", 2, Template.KEEP)]
+    assert not found.renders_pods
+
+
+def test_an_old_revision_is_kept_while_it_shrinks() -> None:
+    found = plan(deployment("old", 2), pod("a", "old"), pod("b", "old"))
+    # Nothing of the new one yet: no GPU is free for it.
+    assert steps(found) == [("kimi-old", 1, Template.KEEP)]
+    assert found.progress.reason is Reason.ROLLING_OUT
+    assert not found.renders_pods
+
+
+def test_an_emptied_revision_goes_once_the_new_one_serves() -> None:
+    serving = (deployment("new", 2), pod("c", "new"), pod("d", "new"))
+    assert plan(deployment("old", 0), *serving).emptied == ("kimi-old",)
+    still_draining = pod("b", "old", leaving=True)
+    assert plan(deployment("old", 0), still_draining, *serving).emptied == ()
+    not_yet = (deployment("new", 2), pod("c", "new"), pod("d", "new", ready=False))
+    assert plan(deployment("old", 0), *not_yet).emptied == ()
+
+
+def test_paused_starts_no_new_revision() -> None:
+    found = plan(
+        deployment("old", 2), pod("a", "old"), pod("b", "old"), changes={"rollout.paused": True}
+    )
+    assert steps(found) == [("kimi-old", 2, Template.KEEP)]
+    assert found.progress.reason is Reason.ROLLOUT_PAUSED
+
+
+def test_a_plugin_stays_as_long_as_a_pod_mounts_it() -> None:
+    old = config_map("kimi-plugin-old", "plugin")
+    assert plan(old).unused_config_maps == ("kimi-plugin-old",)
+    leaving = pod("a", "old", leaving=True, plugin="kimi-plugin-old")
+    assert plan(old, leaving).unused_config_maps == ()
+    assert plan(old, deployment("old", 1, plugin="kimi-plugin-old")).unused_config_maps == ()
+
+
+def test_what_no_pod_mounts_and_nobody_rendered_is_left_alone() -> None:
+    found = plan(
+        config_map("kimi-tuning", "tuning"),
+        config_map("somebody's", ""),
+        config_map("kimi-depth", "depth"),
+        config_map("kimi-plugin-a", "plugin"),
+    )
+    assert found.unused_config_maps == ()
+
+
+def test_workers_and_finished_pods_do_not_count() -> None:
+    finished = ObservedPod.model_validate(
+        pod("a", "new").model_dump(by_alias=True)
+        | {"status": {"phase": "Failed", "reason": "Evicted"}}
+    )
+    found = plan(deployment("new", 2), finished, pod("b", "new"))
+    assert found.progress.reason is Reason.SCALING
+
+
+def test_surplus_pods_that_drain_are_progress() -> None:
+    found = plan(
+        deployment("new", 2),
+        pod("a", "new"),
+        pod("b", "new"),
+        pod("c", "new", leaving=True),
+    )
+    assert found.progress.reason is Reason.SCALING
+    assert found.progress.message == "1 surplus replicas are draining."

@@ -1,0 +1,80 @@
+"""The registry of loops: one per resource, none of which can stop another."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from fathom.core.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.runtime.loops import STUCK_AFTER_S, Loops
+from support.bench import KEY, Bench
+
+OTHER = ObjectKey("llm", "other")
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let the loops run until something holds."""
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def loops(bench: Bench) -> AsyncIterator[Loops]:
+    loops = Loops(bench.world, settle_s=0)
+    yield loops
+    await loops.stop()
+
+
+async def test_a_poke_is_a_pass(bench: Bench, loops: Loops) -> None:
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    bench.kube.remove(SERVICE, "llm", "kimi")
+    loops.poke(KEY)
+    await until(lambda: bench.kube.names(SERVICE) == ["kimi"])
+
+
+async def test_a_loop_ends_with_its_resource_and_starts_with_the_next(
+    bench: Bench, loops: Loops
+) -> None:
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    resource = bench.resource
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    loops.seen(KEY)
+    await until(lambda: len(loops) == 0)
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+    loops.seen(KEY)
+    assert len(loops) == 1
+
+
+async def test_an_event_about_what_is_gone_costs_one_look(loops: Loops) -> None:
+    loops.seen(OTHER)
+    await until(lambda: len(loops) == 0)
+
+
+async def test_nobody_is_poked_for_a_stranger(loops: Loops) -> None:
+    loops.poke(OTHER)
+    assert len(loops) == 0
+
+
+async def test_a_loop_that_hangs_is_overdue(bench: Bench, loops: Loops) -> None:
+    never: Awaitable[None] = asyncio.get_running_loop().create_future()
+
+    async def hang(*_: object) -> None:
+        await never
+
+    bench.kube.get = hang  # type: ignore[method-assign,assignment]
+    loops.seen(KEY)
+    await asyncio.sleep(0)
+    assert loops.overdue() == ()
+    bench.clock.at_s += STUCK_AFTER_S + 1
+    assert loops.overdue() == (KEY,)
+
+
+async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    await loops.stop()
+    assert bench.kube.writes == []
+    assert len(loops) == 0
