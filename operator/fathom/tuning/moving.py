@@ -71,7 +71,7 @@ def judge_move(given: Situation) -> TuningDecision | None:
     if age_s < given.window_seconds * (1.0 if enough else TRIAL_WINDOWS):
         return None
     after = given.with_state(replace(given.state, trial=None))
-    shares = given.policy.evidence.traffic.shares()
+    shares = given.policy.shares
     judged = [
         Option(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
         for each in trial.changes

@@ -7,6 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, flat, summary
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
+from fathom.tuning.observe import observe
 from fathom.tuning.situation import Situation, clamped, pins
 from fathom.tuning.state import Probe
 
@@ -36,7 +37,7 @@ def start(snapshot: TuningSnapshot) -> TuningDecision:
         message=f"Starts at your own depth, {tokens}, at every batch.",
         document=document,
         state=replace(
-            snapshot.state,
+            observe(snapshot).state,
             probe=None,
             trial=None,
             tokens=tokens,

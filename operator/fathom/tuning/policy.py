@@ -65,9 +65,18 @@ class Policy:
     visits: tuple[Visit, ...]
     left: tuple[Visit, ...]
 
+    @property
+    def shares(self) -> dict[int, float]:
+        """Share of the busy time per bucket.
+
+        An engine that was made smaller has fewer buckets than it had traffic in.
+        """
+        shares = self.evidence.traffic.shares()
+        return {bucket: share for bucket, share in shares.items() if bucket in self.depths}
+
     def moves(self) -> tuple[Option, ...]:
         """Buckets under load that should move now, each to its best depth."""
-        best = (self._best(b, share) for b, share in self.evidence.traffic.shares().items())
+        best = (self._best(b, share) for b, share in self.shares.items())
         return tuple(option for option in best if option is not None)
 
     def after(self, moves: Iterable[Option]) -> dict[int, int]:
@@ -78,7 +87,7 @@ class Policy:
         than any that was seen get at most the user's own depth: depth is dearest there.
         """
         depths = dict(self.depths)
-        shares = self.evidence.traffic.shares()
+        shares = self.shares
         for option in moves:
             depths[option.bucket] = option.to
         known = set(shares)
@@ -100,7 +109,7 @@ class Policy:
     def experiments(self) -> tuple[Option, ...]:
         """The depth most worth trying in each bucket under load."""
         wanted: list[Option] = []
-        for bucket, share in self.evidence.traffic.shares().items():
+        for bucket, share in self.shares.items():
             options = [
                 option
                 for option in self._alternatives(bucket, share)
@@ -117,7 +126,7 @@ class Policy:
         """Buckets in which the user's own depth was never measured, or long ago."""
         tokens = self._clamped(self.bounds.tokens)
         wanted: list[Option] = []
-        for bucket, share in self.evidence.traffic.shares().items():
+        for bucket, share in self.shares.items():
             gain = self.evidence.gain(bucket, tokens, self.depths[bucket])
             cell = self.evidence.step_times.at(bucket, tokens, self.evidence.traffic.kind(bucket))
             if (
@@ -133,7 +142,7 @@ class Policy:
     def nearest_rivals(self) -> tuple[Option, ...]:
         """For people: in each bucket under load, the best other depth."""
         rivals: list[Option] = []
-        for bucket, share in self.evidence.traffic.shares().items():
+        for bucket, share in self.shares.items():
             options = self._alternatives(bucket, share)
             if options:
                 rivals.append(max(options, key=lambda each: each.gain.mean))
@@ -145,7 +154,7 @@ class Policy:
         Returns:
             None unless most of the load runs in buckets where both depths were measured.
         """
-        shares = self.evidence.traffic.shares()
+        shares = self.shares
         covered = slower = 0.0
         for bucket, share in shares.items():
             gain = self.evidence.gain(bucket, self.depths[bucket], self._clamped(tokens))

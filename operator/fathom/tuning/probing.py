@@ -12,10 +12,15 @@ from fathom.tuning.observe import is_stale
 from fathom.tuning.policy import Option, expected_gain
 from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe
+from fathom.tuning.value import Z
 
 ENOUGH_STEPS: Final = 200.0
 """Steps after which a probe may end early, if it has decided the matter."""
+EARLY_Z: Final = 2.5
+"""Certainty that ends a probe after fewer steps."""
 LEAST_DEADLINE_S: Final = 9.0
+PROMISING: Final = 3.0
+"""How much longer a probe may take while it seems to gain."""
 GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
 HOPELESS: Final = -0.1
@@ -30,22 +35,20 @@ RECENT_WINDOWS: Final = 5.0
 SOON_S: Final = 3.0
 
 
-def continue_probe(given: Situation) -> tuple[TuningDecision | None, Situation]:
+def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | None, Situation]:
     """Wait for the probe that runs.
 
     Returns:
-        A decision to wait; or, when there is none to wait for, the situation after it.
+        A decision to wait; or, when there is nothing left to wait for, the situation after it. Then
+        the pod must get another depth by the next decision.
     """
-    probe = given.state.probe
-    if probe is None:
-        return None, given
     tried = _tried(given, probe)
     elapsed_s = given.now_s - (probe.in_force_at_s or probe.started_at_s)
-    deadline_s = max(LEAST_DEADLINE_S, given.window_seconds / 2)
     least = log1p(given.settings.min_gain)
-    decided = probe.steps >= ENOUGH_STEPS and all(
-        each.gain.lower() > 0 or each.gain.upper() < least for each in tried
-    )
+    deadline_s = max(LEAST_DEADLINE_S, given.window_seconds / 2)
+    if sum(each.share * (each.gain.mean - least) for each in tried) > 0:
+        deadline_s *= PROMISING  # it seems faster, so looking on costs nothing
+    decided = _decided(tried, least, probe.steps)
     hopeless = probe.steps >= ENOUGH_STEPS / 4 and all(
         each.gain.step_time_measured and each.gain.upper() < HOPELESS for each in tried
     )
@@ -89,11 +92,10 @@ def clear_override(given: Situation) -> TuningDecision | None:
 
 def start_probe(given: Situation) -> TuningDecision | None:
     """Try what may be better; or, now and then, the user's own depth, to know the gain."""
-    if given.state.trial is not None:
-        return None
     options = given.policy.experiments()
     worth = sum(each.share * each.gain.expected_improvement for each in options)
-    if worth < URGENT and given.now_s - given.state.probe_ended_at_s < GAP_S:
+    resting = given.now_s - given.state.probe_ended_at_s < GAP_S
+    if worth < URGENT and (resting or given.state.trial is not None):
         return None
     options = options or given.policy.control()
     if not options:
@@ -124,13 +126,29 @@ def start_probe(given: Situation) -> TuningDecision | None:
     )
 
 
+def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:
+    """Whether most of what the probe could tell is told.
+
+    A bucket with little traffic must not keep the others waiting for what they already know.
+    """
+    z = Z if steps >= ENOUGH_STEPS else EARLY_Z
+    better = [each for each in tried if each.gain.step_time_measured and each.gain.lower(z) > 0]
+    open_ = [
+        each
+        for each in tried
+        if each not in better and (steps < ENOUGH_STEPS or each.gain.upper() > least)
+    ]
+    known = sum(each.share * each.gain.mean for each in better)
+    return sum(each.share * each.gain.expected_improvement for each in open_) <= known / 2
+
+
 def _over(given: Situation, probe: Probe) -> Situation:
     after = given.noted(probe.depths)
     return after.with_state(replace(after.state, probe=None, probe_ended_at_s=given.now_s))
 
 
 def _tried(given: Situation, probe: Probe) -> tuple[Option, ...]:
-    shares = given.policy.evidence.traffic.shares()
+    shares = given.policy.shares
     options: list[Option] = []
     for bucket, depth in probe.depths:
         start = given.policy.depths.get(bucket, depth)

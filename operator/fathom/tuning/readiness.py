@@ -83,8 +83,7 @@ def no_traffic(given: Situation) -> TuningDecision | None:
 
 def not_in_force_yet(given: Situation) -> TuningDecision | None:
     """One change at a time: the last one has yet to reach the engines."""
-    ends_probe = given.snapshot.state.probe is not None
-    if not given.obedience.waiting or ends_probe:
+    if not given.obedience.waiting:
         return None
     return given.hold(
         Reason.MEASURING,

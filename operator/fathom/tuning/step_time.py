@@ -12,13 +12,13 @@ from the nearest bucket that knows its own, and with an error that says how far 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import exp, inf, log, log2
+from math import exp, hypot, inf, log, log2
 from typing import Final, TypeVar
 
 from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
 
-LEAST_STEPS: Final = 10.0
-"""Means over fewer steps are too often those of one odd step."""
+LEAST_STEPS: Final = 3.0
+"""The logarithm of a mean over fewer steps is biased; its error says the rest."""
 WINDOW_SD: Final = 0.01
 """Relative spread of a window's mean step time that more steps do not reduce."""
 STEP_SD: Final = 0.3
@@ -34,8 +34,9 @@ SPEED_SD: Final = 0.05
 MEASURED_SD: Final = 0.1
 """A cell whose error is larger counts as predicted."""
 SLOPE: Final = (0.08, 0.06)
-"""Step time that one more token costs, relative: mean and error before anything is known."""
-SLOPE_BORROWED_SD: Final = 0.03
+"""Step time that one more token costs, relative to depth 0: mean and error before anything is
+known."""
+SLOPE_BORROWED_SD: Final = 0.02
 """Error per factor of two in batch when another bucket's slope is borrowed."""
 CURVATURE_SD: Final = 0.02
 """Error per token of distance to the nearest measured depth."""
@@ -173,8 +174,8 @@ class StepTimes:
         if other is None:
             return SLOPE
         line = _Line.fit(self.measured_depths(other, step, now_s), SLOPE, now_s)
-        error = SLOPE_BORROWED_SD * abs(log2(batch_le / other))
-        return line.slope, (error**2 + line.slope_variance) ** 0.5
+        slope, sd = line.slope_at_zero()
+        return slope, hypot(sd, SLOPE_BORROWED_SD * log2(batch_le / other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,8 @@ class _Line:
         total = sum(weight for _, _, weight in drafting)
         centre = sum(depth * weight for depth, _, weight in drafting) / total
         scale = sum(seconds * weight for _, seconds, weight in drafting) / total
-        mean, sd = prior
+        stretch = 1 + prior[0] * centre
+        mean, sd = prior[0] / stretch, prior[1] / stretch**2
         spread = sum(weight * (depth - centre) ** 2 for depth, _, weight in drafting)
         product = sum(
             weight * (depth - centre) * (seconds / scale - 1) for depth, seconds, weight in drafting
@@ -210,6 +212,11 @@ class _Line:
             slope=(product + mean / sd**2) / precision,
             slope_variance=1 / precision,
         )
+
+    def slope_at_zero(self) -> tuple[float, float]:
+        """The slope and its error relative to depth 0, which all buckets have in common."""
+        base = max(0.2, self.level - self.slope * self.centre)
+        return self.slope / base, self.slope_variance**0.5 / base**2
 
     def at(self, depth: int) -> tuple[float, float]:
         """Relative step time and its variance."""

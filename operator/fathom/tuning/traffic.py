@@ -8,7 +8,9 @@ from fathom.core.measurement import Cell, CellCounts, StepKind
 
 HALF_LIFE_WINDOWS: Final = 2.0
 DECODE_SHARE: Final = 0.2
-"""Below this share of decode steps, mixed ones are what the bucket's speed is made of."""
+ENOUGH_DECODES: Final = 20.0
+"""With fewer decode steps than this, and a smaller share, mixed ones must do. Decode steps are
+better: a prompt is prefilled once whatever the depth, so only they tell what depth costs."""
 LEAST_SHARE: Final = 0.05
 """Buckets with less of the busy time decide nothing."""
 
@@ -70,11 +72,10 @@ class Traffic:
     def kind(self, batch_le: int) -> StepKind:
         """The kind of step that a bucket's speed is judged by."""
         load = next((each for each in self.loads if each.batch_le == batch_le), None)
-        if load is None or load.decode_steps >= DECODE_SHARE * (
-            load.decode_steps + load.mixed_steps
-        ):
+        if load is None or load.decode_steps >= ENOUGH_DECODES:
             return StepKind.DECODE
-        return StepKind.MIXED
+        share = load.decode_steps / (load.decode_steps + load.mixed_steps)
+        return StepKind.DECODE if share >= DECODE_SHARE else StepKind.MIXED
 
 
 def steps_in(cells: Mapping[Cell, CellCounts], wanted: Iterable[tuple[int, int]]) -> float:

@@ -35,12 +35,16 @@ _FIRST: Final[tuple[_Check, ...]] = (
     readiness.no_traffic,
     advice.advise,
 )
+_AFTER_PROBE: Final[tuple[_Check, ...]] = (
+    moving.move,
+    probing.start_probe,
+    probing.clear_override,
+)
 _THEN: Final[tuple[_Check, ...]] = (
     readiness.not_in_force_yet,
     moving.judge_move,
     moving.move,
     probing.start_probe,
-    probing.clear_override,
 )
 
 
@@ -55,10 +59,11 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     if snapshot.document is None:
         return orders.start(snapshot)
     given = assess(snapshot, snapshot.document)
-    decision = _first_answer(_FIRST, given)
-    if decision is None:
-        decision, given = probing.continue_probe(given)
-    return decision or _first_answer(_THEN, given) or given.stay()
+    answer = _first_answer(_FIRST, given)
+    if answer is None and given.state.probe is not None:
+        answer, given = probing.continue_probe(given, given.state.probe)
+        return answer or _first_answer(_AFTER_PROBE, given) or given.stay()
+    return answer or _first_answer(_THEN, given) or given.stay()
 
 
 def _first_answer(checks: tuple[_Check, ...], given: Situation) -> TuningDecision | None:

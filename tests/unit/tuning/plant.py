@@ -54,6 +54,8 @@ class Hardware:
     per_request_s: float = 0.0002
     per_token_s: float = 0.0006
     per_token_request_s: float = 0.00008
+    prefill_s: float = 0.004
+    """What a mixed step takes longer, on average."""
 
     def step_seconds(self, batch: int, depth: int) -> float:
         return (
@@ -100,6 +102,8 @@ class Pod:
     speed: float = 0.0
     speed_sd: float = 0.03
     design_effect: float = 4.0
+    mixed_share: float = 0.1
+    """Of the steps: those that prefill as well."""
     tokens: float = 0.0
     cells: dict[Cell, CellCounts] = field(default_factory=dict)
     drafts: dict[DraftCell, DraftCounts] = field(default_factory=dict)
@@ -121,8 +125,8 @@ class Pod:
         depth = depth_at(self.schedule, batch)
         bucket = 1 << (batch - 1).bit_length()
         step = self.hardware.step_seconds(batch, depth) * exp(self.speed)
-        steps = TICK_S / step
-        seconds = steps * step * (1 + self.random.gauss(0, 0.2 / sqrt(steps)))
+        prefill = self.hardware.prefill_s * self.random.uniform(0.3, 1.7)
+        steps = TICK_S / (step + self.mixed_share * prefill)
         drafted = steps * batch if depth else 0.0
         accepted: list[float] = []
         reached = drafted
@@ -130,10 +134,17 @@ class Pod:
             reached = self._binomial(reached, probability)
             accepted.append(reached)
         made = steps * batch + sum(accepted)
-        cell = Cell(bucket, depth, StepKind.DECODE)
-        self.cells[cell] = self.cells.get(cell, CellCounts()) + CellCounts(
-            steps, max(seconds, 1e-6), made, steps * batch
-        )
+        for kind, share, seconds in (
+            (StepKind.DECODE, 1 - self.mixed_share, step),
+            (StepKind.MIXED, self.mixed_share, step + prefill),
+        ):
+            n = share * steps
+            if n > 0:
+                cell = Cell(bucket, depth, kind)
+                spent = n * seconds * (1 + self.random.gauss(0, 0.2 / sqrt(n)))
+                self.cells[cell] = self.cells.get(cell, CellCounts()) + CellCounts(
+                    n, max(spent, 1e-6), share * made, n * batch
+                )
         if depth:
             draft = DraftCell(bucket, depth)
             self.drafts[draft] = self.drafts.get(draft, DraftCounts()) + DraftCounts(
@@ -161,8 +172,10 @@ class Pod:
         )
 
     def _binomial(self, n: float, p: float) -> float:
-        spread = sqrt(max(0.0, n * p * (1 - p) * self.design_effect))
-        return min(n, max(0.0, n * p + self.random.gauss(0, spread)))
+        """Mean and, as far as the ends allow, variance of correlated trials; never a bias."""
+        spread = sqrt(max(0.0, 3 * n * p * (1 - p) * self.design_effect))
+        spread = min(spread, n * p, n * (1 - p))
+        return n * p + self.random.uniform(-spread, spread)
 
 
 @dataclass

@@ -75,6 +75,19 @@ def test_under_steady_noise_it_does_not_flap(name: str) -> None:
     assert fleet.shortfall() <= 0.03
 
 
+@pytest.mark.parametrize("mixed", [0.0, 0.5, 0.95])
+@pytest.mark.parametrize("name", CLASSES)
+def test_short_answers_leave_few_steps_without_prefill_and_it_still_finds_the_best(
+    name: str, mixed: float
+) -> None:
+    fleet = Fleet(acceptance=CLASSES[name])
+    for pod in fleet.pods:
+        pod.mixed_share = mixed
+    fleet.run(240)
+
+    assert fleet.shortfall() <= 0.03, fleet.log()
+
+
 def test_a_move_is_judged_afterwards() -> None:
     fleet = Fleet(acceptance=EASY).run(120)
 

@@ -1,0 +1,291 @@
+"""Each check of the chain: what it answers, why, and in which words."""
+
+from dataclasses import replace
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import Objective, TuningMode
+from fathom.core.depth import DepthDocument, DepthRange, flat
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.tuner import decide
+from unit.tuning.plant import EASY, HARD, SETTINGS, START_S, Fleet
+
+
+def last(fleet: Fleet) -> TuningDecision:
+    return fleet.decisions[-1][1]
+
+
+def test_static_holds_and_gives_a_document_all_the_same() -> None:
+    fleet = Fleet(settings=replace(SETTINGS, mode=TuningMode.STATIC))
+    decision = fleet.step()
+
+    assert (decision.action, decision.reason) == (Action.HOLD, Reason.STATIC)
+    assert decision.document.schedule == flat(3, 16)
+
+
+def test_it_starts_at_the_users_depth() -> None:
+    decision = Fleet().step()
+
+    assert decision.document == DepthDocument(1, flat(3, 16))
+    assert decision.wake_after_s == SETTINGS.window_seconds
+    assert not decision.notable
+
+
+def test_a_lost_document_is_written_anew_with_a_newer_generation() -> None:
+    fleet = Fleet(acceptance=EASY).run(120)
+    assert fleet.document is not None
+    generation = fleet.document.generation
+    fleet.document = None
+    fleet.step()
+
+    assert last(fleet).document.generation == generation + 1
+
+
+def test_the_same_snapshot_gives_the_same_decision() -> None:
+    fleet = Fleet(acceptance=EASY).run(95)
+    snapshot = fleet.snapshot()
+    assert decide(snapshot) == decide(snapshot)
+
+
+def test_being_asked_early_changes_nothing() -> None:
+    fleet = Fleet(acceptance=HARD).run(200)
+    before = fleet.state.to_json(), fleet.document
+    for _ in range(5):
+        fleet.now_s += 0.2
+        fleet.step()
+    assert (fleet.state.to_json(), fleet.document) == before
+
+
+def test_live_depth_refused_holds_with_that_reason() -> None:
+    fleet = Fleet(acceptance=EASY).run(30)
+    refusal = (Reason.LIVE_DEPTH_UNSUPPORTED, "vLLM 0.22 has no live depth.")
+    decision = decide(replace(fleet.snapshot(), live_refusal=refusal))
+
+    assert (decision.action, decision.reason, decision.message) == (Action.HOLD, *refusal)
+
+
+def test_no_pod_ready() -> None:
+    fleet = Fleet(acceptance=EASY).run(60)
+    for pod in fleet.pods:
+        pod.ready = False
+    decision = fleet.step()
+    if decision.action is Action.END_PROBE:
+        decision = fleet.step()
+
+    assert (decision.action, decision.reason) == (Action.HOLD, Reason.PODS_NOT_READY)
+
+
+def test_one_unreadable_pod_does_not_blind_the_others() -> None:
+    fleet = Fleet(acceptance=EASY, replicas=2)
+    fleet.run(10)
+    fleet.step()
+    snapshot = fleet.snapshot()
+    blind = replace(snapshot, pods=(snapshot.pods[0], replace(snapshot.pods[1], counters=None)))
+    assert decide(blind).reason not in {Reason.NO_METRICS, Reason.STALE_METRICS}
+
+
+# Modes
+
+
+def test_advise_keeps_the_users_depth_never_probes_and_says_what_it_would_do() -> None:
+    fleet = Fleet(acceptance=EASY, settings=replace(SETTINGS, mode=TuningMode.ADVISE)).run(300)
+
+    assert fleet.document == DepthDocument(1, flat(3, 16))
+    assert last(fleet).reason is Reason.ADVISING
+    assert "Would move batch 3-4 from 3 to" in last(fleet).message
+    assert last(fleet).expected_gain is not None
+    assert sum(d.notable for _, d in fleet.decisions) <= 5
+
+
+def test_advise_is_the_stop_button() -> None:
+    fleet = Fleet(acceptance=EASY).run(100)
+    assert fleet.depth() != SETTINGS.tokens
+    fleet.pods[1].pinned_depth = 2
+    fleet.change(mode=TuningMode.ADVISE)
+    decision = fleet.step()
+
+    assert (decision.action, decision.reason) == (Action.MOVE, Reason.ADVISING)
+    assert decision.document.schedule == flat(3, 16)
+    assert decision.document.pods == {"pod-1": flat(2, 16)}
+    assert decision.notable
+
+
+def test_advise_ends_a_probe_at_once() -> None:
+    fleet = Fleet(acceptance=EASY)
+    while not fleet.actions(Action.PROBE):
+        fleet.run(1)
+    fleet.change(mode=TuningMode.ADVISE)
+
+    assert fleet.step().document.pods == {}
+    assert fleet.state.probe is None
+
+
+def test_goodput_says_where_even_the_best_depth_misses_the_slo() -> None:
+    fleet = Fleet(
+        acceptance=EASY,
+        settings=replace(SETTINGS, objective=Objective.GOODPUT, tpot_slo_seconds=0.0001),
+    ).run(60)
+
+    move = fleet.actions(Action.MOVE)[1]
+    assert "exceeds 0.1 ms at batch 3-4" in move.message
+
+
+# The spec
+
+
+def test_narrower_bounds_hold_at_once() -> None:
+    fleet = Fleet(acceptance=EASY).run(200)
+    assert fleet.depth() == 7
+    fleet.change(max_tokens=4)
+
+    assert all(each.depth <= 4 for each in fleet.step().document.schedule)
+
+
+def test_a_larger_engine_is_covered_up_to_its_last_batch() -> None:
+    fleet = Fleet(acceptance=EASY).run(60)
+    fleet.change(max_batch=64)
+    assert fleet.step().document.schedule[-1].last == 64
+
+
+def test_a_new_guess_is_the_new_start_only_while_nothing_is_measured() -> None:
+    fresh = Fleet(concurrency=0)
+    fresh.run(30)
+    fresh.change(tokens=5)
+    assert fresh.step().document.schedule == flat(5, 16)
+
+    learnt = Fleet(acceptance=HARD).run(200)
+    depth = learnt.depth()
+    learnt.change(tokens=5)
+    learnt.step()
+    assert learnt.depth() == depth
+
+
+def test_a_schedule_with_other_edges_is_taken_over_by_buckets() -> None:
+    fleet = Fleet(acceptance=EASY)
+    fleet.step()
+    fleet.document = DepthDocument(5, (DepthRange(1, 3, 4), DepthRange(4, 16, 2)))
+    decision = fleet.step()
+
+    assert decision.document.generation == 6
+    assert decision.document.schedule == (DepthRange(1, 4, 4), DepthRange(5, 16, 2))
+
+
+# Pins
+
+
+def test_a_pin_is_an_order_within_the_bounds() -> None:
+    fleet = Fleet(acceptance=EASY)
+    fleet.step()
+    fleet.pods[0].pinned_depth = 99
+    decision = fleet.step()
+
+    assert (decision.action, decision.reason) == (Action.PIN, Reason.PINNED)
+    assert decision.document.pods == {"pod-0": flat(7, 16)}
+    assert decision.document.schedule == flat(3, 16)
+
+
+def test_pinning_the_probed_pod_ends_the_probe() -> None:
+    fleet = Fleet(acceptance=EASY)
+    while not fleet.actions(Action.PROBE):
+        fleet.run(1)
+    assert fleet.state.probe is not None
+    probed = fleet.state.probe.pod
+    next(pod for pod in fleet.pods if pod.name == probed).pinned_depth = 2
+    decision = fleet.step()
+
+    assert decision.document.pods == {probed: flat(2, 16)}
+    assert decision.state.probe is None
+
+
+# Obedience
+
+
+def deaf(fleet: Fleet, seconds: float) -> None:
+    """One pod stops reading the document, and the document changes."""
+    fleet.pods[0].deaf = True
+    fleet.change(tokens=SETTINGS.tokens)
+    assert fleet.document is not None
+    fleet.document = replace(fleet.document, generation=fleet.document.generation + 1)
+    fleet.written_at_s = fleet.now_s
+    fleet.pods[1].generation = fleet.document.generation
+    fleet.run(seconds)
+
+
+def test_a_pod_that_does_not_obey_is_told_again_and_then_everything_is_held() -> None:
+    fleet = Fleet(acceptance=EASY).run(100)
+    deaf(fleet, 200)
+
+    pokes = fleet.actions(Action.POKE)
+    refused = [d for _, d in fleet.decisions if d.reason is Reason.DEPTH_NOT_OBEYED]
+    assert len(pokes) == 1
+    assert refused
+    assert refused[0].not_obeyed == ("pod-0",)
+    assert "pod-0" in refused[0].message
+    assert [d.notable for d in refused] == [True] + [False] * (len(refused) - 1)
+    assert all(d.action is Action.HOLD for d in refused)
+
+    fleet.pods[0].deaf = False
+    assert fleet.document is not None
+    fleet.pods[0].generation = fleet.document.generation
+    fleet.run(30)
+    assert last(fleet).not_obeyed == ()
+
+
+def test_an_idle_engine_has_disobeyed_nothing() -> None:
+    fleet = Fleet(acceptance=EASY).run(100)
+    fleet.concurrency = 0
+    fleet.run(30)
+    deaf(fleet, 200)
+
+    assert not fleet.actions(Action.POKE)
+    assert last(fleet).not_obeyed == ()
+
+
+def test_an_engine_without_live_depth_is_named() -> None:
+    fleet = Fleet(acceptance=EASY)
+    fleet.pods[1].live = False
+    fleet.run(30)
+
+    assert last(fleet).reason is Reason.DEPTH_NOT_OBEYED
+    assert last(fleet).not_obeyed == ("pod-1",)
+    assert "cannot change depth live" in last(fleet).message
+
+
+# Probes
+
+
+def test_pods_that_are_new_or_pinned_carry_no_probe() -> None:
+    fleet = Fleet(acceptance=EASY, replicas=3)
+    fleet.pods[0].ready_for_s = -1000.0
+    fleet.pods[2].pinned_depth = 3
+    fleet.run(60)
+
+    probed = {pod for _, document in fleet.writes for pod in document.pods} - {"pod-2"}
+    assert probed == {"pod-1"}
+
+
+def test_a_probe_whose_pod_goes_is_ended() -> None:
+    fleet = Fleet(acceptance=EASY)
+    while not fleet.actions(Action.PROBE):
+        fleet.run(1)
+    assert fleet.state.probe is not None
+    probed = fleet.state.probe.pod
+    fleet.pods = [pod for pod in fleet.pods if pod.name != probed]
+    decision = fleet.step()
+
+    assert decision.action is Action.END_PROBE
+    assert decision.document.pods == {}
+
+
+def test_every_decision_says_why() -> None:
+    fleet = Fleet(acceptance=EASY).run(300)
+    for at_s, decision in fleet.decisions:
+        assert decision.message.endswith("."), (at_s - START_S, decision)
+        assert decision.wake_after_s > 0
+
+
+@pytest.mark.parametrize("action", [Action.PROBE, Action.END_PROBE])
+def test_probes_make_no_events(action: Action) -> None:
+    fleet = Fleet(acceptance=EASY).run(600)
+    assert not any(decision.notable for decision in fleet.actions(action))

@@ -1,0 +1,118 @@
+from math import exp, log
+
+import pytest
+
+from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.tuning.step_time import MOST_CELLS, MOST_PODS, StepTimes
+
+D, M = StepKind.DECODE, StepKind.MIXED
+
+
+def counted(
+    pod: str, at_s: float, *cells: tuple[int, int, float], kind: StepKind = D, steps: float = 1000
+) -> PodDelta:
+    """One window of a pod; cells are (bucket, depth, seconds a step)."""
+    return PodDelta(
+        pod=pod,
+        from_s=at_s - 10,
+        to_s=at_s,
+        engine=EngineCounts(),
+        cells={
+            Cell(bucket, depth, kind): CellCounts(steps, steps * seconds, steps, steps * bucket)
+            for bucket, depth, seconds in cells
+        },
+        drafts={},
+    )
+
+
+def ratio(times: StepTimes, bucket: int, to: int, start: int, now_s: float = 100.0) -> float:
+    a, b = times.estimate(bucket, to, D, now_s), times.estimate(bucket, start, D, now_s)
+    assert a is not None
+    assert b is not None
+    return exp(a.log_seconds - b.log_seconds)
+
+
+def test_nothing_measured_is_no_estimate() -> None:
+    assert StepTimes().estimate(4, 3, D, 0.0) is None
+
+
+def test_a_slow_pod_does_not_make_its_depth_look_slow() -> None:
+    times = StepTimes()
+    for i in range(1, 11):
+        times = times.updated(
+            [counted("a", 10.0 * i, (4, 3, 0.010)), counted("b", 10.0 * i, (4, 3, 0.012))]
+        )
+    times = times.updated([counted("b", 110.0, (4, 5, 0.0132))])
+
+    assert ratio(times, 4, 5, 3) == pytest.approx(1.1, abs=0.02)
+
+
+def test_a_slow_moment_does_not_make_a_depth_look_slow() -> None:
+    times = StepTimes()
+    for i in range(1, 31):
+        times = times.updated([counted("a", 10.0 * i, (4, 3, 0.010))])
+    for i in range(31, 40):
+        times = times.updated([counted("a", 10.0 * i, (4, 3, 0.015))])
+    times = times.updated([counted("a", 400.0, (4, 5, 0.0165))])
+
+    assert ratio(times, 4, 5, 3, 400.0) == pytest.approx(1.1, abs=0.03)
+
+
+def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
+    times = StepTimes().updated(
+        [counted("a", 100.0, (4, 1, 0.010), (4, 3, 0.012), (4, 5, 0.014), steps=100_000)]
+    )
+    estimate = times.estimate(4, 4, D, 100.0)
+    assert estimate is not None
+    assert not estimate.measured
+    assert exp(estimate.log_seconds) == pytest.approx(0.013, rel=0.02)
+
+
+def test_the_slope_is_borrowed_from_the_nearest_bucket_that_knows_its_own() -> None:
+    times = StepTimes().updated(
+        [counted("a", 100.0, (4, 1, 0.010), (4, 5, 0.020), (8, 1, 0.012), steps=100_000)]
+    )
+    assert ratio(times, 8, 5, 1) == pytest.approx(2.0, rel=0.15)
+    assert times.compared_elsewhere(8, D, 100.0)
+
+
+def test_the_further_the_guess_the_wider_its_error() -> None:
+    times = StepTimes().updated([counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    variances = []
+    for bucket, depth in ((4, 3), (4, 4), (4, 7), (32, 7)):
+        estimate = times.estimate(bucket, depth, D, 100.0)
+        assert estimate is not None
+        variances.append(estimate.variance)
+    assert variances == sorted(variances)
+
+
+def test_knowledge_of_hardware_fades_slowly() -> None:
+    times = StepTimes().updated([counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    fresh, old = times.estimate(4, 3, D, 100.0), times.estimate(4, 3, D, 100.0 + 3600)
+    assert fresh is not None
+    assert old is not None
+    assert fresh.variance < old.variance
+    assert old.measured
+
+
+def test_mixed_steps_are_kept_apart() -> None:
+    times = StepTimes().updated(
+        [
+            counted("a", 100.0, (4, 3, 0.010)),
+            counted("a", 100.0, (4, 3, 0.030), kind=M, steps=100_000),
+        ]
+    )
+    mixed = times.at(4, 3, M)
+    assert mixed is not None
+    assert mixed.log_seconds == pytest.approx(log(0.03), abs=0.05)
+
+
+def test_it_stays_bounded() -> None:
+    times = StepTimes()
+    for i in range(MOST_PODS + 20):
+        times = times.updated([counted(f"pod-{i}", 10.0 * i, (4, i % 7, 0.01))])
+    for depth in range(64):
+        for bucket in (1, 2, 4, 8):
+            times = times.updated([counted("x", 5000.0 + depth, (bucket, depth, 0.01))])
+    assert len(times.pods) <= MOST_PODS
+    assert len(times.cells) <= MOST_CELLS
