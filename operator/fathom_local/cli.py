@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -76,6 +77,9 @@ def up_command(
         cluster = asyncio.run(up(name, nodes=nodes, progress=progress))
     output.print(f"The cluster {name} is up ({time.monotonic() - began:.0f} s). To use it:")
     output.print(f"  export KUBECONFIG={cluster.kubeconfig}", soft_wrap=True, highlight=False)
+    built = built_binaries()
+    if built is not None and shutil.which("kubectl") is None:
+        output.print(f"  alias kubectl={built.path('kubectl')}", soft_wrap=True, highlight=False)
     output.print("Pods' output: `fathom local logs POD`; kubectl's logs and exec do not work here.")
 
 

@@ -152,7 +152,15 @@ class Mirror:
                 version = await self._list()
                 while True:
                     version = await self._follow(version)
-            except (ApiException, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (
+                ApiException,
+                aiohttp.ClientError,
+                TimeoutError,
+                OSError,
+                # A stream that was cut in the middle of a line, or an object nobody can make sense
+                # of: the others still need to be followed.
+                ValueError,
+            ) as error:
                 expired = isinstance(error, ApiException) and is_status(error, HTTPStatus.GONE)
                 if not expired:
                     log.warning("watch interrupted", path=self.path, error=str(error))

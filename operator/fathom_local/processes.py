@@ -86,14 +86,24 @@ def daemon_environment() -> dict[str, str]:
 
 
 def stop_processes(records: Sequence[ProcessRecord]) -> None:
-    """Ends the processes, politely and then not; idempotent."""
+    """Ends the processes, politely and then not, and waits for what they started; idempotent."""
     living = [process for record in records if (process := record.find())]
+    started = [child for process in living for child in _descendants(process)]
     for process in living:
         _signal(process, signal.SIGTERM)
     _, stubborn = psutil.wait_procs(living, timeout=TERMINATE_SECONDS)
     for process in stubborn:
         _signal(process, signal.SIGKILL)
-    psutil.wait_procs(stubborn, timeout=KILL_SECONDS)
+    _, orphans = psutil.wait_procs([*stubborn, *started], timeout=KILL_SECONDS)
+    for process in orphans:
+        _signal(process, signal.SIGKILL)
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _signal(process: psutil.Process, number: int) -> None:

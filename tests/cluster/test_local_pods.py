@@ -9,6 +9,7 @@ from support.local_cluster import (
     TestNamespace,
     container_state,
     eventually,
+    is_finished,
     is_ready,
     shell_container,
     shell_pod,
@@ -330,3 +331,39 @@ async def test_forced_deletion_leaves_no_process(namespace: TestNamespace) -> No
         return not folder.exists()
 
     await eventually(removed, f"{folder} removed", seconds=10)
+
+
+async def test_operator_image_runs_this_project_on_a_read_only_root(
+    namespace: TestNamespace,
+) -> None:
+    pod = shell_pod("operator", "", restartPolicy="Never")
+    pod["spec"]["containers"] = [
+        {
+            "name": "main",
+            "image": "ghcr.io/fathom-dev/operator:test",
+            "args": ["--help"],
+            "env": [{"name": "HOME", "value": "/tmp"}],
+            "securityContext": {"readOnlyRootFilesystem": True},
+            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        }
+    ]
+    pod["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}]
+    await namespace.create(pod)
+    finished = await namespace.wait("Pod", "operator", is_finished)
+    assert finished["status"]["phase"] == "Succeeded", namespace.output("operator")
+    assert "render" in namespace.output("operator")
+
+
+async def test_read_only_root_refuses_writes_outside_volumes(namespace: TestNamespace) -> None:
+    printed = await namespace.run(
+        "",
+        containers=[
+            shell_container(
+                "touch /x 2>/dev/null || echo refused; touch /tmp/x && echo allowed",
+                securityContext={"readOnlyRootFilesystem": True},
+                volumeMounts=[{"name": "tmp", "mountPath": "/tmp"}],
+            )
+        ],
+        volumes=[{"name": "tmp", "emptyDir": {}}],
+    )
+    assert printed == "refused\nallowed\n"

@@ -65,11 +65,6 @@ class ContainerWorker:
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _kill_task: asyncio.Task[None] | None = None
 
-    @property
-    def process(self) -> ContainerProcess | None:
-        """The running program, if any."""
-        return self._process
-
     async def run(self) -> int:
         """Runs until the policy says it is done, or `stop`; returns the last exit code."""
         crashes = 0
@@ -119,6 +114,11 @@ class ContainerWorker:
         supervision = asyncio.create_task(self._supervise(process))
         try:
             code = await process.wait()
+        except asyncio.CancelledError:
+            # The kubelet itself is ending; nobody would be left to end this.
+            process.signal(signal.SIGKILL)
+            await process.wait()
+            raise
         finally:
             supervision.cancel()
             with contextlib.suppress(asyncio.CancelledError):

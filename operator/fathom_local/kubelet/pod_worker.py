@@ -350,10 +350,6 @@ class PodWorker:
             self.around.addresses.give_back(sandbox.address)
 
     async def _clean_up(self) -> None:
-        for worker in self._workers.values():
-            worker.kill()
-            if worker.process is not None:
-                await worker.process.wait()
         await self._close_sandbox()
         await asyncio.to_thread(self._remove_files)
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from fathom_local.engine.model_pair import pair_directory
 from fathom_local.images import (
     ENGINE_REPOSITORY,
     Bind,
@@ -38,7 +39,7 @@ def test_tag_chooses_the_version_of_the_engine(
     assert image.environment()["PATH"].startswith(f"{tmp_path}/engine-venv-0.31.1/bin:")
     missing = image.missing()
     assert missing is not None
-    assert "fathom_local.engine.environment 0.31.1" in missing
+    assert "fathom local engine --version 0.31.1" in missing
     latest = default_images().find(ENGINE_REPOSITORY)
     assert latest is not None
     assert "{version}" not in str(latest)
@@ -51,6 +52,8 @@ def test_engine_environment_can_be_named_for_every_version(
     program.parent.mkdir()
     program.touch()
     monkeypatch.setenv("FATHOM_ENGINE_VENV", str(tmp_path))
+    monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path))
+    pair_directory(tmp_path).mkdir(parents=True)
     image = default_images().find(f"{ENGINE_REPOSITORY}:v9.9.9")
     assert image is not None
     assert image.missing() is None

@@ -123,9 +123,7 @@ def test_names_that_are_no_folder_names_are_refused(name: str) -> None:
 
 
 def test_only_the_process_that_was_started_is_ended(tmp_path: Path) -> None:
-    record = start_daemon(
-        "sleep", ["sleep", "600"], log=tmp_path / "log", env={"PATH": "/usr/bin:/bin"}
-    )
+    record = start_daemon("sleep", ["sleep", "600"], log=tmp_path / "log", env={"PATH": os.defpath})
     stranger = record.model_copy(update={"started_at": record.started_at - 1})
     assert stranger.find() is None
     stop_processes([stranger])
