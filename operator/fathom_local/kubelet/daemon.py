@@ -67,7 +67,8 @@ class Kubelet:
         """Of an earlier kubelet: its processes ended with it, its files did not."""
         for folder in (self.config.pods_directory, self.config.memory_directory):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+            # What is still ending may have kept a file from being removed.
+            folder.mkdir(parents=True, exist_ok=True)
 
     def _source_changed(self, key: Key, item: Object | None) -> None:
         del key, item
