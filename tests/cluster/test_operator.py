@@ -17,6 +17,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 AT_REST_SECONDS = 65.0
 """More than a minute: whatever is done once a minute at most has had its turn."""
 
+# Of what the operator mounts, only the depth document concerns a simulated engine: it brings the
+# whole of fathom_vllm along, and the mounted part of it would hide the rest.
+SIMULATED = ["env", "-u", "PYTHONPATH", "python", "-m", "fathom_local.engine.simulated", "serve"]
+
 SPEC: Mapping[str, Any] = {
     "replicas": 2,
     "model": {"id": "pair"},
@@ -35,7 +39,7 @@ SPEC: Mapping[str, Any] = {
             "containers": [
                 {
                     "name": "vllm",
-                    "command": ["python", "-m", "fathom_local.engine.simulated", "serve"],
+                    "command": SIMULATED,
                     "lifecycle": {"preStop": None},
                 }
             ],
@@ -121,7 +125,12 @@ async def test_a_resource_becomes_ready_rests_and_survives_the_operator(
     async def in_force() -> bool:
         return (await resource.get())["status"]["depth"]["appliedReplicas"] == 2
 
+    async def told() -> bool:
+        events = await namespace.all_of("Event")
+        return any(event["reason"] == "AllReplicasReady" for event in events)
+
     await eventually(in_force, "both engines report the depth document", 90)
+    await eventually(told, "an event tells that all replicas are ready")
 
     before = len(operator.writes())
     await asyncio.sleep(AT_REST_SECONDS)

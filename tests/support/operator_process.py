@@ -133,7 +133,7 @@ async def install_crd(namespace: TestNamespace) -> None:
 
     async def established() -> bool:
         found = await namespace.api.request("GET", f"{CRDS}/{crd['metadata']['name']}")
-        conditions = found.get("status", {}).get("conditions", [])
+        conditions = found.get("status", {}).get("conditions") or []
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     await eventually(established, "the CRD is established")

@@ -43,6 +43,6 @@ def configure_logs(log_format: LogFormat) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    # One line per request of the metrics server and of each watch is no news.
-    for noisy in ("aiohttp.access", "kopf.activities.probe"):
+    # That a request was served, or that an event was seen, is no news.
+    for noisy in ("aiohttp.access", "kopf.objects", "kopf.activities"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
