@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fathom.core.depth import depth_at, summary
 from fathom_local.demo.compare import Ratio, paired_ratio
 from fathom_local.demo.fleet import Fleet
 from fathom_local.demo.observe import token_rate
@@ -19,8 +20,10 @@ class PhaseResult:
     """One phase's comparison. Rates are tokens per second over all pods."""
 
     phase: Phase
-    depth: str
-    """Depths in force in the tuned slices, at the end."""
+    depth: int
+    """Depth in force at this phase's batch, at the end."""
+    schedule: str
+    """Depths from the smallest batch to the largest, at the end."""
     tuned: tuple[float, ...]
     static: tuple[float, ...]
 
@@ -73,8 +76,15 @@ async def compare(
             await fleet.pin(static_depth if static else None)
             rates[static].append(await rate_over(fleet, timing.slice_seconds))
     await fleet.pin(None)
-    depth = "/".join(str(part.depth) for part in (await fleet.document()).schedule)
-    return PhaseResult(phase, depth, tuple(rates[False]), tuple(rates[True]))
+    schedule = (await fleet.document()).schedule
+    batch = max(1, round(phase.concurrency / len(await fleet.pods())))
+    return PhaseResult(
+        phase,
+        depth_at(schedule, batch),
+        summary(schedule),
+        tuple(rates[False]),
+        tuple(rates[True]),
+    )
 
 
 async def sweep(

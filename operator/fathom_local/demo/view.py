@@ -52,7 +52,8 @@ class DemoView:
     def say(self, text: str) -> None:
         """A line that stays."""
         elapsed = int(time.monotonic() - self._started_s)
-        self._console.print(f"[dim]{elapsed // 60:2d}:{elapsed % 60:02d}[/dim]  {text}")
+        clock = f"[dim]{elapsed // 60:2d}:{elapsed % 60:02d}[/dim]"
+        self._console.print(f"{clock}  {text}", soft_wrap=True)
 
     def phase(self, phase: Phase) -> None:
         """The traffic has changed."""
@@ -125,9 +126,9 @@ def sparkline(values: Sequence[float]) -> str:
 def sweep_table(sweeps: Sequence[SweepResult]) -> Table:
     """Tokens per second by static depth and phase; the best of each phase stands out."""
     table = Table(title="Static sweep: tokens per second at each depth", title_justify="left")
-    table.add_column("traffic")
+    table.add_column("traffic \\ depth", no_wrap=True)
     for depth in sweeps[0].rates:
-        table.add_column(f"depth {depth}", justify="right")
+        table.add_column(str(depth), justify="right")
     for result in sweeps:
         table.add_row(
             title(result.phase),
@@ -147,15 +148,16 @@ def summary_table(
         title=f"Tuned against static depth {static_depth}, on the same pods, in turn",
         title_justify="left",
     )
-    for column in ("traffic", "depth found", "sweep's best", "static", "tuned", "tuned / static"):
-        table.add_column(column, justify="left" if column == "traffic" else "right")
+    table.add_column("traffic", no_wrap=True)
+    for column in ("depth", "best", "static tok/s", "tuned tok/s", "tuned / static [95 %]"):
+        table.add_column(column, justify="right")
     for result, swept in zip(phases, sweeps, strict=True):
         table.add_row(
             title(result.phase),
-            result.depth,
+            str(result.depth),
             str(swept.best),
-            f"{_mean(result.static):.0f} tok/s",
-            f"{_mean(result.tuned):.0f} tok/s",
+            f"{_mean(result.static):.0f}",
+            f"{_mean(result.tuned):.0f}",
             str(result.ratio),
         )
     return table
