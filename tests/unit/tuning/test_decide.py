@@ -6,10 +6,11 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import Objective, TuningMode
-from fathom.core.depth import DepthDocument, DepthRange, flat
+from fathom.core.depth import DepthDocument, DepthRange, depth_at, flat
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.state import Change, Trial
 from fathom.tuning.tuner import decide
-from unit.tuning.plant import EASY, HARD, SETTINGS, START_S, Fleet
+from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, START_S, Fleet
 
 
 def last(fleet: Fleet) -> TuningDecision:
@@ -289,3 +290,45 @@ def test_every_decision_says_why() -> None:
 def test_probes_make_no_events(action: Action) -> None:
     fleet = Fleet(acceptance=EASY).run(600)
     assert not any(decision.notable for decision in fleet.actions(action))
+
+
+def test_a_probe_ends_in_an_end_and_not_in_a_pin_that_nobody_asked_for() -> None:
+    fleet = Fleet(acceptance=MIDDLE).run(900)
+    assert fleet.actions(Action.END_PROBE)
+    assert not fleet.actions(Action.PIN)
+
+
+# Moves
+
+
+def test_a_move_that_lost_is_taken_back_and_not_made_again_under_this_traffic() -> None:
+    fleet = Fleet(acceptance=HARD).run(300)
+    assert fleet.document is not None
+    assert fleet.depth() == 1
+    # As if someone had been too sure of depth 3.
+    fleet.document = replace(fleet.document, schedule=flat(3, 16))
+    for pod in fleet.pods:
+        pod.schedule = flat(3, 16)
+    fleet.state = replace(
+        fleet.state,
+        trial=Trial(
+            changes=(Change(4, 1, 3),), expected_gain=0.05, at_s=fleet.now_s - 20, steps=1000.0
+        ),
+    )
+    decision = fleet.step()
+
+    assert decision.action is Action.MOVE
+    assert decision.message.startswith("Takes back what was slower: batch 3-4 from 1 to 3 (-")
+    assert decision.expected_gain == 0.05
+    assert decision.measured_gain is not None
+    assert decision.measured_gain < 0
+    assert decision.notable
+    assert fleet.depth(4) == 1
+
+    written = len(fleet.writes)
+    fleet.run(900)
+    assert all(
+        depth_at(schedule, 4) != 3
+        for _, document in fleet.writes[written:]
+        for schedule in document.pods.values()
+    )
