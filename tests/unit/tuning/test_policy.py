@@ -1,0 +1,43 @@
+from dataclasses import replace
+
+from fathom.tuning.policy import Policy
+from fathom.tuning.situation import assess
+from fathom.tuning.state import Visit
+from unit.tuning.plant import EASY, SETTINGS, Fleet
+
+
+def policy_back_at_the_start() -> Policy:
+    """All is known of easy traffic, and the depth in force is the user's own."""
+    fleet = Fleet(acceptance=EASY).run(240)
+    assert fleet.document is not None
+    policy = assess(fleet.snapshot(), fleet.document).policy
+    return replace(policy, depths=dict.fromkeys(policy.depths, SETTINGS.tokens), left=())
+
+
+def targets(policy: Policy) -> dict[int, int]:
+    return {option.bucket: option.to for option in policy.moves()}
+
+
+def test_what_is_better_beyond_doubt_is_a_move() -> None:
+    assert targets(policy_back_at_the_start())[4] == 7
+
+
+def test_what_failed_under_this_traffic_is_no_move_until_the_traffic_changes() -> None:
+    policy = policy_back_at_the_start()
+    survival = policy.evidence.survival
+    now_s = policy.evidence.now_s
+    failed = replace(policy, visits=(Visit(4, 7, now_s, survival.epoch, failed=True),))
+    other_traffic = replace(
+        failed,
+        evidence=replace(failed.evidence, survival=replace(survival, epoch=survival.epoch + 1)),
+    )
+
+    assert targets(failed).get(4) != 7
+    assert targets(other_traffic)[4] == 7
+
+
+def test_idle_buckets_follow_those_that_were_measured() -> None:
+    policy = policy_back_at_the_start()
+    after = policy.after(policy.moves())
+    assert after[1] == 7
+    assert set(after) == set(policy.depths)
