@@ -1,8 +1,9 @@
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import structlog
 
+from fathom.runtime.loops import Loops
 from support.bench import Bench
 
 
@@ -13,6 +14,13 @@ async def bench() -> Bench:
     await bench.until_ready()
     bench.kube.writes.clear()
     return bench
+
+
+@pytest.fixture
+async def loops(bench: Bench) -> AsyncIterator[Loops]:
+    loops = Loops(bench.world, settle_s=0)
+    yield loops
+    await loops.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,7 @@
 """The registry of loops: one per resource, none of which can stop another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-
-import pytest
+from collections.abc import Awaitable, Callable
 
 from fathom.core.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.runtime.loops import STUCK_AFTER_S, Loops
@@ -17,13 +15,6 @@ async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not holds():
             await asyncio.sleep(0.001)
-
-
-@pytest.fixture
-async def loops(bench: Bench) -> AsyncIterator[Loops]:
-    loops = Loops(bench.world, settle_s=0)
-    yield loops
-    await loops.stop()
 
 
 async def test_a_poke_is_a_pass(bench: Bench, loops: Loops) -> None:

@@ -10,6 +10,7 @@ from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.kinds import CONFIG_MAP, EVENT, POD
 from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
+from fathom.tuning.tuner import decide as decide_for_real
 from support.bench import Bench, holding, moved
 
 
@@ -153,3 +154,42 @@ async def test_a_decision_that_could_not_be_written_is_not_told(bench: Bench) ->
     assert [event.body["reason"] for event in bench.kube.written("Event")] == ["ChildRefused"]
     assert len(bench.kube.all_of(EVENT)) == told + 1
     assert "lastDecision" not in bench.status["tuning"]
+
+
+async def test_with_the_real_tuner_rest_is_rest() -> None:
+    bench = Bench({"replicas": 2}, decide=decide_for_real)
+    bench.metrics.generation = 1
+    await bench.until_ready()
+    await bench.run_for(180)
+    bench.kube.writes.clear()
+    await bench.run_for(600)
+    assert bench.kube.writes == []
+    bench.restart()
+    await bench.run_for(600)
+    assert bench.kube.writes == []
+
+
+@pytest.mark.parametrize("mode", ["Advise", "Static"])
+async def test_changing_the_mode_at_rest_is_told_once(mode: str) -> None:
+    bench = Bench({"replicas": 2}, decide=decide_for_real)
+    bench.metrics.generation = 1
+    await bench.until_ready()
+    await bench.run_for(180)
+    bench.edit({"speculation.tuning.mode": mode})
+    await bench.until_ready(passes=40)
+    await bench.run_for(180)
+    bench.kube.writes.clear()
+    await bench.run_for(600)
+    assert bench.kube.writes == []
+    assert bench.status["tuning"]["summary"].startswith(f"{mode}/")
+
+
+async def test_auto_to_advise_restarts_nothing() -> None:
+    bench = Bench({"replicas": 2}, decide=decide_for_real)
+    await bench.until_ready()
+    pods = bench.kube.names(POD)
+    bench.kube.writes.clear()
+    bench.edit({"speculation.tuning.mode": "Advise"})
+    await bench.until_ready()
+    assert bench.kube.names(POD) == pods
+    assert bench.kube.written("Deployment") == []
