@@ -216,13 +216,13 @@ class Bench:
         return await self.loop.tick()
 
     async def until_ready(self, passes: int = 12) -> None:
-        """Passes and controllers in turn, until nothing is written any more."""
+        """Passes and controllers in turn, until nothing moves any more."""
         for _ in range(passes):
-            before = len(self.kube.writes)
+            before = self.kube.version
             await self.tick()
             self.play_controllers()
             self.clock.at_s += 1
-            if len(self.kube.writes) == before:
+            if self.kube.version == before:
                 return
         raise AssertionError(f"never at rest: {self.kube.writes[-10:]}")
 

@@ -39,7 +39,8 @@ class FakeKube:
         self._objects: dict[Place, dict[str, Any]] = {}
         self._applied: dict[tuple[Place, str], Any] = {}
         self._served = served or ServedApis()
-        self._version = 0
+        self.version = 0
+        """Grows with every change, whoever makes it."""
         self.writes: list[Write] = []
         self.fail: Callable[[str, Kind], KubeError | None] = lambda _verb, _kind: None
         """A test's own trouble: given a verb and a kind, the error to raise, if any."""
@@ -115,7 +116,8 @@ class FakeKube:
         self._store((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
-        self._objects.pop((kind, namespace, name), None)
+        if self._objects.pop((kind, namespace, name), None) is not None:
+            self.version += 1
         for each in [key for key in self._applied if key[0] == (kind, namespace, name)]:
             del self._applied[each]
 
@@ -143,8 +145,8 @@ class FakeKube:
         if before and before.get("spec") != body.get("spec"):
             generation += 1
         metadata["generation"] = generation
-        self._version += 1
-        metadata["resourceVersion"] = str(self._version)
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
         self._objects[place] = body
 
     def _note(self, verb: str, kind: Kind, name: str, body: Any) -> None:

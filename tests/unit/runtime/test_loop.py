@@ -88,6 +88,22 @@ async def test_the_next_rollout_after_an_upgrade_brings_the_new_plugin(bench: Be
     assert bench.kube.names(CONFIG_MAP) == ["kimi-depth", "kimi-plugin-bbbbbbbbbb", "kimi-tuning"]
 
 
+async def test_a_rollout_is_announced_with_its_field_once_and_before_it_begins(
+    bench: Bench,
+) -> None:
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await bench.tick()
+    written = [each.kind for each in bench.kube.writes]
+    assert written.index("Event") < written.index("Deployment")
+    # Another operator goes on with it, and does not say it again.
+    bench.restart()
+    await bench.until_ready(passes=30)
+    told = [event.body for event in bench.kube.written("Event")]
+    (rolling,) = [body["message"] for body in told if body["reason"] == "Rolling"]
+    assert rolling.startswith("spec.engine.image changed, which needs new pods")
+    assert bench.condition("Progressing")["reason"] == "UpToDate"
+
+
 async def test_drift_in_what_this_version_rendered_is_repaired(bench: Bench) -> None:
     (name,) = bench.kube.names(DEPLOYMENT)
     deployment = bench.kube.find(DEPLOYMENT, name)

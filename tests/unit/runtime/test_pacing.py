@@ -8,7 +8,7 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.kinds import CONFIG_MAP, EVENT, POD
+from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, EVENT, POD, Kind
 from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
 from support.bench import Bench, holding, moved
@@ -34,7 +34,8 @@ def counting(bench: Bench) -> Bench:
         )
         state = replace(snapshot.state, generation=tick)
         decision = replace(holding(snapshot), wake_after_s=5, measured=measured, state=state)
-        return replace(decision, message=f"{tick} steps.", reason=Reason.EXPLOITING)
+        reason = Reason.PROBING if tick % 2 else Reason.EXPLOITING
+        return replace(decision, message=f"{tick} steps.", reason=reason)
 
     bench.decide = decide
     return bench
@@ -50,7 +51,39 @@ async def test_steady_traffic_costs_one_status_and_one_tuning_write_a_minute(
     assert counting.status["measured"]["tokensPerSecond"] > 1000
     assert counting.status["measured"]["acceptanceLength"] == "3.00"
     assert counting.status["measured"]["gainPercent"] == "10.0"
-    assert counting.status["tuning"]["summary"] == "Auto/Exploiting"
+    assert counting.status["tuning"]["summary"] in {"Auto/Exploiting", "Auto/Probing"}
+
+
+async def test_a_restarted_operator_has_nothing_urgent_to_say(counting: Bench) -> None:
+    await counting.run_for(130)
+    counting.restart()
+    counting.kube.writes.clear()
+    await counting.run_for(55)
+    assert counting.kube.writes == []
+
+
+async def test_a_pass_that_only_measures_reads_nothing(counting: Bench) -> None:
+    # Past the writes of the minute: each is followed by one look at what it did.
+    await counting.run_for(71)
+    reads: list[str] = []
+
+    def note(verb: str, kind: Kind) -> None:
+        if verb in {"get", "list"}:
+            reads.append(kind.kind)
+
+    counting.kube.fail = note
+    await counting.run_for(20)
+    assert reads == []
+    counting.loop.poke()
+    await counting.loop.tick()
+    assert len(reads) == 1 + len(CHILD_KINDS)
+
+
+async def test_autoscaling_rewrites_only_the_deployment(bench: Bench) -> None:
+    bench.edit({"replicas": 3})
+    await bench.until_ready()
+    assert bench.kube.written("ConfigMap") == []
+    assert len(bench.kube.written("Deployment")) == 1
 
 
 async def test_a_move_is_written_told_and_remembered_at_once(bench: Bench) -> None:

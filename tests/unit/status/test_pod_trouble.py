@@ -90,7 +90,12 @@ def test_trouble_is_told_in_words(status: dict[str, Any], reason: Reason, messag
         {},
         {"phase": "Running", "containerStatuses": [container(state={"running": {}})]},
         {"containerStatuses": [container(state={"waiting": {"reason": "ContainerCreating"}})]},
-        {"conditions": [{"type": "Ready", "status": "True"}]},
+        {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [
+                container(restartCount=1, lastState={"terminated": {"exitCode": 137}})
+            ],
+        },
         {"containerStatuses": None, "conditions": None},
     ],
 )
