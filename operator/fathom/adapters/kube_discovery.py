@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.adapters.ports import KubeError
 from fathom.core.served import ServedApis
 
 GROUP_VERSIONS: Final = (
@@ -22,15 +23,26 @@ Get = Callable[[str], Awaitable[Mapping[str, JsonValue] | None]]
 
 
 async def discover(get: Get) -> ServedApis:
-    """Ask for each group and version that Fathom could use; a missing one is no error.
+    """Ask for each group and version that Fathom could use.
+
+    One that is missing, or that the server cannot show, counts as not served: an optional API that
+    is broken must not stop anything.
 
     Args:
-        get: reads a path; None: not found. What it raises passes through.
+        get: reads a path; None: not found.
+
+    Raises:
+        KubeError: the server does not answer at all.
     """
     found: set[tuple[str, str]] = set()
     for group_version in GROUP_VERSIONS:
         path = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
-        listing = await get(path)
+        try:
+            listing = await get(path)
+        except KubeError as error:
+            if error.status == 0:
+                raise
+            continue
         resources = listing.get("resources") if listing is not None else None
         if isinstance(resources, list):
             found.update(

@@ -8,7 +8,8 @@ from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec, Switch
 from fathom.core.capability import live_depth_refusal
 from fathom.core.measurement import PodCounters
 from fathom.core.observed import ObservedPod
-from fathom.core.snapshot import Snapshot
+from fathom.core.revision import revision_of
+from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState
@@ -34,19 +35,30 @@ def tuning_snapshot(
 ) -> TuningSnapshot:
     """Everything the tuner may know, in its own words."""
     settings = settings_of(spec)
+    leaders = tuned_pods(snapshot.objects, spec)
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings,
         pods=tuple(
             _tuned_pod(pod, snapshot.counters, snapshot.now_s, settings.max_tokens)
-            for pod in snapshot.objects.leaders
-            if not pod.terminating
+            for pod in leaders
         ),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
         live_refusal=live_depth_refusal(spec),
         state=state,
     )
+
+
+def tuned_pods(objects: Objects, spec: SpeculativeDeploymentSpec) -> tuple[ObservedPod, ...]:
+    """The pods to judge by: the wanted revision's, or before it has any, the others.
+
+    During a rollout two kinds of engine serve. What an old one reports, at an old `maxTokens` or
+    without the plugin, says nothing about the new ones, and it need not obey either.
+    """
+    leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
+    wanted = revision_of(spec)
+    return tuple(pod for pod in leaders if pod.revision == wanted) or leaders
 
 
 def settings_of(spec: SpeculativeDeploymentSpec) -> Settings:

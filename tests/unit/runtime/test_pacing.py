@@ -8,7 +8,7 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, EVENT, POD, Kind
+from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, Kind
 from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
 from support.bench import Bench, holding, moved
@@ -226,3 +226,20 @@ async def test_auto_to_advise_restarts_nothing() -> None:
     await bench.until_ready()
     assert bench.kube.names(POD) == pods
     assert bench.kube.written("Deployment") == []
+
+
+async def test_in_a_rollout_the_tuner_judges_by_the_new_pods(bench: Bench) -> None:
+    seen: list[set[str]] = []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        seen.append({pod.name.split("-")[1] for pod in snapshot.pods})
+        return holding(snapshot)
+
+    bench.decide = decide
+    (old,) = bench.kube.names(DEPLOYMENT)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await bench.until_ready(passes=30)
+    (new,) = bench.kube.names(DEPLOYMENT)
+    assert seen[0] == {old.split("-")[1]}
+    assert seen[-1] == {new.split("-")[1]}
+    assert all(len(revisions) == 1 for revisions in seen)
