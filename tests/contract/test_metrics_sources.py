@@ -1,7 +1,6 @@
 """Both metrics sources against the same exporters: pods' own pages, and a real Prometheus."""
 
 import asyncio
-import shutil
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +18,7 @@ from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.adapters.prometheus import PrometheusMetrics
 from fathom.core.measurement import PodCounters, delta
+from fathom_local.tools.prometheus import find_prometheus
 from unit.metrics.page import FakeEngine
 
 PODS = ("pod-a", "pod-b")
@@ -73,9 +73,7 @@ async def exporters() -> AsyncIterator[Exporters]:
 @asynccontextmanager
 async def running_prometheus(exporters: Exporters, tmp_path: Path) -> AsyncIterator[str]:
     """A real Prometheus that scrapes the exporters four times a second, with Kubernetes' labels."""
-    binary = shutil.which("prometheus")
-    if binary is None:
-        pytest.fail("No prometheus on PATH; install it with: apt-get install prometheus")
+    binary = find_prometheus()
     config = tmp_path / "prometheus.yml"
     config.write_text(
         yaml.safe_dump(
