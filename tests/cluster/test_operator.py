@@ -2,112 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace, eventually
-from support.operator_process import Operator, operator_in
+from support.operated import SPEC, Resource, operator, resource
+from support.operator_process import Operator
+
+__all__ = ["operator", "resource"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 AT_REST_SECONDS = 65.0
 """More than a minute: whatever is done once a minute at most has had its turn."""
-
-# Of what the operator mounts, only the depth document concerns a simulated engine: it brings the
-# whole of fathom_vllm along, and the mounted part of it would hide the rest.
-SIMULATED = ["env", "-u", "PYTHONPATH", "python", "-m", "fathom_local.engine.simulated", "serve"]
-
-SPEC: Mapping[str, Any] = {
-    "replicas": 2,
-    "model": {"id": "pair"},
-    "draft": {"id": "draft"},
-    "speculation": {"tokens": 3, "maxTokens": 5},
-    # The tag tells the version; the command below is what really runs.
-    "engine": {
-        "image": "fathom.local/shell:v0.32.0",
-        "tensorParallelSize": 1,
-        "drainSeconds": 0,
-        "args": ["--max-num-seqs", "16"],
-    },
-    "podTemplate": {
-        "spec": {
-            "terminationGracePeriodSeconds": 2,
-            "containers": [
-                {
-                    "name": "vllm",
-                    "command": SIMULATED,
-                    "lifecycle": {"preStop": None},
-                }
-            ],
-        }
-    },
-}
-
-
-class Resource:
-    """One SpeculativeDeployment, as its user has it."""
-
-    def __init__(self, namespace: TestNamespace, name: str = "sd") -> None:
-        self.namespace = namespace
-        self.name = name
-        self._all = f"/apis/fathom.dev/v1alpha1/namespaces/{namespace.name}/speculativedeployments"
-
-    async def apply(self, spec: Mapping[str, Any]) -> None:
-        body = {
-            "apiVersion": "fathom.dev/v1alpha1",
-            "kind": "SpeculativeDeployment",
-            "metadata": {"name": self.name},
-            "spec": spec,
-        }
-        await self.namespace.api.request("POST", self._all, body=body)
-
-    async def edit(self, spec: Mapping[str, Any]) -> None:
-        await self.namespace.api.request(
-            "PATCH", f"{self._all}/{self.name}", body={"spec": spec}, content_type=MERGE_PATCH
-        )
-
-    async def get(self) -> dict[str, Any]:
-        found: dict[str, Any] = await self.namespace.api.request("GET", f"{self._all}/{self.name}")
-        return found
-
-    async def delete(self) -> None:
-        await self.namespace.api.request("DELETE", f"{self._all}/{self.name}")
-
-    async def wait(self, kind: str, status: str, reason: str = "") -> dict[str, Any]:
-        """The condition, as soon as it is so for the newest generation."""
-        seen: list[Any] = [None]
-
-        async def look() -> dict[str, Any] | None:
-            found = await self.get()
-            seen[0] = found.get("status")
-            for each in (seen[0] or {}).get("conditions", []):
-                fresh = each["observedGeneration"] == found["metadata"]["generation"]
-                right = (each["type"], each["status"]) == (kind, status)
-                if right and fresh and reason in {"", each["reason"]}:
-                    result: dict[str, Any] = each
-                    return result
-            return None
-
-        try:
-            return await eventually(look, f"{kind} is {status} {reason}", 90)
-        except pytest.fail.Exception as failure:
-            pytest.fail(f"{failure.msg}: {seen[0]}")
-
-
-@pytest.fixture
-async def operator(namespace: TestNamespace, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operator_in(namespace, tmp_path) as operator:
-        yield operator
-        assert not [event for event in operator.requests() if event.code == 403]
-
-
-@pytest.fixture
-async def resource(namespace: TestNamespace) -> Resource:
-    return Resource(namespace)
 
 
 async def test_a_resource_becomes_ready_rests_and_survives_the_operator(
