@@ -155,6 +155,23 @@ async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: S
     assert condition(await fleet.resource(), "Degraded")["status"] == "False"
 
 
+async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: Stage) -> None:
+    """Auto to Static is such a change, and the price of it is told before it is paid."""
+    fleet = stage.fleet
+    before = {pod.name for pod in await fleet.pods()}
+    model = (await fleet.resource())["spec"]["model"]["id"]
+    async with LoadGenerator(await fleet.service_url(), model, seed=3) as load:
+        load.set_phase(Phase(EASY, 2))
+        await patch_spec(stage, {"speculation": {"tuning": {"mode": "Static"}}})
+        await until(lambda: only_new_pods(stage, before, 2), within_seconds=240)
+        await wait_ready(fleet, print)
+    assert [result.error for result in load.results if not result.ok] == []
+    assert len(load.results) > 20
+    told = await stage.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
+    rolling = [event["message"] for event in told["items"] if event["reason"] == "Rolling"]
+    assert any("spec.speculation.tuning.mode" in message for message in rolling), rolling
+
+
 async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do(
     stage: Stage,
 ) -> None:
@@ -211,6 +228,11 @@ async def is_invalid(stage: Stage) -> bool:
 
 async def serving(stage: Stage, pods: int) -> bool:
     return len(await stage.fleet.pods()) == pods
+
+
+async def only_new_pods(stage: Stage, before: set[str], ready: int) -> bool:
+    pods = await stage.fleet.pods()
+    return not before & {pod.name for pod in pods} and sum(pod.ready for pod in pods) == ready
 
 
 async def nothing_left(stage: Stage) -> bool:

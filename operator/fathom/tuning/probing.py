@@ -25,7 +25,7 @@ GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
 HOPELESS: Final = -0.1
 """A depth slower by so much is not worth another second."""
-GAP_S: Final = 60.0
+GAP_S: Final = 120.0
 """Between probes, unless much is at stake: a rest that costs little keeps the cluster quiet."""
 URGENT: Final = 0.02
 """Expected improvement that does not wait."""
