@@ -14,8 +14,9 @@ def skipped(spec: SpeculativeDeploymentSpec, served: ServedApis) -> tuple[str, .
 
 
 def _skipped(spec: SpeculativeDeploymentSpec, served: ServedApis) -> Iterator[str]:
-    if spec.metrics.pod_monitor is AutoOrNever.AUTO and not served.has(*_POD_MONITOR):
-        yield (
-            "No PodMonitor: this cluster does not serve monitoring.coreos.com/v1; install the "
-            "Prometheus operator, or set metrics.podMonitor to Never."
-        )
+    if spec.metrics.pod_monitor is AutoOrNever.AUTO:
+        scrape = "a Prometheus has to be told to scrape port http of the pods."
+        if served.has(*_POD_MONITOR):
+            yield f"PodMonitors are not made yet: {scrape}"
+        else:
+            yield f"No PodMonitor, as this cluster does not serve {_POD_MONITOR[0]}: {scrape}"

@@ -37,8 +37,8 @@ def child_metadata(
                 "kind": names.KIND,
                 "name": sd.metadata.name,
                 "uid": sd.metadata.uid,
+                # No blockOwnerDeletion: to set it may need a right on the owner's finalizers.
                 "controller": True,
-                "blockOwnerDeletion": True,
             }
         ]
     return metadata

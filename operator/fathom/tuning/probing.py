@@ -25,8 +25,10 @@ GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
 HOPELESS: Final = -0.1
 """A depth slower by so much is not worth another second."""
-GAP_S: Final = 120.0
-"""Between probes, unless much is at stake: a rest that costs little keeps the cluster quiet."""
+REST_S: Final = 20.0
+LONGEST_REST_S: Final = 300.0
+"""Rest after a probe, unless much is at stake. It grows by `REST_S` with each probe under the same
+traffic: new traffic is learnt quickly, and known traffic leaves the cluster quiet."""
 URGENT: Final = 0.02
 """Expected improvement that does not wait."""
 WARM_S: Final = 30.0
@@ -94,7 +96,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
     """Try what may be better; or, now and then, the user's own depth, to know the gain."""
     options = given.policy.experiments()
     worth = sum(each.share * each.gain.expected_improvement for each in options)
-    resting = given.now_s - given.state.probe_ended_at_s < GAP_S
+    resting = given.now_s - given.state.probe_ended_at_s < _rest_s(given)
     if worth < URGENT and (resting or given.state.trial is not None):
         return None
     options = options or given.policy.control()
@@ -124,6 +126,12 @@ def start_probe(given: Situation) -> TuningDecision | None:
         ),
         expected_gain=expected_gain(options),
     )
+
+
+def _rest_s(given: Situation) -> float:
+    epoch = given.state.survival.epoch
+    probes = sum(visit.times for visit in given.state.visits if visit.epoch == epoch)
+    return min(LONGEST_REST_S, REST_S * probes)
 
 
 def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:

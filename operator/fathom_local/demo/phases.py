@@ -23,7 +23,7 @@ def title(phase: Phase) -> str:
 class Timing:
     """Lengths in seconds. Set-up apart, the whole demo stays below 15 minutes."""
 
-    adapt_seconds: float = 60.0
+    adapt_seconds: float = 90.0
     """After each change of traffic, before anything is compared."""
     slice_seconds: float = 5.0
     pairs: int = 8
