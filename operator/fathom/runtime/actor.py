@@ -9,9 +9,14 @@ from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT
 from fathom.core.plan import Plan, Rendering, plan_of
-from fathom.core.revision import revision_of
 from fathom.core.snapshot import Objects, Snapshot
-from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, Intent, good_spec_text
+from fathom.runtime.intent import (
+    LAST_GOOD_SPEC_KEY,
+    REVISION_KEY,
+    Intent,
+    good_spec_text,
+    wanted_revision,
+)
 from fathom.runtime.memory import STATE_KEY, Memory
 from fathom.runtime.operations import Desired, Operation, depth_nudges, operations
 from fathom.runtime.ports import World
@@ -52,7 +57,8 @@ class Actor:
     ) -> Carried:
         """Plan, and write what is missing. Idempotent; at rest it writes nothing."""
         objects, now_s = snapshot.objects, snapshot.now_s
-        live, revision = live_depth(wanted.spec), revision_of(wanted.spec)
+        live = live_depth(wanted.spec)
+        revision = wanted_revision(wanted.spec, objects.resource, objects.tuning)
         name, bundle = wanted.metadata.name, self._world.bundle
         rendering = Rendering(
             version=self._world.version,
@@ -61,7 +67,7 @@ class Actor:
         )
         plan = plan_of(objects, wanted.spec, revision, rendering)
         document = decision.document if live else None
-        tuning_data = _tuning_data(intent, objects, decision, memory, now_s)
+        tuning_data = _tuning_data(intent, objects, decision, revision, memory, now_s)
         desired = Desired(wanted, bundle, live, document, tuning_data)
         todo = operations(objects, plan, desired)
         if intent.newest and any(each.kind == DEPLOYMENT for each in todo):
@@ -115,14 +121,19 @@ def _holds(operations: Sequence[Operation], config_map: str) -> bool:
 
 
 def _tuning_data(
-    intent: Intent, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
+    intent: Intent,
+    objects: Objects,
+    decision: TuningDecision,
+    revision: str,
+    memory: Memory,
+    now_s: float,
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
     data = {STATE_KEY: decision.state.to_json()}
     kept = objects.tuning.get(LAST_GOOD_SPEC_KEY)
     good = good_spec_text(objects.resource) if intent.newest else kept
     if good is not None:
-        data[LAST_GOOD_SPEC_KEY] = good
+        data |= {LAST_GOOD_SPEC_KEY: good, REVISION_KEY: revision}
     if data == dict(objects.tuning):
         return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN}

@@ -9,12 +9,16 @@ from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.manifest import Manifest
 from fathom.core.preflight import DraftVerdict, check_draft
+from fathom.core.revision import changed_restart_fields, revision_of
 from fathom.core.support import not_yet_supported
 from fathom.manifests.problems import problems_of
 
 LAST_GOOD_SPEC_KEY: Final = "lastGoodSpec.json"
+REVISION_KEY: Final = "revision"
+"""Beside the last good spec: the revision that its pods were given."""
 _MOST_REPLICAS: Final = 1024
 
 Config = Mapping[str, JsonValue]
@@ -89,6 +93,26 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
     document.pop("status", None)
     earlier = parse(document)
     return earlier if isinstance(earlier, SpeculativeDeployment) else None
+
+
+def wanted_revision(
+    spec: SpeculativeDeploymentSpec, resource: Manifest, kept: Mapping[str, str]
+) -> str:
+    """The revision whose pods a spec asks for.
+
+    As long as nothing changed that needs new pods it is the one that was given, whatever this
+    Fathom would call it: one that knows more engines must not roll what an older one started.
+
+    Args:
+        spec: the spec that is carried out.
+        resource: the SpeculativeDeployment as it was read.
+        kept: data of the tuning ConfigMap.
+    """
+    given = kept.get(REVISION_KEY)
+    earlier = earlier_spec(resource, kept.get(LAST_GOOD_SPEC_KEY))
+    if given and earlier is not None and not changed_restart_fields(earlier.spec, spec):
+        return given
+    return revision_of(spec)
 
 
 def _replicas(resource: Manifest, earlier: SpeculativeDeployment | None) -> int:

@@ -8,9 +8,9 @@ from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec, Switch
 from fathom.core.capability import live_depth_refusal
 from fathom.core.measurement import PodCounters
 from fathom.core.observed import ObservedPod
-from fathom.core.revision import revision_of
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
+from fathom.runtime.intent import wanted_revision
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState
 
@@ -57,7 +57,7 @@ def tuned_pods(objects: Objects, spec: SpeculativeDeploymentSpec) -> tuple[Obser
     without the plugin, says nothing about the new ones, and it need not obey either.
     """
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
-    wanted = revision_of(spec)
+    wanted = wanted_revision(spec, objects.resource, objects.tuning)
     return tuple(pod for pod in leaders if pod.revision == wanted) or leaders
 
 

@@ -16,7 +16,7 @@ from fathom_local.kube import MERGE_PATCH, KubeApi, Object
 
 _PORT: Final = 8000
 _POLL_SECONDS: Final = 0.25
-_SCRAPE_SECONDS: Final = 5.0
+_SCRAPE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)

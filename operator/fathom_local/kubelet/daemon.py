@@ -13,6 +13,7 @@ from fathom_local.kubelet.models import Pod
 from fathom_local.kubelet.node import keep_node
 from fathom_local.kubelet.pod_api import KubePodApi
 from fathom_local.kubelet.pod_worker import PodWorker, Surroundings
+from fathom_local.kubelet.processors import ProcessorPool
 from fathom_local.kubelet.sandbox import AddressPool
 from fathom_local.kubelet.sources import Sources
 
@@ -46,6 +47,7 @@ class Kubelet:
             sources=Sources(config_maps.items, secrets.items),
             services=lambda: [services.items[key] for key in sorted(services.items)],
             addresses=AddressPool(self.config.network),
+            processors=ProcessorPool(),
             session=self.session,
         )
 

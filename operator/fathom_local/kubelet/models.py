@@ -111,6 +111,15 @@ class ContainerSecurityContext(ReadModel):
     read_only_root_filesystem: bool = False
 
 
+class ContainerResources(ReadModel):
+    requests: Annotated[dict[str, str | int], BeforeValidator(_none_as_empty)] = Field(
+        default_factory=dict
+    )
+    limits: Annotated[dict[str, str | int], BeforeValidator(_none_as_empty)] = Field(
+        default_factory=dict
+    )
+
+
 class Container(ReadModel):
     name: str
     image: str
@@ -126,6 +135,7 @@ class Container(ReadModel):
     liveness_probe: Probe | None = None
     lifecycle: Annotated[Lifecycle, BeforeValidator(_none_as_empty)] = Lifecycle()
     termination_message_policy: str = "File"
+    resources: Annotated[ContainerResources, BeforeValidator(_none_as_empty)] = ContainerResources()
     security_context: Annotated[ContainerSecurityContext, BeforeValidator(_none_as_empty)] = (
         ContainerSecurityContext()
     )

@@ -25,6 +25,7 @@ from fathom_local.kubelet.problem import (
     ERR_IMAGE_PULL,
     PodProblem,
 )
+from fathom_local.kubelet.processors import ProcessorPool, whole_processors
 from fathom_local.kubelet.runner import Mount, Plan
 from fathom_local.kubelet.sandbox import AddressPool, Sandbox, create_sandbox
 from fathom_local.kubelet.sources import PodAddresses, Sources
@@ -71,6 +72,7 @@ class Surroundings:
     sources: Sources
     services: Callable[[], list[Object]]
     addresses: AddressPool
+    processors: ProcessorPool
     session: aiohttp.ClientSession
 
 
@@ -83,6 +85,7 @@ class PodWorker:
     record: PodRecord = field(init=False)
     volumes: PodVolumes = field(init=False)
     _sandbox: Sandbox | None = None
+    _processors: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _workers: dict[str, ContainerWorker] = field(default_factory=dict)
     _dirty: asyncio.Event = field(default_factory=asyncio.Event)
     _refresh: asyncio.Event = field(default_factory=asyncio.Event)
@@ -305,7 +308,15 @@ class PodWorker:
             argv=argv,
             env=image.environment() | variables,
             cwd=container.working_dir or "/",
+            processors=list(self._processors_of(container)),
         )
+
+    def _processors_of(self, container: Container) -> tuple[int, ...]:
+        """The same ones through all of a container's restarts."""
+        if container.name not in self._processors:
+            count = whole_processors(container)
+            self._processors[container.name] = self.around.processors.take(count)
+        return self._processors[container.name]
 
     @property
     def _hosts_path(self) -> Path:
@@ -348,6 +359,9 @@ class PodWorker:
             sandbox, self._sandbox = self._sandbox, None
             await sandbox.close()
             self.around.addresses.give_back(sandbox.address)
+        while self._processors:
+            _, processors = self._processors.popitem()
+            self.around.processors.give_back(processors)
 
     async def _clean_up(self) -> None:
         await self._close_sandbox()

@@ -69,6 +69,8 @@ class Plan(TypedDict):
     argv: list[str]
     env: dict[str, str]
     cwd: str
+    processors: list[int]
+    """Where it may run; empty: anywhere."""
 
 
 def main() -> None:
@@ -127,6 +129,8 @@ def become_program(plan: Plan, failure_writer: int, output_writer: int) -> NoRet
         os.dup2(output_writer, 1)
         os.dup2(output_writer, 2)
         os.chdir(plan["cwd"])
+        if plan["processors"]:
+            os.sched_setaffinity(0, plan["processors"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             # Python ignores these; what it executes would inherit that.
             signal.signal(number, signal.SIG_DFL)

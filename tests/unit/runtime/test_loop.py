@@ -1,5 +1,7 @@
 """The loop on a fake cluster: what it writes, and above all, what it does not."""
 
+import json
+
 from fathom.adapters.ports import KubeError
 from fathom.core.kinds import (
     CONFIG_MAP,
@@ -76,6 +78,22 @@ async def test_an_upgraded_operator_touches_no_pod_template(bench: Bench) -> Non
     assert bench.kube.find(DEPLOYMENT, name)["spec"]["replicas"] == 3
     assert bench.kube.find(DEPLOYMENT, name)["spec"]["template"] == before
     assert "kimi-plugin-bbbbbbbbbb" not in bench.kube.names(CONFIG_MAP)
+
+
+async def test_an_upgrade_that_would_name_the_pods_otherwise_keeps_them(bench: Bench) -> None:
+    """As when a new Fathom learns that an engine can change depth live."""
+    (name,) = bench.kube.names(DEPLOYMENT)
+    revision = name.removeprefix("kimi-")
+    for kind in (DEPLOYMENT, POD, CONFIG_MAP):
+        for each in bench.kube.names(kind):
+            text = json.dumps(bench.kube.find(kind, each))
+            bench.kube.remove(kind, "llm", each)
+            bench.kube.put(kind, json.loads(text.replace(revision, "01de4a11")))
+    bench.version = "0.2.0"
+    bench.restart()
+    await bench.run_for(600)
+    assert bench.kube.names(DEPLOYMENT) == ["kimi-01de4a11"]
+    assert bench.kube.written("Deployment") == []
 
 
 async def test_the_next_rollout_after_an_upgrade_brings_the_new_plugin(bench: Bench) -> None:
