@@ -67,7 +67,9 @@ class Actor:
         )
         plan = plan_of(objects, wanted.spec, revision, rendering)
         document = decision.document if live else None
-        tuning_data = _tuning_data(intent, objects, decision, revision, memory, now_s)
+        tuning_data = _tuning_data(
+            intent, objects, decision, memory, revision=revision, now_s=now_s
+        )
         desired = Desired(wanted, bundle, live, document, tuning_data)
         todo = operations(objects, plan, desired)
         if intent.newest and any(each.kind == DEPLOYMENT for each in todo):
@@ -124,8 +126,9 @@ def _tuning_data(
     intent: Intent,
     objects: Objects,
     decision: TuningDecision,
-    revision: str,
     memory: Memory,
+    *,
+    revision: str,
     now_s: float,
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
