@@ -1,0 +1,76 @@
+"""Ten kinds of bad input: what is changed in a good manifest, and the sentence that refuses it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
+    "unknown field": (
+        {"speculation.token": 3},
+        "spec.speculation.token: unknown field. Did you mean tokens?",
+    ),
+    "tokens above maxTokens": (
+        {"speculation.tokens": 5, "speculation.maxTokens": 4},
+        (
+            "spec.speculation.tokens: tokens is above maxTokens: lower tokens, or raise maxTokens "
+            "(which needs new pods)."
+        ),
+    ),
+    "unknown method": (
+        {"draft.method": "eagle4"},
+        (
+            "spec.draft.method: 'eagle4' is not one of 'eagle3', 'eagle', 'mtp', 'draft_model', "
+            "'ngram', 'suffix', 'dflash' or 'dspark'."
+        ),
+    ),
+    "no tray layout": (
+        {"engine.tensorParallelSize": 3},
+        (
+            "spec.engine.tensorParallelSize: no layout of nodes fits this size: use a divisor of "
+            "the GPUs on one node (1, 2 or 4 on a GB200 tray) or a multiple of them."
+        ),
+    ),
+    "too deep for tokenspeed_mla": (
+        {"engine.attentionBackend": "tokenspeed_mla", "speculation.maxTokens": 8},
+        (
+            "spec.speculation.maxTokens: attention backend tokenspeed_mla verifies at most 7 "
+            "drafted tokens: set maxTokens (and tokens) to 7 or less, or choose another "
+            "attentionBackend."
+        ),
+    ),
+    "owned flag": (
+        {"engine.args": ["--max-model-len", "4096", "--tensor_par=8"]},
+        (
+            "spec.engine.args[2]: --tensor_par (which vLLM reads as --tensor-parallel-size) may "
+            "not be set here: set spec.engine.tensorParallelSize instead."
+        ),
+    ),
+    "missing draft": (
+        {"draft.id": None},
+        (
+            "spec.draft.id: this method needs a draft model: set draft.id to its Hugging Face id "
+            "or to its absolute path in the pod."
+        ),
+    ),
+    "Goodput without an SLO": (
+        {"speculation.tuning.objective": "Goodput"},
+        (
+            "spec.speculation.tuning.tpotMilliseconds: objective Goodput needs an SLO: set "
+            "tpotMilliseconds to the largest acceptable time per output token."
+        ),
+    ),
+    "invalid image": (
+        {"engine.image": "vLLM OpenAI:latest"},
+        (
+            "spec.engine.image: this is not a container image reference: write "
+            "registry/repository:tag or registry/repository@sha256:digest."
+        ),
+    ),
+    "engine too old for the known draft": (
+        {"engine.image": "vllm/vllm-openai:v0.22.1"},
+        (
+            "spec.draft.id: lightseekorg/kimi-k2.6-eagle3.1-mla is an EAGLE 3.1 draft with MLA "
+            "(Fathom's own table), which vLLM 0.22.1 loads without applying its fc_norm: use vLLM "
+            "0.23.0 or later."
+        ),
+    ),
+}
