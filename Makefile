@@ -35,8 +35,12 @@ local-build: setup ## Build (once) the control plane that `fathom local` runs
 demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, live depth
 	@$(BIN)/fathom local demo $(ARGS)
 
+# A process for each tier: what one leaves running must not slow down what the next measures.
 test: lint verify local-build engine ## Every check and every test, real parts included
-	@$(PYTEST) $(ARGS)
+	@set -e; for tier in "unit property golden" contract cluster engine e2e; do \
+		printf '\n==> %s\n' "$$tier"; \
+		$(PYTEST) $$(for each in $$tier; do echo tests/$$each; done) $(ARGS); \
+	done
 
 test-fast: setup ## What needs neither a cluster nor an engine: under a minute
 	@$(PYTEST) -q tests/unit tests/property tests/golden $(ARGS)

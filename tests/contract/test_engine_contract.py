@@ -1,6 +1,7 @@
 """The simulated engine beside real vLLM: the same assertions hold for both."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 
 import aiohttp
@@ -88,6 +89,16 @@ async def drafted_at(engine: EngineProcess, depth: int, drafts: int) -> Scrape:
             await asyncio.sleep(0.05)
 
 
+async def transition_seen(engine: EngineProcess, first_generation: int) -> None:
+    """Change depth to and fro until a change falls into the middle of a completion."""
+    async with asyncio.timeout(DEADLINE_S):
+        for generation in itertools.count(first_generation):
+            engine.write_depth(generation, [[1, 16, 1 + generation % 2 * 4]])
+            found = await in_force(engine, generation)
+            if found.total("fathom_transition_steps_total") >= 1:
+                return
+
+
 async def test_it_is_healthy_and_names_its_model(engine: EngineProcess) -> None:
     async with aiohttp.ClientSession(engine.base_url) as session:
         for path in ("/health", "/ping", "/load"):
@@ -150,18 +161,18 @@ async def test_depth_changes_live_with_requests_in_flight(engine: EngineProcess)
             await in_force(engine, generation)
             found = await drafted_at(engine, depth, 50)
             assert found.total("fathom_depth_generation") == generation
+        # A change between two completions falls on a step of prefill only, which is no transition.
+        await transition_seen(engine, first_generation=24)
     assert [result.error for result in load.results if not result.ok] == []
     after = await scrape(engine.base_url)
-    # A change between two completions falls on a step of prefill only, which is no transition.
-    assert after.total("fathom_transition_steps_total") >= 1
     assert after.total("fathom_hook_errors_total") == 0
 
 
 async def test_at_depth_zero_it_still_serves_and_drafts_nothing(engine: EngineProcess) -> None:
-    engine.write_depth(30, [[1, 16, 0]])
+    engine.write_depth(3000, [[1, 16, 0]])
     async with LoadGenerator(engine.base_url, engine.model, seed=3) as load:
         load.set_phase(Phase(HARD, concurrency=2, max_tokens=30))
-        before = await in_force(engine, 30)
+        before = await in_force(engine, 3000)
         async with asyncio.timeout(DEADLINE_S):
             while len(load.results) < 6:
                 await asyncio.sleep(0.05)
@@ -231,7 +242,9 @@ async def test_sigterm_lets_requests_in_flight_finish(engine: EngineProcess) -> 
         await asyncio.sleep(0)
         engine.terminate()
         await stopping
-    assert [result.error for result in load.results] == ["", ""]
+    # Those in flight at the signal among them; before it there may have been more.
+    assert len(load.results) >= 2
+    assert [result.error for result in load.results if not result.ok] == []
     async with asyncio.timeout(DEADLINE_S):
         while engine.running:
             await asyncio.sleep(0.05)

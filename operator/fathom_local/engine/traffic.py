@@ -94,7 +94,11 @@ class LoadGenerator:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(timeout=self._timeout)
+        # A connection for each request, as behind a gateway that picks a pod for each. A connection
+        # that is kept leads to the same pod even after that pod has left the Service, and what
+        # is sent to an engine that drains is refused.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         return self
 
     async def __aexit__(
