@@ -8,7 +8,6 @@ from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
 
 API_SERVER_ONLY = ("etcd", "kube-apiserver")
-CONTROL_PLANE = (*API_SERVER_ONLY, "kube-controller-manager", "kube-scheduler")
 COMPLETE_MARK = ".complete"
 RECIPE = 2
 """Raised when what `build` makes changes, so that caches are built again."""

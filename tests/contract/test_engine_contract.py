@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from fathom_local.engine.environment import default_cache_dir, ensure_engine_environment
+from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
 from fathom_local.engine.scrape import Scrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD
+from fathom_local.paths import cache_dir
 
 DEADLINE_S = 30.0
 
@@ -60,7 +61,7 @@ def engine(
 ) -> Iterator[EngineProcess]:
     if request.param == "real":
         environment = ensure_engine_environment()
-        pair = ensure_model_pair(default_cache_dir(), environment / "bin" / "python")
+        pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")
         setup = real_setup(environment, pair)
     else:
         setup = simulated_setup()

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fathom_local.engine.environment import default_cache_dir, ensure_engine_environment
+from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ModelPair, ensure_model_pair
 from fathom_local.engine.process import EngineProcess, EngineSetup, real_setup
+from fathom_local.paths import cache_dir
 
 VERSIONS = ("0.32.0", "0.28.0")
 
@@ -14,7 +15,7 @@ VERSIONS = ("0.32.0", "0.28.0")
 @pytest.fixture(scope="session")
 def pair() -> ModelPair:
     python = ensure_engine_environment() / "bin" / "python"
-    return ensure_model_pair(default_cache_dir(), python)
+    return ensure_model_pair(cache_dir(), python)
 
 
 @pytest.fixture(scope="session")

