@@ -35,6 +35,7 @@ _ENGINE: Final = {
     "vllm:num_requests_running": "requests_running",
     "vllm:num_requests_waiting": "requests_waiting",
 }
+_TPOT_BUCKET: Final = f"{_TPOT}_bucket"
 _KV_CACHE: Final = "vllm:kv_cache_usage_perc"
 _CELLS: Final = {
     "fathom_steps_total": "steps",
@@ -55,7 +56,17 @@ _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
 
 FAMILIES: Final = frozenset(
-    {*_ENGINE, _KV_CACHE, *_CELLS, *_SCALARS, _DRAFTS, _ACCEPTED, _PROCESS_START, _CREATED}
+    {
+        *_ENGINE,
+        _KV_CACHE,
+        _TPOT_BUCKET,
+        *_CELLS,
+        *_SCALARS,
+        _DRAFTS,
+        _ACCEPTED,
+        _PROCESS_START,
+        _CREATED,
+    }
 )
 """Every series that is read."""
 
@@ -122,6 +133,7 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
             cell: DraftCounts(drafts, _positions(reading.accepted.get(cell, {}), cell.depth))
             for cell, drafts in reading.drafts.items()
         },
+        tpot=tuple(sorted(reading.tpot.items())),
     )
 
 
@@ -135,6 +147,7 @@ class _Reading:
 
     engine: defaultdict[str, float] = field(default_factory=_sums)
     scalars: defaultdict[str, float] = field(default_factory=_sums)
+    tpot: defaultdict[float, float] = field(default_factory=lambda: defaultdict(float))
     started_at_s: float = 0.0
     created_at_s: float = 0.0
     cells: defaultdict[Cell, defaultdict[str, float]] = field(
@@ -165,6 +178,8 @@ class _Reading:
         elif name == _KV_CACHE:
             # A share cannot be summed; the fullest engine is the one that preempts.
             self.engine["kv_cache_usage"] = max(self.engine["kv_cache_usage"], value)
+        elif name == _TPOT_BUCKET:
+            self.tpot[float(labels["le"])] += value
         elif name in _CELLS:
             cell = Cell(int(labels["batch_le"]), int(labels["depth"]), StepKind(labels["step"]))
             self.cells[cell][_CELLS[name]] += value

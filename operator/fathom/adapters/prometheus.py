@@ -5,29 +5,26 @@ consistent read. An instant vector would carry the query's time, and a dead targ
 would look fresh for five minutes.
 """
 
-import asyncio
-import json
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-import requests
-from prometheus_api_client import PrometheusConnect
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from urllib3.util.retry import Retry
-
-from fathom.adapters.exposition import FAMILIES, NotAnEngine, Point, counters
+from fathom.adapters.exposition import NotAnEngine, Point, counters
 from fathom.adapters.ports import PodEndpoint, Sample
+from fathom.adapters.prometheus_query import (
+    NAMESPACE_LABELS,
+    POD_LABELS,
+    PrometheusQuery,
+    PrometheusUnreadableError,
+    Series,
+    any_of,
+    selector,
+)
 from fathom.core.measurement import PodCounters
 
 TIMEOUT_S: Final = 10.0
 LOOKBACK_S: Final = 150
 """Two scrapes at a minute's interval, and some delay; older samples are nobody's present."""
-POD_LABELS: Final = ("pod", "kubernetes_pod_name")
-NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
-"""By the Prometheus operator, and by the annotation-driven scrape configurations."""
 PODS_PER_QUERY: Final = 50
 """Keeps the query's URL under the 8 KiB that proxies commonly accept."""
 
@@ -45,18 +42,12 @@ class PrometheusMetrics:
             timeout_s: seconds one query may take.
             lookback_s: age in seconds beyond which a pod's last sample is not reported at all.
         """
-        self._url = url.rstrip("/")
-        self._timeout_s = timeout_s
+        self._query = PrometheusQuery(url, timeout_s)
         self._lookback_s = lookback_s
-        # Without a session and retry policy of ours, the library retries for many seconds.
-        self._session = requests.Session()
-        self._client = PrometheusConnect(
-            url=self._url, session=self._session, retry=Retry(total=0), timeout=timeout_s
-        )
 
     def close(self) -> None:
         """Release the connections."""
-        self._session.close()
+        self._query.close()
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its last scrape's time. Idempotent."""
@@ -73,30 +64,17 @@ class PrometheusMetrics:
         return Sample(tuple(found), tuple(failures))
 
     async def _read(self, namespace: str, names: Sequence[str]) -> Sample:
-        series: list[_Series] = []
+        series: list[Series] = []
         try:
             for pod_label, namespace_label in zip(POD_LABELS, NAMESPACE_LABELS, strict=True):
-                query = selector(
-                    {namespace_label: (namespace,), pod_label: names}, self._lookback_s
-                )
-                async with asyncio.timeout(self._timeout_s):
-                    answer = await asyncio.to_thread(self._client.custom_query, query)
-                series.extend(_ANSWER.validate_python(answer))
-        except (TimeoutError, requests.Timeout):
-            return self._failure(f"no answer within {self._timeout_s:g} s")
-        except PrometheusApiClientException as error:
-            return self._failure(f"it refused the query: {error}")
-        except (ValidationError, requests.JSONDecodeError, KeyError, TypeError):
-            return self._failure("its answer is not a Prometheus's; check metrics.prometheusURL")
-        except requests.RequestException as error:
-            return self._failure(str(error))
+                patterns = {namespace_label: any_of([namespace]), pod_label: any_of(names)}
+                series.extend(await self._query.series(selector(patterns, self._lookback_s)))
+        except PrometheusUnreadableError as error:
+            return Sample((), (str(error),))
         return self._sample(namespace, names, series)
 
-    def _failure(self, why: str) -> Sample:
-        return Sample((), (f"Prometheus at {self._url} cannot be read: {why}.",))
-
-    def _sample(self, namespace: str, names: Sequence[str], series: Iterable["_Series"]) -> Sample:
-        by_pod: defaultdict[str, list[_Series]] = defaultdict(list)
+    def _sample(self, namespace: str, names: Sequence[str], series: Iterable["Series"]) -> Sample:
+        by_pod: defaultdict[str, list[Series]] = defaultdict(list)
         for each in series:
             by_pod[each.pod].append(each)
         found: list[PodCounters] = []
@@ -104,7 +82,7 @@ class PrometheusMetrics:
         for name in names:
             if name not in by_pod:
                 failures.append(
-                    f"Prometheus at {self._url} has no sample of pod {namespace}/{name} within "
+                    f"Prometheus at {self._query.url} has no sample of pod {namespace}/{name} within "
                     f"the last {self._lookback_s} s: check that it scrapes the pod, with labels "
                     "namespace and pod."
                 )
@@ -114,34 +92,13 @@ class PrometheusMetrics:
                 found.append(counters(points, pod=name, at_s=at_s))
             except NotAnEngine as error:
                 failures.append(
-                    f"Metrics of pod {namespace}/{name} in Prometheus at {self._url} cannot be "
+                    f"Metrics of pod {namespace}/{name} in Prometheus at {self._query.url} cannot be "
                     f"used: {error}."
                 )
         return Sample(tuple(found), tuple(failures))
 
 
-class _Series(BaseModel):
-    """One series of a range selector's answer."""
-
-    model_config = ConfigDict(frozen=True)
-
-    metric: dict[str, str]
-    values: Annotated[tuple[tuple[float, float], ...], Field(min_length=1)]
-    """Pairs of Unix seconds and value, ascending."""
-
-    @property
-    def pod(self) -> str:
-        return next(self.metric[label] for label in POD_LABELS if label in self.metric)
-
-    @property
-    def target(self) -> tuple[str, str]:
-        return (self.metric.get("job", ""), self.metric.get("instance", ""))
-
-
-_ANSWER: Final = TypeAdapter(tuple[_Series, ...])
-
-
-def newest_scrape(series: Sequence[_Series]) -> tuple[float, list[Point]]:
+def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:
     """The samples of one pod's newest scrape, and its time.
 
     All samples of a scrape share one time, so series of an earlier life of the pod fall away. So
@@ -149,22 +106,7 @@ def newest_scrape(series: Sequence[_Series]) -> tuple[float, list[Point]]:
     """
     at_s, target = max((each.values[-1][0], each.target) for each in series)
     return at_s, [
-        Point(each.metric.get("__name__", ""), each.metric, each.values[-1][1])
+        Point(each.name, each.metric, each.values[-1][1])
         for each in series
         if each.values[-1][0] == at_s and each.target == target
     ]
-
-
-def selector(labels: Mapping[str, Sequence[str]], lookback_s: int) -> str:
-    """A range selector over every family that is read, for series with these label values."""
-    names = "|".join(re.escape(name) for name in sorted(FAMILIES))
-    matchers = [f"__name__=~{_quoted(names)}"]
-    for label, values in labels.items():
-        pattern = "|".join(re.escape(value) for value in values)
-        matchers.append(f"{label}=~{_quoted(pattern)}")
-    return f"{{{','.join(matchers)}}}[{lookback_s}s]"
-
-
-def _quoted(text: str) -> str:
-    """A PromQL string literal; its escapes are a superset of JSON's."""
-    return json.dumps(text)

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     PROBING = "Probing"
     EXPLOITING = "Exploiting"
     MOVED = "Moved"
+    RETURNED = "ReturnedToTokens"
     PINNED = "Pinned"
     HOLDING = "Holding"
     NO_METRICS = "NoMetrics"

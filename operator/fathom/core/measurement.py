@@ -4,11 +4,12 @@ Counters are cumulative since the engine started, exactly as its /metrics shows 
 that is computed from them is computed from deltas, summed over pods before any division.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import zip_longest
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 CLOCK_TOLERANCE_S: Final = 1.0
 """Two readings of one start time may differ by rounding, never by this much."""
@@ -77,22 +78,12 @@ class DraftCounts:
     """Drafts whose first i + 1 tokens were all accepted, i = 0 .. depth - 1."""
 
     def __add__(self, other: "DraftCounts") -> "DraftCounts":
-        return DraftCounts(
-            self.drafts + other.drafts,
-            tuple(
-                position_at(self.accepted, i) + position_at(other.accepted, i)
-                for i in range(max(len(self.accepted), len(other.accepted)))
-            ),
-        )
+        pairs = zip_longest(self.accepted, other.accepted, fillvalue=0.0)
+        return DraftCounts(self.drafts + other.drafts, tuple([a + b for a, b in pairs]))
 
     def __sub__(self, other: "DraftCounts") -> "DraftCounts":
-        return DraftCounts(
-            self.drafts - other.drafts,
-            tuple(
-                position_at(self.accepted, i) - position_at(other.accepted, i)
-                for i in range(max(len(self.accepted), len(other.accepted)))
-            ),
-        )
+        pairs = zip_longest(self.accepted, other.accepted, fillvalue=0.0)
+        return DraftCounts(self.drafts - other.drafts, tuple([a - b for a, b in pairs]))
 
 
 def position_at(accepted: tuple[float, ...], position: int) -> float:
@@ -119,6 +110,10 @@ class EngineCounts:
     """Share of the KV cache in use, 0 to 1."""
 
 
+Histogram = tuple[tuple[float, float], ...]
+"""Prometheus's: pairs of upper bound, ascending, the last infinite, and count up to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodCounters:
     """One look at one pod's /metrics."""
@@ -139,6 +134,8 @@ class PodCounters:
     """Steps that mixed depths, which no cell holds."""
     cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))
     drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
+    tpot: Histogram = ()
+    """Time per output token of finished requests, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +151,7 @@ class PodDelta:
     """Only the cells that moved."""
     drafts: Mapping[DraftCell, DraftCounts]
     transition_steps: float = 0.0
+    tpot: Histogram = ()
 
     @property
     def seconds(self) -> float:
@@ -165,6 +163,10 @@ class PodDelta:
         return self.transition_steps + sum(counts.steps for counts in self.cells.values())
 
 
+_Key = TypeVar("_Key")
+_Counts = TypeVar("_Counts")
+_NO_STEPS: Final = CellCounts()
+_NO_DRAFTS: Final = DraftCounts()
 _GAUGES: Final = frozenset({"requests_running", "requests_waiting", "kv_cache_usage"})
 _ENGINE_COUNTERS: Final = tuple(
     item.name for item in fields(EngineCounts) if item.name not in _GAUGES
@@ -193,17 +195,28 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
             },
         ),
         cells={
-            cell: counts - before.cells.get(cell, CellCounts())
-            for cell, counts in after.cells.items()
-            if counts.steps > before.cells.get(cell, CellCounts()).steps
+            cell: counts - before.cells.get(cell, _NO_STEPS)
+            for cell, counts in _moved(before.cells, after.cells)
+            if counts.steps > before.cells.get(cell, _NO_STEPS).steps
         },
         drafts={
-            cell: counts - before.drafts.get(cell, DraftCounts())
-            for cell, counts in after.drafts.items()
-            if counts.drafts > before.drafts.get(cell, DraftCounts()).drafts
+            cell: counts - before.drafts.get(cell, _NO_DRAFTS)
+            for cell, counts in _moved(before.drafts, after.drafts)
+            if counts.drafts > before.drafts.get(cell, _NO_DRAFTS).drafts
         },
         transition_steps=after.transition_steps - before.transition_steps,
+        tpot=_histogram_delta(before.tpot, after.tpot),
     )
+
+
+def _histogram_delta(before: Histogram, after: Histogram) -> Histogram:
+    """Empty where the two have other bounds, or one went back."""
+    if not before:
+        return after
+    if [le for le, _ in before] != [le for le, _ in after]:
+        return ()
+    counts = tuple((le, n - m) for (le, n), (_, m) in zip(after, before, strict=True))
+    return counts if all(count >= 0 for _, count in counts) else ()
 
 
 def _restarted(before: PodCounters, after: PodCounters) -> bool:
@@ -214,14 +227,21 @@ def _restarted(before: PodCounters, after: PodCounters) -> bool:
         any(getattr(after.engine, name) < getattr(before.engine, name) for name in _ENGINE_COUNTERS)
         or after.transition_steps < before.transition_steps
         or any(
-            _went_back(counts, after.cells.get(cell, CellCounts()))
-            for cell, counts in before.cells.items()
+            _went_back(counts, after.cells.get(cell, _NO_STEPS))
+            for cell, counts in _moved(after.cells, before.cells)
         )
         or any(
-            _drafts_went_back(counts, after.drafts.get(cell, DraftCounts()))
-            for cell, counts in before.drafts.items()
+            _drafts_went_back(counts, after.drafts.get(cell, _NO_DRAFTS))
+            for cell, counts in _moved(after.drafts, before.drafts)
         )
     )
+
+
+def _moved(
+    before: Mapping[_Key, _Counts], after: Mapping[_Key, _Counts]
+) -> Iterator[tuple[_Key, _Counts]]:
+    """What is another object than before; most cells are at rest most of the time."""
+    return ((key, counts) for key, counts in after.items() if before.get(key) is not counts)
 
 
 def _went_back(before: CellCounts, after: CellCounts) -> bool:

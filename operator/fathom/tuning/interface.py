@@ -7,10 +7,20 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
+from fathom.tuning.alarm import Alarm, AlarmKind
 from fathom.tuning.measured import Measured
 from fathom.tuning.state import TuningState
 
-__all__ = ["Action", "Measured", "Settings", "TunedPod", "TuningDecision", "TuningSnapshot"]
+__all__ = [
+    "Action",
+    "Alarm",
+    "AlarmKind",
+    "Measured",
+    "Settings",
+    "TunedPod",
+    "TuningDecision",
+    "TuningSnapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,8 @@ class Settings:
     max_tokens: int
     max_batch: int
     """`--max-num-seqs`: the last batch of every schedule."""
+    by_rollout: bool = False
+    """The document is carried out by new pods, since depth cannot be changed live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,8 @@ class Action(StrEnum):
     PROBE = "Probe"
     END_PROBE = "EndProbe"
     PIN = "Pin"
+    RETURN = "Return"
+    """Back to the user's own depth, since the tuner lost by its own."""
     POKE = "Poke"
     """The document stays; the engines are told again that it is there."""
 
@@ -94,5 +108,7 @@ class TuningDecision:
     """Relative gain measured since, for decisions that judge an earlier one."""
     not_obeyed: tuple[str, ...] = ()
     """Pods whose engine does not report the document in force after the deadline."""
+    alarms: tuple[Alarm, ...] = ()
+    """All that stand at present."""
     notable: bool = False
     """Whether people should hear of it: an event, and an entry in status.tuning.history."""

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
+from fathom.tuning.alarm import is_normal
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.survival import trials
@@ -58,8 +59,12 @@ def observe(snapshot: TuningSnapshot) -> Observation:
         state=replace(
             state,
             step_times=state.step_times.updated(deltas),
-            survival=state.survival.updated(trials(pooled_drafts(deltas)), at_s),
+            survival=state.survival.updated(
+                trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
+            ),
+            acceptance=state.acceptance.updated(deltas, looks, normal=is_normal(state.watches)),
             traffic=state.traffic.updated(cells, at_s, window),
+            tail=state.tail.updated(deltas),
             stepped=_stepped(snapshot, deltas),
         ),
         deltas=tuple(deltas),

@@ -6,13 +6,14 @@ the error: not knowing leads to a probe and never to a move.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from math import expm1, log1p, log2
+from dataclasses import dataclass, replace
+from math import exp, expm1, hypot, log, log1p, log2, sqrt
 from typing import Final
 
 from fathom.tuning.buckets import Depths
+from fathom.tuning.slo import Slo
 from fathom.tuning.state import Visit
-from fathom.tuning.step_time import MEASURED_SD
+from fathom.tuning.step_time import MEASURED_SD, STEP_SD
 from fathom.tuning.value import Evidence, Gain, Z
 
 RETURN_Z: Final = 3.0
@@ -20,10 +21,16 @@ RETURN_Z: Final = 3.0
 RETURN_S: Final = 600.0
 FARTHEST_GUESS: Final = 2
 """Tokens that a probe may be away from what was measured while the slope is a guess."""
-LEAST_IMPROVEMENT: Final = 0.002
-"""Expected improvement below which a probe costs more than it is worth."""
+HORIZON_S: Final = 3600.0
+"""How long what a probe teaches is counted as useful: an hour, after which load has moved on."""
+PROBE_SD: Final = 0.012
+"""Error of a contrast between two depths on one pod, however many steps the probe has."""
+OVERHEAD: Final = 0.002
+"""What any probe costs the probed pod: two changes of depth, steps that mix both."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
 """How long a depth is left alone after it was tried once, twice, more often."""
+SENTINEL_S: Final = 900.0
+"""How long a fleet at depth 0 may go without drafting anything."""
 CONTROL_AGAIN_S: Final = 1800.0
 """How old the step time at the user's own depth may be."""
 LEAST_CONTROL_SHARE: Final = 0.1
@@ -41,6 +48,15 @@ class Option:
     gain: Gain
     share: float
     """Of the busy time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """What a probe would be, before it is begun."""
+
+    seconds: float
+    pods: int
+    """Pods that profit by what it teaches; it costs one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,8 @@ class Policy:
     bounds: Bounds
     visits: tuple[Visit, ...]
     left: tuple[Visit, ...]
+    slo: Slo | None = None
+    """With objective Goodput."""
 
     @property
     def shares(self) -> dict[int, float]:
@@ -106,21 +124,56 @@ class Policy:
                     depths[bucket] = min(depths[nearest], self._clamped(self.bounds.tokens))
         return depths
 
-    def experiments(self) -> tuple[Option, ...]:
-        """The depth most worth trying in each bucket under load."""
-        wanted: list[Option] = []
+    def experiments(self, probe: "ProbePlan") -> tuple[Option, ...]:
+        """The depth most worth trying in each bucket under load, if it is worth more than it costs.
+
+        Worth: what knowing it better gains all pods for an hour. Cost: what the probed pod is
+        expected to lose in the meantime.
+        """
+        wanted: list[tuple[float, Option]] = []
         for bucket, share in self.shares.items():
             options = [
-                option
+                (worth, option)
                 for option in self._alternatives(bucket, share)
-                if option.gain.upper() > log1p(self.bounds.min_gain)
-                and option.gain.expected_improvement > LEAST_IMPROVEMENT
-                and self._may_visit(bucket, option.to)
+                if self._may_visit(bucket, option.to)
                 and self._in_reach(bucket, option.to)
+                and (worth := self.worth(option, probe)) > 0
             ]
             if options:
-                wanted.append(max(options, key=lambda each: each.gain.expected_improvement))
-        return tuple(wanted)
+                wanted.append(max(options, key=lambda each: each[0]))
+        return tuple(option for _, option in wanted)
+
+    def worth(self, option: Option, probe: "ProbePlan") -> float:
+        """Pod-seconds of throughput that a probe gains by what it teaches, less what it costs."""
+        kind = self.evidence.traffic.kind(option.bucket)
+        time = self.evidence.table.estimate(option.bucket, option.to, kind)
+        if time is None:
+            return 0.0
+        steps = max(1.0, option.share * probe.seconds / exp(time.log_seconds))
+        noise = hypot(PROBE_SD, STEP_SD / sqrt(steps))
+        taught = option.gain.knowledge_gradient(log1p(self.bounds.min_gain), noise)
+        cost = option.gain.expected_loss + OVERHEAD
+        return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
+
+    def sentinel(self) -> tuple[Option, ...]:
+        """Where nothing is drafted any more, one look now and then at what would be accepted.
+
+        At depth 0 there is no acceptance to measure: without this, the tuner would never learn that
+        speculation pays again.
+        """
+        shares = self.shares
+        idle_s = self.evidence.now_s - self.evidence.survival.at_s
+        if any(self.depths[bucket] for bucket in shares) or idle_s < SENTINEL_S:
+            return ()
+        best = (
+            max(
+                (each for each in self._alternatives(bucket, share) if each.to > 0),
+                key=lambda each: each.gain.mean,
+                default=None,
+            )
+            for bucket, share in shares.items()
+        )
+        return tuple(option for option in best if option is not None)
 
     def control(self) -> tuple[Option, ...]:
         """Buckets in which the user's own depth was never measured, or long ago."""
@@ -128,7 +181,7 @@ class Policy:
         wanted: list[Option] = []
         for bucket, share in self.shares.items():
             gain = self.evidence.gain(bucket, tokens, self.depths[bucket])
-            cell = self.evidence.step_times.at(bucket, tokens, self.evidence.traffic.kind(bucket))
+            cell = self.evidence.table.at(bucket, tokens, self.evidence.traffic.kind(bucket))
             if (
                 gain is not None
                 and share >= LEAST_CONTROL_SHARE
@@ -171,8 +224,7 @@ class Policy:
     def _compared(self, bucket: int) -> bool:
         """Whether at least two depths were measured in a bucket."""
         kind = self.evidence.traffic.kind(bucket)
-        times = self.evidence.step_times
-        return len(times.measured_depths(bucket, kind, self.evidence.now_s)) > 1
+        return len(self.evidence.table.measured_depths(bucket, kind)) > 1
 
     def _alternatives(self, bucket: int, share: float) -> list[Option]:
         start = self.depths[bucket]
@@ -180,10 +232,27 @@ class Policy:
         for depth in self.bounds.depths:
             if depth == start or self._failed(bucket, depth):
                 continue
-            gain = self.evidence.gain(bucket, depth, start)
+            gain = self._gain(bucket, depth, start)
             if gain is not None:
                 options.append(Option(bucket, start, depth, gain, share))
         return options
+
+    def _gain(self, bucket: int, to: int, start: int) -> Gain | None:
+        """What going to a depth gains under the objective; None: unknown, or not allowed.
+
+        With an SLO, a depth that keeps it is worth its speed. Where the depth in force misses it,
+        what counts is how much faster the slow requests get, at any depth.
+        """
+        gain = self.evidence.gain(bucket, to, start)
+        if gain is None or self.slo is None:
+            return gain
+        slow_to = self.slo.slow_seconds(self.evidence, self.depths, bucket, to)
+        slow_start = self.slo.slow_seconds(self.evidence, self.depths, bucket, start)
+        if slow_to is None or slow_start is None:
+            return gain
+        if slow_start > self.slo.seconds:
+            return replace(gain, mean=log(slow_start / slow_to))
+        return gain if self.slo.allows(self.evidence, self.depths, bucket, to) else None
 
     def _best(self, bucket: int, share: float) -> Option | None:
         """The depth that is certainly better, and by how much at least."""
@@ -228,9 +297,9 @@ class Policy:
 
     def _in_reach(self, bucket: int, depth: int) -> bool:
         """Whether the slope is known well enough to look that far."""
-        times, kind = self.evidence.step_times, self.evidence.traffic.kind(bucket)
-        known = times.measured_depths(bucket, kind, self.evidence.now_s)
-        if len(known) > 1 or times.compared_elsewhere(bucket, kind, self.evidence.now_s):
+        table, kind = self.evidence.table, self.evidence.traffic.kind(bucket)
+        known = table.measured_depths(bucket, kind)
+        if len(known) > 1 or table.compared_elsewhere(bucket, kind):
             return True
         anchors = [cell.depth for cell in known] or [self.depths[bucket]]
         return min(abs(depth - anchor) for anchor in anchors) <= FARTHEST_GUESS

@@ -9,7 +9,7 @@ from fathom.api.conditions import Reason
 from fathom.tuning import sentences
 from fathom.tuning.interface import Action, TunedPod, TuningDecision
 from fathom.tuning.observe import is_stale
-from fathom.tuning.policy import Option, expected_gain
+from fathom.tuning.policy import Option, ProbePlan, expected_gain
 from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe
 from fathom.tuning.value import Z
@@ -25,12 +25,12 @@ GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
 HOPELESS: Final = -0.1
 """A depth slower by so much is not worth another second."""
-REST_S: Final = 20.0
-LONGEST_REST_S: Final = 300.0
-"""Rest after a probe, unless much is at stake. It grows by `REST_S` with each probe under the same
-traffic: new traffic is learnt quickly, and known traffic leaves the cluster quiet."""
-URGENT: Final = 0.02
-"""Expected improvement that does not wait."""
+MOST_PROBED: Final = 0.02
+"""Largest share of the traffic, over time, that probes take."""
+MOST_PROBED_COLD: Final = 0.2
+"""The same while much is at stake: a new engine, or new traffic."""
+MUCH_AT_STAKE: Final = 0.02
+"""Expected improvement that is much."""
 WARM_S: Final = 30.0
 """Pods that became ready more recently are still warming up."""
 RECENT_WINDOWS: Final = 5.0
@@ -47,7 +47,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     tried = _tried(given, probe)
     elapsed_s = given.now_s - (probe.in_force_at_s or probe.started_at_s)
     least = log1p(given.settings.min_gain)
-    deadline_s = max(LEAST_DEADLINE_S, given.window_seconds / 2)
+    deadline_s = _deadline_s(given)
     if sum(each.share * (each.gain.mean - least) for each in tried) > 0:
         deadline_s *= PROMISING  # it seems faster, so looking on costs nothing
     decided = _decided(tried, least, probe.steps)
@@ -93,13 +93,21 @@ def clear_override(given: Situation) -> TuningDecision | None:
 
 
 def start_probe(given: Situation) -> TuningDecision | None:
-    """Try what may be better; or, now and then, the user's own depth, to know the gain."""
-    options = given.policy.experiments()
-    worth = sum(each.share * each.gain.expected_improvement for each in options)
-    resting = given.now_s - given.state.probe_ended_at_s < _rest_s(given)
-    if worth < URGENT and (resting or given.state.trial is not None):
+    """Try what may be better; or, now and then, the user's own depth, to know the gain.
+
+    Never near an SLO: a probe could miss it.
+    """
+    if given.policy.slo is not None and given.policy.slo.is_near:
         return None
-    options = options or given.policy.control()
+    pods = sum(pod.ready for pod in given.snapshot.pods)
+    options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))
+    stake = sum(each.share * each.gain.expected_improvement for each in options)
+    much = stake >= MUCH_AT_STAKE
+    if given.now_s - given.state.probe_ended_at_s < _rest_s(given, pods, much=much):
+        return None
+    if given.state.trial is not None and not much:
+        return None
+    options = options or given.policy.sentinel() or given.policy.control()
     if not options:
         return None
     if not given.settings.probing:
@@ -128,10 +136,14 @@ def start_probe(given: Situation) -> TuningDecision | None:
     )
 
 
-def _rest_s(given: Situation) -> float:
-    epoch = given.state.survival.epoch
-    probes = sum(visit.times for visit in given.state.visits if visit.epoch == epoch)
-    return min(LONGEST_REST_S, REST_S * probes)
+def _deadline_s(given: Situation) -> float:
+    return max(LEAST_DEADLINE_S, given.window_seconds / 2)
+
+
+def _rest_s(given: Situation, pods: int, *, much: bool) -> float:
+    """Rest after a probe, such that probes take no more than their share of the traffic."""
+    share = MOST_PROBED_COLD if much else MOST_PROBED
+    return given.state.probe_lasted_s * max(0.0, 1 / (share * max(1, pods)) - 1)
 
 
 def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:
@@ -152,7 +164,14 @@ def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:
 
 def _over(given: Situation, probe: Probe) -> Situation:
     after = given.noted(probe.depths)
-    return after.with_state(replace(after.state, probe=None, probe_ended_at_s=given.now_s))
+    return after.with_state(
+        replace(
+            after.state,
+            probe=None,
+            probe_ended_at_s=given.now_s,
+            probe_lasted_s=given.now_s - probe.started_at_s,
+        )
+    )
 
 
 def _tried(given: Situation, probe: Probe) -> tuple[Option, ...]:

@@ -4,15 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fathom.api.conditions import Reason
+from fathom.api.spec import Objective
 from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import PodDelta, pooled_cells
 from fathom.tuning import sentences
+from fathom.tuning.alarms import standing, watched
 from fathom.tuning.buckets import depths_of, schedule_of
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.ledger import Ledger
 from fathom.tuning.measured import measure
 from fathom.tuning.obedience import Obedience, obedience
 from fathom.tuning.observe import observe
 from fathom.tuning.policy import Bounds, Policy
+from fathom.tuning.slo import Slo
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
 from fathom.tuning.traffic import steps_in
 from fathom.tuning.value import Evidence
@@ -83,6 +87,7 @@ class Situation:
             ),
             wake_after_s=wake_after_s or self.window_seconds,
             measured=self.state.measured,
+            alarms=standing(self.state.watches),
             notable=notable,
         )
 
@@ -141,6 +146,36 @@ def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
     }
 
 
+def _slo(settings: Settings, state: TuningState) -> Slo | None:
+    wanted = settings.tpot_slo_seconds
+    if settings.objective is not Objective.GOODPUT or wanted is None:
+        return None
+    return Slo(wanted, state.tail)
+
+
+def _entered(
+    state: TuningState, deltas: tuple[PodDelta, ...], policy: Policy, settings: Settings
+) -> Ledger:
+    """The ledger after this window; another `tokens` opens a new one."""
+    ledger = state.ledger if state.tokens in {None, settings.tokens} else Ledger()
+    at_s = max((each.to_s for each in deltas), default=0.0)
+    return ledger.updated(deltas, policy.evidence, clamped(settings.tokens, settings), at_s)
+
+
+def _deepest(settings: Settings, state: TuningState, in_force: Iterable[int]) -> int:
+    """The deepest that anything is asked about: bounds may have been wider when it was begun."""
+    trial = state.trial.changes if state.trial else ()
+    probe = state.probe.depths if state.probe else ()
+    return max(
+        settings.max_tokens,
+        settings.tokens,
+        *in_force,
+        *(cell.depth for cell in state.step_times.cells),
+        *(max(change.start, change.to) for change in trial),
+        *(depth for _, depth in probe),
+    )
+
+
 def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
     """Take in what was counted since the last decision, and see where that leaves us."""
     settings = snapshot.settings
@@ -148,7 +183,13 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
     state = seen.state
     depths = depths_of(document.schedule, settings.max_batch)
     policy = Policy(
-        evidence=Evidence(state.survival, state.step_times, state.traffic, snapshot.now_s),
+        evidence=Evidence(
+            state.survival,
+            state.step_times,
+            state.traffic,
+            snapshot.now_s,
+            deepest=_deepest(settings, state, depths.values()),
+        ),
         depths={bucket: clamped(depth, settings) for bucket, depth in depths.items()},
         bounds=Bounds(
             least=settings.min_tokens,
@@ -158,10 +199,20 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
         ),
         visits=state.visits,
         left=state.left,
+        slo=_slo(settings, state),
     )
     measured = measure(seen.deltas, snapshot.now_s, policy.gain_over(settings.tokens))
     state = replace(
         state,
+        watches=watched(
+            state.watches,
+            snapshot=snapshot,
+            document=document,
+            deltas=seen.deltas,
+            policy=policy,
+            acceptance=state.acceptance,
+        ),
+        ledger=_entered(state, seen.deltas, policy, settings),
         measured=measured or state.measured,
         generation=max(state.generation, document.generation),
         probe=_progress(state.probe, seen.deltas, snapshot, document),

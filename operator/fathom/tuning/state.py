@@ -12,13 +12,17 @@ from typing import Final, Literal, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.core.measurement import PodCounters
+from fathom.tuning.acceptance import Acceptance
+from fathom.tuning.alarm import Watch
+from fathom.tuning.ledger import Ledger
 from fathom.tuning.measured import Measured
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival
+from fathom.tuning.tail import Tail
 from fathom.tuning.traffic import Traffic
 
 LARGEST_BYTES: Final = 64 * 1024
-MOST_VISITS: Final = 64
+MOST_VISITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,16 @@ class TuningState:
     left: tuple[Visit, ...] = ()
     """Depths that buckets moved away from, the last one of each bucket."""
     probe_ended_at_s: float = 0.0
+    probe_lasted_s: float = 0.0
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    watches: tuple[Watch, ...] = ()
+    """Alarms that stand, and those in the making."""
+    tail: Tail = field(default_factory=Tail)
+    ledger: Ledger = field(default_factory=Ledger)
+    returned_at_s: float = 0.0
+    """When the tuner last gave the user's depth back (Unix seconds); 0: never."""
+    returned_epoch: int = 0
+    """The traffic of that moment."""
     measured: Measured | None = None
     tokens: int | None = None
     """The user's depth as of the last decision."""

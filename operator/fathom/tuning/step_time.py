@@ -44,8 +44,8 @@ NO_DRAFT_SD: Final = 0.1
 """Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
 BORROWED_SD: Final = 0.1
 """Error per factor of two in batch when a bucket has nothing of its own."""
-MOST_CELLS: Final = 160
-MOST_PODS: Final = 64
+MOST_CELLS: Final = 144
+MOST_PODS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,70 +110,75 @@ class StepTimes:
             filter_.add(delta)
         return filter_.result()
 
+    def speed(self) -> float:
+        """The pods' present mean factor over the table, as a logarithm."""
+        return sum(pod.log_factor for pod in self.pods) / len(self.pods) if self.pods else 0.0
+
+
+class StepTable:
+    """The step times as they are believed at one moment, each looked up once."""
+
+    def __init__(self, times: StepTimes, now_s: float) -> None:
+        self._now_s = now_s
+        self._cells = {cell.cell: cell for cell in times.cells}
+        measured: dict[tuple[int, StepKind], list[CellTime]] = {}
+        for cell in times.cells:
+            if cell.variance_at(now_s) <= MEASURED_SD**2:
+                measured.setdefault((cell.batch_le, cell.step), []).append(cell)
+        self._measured = {
+            key: tuple(sorted(cells, key=lambda cell: cell.depth))
+            for key, cells in measured.items()
+        }
+
     def at(self, batch_le: int, depth: int, step: StepKind) -> CellTime | None:
         """The cell itself, if it was ever measured."""
-        return next(
-            (c for c in self.cells if (c.batch_le, c.depth, c.step) == (batch_le, depth, step)),
-            None,
-        )
+        return self._cells.get(Cell(batch_le, depth, step))
 
-    def measured_depths(self, batch_le: int, step: StepKind, now_s: float) -> tuple[CellTime, ...]:
+    def measured_depths(self, batch_le: int, step: StepKind) -> tuple[CellTime, ...]:
         """The cells of a bucket whose error is small, by depth."""
-        return tuple(
-            sorted(
-                (
-                    cell
-                    for cell in self.cells
-                    if cell.batch_le == batch_le
-                    and cell.step == step
-                    and cell.variance_at(now_s) <= MEASURED_SD**2
-                ),
-                key=lambda cell: cell.depth,
-            )
-        )
+        return self._measured.get((batch_le, step), ())
 
-    def estimate(self, batch_le: int, depth: int, step: StepKind, now_s: float) -> StepTime | None:
+    def estimate(self, batch_le: int, depth: int, step: StepKind) -> StepTime | None:
         """Step time of a cell: measured, else predicted.
 
         Returns:
             None when no bucket at all has been measured with steps of this kind.
         """
         cell = self.at(batch_le, depth, step)
-        if cell is not None and cell.variance_at(now_s) <= MEASURED_SD**2:
-            return StepTime(cell.log_seconds, cell.variance_at(now_s), measured=True)
-        slope = self._slope_prior(batch_le, step, now_s)
-        known = self.measured_depths(batch_le, step, now_s)
+        if cell is not None and (variance := cell.variance_at(self._now_s)) <= MEASURED_SD**2:
+            return StepTime(cell.log_seconds, variance, measured=True)
+        slope = self._slope_prior(batch_le, step)
+        known = self.measured_depths(batch_le, step)
         if known:
-            return _predicted(known, depth, slope, now_s)
-        other = self._nearest(batch_le, step, now_s, least=1)
+            return _predicted(known, depth, slope, self._now_s)
+        other = self._nearest(batch_le, step, least=1)
         if other is None:
             return None
-        borrowed = _predicted(self.measured_depths(other, step, now_s), depth, slope, now_s)
+        borrowed = _predicted(self.measured_depths(other, step), depth, slope, self._now_s)
         error = BORROWED_SD * abs(log2(batch_le / other))
         return replace(borrowed, variance=borrowed.variance + error**2)
 
-    def compared_elsewhere(self, batch_le: int, step: StepKind, now_s: float) -> bool:
+    def compared_elsewhere(self, batch_le: int, step: StepKind) -> bool:
         """Whether another bucket knows what a token costs."""
-        return self._nearest(batch_le, step, now_s, least=2) is not None
+        return self._nearest(batch_le, step, least=2) is not None
 
-    def speed(self) -> float:
-        """The pods' present mean factor over the table, as a logarithm."""
-        return sum(pod.log_factor for pod in self.pods) / len(self.pods) if self.pods else 0.0
-
-    def _nearest(self, batch_le: int, step: StepKind, now_s: float, *, least: int) -> int | None:
+    def _nearest(self, batch_le: int, step: StepKind, *, least: int) -> int | None:
         """The nearest other bucket in which at least so many depths were measured."""
-        others = {cell.batch_le for cell in self.cells if cell.batch_le != batch_le}
         return min(
-            (b for b in others if len(self.measured_depths(b, step, now_s)) >= least),
-            key=lambda b: (abs(log2(b / batch_le)), b),
+            (
+                bucket
+                for (bucket, kind), cells in self._measured.items()
+                if kind is step and bucket != batch_le and len(cells) >= least
+            ),
+            key=lambda bucket: (abs(log2(bucket / batch_le)), bucket),
             default=None,
         )
 
-    def _slope_prior(self, batch_le: int, step: StepKind, now_s: float) -> tuple[float, float]:
-        other = self._nearest(batch_le, step, now_s, least=2)
+    def _slope_prior(self, batch_le: int, step: StepKind) -> tuple[float, float]:
+        other = self._nearest(batch_le, step, least=2)
         if other is None:
             return SLOPE
-        line = _Line.fit(self.measured_depths(other, step, now_s), SLOPE, now_s)
+        line = _Line.fit(self.measured_depths(other, step), SLOPE, self._now_s)
         slope, sd = line.slope_at_zero()
         return slope, hypot(sd, SLOPE_BORROWED_SD * log2(batch_le / other))
 

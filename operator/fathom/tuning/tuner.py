@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fathom.api.spec import TuningMode
-from fathom.tuning import advice, moving, orders, probing, readiness
+from fathom.tuning import advice, moving, orders, probing, readiness, returning
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.situation import Situation, assess
 
@@ -42,6 +42,8 @@ _AFTER_PROBE: Final[tuple[_Check, ...]] = (
 )
 _THEN: Final[tuple[_Check, ...]] = (
     readiness.not_in_force_yet,
+    returning.return_to_tokens,
+    returning.rest_after_return,
     moving.judge_move,
     moving.move,
     probing.start_probe,

@@ -7,11 +7,14 @@ SLO if any does. Where it is missed even so, only fewer requests at once would h
 the tuner's to decide; it says so.
 """
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import erf, exp, expm1, pi, sqrt
 from typing import Final
 
-from fathom.tuning.step_time import StepTimes
+from fathom.tuning.length import Lengths
+from fathom.tuning.step_time import StepTable, StepTimes
 from fathom.tuning.survival import Survival
 from fathom.tuning.traffic import Traffic
 
@@ -40,19 +43,48 @@ class Gain:
 
     @property
     def expected_improvement(self) -> float:
-        """Mean of the gain where it is positive: what knowing it is worth."""
+        """Mean of the gain where it is positive: what knowing it exactly is worth."""
+        return _mean_above_zero(self.mean, self.sd)
+
+    @property
+    def expected_loss(self) -> float:
+        """Mean of the loss where it is one: what trying it costs."""
+        return _mean_above_zero(-self.mean, self.sd)
+
+    def knowledge_gradient(self, least: float, noise: float) -> float:
+        """What one more measurement is worth, if a gain above `least` is then taken.
+
+        Before it is made, the mean that will be known after it is normal about today's, with
+        variance sd⁴ / (sd² + noise²): E[(mean after - least)⁺] less what is taken without it
+        (Frazier, Powell and Dayanik, A knowledge-gradient policy, 2008). What was never measured is
+        not taken without it, however large it looks.
+
+        Args:
+            least: smallest gain that is acted on.
+            noise: error of the measurement.
+        """
         if self.sd <= 0:
-            return max(0.0, self.mean)
-        u = self.mean / self.sd
-        density = exp(-u * u / 2) / sqrt(2 * pi)
-        return self.mean * (1 + erf(u / sqrt(2))) / 2 + self.sd * density
+            return 0.0
+        spread = self.sd * self.sd / sqrt(self.sd * self.sd + noise * noise)
+        ahead = self.mean - least
+        taken_anyway = max(0.0, ahead) if self.step_time_measured else 0.0
+        return _mean_above_zero(ahead, spread) - taken_anyway
 
     def __str__(self) -> str:
         kind = "" if self.measured else ", predicted"
         return f"{expm1(self.mean):+.1%} ± {self.sd:.1%}{kind}"
 
 
-@dataclass(frozen=True, slots=True)
+def _mean_above_zero(mean: float, sd: float) -> float:
+    """E[max(0, x)] of a normal x."""
+    if sd <= 0:
+        return max(0.0, mean)
+    u = mean / sd
+    density = exp(-u * u / 2) / sqrt(2 * pi)
+    return mean * (1 + erf(u / sqrt(2))) / 2 + sd * density
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What is known at one moment."""
 
@@ -60,15 +92,34 @@ class Evidence:
     step_times: StepTimes
     traffic: Traffic
     now_s: float
+    deepest: int
+    """The deepest that is asked about."""
+    _gains: dict[Hashable, Gain | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        return self.survival.lengths(self.deepest, self.now_s)
+
+    @cached_property
+    def table(self) -> StepTable:
+        return StepTable(self.step_times, self.now_s)
 
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         """What going from depth `start` to `to` is worth in a bucket; None: not known at all."""
+        key = (bucket, to, start)
+        if key not in self._gains:
+            self._gains[key] = self._gain(bucket, to, start)
+        return self._gains[key]
+
+    def _gain(self, bucket: int, to: int, start: int) -> Gain | None:
         kind = self.traffic.kind(bucket)
-        fast = self.step_times.estimate(bucket, to, kind, self.now_s)
-        slow = self.step_times.estimate(bucket, start, kind, self.now_s)
+        fast = self.table.estimate(bucket, to, kind)
+        slow = self.table.estimate(bucket, start, kind)
         if fast is None or slow is None:
             return None
-        length, length_variance = self.survival.log_length_ratio(to, start)
+        length, length_variance = self.lengths.log_ratio(to, start)
         return Gain(
             mean=length - fast.log_seconds + slow.log_seconds,
             sd=sqrt(length_variance + fast.variance + slow.variance),
@@ -78,8 +129,7 @@ class Evidence:
 
     def tpot_seconds(self, bucket: int, depth: int) -> float | None:
         """Expected time per output token at a depth, at the pods' present speed."""
-        time = self.step_times.estimate(bucket, depth, self.traffic.kind(bucket), self.now_s)
+        time = self.table.estimate(bucket, depth, self.traffic.kind(bucket))
         if time is None:
             return None
-        seconds = exp(time.log_seconds + self.step_times.speed())
-        return seconds / self.survival.expected_length(depth)
+        return exp(time.log_seconds + self.step_times.speed()) / self.lengths.at(depth)

@@ -29,7 +29,7 @@ def largest() -> TuningState:
             ),
             dispersion=UGLY,
         ),
-        survival=Survival(deep, (deep,) * FRESH_WINDOWS, UGLY, 1000),
+        survival=Survival(deep, (deep,) * FRESH_WINDOWS, deep, UGLY, UGLY, 1000),
         traffic=Traffic(tuple(BucketLoad(1 << i, UGLY, UGLY, UGLY) for i in range(12)), UGLY),
         probe=Probe("p" * 63, tuple((1 << i, 64) for i in range(12)), UGLY, UGLY, UGLY, 10),
         trial=Trial(tuple(Change(1 << i, 64, 63) for i in range(12)), UGLY, UGLY, UGLY),

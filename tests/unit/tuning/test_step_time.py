@@ -3,7 +3,7 @@ from math import exp, log
 import pytest
 
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.tuning.step_time import MOST_CELLS, MOST_PODS, StepTimes
+from fathom.tuning.step_time import MOST_CELLS, MOST_PODS, StepTable, StepTimes
 
 D, M = StepKind.DECODE, StepKind.MIXED
 
@@ -26,14 +26,17 @@ def counted(
 
 
 def ratio(times: StepTimes, bucket: int, to: int, start: int, now_s: float = 100.0) -> float:
-    a, b = times.estimate(bucket, to, D, now_s), times.estimate(bucket, start, D, now_s)
+    a, b = (
+        StepTable(times, now_s).estimate(bucket, to, D),
+        StepTable(times, now_s).estimate(bucket, start, D),
+    )
     assert a is not None
     assert b is not None
     return exp(a.log_seconds - b.log_seconds)
 
 
 def test_nothing_measured_is_no_estimate() -> None:
-    assert StepTimes().estimate(4, 3, D, 0.0) is None
+    assert StepTable(StepTimes(), 0.0).estimate(4, 3, D) is None
 
 
 def test_a_slow_pod_does_not_make_its_depth_look_slow() -> None:
@@ -62,7 +65,7 @@ def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
     times = StepTimes().updated(
         [counted("a", 100.0, (4, 1, 0.010), (4, 3, 0.012), (4, 5, 0.014), steps=100_000)]
     )
-    estimate = times.estimate(4, 4, D, 100.0)
+    estimate = StepTable(times, 100.0).estimate(4, 4, D)
     assert estimate is not None
     assert not estimate.measured
     assert exp(estimate.log_seconds) == pytest.approx(0.013, rel=0.02)
@@ -73,14 +76,14 @@ def test_the_slope_is_borrowed_from_the_nearest_bucket_that_knows_its_own() -> N
         [counted("a", 100.0, (4, 1, 0.010), (4, 5, 0.020), (8, 1, 0.012), steps=100_000)]
     )
     assert ratio(times, 8, 5, 1) == pytest.approx(2.0, rel=0.15)
-    assert times.compared_elsewhere(8, D, 100.0)
+    assert StepTable(times, 100.0).compared_elsewhere(8, D)
 
 
 def test_the_further_the_guess_the_wider_its_error() -> None:
     times = StepTimes().updated([counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
     variances = []
     for bucket, depth in ((4, 3), (4, 4), (4, 7), (32, 7)):
-        estimate = times.estimate(bucket, depth, D, 100.0)
+        estimate = StepTable(times, 100.0).estimate(bucket, depth, D)
         assert estimate is not None
         variances.append(estimate.variance)
     assert variances == sorted(variances)
@@ -88,7 +91,10 @@ def test_the_further_the_guess_the_wider_its_error() -> None:
 
 def test_knowledge_of_hardware_fades_slowly() -> None:
     times = StepTimes().updated([counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
-    fresh, old = times.estimate(4, 3, D, 100.0), times.estimate(4, 3, D, 100.0 + 3600)
+    fresh, old = (
+        StepTable(times, 100.0).estimate(4, 3, D),
+        StepTable(times, 100.0 + 3600).estimate(4, 3, D),
+    )
     assert fresh is not None
     assert old is not None
     assert fresh.variance < old.variance
@@ -102,7 +108,7 @@ def test_mixed_steps_are_kept_apart() -> None:
             counted("a", 100.0, (4, 3, 0.030), kind=M, steps=100_000),
         ]
     )
-    mixed = times.at(4, 3, M)
+    mixed = StepTable(times, 100.0).at(4, 3, M)
     assert mixed is not None
     assert mixed.log_seconds == pytest.approx(log(0.03), abs=0.05)
 

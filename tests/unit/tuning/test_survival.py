@@ -1,8 +1,9 @@
-from math import exp, sqrt
+from math import exp, log, sqrt
 
 import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts
+from fathom.tuning.length import Lengths, Position
 from fathom.tuning.survival import Survival, Trials, trials
 
 
@@ -22,6 +23,10 @@ def after(*windows: Trials, step_s: float = 10.0) -> Survival:
     return survival
 
 
+def lengths(survival: Survival) -> Lengths:
+    return survival.lengths(8, survival.at_s)
+
+
 def test_a_position_counts_only_drafts_that_were_deep_enough() -> None:
     counted = trials(
         {
@@ -34,26 +39,26 @@ def test_a_position_counts_only_drafts_that_were_deep_enough() -> None:
 
 def test_expected_length_is_one_plus_the_survivals() -> None:
     survival = after(*[window(1e6, 0.8, 0.5)] * 3)
-    assert survival.expected_length(0) == 1
-    assert survival.expected_length(2) == pytest.approx(1 + 0.8 + 0.4, rel=1e-3)
+    assert lengths(survival).at(0) == 1
+    assert lengths(survival).at(2) == pytest.approx(1 + 0.8 + 0.4, rel=1e-3)
 
 
 def test_deeper_than_drafted_is_extrapolated_with_a_wider_error() -> None:
     survival = after(*[window(1e5, 0.9)] * 3)
     assert survival.is_measured(1)
     assert not survival.is_measured(2)
-    assert survival.expected_length(2) == pytest.approx(1 + 0.9 + 0.9 * 0.98 * 0.9, rel=0.01)
+    assert lengths(survival).at(2) == pytest.approx(1 + 0.9 + 0.9 * 0.98 * 0.9, rel=0.01)
 
-    errors = [sqrt(survival.log_length_ratio(depth, 1)[1]) for depth in (2, 3, 5)]
+    errors = [sqrt(lengths(survival).log_ratio(depth, 1)[1]) for depth in (2, 3, 5)]
     assert 0.01 < errors[0] < errors[1] < errors[2]
 
 
 def test_the_ratio_agrees_with_the_lengths_and_is_certain_of_itself() -> None:
     survival = after(*[window(1e4, 0.7, 0.7, 0.7)] * 3)
-    mean, variance = survival.log_length_ratio(3, 1)
-    assert exp(mean) == pytest.approx(survival.expected_length(3) / survival.expected_length(1))
+    mean, variance = lengths(survival).log_ratio(3, 1)
+    assert exp(mean) == pytest.approx(lengths(survival).at(3) / lengths(survival).at(1))
     assert variance > 0
-    assert survival.log_length_ratio(2, 2) == (0.0, 0.0)
+    assert lengths(survival).log_ratio(2, 2) == (0.0, 0.0)
 
 
 def test_a_change_of_traffic_drops_what_came_before() -> None:
@@ -62,7 +67,7 @@ def test_a_change_of_traffic_drops_what_came_before() -> None:
 
     assert before.epoch == 0
     assert changed.epoch == 1
-    assert changed.expected_length(1) == pytest.approx(1.2, abs=0.02)
+    assert lengths(changed).at(1) == pytest.approx(1.2, abs=0.02)
 
 
 def test_a_small_lasting_change_is_noticed_over_several_windows() -> None:
@@ -82,3 +87,39 @@ def test_chance_is_no_change() -> None:
 def test_nothing_drafted_changes_nothing() -> None:
     survival = after(window(1000, 0.5))
     assert survival.updated(Trials(), 9999.0) is survival
+
+
+def test_the_design_effect_is_learnt_from_how_windows_scatter() -> None:
+    calm = after(*[window(3000, 0.6)] * 200)
+    # Half the windows 8 points above the other half: their variance is far above the binomial's.
+    scattered = after(*[window(3000, 0.6), window(3000, 0.68)] * 100)
+
+    assert calm.design_effect == pytest.approx(2, abs=0.1)
+    binomial = 0.64 * 0.36 / 3000
+    assert scattered.design_effect == pytest.approx(0.04**2 / binomial, rel=0.4)
+
+
+def test_what_is_known_of_acceptance_gets_old_when_nothing_is_drafted() -> None:
+    survival = after(*[window(3000, 0.9)] * 5)
+    fresh = survival.lengths(1, survival.at_s).log_ratio(1, 0)[1]
+    old = survival.lengths(1, survival.at_s + 7200).log_ratio(1, 0)[1]
+    assert old > 4 * fresh
+
+
+def test_how_positions_relate_is_learnt_over_hours() -> None:
+    usual = after(*[window(30_000, 0.8, 0.4)] * 20)
+    fresh = usual.updated(window(3000, 0.4), 1200.0)
+
+    assert fresh.epoch == 1
+    # Not drafted since the change: half as likely as the one before, as ever.
+    assert lengths(fresh).at(2) == pytest.approx(1 + 0.4 + 0.4 * 0.2, rel=0.02)
+
+
+def test_gradients_are_the_derivatives_of_the_length() -> None:
+    means = (0.9, 0.7, 0.5)
+    base = Lengths(tuple(Position(each, 0.0, 0.0) for each in means))
+    odds = [each / (1 - each) * exp(1e-6) for each in means]
+    easier = Lengths(tuple(Position(each / (1 + each), 0.0, 0.0) for each in odds))
+    slope = (log(easier.at(3)) - log(base.at(3))) / 1e-6
+
+    assert base.logit_slope(3) == pytest.approx(slope, rel=1e-3)

@@ -1,0 +1,55 @@
+"""What an alarm is, and what is suspected before. `fathom.tuning.alarms` decides which is which."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AlarmKind(StrEnum):
+    """Also the condition's type in the resource's status, and the label of the metric."""
+
+    DRAFT_MISMATCH = "DraftMismatch"
+    """Acceptance fell off a cliff: traffic the draft was not made for, or the wrong draft."""
+    ACCEPTANCE_DECAY = "AcceptanceDecay"
+    """Replicas that run for longer accept less than those that started lately."""
+    SUSPICIOUS_ACCEPTANCE = "SuspiciousAcceptance"
+    """Acceptance too good to be true, or an engine that drafts at another depth than asked."""
+    SPECULATION_NEVER_PAYS = "SpeculationNeverPays"
+    """Without speculation this model would be faster at every batch under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something a person should look at. It says what was seen, and what to do."""
+
+    kind: AlarmKind
+    reason: str
+    """PascalCase: which of the kind's causes."""
+    message: str
+    recommendation: str
+    since_s: float
+    """Since when it stands (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One alarm in the making, or one that stands."""
+
+    kind: AlarmKind
+    reason: str
+    message: str
+    recommendation: str
+    first_seen_s: float
+    last_seen_s: float
+    needed_s: float
+    """How long it must be seen before it stands."""
+    raised_at_s: float = 0.0
+    """Since when it stands; 0: not yet."""
+
+    def alarm(self) -> Alarm:
+        return Alarm(self.kind, self.reason, self.message, self.recommendation, self.raised_at_s)
+
+
+def is_normal(watches: Iterable[Watch]) -> bool:
+    """Whether acceptance may be learnt as normal: nothing about the draft is even suspected."""
+    return all(each.kind is not AlarmKind.DRAFT_MISMATCH for each in watches)

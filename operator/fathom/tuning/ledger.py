@@ -1,0 +1,62 @@
+"""What the tuner gained against the user's own depth over the last hour: its bound on loss.
+
+Every second of every pod is entered at the depth it really ran, probes included, at what is known
+now of that depth against `tokens`. So neither a schedule that turned out wrong nor too much probing
+stays unseen.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp, expm1
+from typing import Final
+
+from fathom.core.measurement import PodDelta
+from fathom.tuning.value import Evidence
+
+HOUR_S: Final = 3600.0
+MOST_BEHIND: Final = 0.005
+"""Relative loss over an hour at which the tuner returns to the user's depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Sums over the past, forgotten with a time constant of an hour."""
+
+    gained_seconds: float = 0.0
+    """Busy seconds, each times the relative gain at its depth over `tokens`."""
+    busy_seconds: float = 0.0
+    kept_s: float = 0.0
+    """Length of the past that is entered (seconds)."""
+    at_s: float = 0.0
+
+    @property
+    def gain(self) -> float | None:
+        """Relative gain over `tokens`; None: nothing was entered."""
+        return self.gained_seconds / self.busy_seconds if self.busy_seconds > 0 else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a whole hour says that the tuner loses."""
+        return self.kept_s >= HOUR_S and self.gain is not None and self.gain < -MOST_BEHIND
+
+    def updated(
+        self, deltas: Iterable[PodDelta], evidence: Evidence, tokens: int, at_s: float
+    ) -> "Ledger":
+        """With what the pods did in one more window."""
+        gained = busy = 0.0
+        for each in deltas:
+            for cell, counts in each.cells.items():
+                gain = evidence.gain(cell.batch_le, cell.depth, tokens)
+                if gain is not None:
+                    busy += counts.step_seconds
+                    gained += counts.step_seconds * expm1(gain.mean)
+        if busy <= 0:
+            return self
+        passed_s = max(0.0, at_s - self.at_s) if self.at_s else 0.0
+        kept = exp(-passed_s / HOUR_S)
+        return Ledger(
+            gained_seconds=kept * self.gained_seconds + gained,
+            busy_seconds=kept * self.busy_seconds + busy,
+            kept_s=min(self.kept_s + passed_s, 2 * HOUR_S),
+            at_s=at_s,
+        )

@@ -1,0 +1,74 @@
+"""Expected acceptance length per depth, E[L | k] = 1 + S_1 + … + S_k, with its error."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Conditional acceptance at one position."""
+
+    mean: float
+    variance: float
+    from_previous: float
+    """How much of an error at the position before carries over to this one."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """All depths up to `len(positions)`. They share their positions, so their errors cancel."""
+
+    positions: tuple[Position, ...]
+
+    def at(self, depth: int) -> float:
+        """Tokens per step."""
+        return self._lengths[depth]
+
+    def log_ratio(self, to: int, start: int) -> tuple[float, float]:
+        """Logarithm of E[L] at `to` over E[L] at `start`, and its variance (delta method)."""
+        ratio = log(self._lengths[to] / self._lengths[start])
+        by_to, by_start = self._log_gradients[to], self._log_gradients[start]
+        variance = carried = 0.0
+        for i in reversed(range(max(to, start))):
+            position = self.positions[i]
+            total = by_to[i] - by_start[i] + carried
+            variance += total * total * position.variance
+            carried = position.from_previous * total
+        return ratio, variance
+
+    def logit_slope(self, depth: int) -> float:
+        """Derivative of log E[L] by a shift of all positions' log-odds: easier or harder text."""
+        return sum(
+            slope * each.mean * (1 - each.mean)
+            for slope, each in zip(self._log_gradients[depth], self.positions, strict=True)
+        )
+
+    @cached_property
+    def _survival(self) -> tuple[float, ...]:
+        survival = [1.0]
+        for each in self.positions:
+            survival.append(survival[-1] * each.mean)
+        return tuple(survival)
+
+    @cached_property
+    def _lengths(self) -> tuple[float, ...]:
+        lengths = [1.0]
+        for each in self._survival[1:]:
+            lengths.append(lengths[-1] + each)
+        return tuple(lengths)
+
+    @cached_property
+    def _log_gradients(self) -> tuple[tuple[float, ...], ...]:
+        """Per depth, the derivatives of log E[L] by each position's conditional acceptance.
+
+        Of E[L | k] by a_i it is (S_i + … + S_k) / a_i, for i up to k.
+        """
+        lengths = self._lengths
+        return tuple(
+            tuple(
+                (lengths[depth] - lengths[i]) / each.mean / lengths[depth] if i < depth else 0.0
+                for i, each in enumerate(self.positions)
+            )
+            for depth in range(len(lengths))
+        )

@@ -1,0 +1,29 @@
+from typing import Final
+
+from fathom.api.spec import SpeculationSpec, Switch
+from fathom.tuning.interface import Settings
+
+_PERCENT: Final = 100
+_MILLISECONDS_PER_SECOND: Final = 1000
+
+
+def settings_of(speculation: SpeculationSpec, max_batch: int) -> Settings:
+    """The user's wishes in the tuner's units.
+
+    Args:
+        speculation: what the user wrote, or its defaults.
+        max_batch: the engine's `--max-num-seqs`.
+    """
+    tuning, slo = speculation.tuning, speculation.tuning.tpot_milliseconds
+    return Settings(
+        mode=tuning.mode,
+        objective=tuning.objective,
+        tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
+        window_seconds=tuning.window_seconds,
+        min_gain=tuning.min_gain_percent / _PERCENT,
+        probing=tuning.probing is Switch.ENABLED,
+        tokens=speculation.tokens,
+        min_tokens=speculation.min_tokens,
+        max_tokens=speculation.effective_max_tokens,
+        max_batch=max_batch,
+    )

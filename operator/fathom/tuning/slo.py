@@ -1,0 +1,77 @@
+"""Goodput: which depths keep the SLO on time per output token (TPOT), at its 95th percentile."""
+
+from dataclasses import dataclass
+from math import exp, log
+from typing import Final
+
+from fathom.tuning.buckets import Depths
+from fathom.tuning.tail import Tail
+from fathom.tuning.value import Evidence
+
+MARGIN: Final = 0.03
+"""A depth must be predicted to stay below the SLO by this much, relative, to be gone to."""
+NEAR: Final = 0.9
+"""Above this share of the SLO nothing is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """The SLO, and how slow requests are at present."""
+
+    seconds: float
+    tail: Tail
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it is missed at present, over all batches."""
+        slow = self.tail.slow_seconds
+        return slow is not None and slow > self.seconds
+
+    @property
+    def is_near(self) -> bool:
+        """Whether a probe could miss it."""
+        slow = self.tail.slow_seconds
+        return slow is not None and NEAR * self.seconds < slow <= self.seconds
+
+    def slow_seconds(
+        self, evidence: Evidence, in_force: Depths, bucket: int, depth: int
+    ) -> float | None:
+        """Predicted 95th percentile of TPOT in a bucket at a depth; None: not known."""
+        mean = evidence.tpot_seconds(bucket, depth)
+        if mean is None:
+            return None
+        spread, slope = self.tail.slow_over_mean(), self._slope(evidence, in_force)
+        # Prefill and waiting in between slow all requests alike, at any depth.
+        overhead = self._overhead(evidence, in_force)
+        if spread is None or slope is None or slope <= 0:
+            return mean * overhead * exp(spread or 0.0)
+        return mean * overhead * exp(spread * evidence.lengths.logit_slope(depth) / slope)
+
+    def allows(self, evidence: Evidence, in_force: Depths, bucket: int, depth: int) -> bool:
+        """Whether a depth keeps the SLO with a margin, as far as is known."""
+        slow = self.slow_seconds(evidence, in_force, bucket, depth)
+        return slow is not None and slow <= self.seconds * (1 - MARGIN)
+
+    def _slope(self, evidence: Evidence, in_force: Depths) -> float | None:
+        shares = evidence.traffic.shares()
+        total = sum(share for bucket, share in shares.items() if bucket in in_force)
+        if total <= 0:
+            return None
+        slope = evidence.lengths.logit_slope
+        return sum(s * slope(in_force[b]) for b, s in shares.items() if b in in_force) / total
+
+    def _overhead(self, evidence: Evidence, in_force: Depths) -> float:
+        """Measured mean TPOT over that of decode steps alone."""
+        measured = self.tail.mean_seconds
+        total = expected = 0.0
+        for bucket, share in evidence.traffic.shares().items():
+            seconds = (
+                evidence.tpot_seconds(bucket, in_force[bucket]) if bucket in in_force else None
+            )
+            if seconds is not None:
+                # Requests are finished where tokens are made.
+                total += share
+                expected += share * log(seconds)
+        if measured is None or total <= 0:
+            return 1.0
+        return max(1.0, measured / exp(expected / total))
