@@ -31,7 +31,13 @@ from fathom.manifests.render import children
 REFUSED: Final = 2
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
-    {"run": "fathom.runtime.command", "local": "fathom_local.cli"}
+    {
+        "run": "fathom.runtime.command",
+        "top": "fathom.inspect.top_command",
+        "explain": "fathom.inspect.explain_command",
+        "replay": "fathom.inspect.replay_command",
+        "local": "fathom_local.cli",
+    }
 )
 """Subcommands that are imported when they are asked for: `render` should not wait for Kopf, and
 what `fathom_local` needs may not be installed. Each module has a Typer called `app`."""

@@ -145,7 +145,8 @@ class Kube:
 
 def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    parts = ["namespaces", namespace, kind.plural, name, subresource]
+    place = ["namespaces", namespace] if namespace else []
+    parts = [*place, kind.plural, name, subresource]
     return "/".join([root, *(quote(part, safe="") for part in parts if part)])
 
 

@@ -7,31 +7,64 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_OWN_NAMESPACE: Final = IN_CLUSTER.with_name("namespace")
 
 
 class NoClusterError(Exception):
     """There is neither a kubeconfig nor a service account that can be used."""
 
 
-async def load(kubeconfig: Path | None) -> Configuration:
+async def load(kubeconfig: Path | None, context: str = "") -> Configuration:
     """Read a kubeconfig, the pod's service account, or the user's default kubeconfig.
+
+    Args:
+        kubeconfig: None: the service account of a pod, else what $KUBECONFIG names, else
+            ~/.kube/config.
+        context: of the kubeconfig; empty: its current one.
 
     Raises:
         NoClusterError: with a sentence that says what was looked for.
     """
     configuration = Configuration()
     try:
-        if kubeconfig is None and IN_CLUSTER.exists():
+        if _in_cluster(kubeconfig, context):
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             await config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=None if kubeconfig is None else str(kubeconfig),
+                context=context or None,
                 client_configuration=configuration,
             )
     except (config.ConfigException, OSError) as error:
         where = f"{kubeconfig}" if kubeconfig else "a service account and the default kubeconfig"
         raise NoClusterError(f"no cluster to talk to: looked at {where}: {error}.") from error
     return configuration
+
+
+def namespace(kubeconfig: Path | None, context: str = "") -> str:
+    """The namespace that kubectl would take: the context's, the pod's own, or `default`.
+
+    Raises:
+        NoClusterError: there is no such kubeconfig or context.
+    """
+    if _in_cluster(kubeconfig, context):
+        return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
+    try:
+        contexts, current = config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
+            None if kubeconfig is None else str(kubeconfig)
+        )
+    except (config.ConfigException, OSError) as error:
+        raise NoClusterError(f"no cluster to talk to: {error}.") from error
+    named = {each["name"]: each["context"] for each in contexts}
+    chosen = named.get(context) if context else current["context"]
+    if chosen is None:
+        known = ", ".join(sorted(named))
+        raise NoClusterError(f"there is no context {context!r} in the kubeconfig, only {known}.")
+    return str(chosen.get("namespace") or "default")
+
+
+def _in_cluster(kubeconfig: Path | None, context: str) -> bool:
+    return kubeconfig is None and not context and IN_CLUSTER.exists()
 
 
 def client(configuration: Configuration) -> ApiClient:

@@ -78,7 +78,13 @@ class KubePort(Protocol):
         ...
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
-        """Read the objects whose labels match."""
+        """Read the objects whose labels match.
+
+        Args:
+            kind: of the objects.
+            namespace: where they are; empty: anywhere.
+            selector: of their labels; empty: all.
+        """
         ...
 
     async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:

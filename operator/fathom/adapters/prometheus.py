@@ -73,17 +73,18 @@ class PrometheusMetrics:
             return Sample((), (str(error),))
         return self._sample(namespace, names, series)
 
-    def _sample(self, namespace: str, names: Sequence[str], series: Iterable["Series"]) -> Sample:
+    def _sample(self, namespace: str, names: Sequence[str], series: Iterable[Series]) -> Sample:
         by_pod: defaultdict[str, list[Series]] = defaultdict(list)
         for each in series:
             by_pod[each.pod].append(each)
+        where = f"Prometheus at {self._query.url}"
         found: list[PodCounters] = []
         failures: list[str] = []
         for name in names:
             if name not in by_pod:
                 failures.append(
-                    f"Prometheus at {self._query.url} has no sample of pod {namespace}/{name} within "
-                    f"the last {self._lookback_s} s: check that it scrapes the pod, with labels "
+                    f"{where} has no sample of pod {namespace}/{name} within the last "
+                    f"{self._lookback_s} s: check that it scrapes the pod, with labels "
                     "namespace and pod."
                 )
                 continue
@@ -92,8 +93,7 @@ class PrometheusMetrics:
                 found.append(counters(points, pod=name, at_s=at_s))
             except NotAnEngine as error:
                 failures.append(
-                    f"Metrics of pod {namespace}/{name} in Prometheus at {self._query.url} cannot be "
-                    f"used: {error}."
+                    f"Metrics of pod {namespace}/{name} in {where} cannot be used: {error}."
                 )
         return Sample(tuple(found), tuple(failures))
 

@@ -93,7 +93,7 @@ class PrometheusQuery:
             raise self._unreadable(
                 "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
             ) from error
-        except (requests.RequestException, ValueError) as error:
+        except requests.RequestException as error:
             raise self._unreadable(str(error)) from error
 
     def _unreadable(self, why: str) -> PrometheusUnreadableError:

@@ -1,6 +1,7 @@
 """Condition types and reasons. Reasons are part of the API: scripts and alerts match on them."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class ConditionType(StrEnum):
@@ -11,6 +12,19 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
+    # Alarms: absent until they were raised once.
+    DRAFT_MISMATCH = "DraftMismatch"
+    ACCEPTANCE_DECAY = "AcceptanceDecay"
+    SUSPICIOUS_ACCEPTANCE = "SuspiciousAcceptance"
+    SPECULATION_NEVER_PAYS = "SpeculationNeverPays"
+
+
+ALARMS: Final = (
+    ConditionType.DRAFT_MISMATCH,
+    ConditionType.ACCEPTANCE_DECAY,
+    ConditionType.SUSPICIOUS_ACCEPTANCE,
+    ConditionType.SPECULATION_NEVER_PAYS,
+)
 
 
 class ConditionStatus(StrEnum):
@@ -53,6 +67,7 @@ class Reason(StrEnum):
     PROBING = "Probing"
     EXPLOITING = "Exploiting"
     MOVED = "Moved"
+    CANARY = "Canary"
     RETURNED = "ReturnedToTokens"
     PINNED = "Pinned"
     HOLDING = "Holding"
@@ -63,5 +78,15 @@ class Reason(StrEnum):
     GAIN_TOO_SMALL = "GainTooSmall"
     GAIN_UNCERTAIN = "GainUncertain"
     PROBING_DISABLED = "ProbingDisabled"
+    # Alarms
+    ACCEPTANCE_CLIFF = "AcceptanceCliff"
+    ONE_POD_DIFFERS = "OnePodDiffers"
+    OLDER_REPLICAS_ACCEPT_LESS = "OlderReplicasAcceptLess"
+    TOO_GOOD_TO_BE_TRUE = "TooGoodToBeTrue"
+    NOTHING_ACCEPTED = "NothingAccepted"
+    OTHER_DEPTH_THAN_ASKED = "OtherDepthThanAsked"
+    SLOWER_THAN_WITHOUT = "SlowerThanWithout"
+    CLEARED = "Cleared"
+    # The engine
     ENGINE_VERSION_UNKNOWN = "EngineVersionUnknown"
     LIVE_DEPTH_UNSUPPORTED = "LiveDepthUnsupported"

@@ -72,6 +72,8 @@ class DecisionStatus(ApiModel):
     reason: str
     message: str = ""
     expected_gain_percent: str = ""
+    expected_gain_interval_percent: str = ""
+    """95 % interval of the expected gain, such as 3.1 to 9.0."""
     measured_gain_percent: str = ""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import ConditionStatus, ConditionType
+from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.manifest import Manifest
 from fathom.core.observed import Meta
@@ -15,6 +15,10 @@ from fathom.core.times import rfc3339
 
 LONGEST_MESSAGE: Final = 1024
 """The API server refuses longer ones."""
+
+
+_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *ALARMS})
+"""Conditions that are bad when true."""
 
 
 class Severity(StrEnum):
@@ -43,8 +47,7 @@ def transitions(
     return tuple(
         _happening(each)
         for each in new.conditions
-        if each.type in {ConditionType.READY, ConditionType.DEGRADED}
-        and _news(each, before.get(each.type))
+        if each.type in {ConditionType.READY, *_ABNORMAL} and _news(each, before.get(each.type))
     )
 
 
@@ -52,16 +55,20 @@ def _news(new: Condition, old: Condition | None) -> bool:
     if old is None:
         # A first look that finds nothing wrong and nothing ready is no news.
         return new.status is ConditionStatus.TRUE
-    if new.type is ConditionType.DEGRADED and new.status is ConditionStatus.TRUE:
+    if new.type in _ABNORMAL and new.status is ConditionStatus.TRUE:
         return (new.status, new.reason) != (old.status, old.reason)
     return new.status is not old.status
 
 
 def _happening(condition: Condition) -> Happening:
-    good = condition.type is not ConditionType.DEGRADED
+    good = condition.type not in _ABNORMAL
     well = (condition.status is ConditionStatus.TRUE) is good
     if condition.type is ConditionType.DEGRADED and well:
         return Happening(Severity.NORMAL, "Recovered", "everything is as expected again.")
+    if condition.type in ALARMS:
+        name = f"{condition.type}{'Over' if well else ''}"
+        severity = Severity.NORMAL if well else Severity.WARNING
+        return Happening(severity, name, condition.message)
     return Happening(
         Severity.NORMAL if well else Severity.WARNING, condition.reason, condition.message
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType, Reason
 from fathom.api.problem import Problem
 from fathom.api.status import (
     Condition,
@@ -62,6 +62,8 @@ class Findings:
     measured: MeasuredStatus
     tuning: TuningStatus
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
+    alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
+    """Those that stand."""
 
 
 def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
@@ -76,6 +78,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         ConditionType.DEGRADED: _degraded(findings, objects),
         ConditionType.DRAFT_COMPATIBLE: findings.draft_compatible,
         ConditionType.TUNING: findings.tuning_finding,
+        **_alarms(findings, before),
     }
     return SpeculativeDeploymentStatus(
         observed_generation=generation,
@@ -163,6 +166,18 @@ def _condition(
         observed_generation=generation,
         last_transition_time=since,
     )
+
+
+def _alarms(
+    findings: Findings, before: Mapping[ConditionType, Condition]
+) -> dict[ConditionType, Finding]:
+    """Alarms that stand, and those that are over; one that never was raised is not mentioned."""
+    over = Finding(ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and is over.")
+    return {
+        kind: findings.alarms.get(kind, over)
+        for kind in ALARMS
+        if kind in findings.alarms or kind in before
+    }
 
 
 def _ready(ready: int, findings: Findings) -> Finding:

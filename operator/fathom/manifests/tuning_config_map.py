@@ -7,6 +7,8 @@ from fathom.core.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
 
 COMPONENT: Final = "tuning"
+STATE_KEY: Final = "state.json"
+"""Holds the tuner's state."""
 
 
 def tuning_config_map(sd: SpeculativeDeployment, data: Mapping[str, str]) -> Manifest:

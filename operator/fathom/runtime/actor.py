@@ -10,6 +10,7 @@ from fathom.core.depth import DepthDocument
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT
 from fathom.core.plan import Plan, Rendering, plan_of
 from fathom.core.snapshot import Objects, Snapshot
+from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.runtime.intent import (
     LAST_GOOD_SPEC_KEY,
     REVISION_KEY,
@@ -17,7 +18,7 @@ from fathom.runtime.intent import (
     good_spec_text,
     wanted_revision,
 )
-from fathom.runtime.memory import STATE_KEY, Memory
+from fathom.runtime.memory import Memory
 from fathom.runtime.operations import Desired, Operation, depth_nudges, operations
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import QUIET_S, Reporter

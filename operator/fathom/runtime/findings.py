@@ -1,6 +1,6 @@
 """What one pass has to report, put together for `core.status`."""
 
-from fathom.api.conditions import ConditionStatus, Reason
+from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DraftStatus, EngineStatus
 from fathom.core.capability import live_depth, live_depth_refusal
@@ -12,6 +12,7 @@ from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.status import Finding, Findings
 from fathom.runtime.intent import Intent
 from fathom.runtime.memory import Memory
+from fathom.tuning.interface import Alarm, TuningDecision
 
 
 def findings_of(
@@ -23,7 +24,7 @@ def findings_of(
     refusals: tuple[str, ...],
     document: DepthDocument | None,
     tuning_finding: Finding,
-    not_obeyed: tuple[str, ...],
+    decision: TuningDecision,
     memory: Memory,
 ) -> Findings:
     """Of a pass that carried out a spec."""
@@ -35,7 +36,8 @@ def findings_of(
         progress=plan.progress,
         refusals=refusals,
         skipped=skipped(wanted.spec, snapshot.served),
-        not_obeyed=not_obeyed,
+        not_obeyed=decision.not_obeyed,
+        alarms={ConditionType(each.kind): _alarm_finding(each) for each in decision.alarms},
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
         engine=_engine_status(wanted),
@@ -74,6 +76,10 @@ def findings_without_spec(
         measured=memory.measured,
         tuning=memory.tuning,
     )
+
+
+def _alarm_finding(alarm: Alarm) -> Finding:
+    return Finding(ConditionStatus.TRUE, alarm.reason, f"{alarm.message} {alarm.recommendation}")
 
 
 def _draft_finding(intent: Intent) -> Finding:

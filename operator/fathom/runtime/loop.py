@@ -124,6 +124,7 @@ class Loop:
         written_at_s = memory.document_written_at_s
         decision = self._world.decide(tuning_snapshot(snapshot, spec, memory.state, written_at_s))
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
+        self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
         carried = await self._actor.carry_out(intent, wanted, snapshot, decision, memory)
         tuned = report(
             decision, spec.speculation.tuning.mode, snapshot.now_s, memory.tuning, memory.measured
@@ -142,7 +143,7 @@ class Loop:
             refusals=carried.refusals,
             document=carried.document,
             tuning_finding=tuned.finding,
-            not_obeyed=decision.not_obeyed,
+            decision=decision,
             memory=memory,
         )
         until_report_s = await self._reporter.report(findings, objects, memory)

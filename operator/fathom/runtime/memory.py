@@ -1,18 +1,16 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Self
 
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.core.depth import DepthDocument
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
+from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.runtime.apply_guard import ApplyGuard
 from fathom.runtime.intent import Config
 from fathom.tuning.state import TuningState
-
-STATE_KEY: Final = "state.json"
-"""Where the tuning ConfigMap holds the tuner's state."""
 
 
 @dataclass(slots=True)

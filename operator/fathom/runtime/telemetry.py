@@ -1,12 +1,13 @@
 """The operator's own metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fathom.core.depth import DepthDocument
 from fathom.core.kinds import ObjectKey
+from fathom.tuning.alarm import AlarmKind
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -47,6 +48,13 @@ class Telemetry:
             registry=self.registry,
         )
 
+        self._alarms = Gauge(
+            "fathom_alarm",
+            "1 while an alarm stands.",
+            ["namespace", "name", "alarm"],
+            registry=self.registry,
+        )
+
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Time one pass."""
@@ -62,6 +70,10 @@ class Telemetry:
     def wrote(self, key: ObjectKey, kind: str, verb: str) -> None:
         self._writes.labels(key.namespace, key.name, kind, verb).inc()
 
+    def alarms(self, key: ObjectKey, standing: Collection[AlarmKind]) -> None:
+        for kind in AlarmKind:
+            self._alarms.labels(key.namespace, key.name, kind).set(kind in standing)
+
     def depth(self, key: ObjectKey, document: DepthDocument) -> None:
         if not document.schedule:
             return
@@ -72,5 +84,5 @@ class Telemetry:
     def forget(self, key: ObjectKey) -> None:
         """Drop the series of a resource that is gone."""
         labels = {"namespace": key.namespace, "name": key.name}
-        for metric in (self._errors, self._decisions, self._writes, self._depth):
+        for metric in (self._errors, self._decisions, self._writes, self._depth, self._alarms):
             metric.remove_by_labels(labels)

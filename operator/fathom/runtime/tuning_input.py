@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fathom.api import names
-from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth_refusal
 from fathom.core.measurement import PodCounters
 from fathom.core.observed import ObservedPod
@@ -12,10 +12,8 @@ from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
 from fathom.runtime.intent import wanted_revision
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
+from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
-
-_PERCENT = 100
-_MILLISECONDS_PER_SECOND = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +61,7 @@ def tuned_pods(objects: Objects, spec: SpeculativeDeploymentSpec) -> tuple[Obser
 
 def settings_of(spec: SpeculativeDeploymentSpec) -> Settings:
     """The user's wishes in the tuner's units."""
-    tuning, speculation = spec.speculation.tuning, spec.speculation
-    slo = tuning.tpot_milliseconds
-    return Settings(
-        mode=tuning.mode,
-        objective=tuning.objective,
-        tpot_slo_seconds=None if slo is None else slo / _MILLISECONDS_PER_SECOND,
-        window_seconds=tuning.window_seconds,
-        min_gain=tuning.min_gain_percent / _PERCENT,
-        probing=tuning.probing is Switch.ENABLED,
-        tokens=speculation.tokens,
-        min_tokens=speculation.min_tokens,
-        max_tokens=speculation.effective_max_tokens,
-        max_batch=max_batch(spec),
-    )
+    return settings_from(spec.speculation, max_batch(spec))
 
 
 def bad_pins(snapshot: Snapshot, max_tokens: int) -> tuple[BadPin, ...]:

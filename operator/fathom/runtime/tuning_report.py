@@ -13,6 +13,7 @@ from fathom.tuning.interface import Action, Measured, TuningDecision
 
 HISTORY_LENGTH: Final = 10
 
+_TWO_SIDED: Final = 1.96
 _WORKING: Final = frozenset(
     {
         Reason.ADVISING,
@@ -21,6 +22,8 @@ _WORKING: Final = frozenset(
         Reason.EXPLOITING,
         Reason.MOVED,
         Reason.PINNED,
+        Reason.RETURNED,
+        Reason.CANARY,
         Reason.HOLDING,
         Reason.NO_TRAFFIC,
         Reason.GAIN_TOO_SMALL,
@@ -88,6 +91,7 @@ def _entry(decision: TuningDecision, now_s: float) -> DecisionStatus:
         reason=decision.reason.value,
         message=decision.message,
         expected_gain_percent=_percent(decision.expected_gain),
+        expected_gain_interval_percent=_interval(decision),
         measured_gain_percent=_percent(decision.measured_gain),
     )
 
@@ -113,6 +117,14 @@ def _measured(measured: Measured) -> MeasuredStatus:
         ),
         gain_percent=_percent(measured.gain),
     )
+
+
+def _interval(decision: TuningDecision) -> str:
+    """The 95 % interval, such as `3.1 to 9.0`."""
+    mean, sd = decision.expected_gain, decision.expected_gain_sd
+    if mean is None or sd is None:
+        return ""
+    return f"{_percent(mean - _TWO_SIDED * sd)} to {_percent(mean + _TWO_SIDED * sd)}"
 
 
 def _percent(ratio: float | None) -> str:

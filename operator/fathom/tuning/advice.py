@@ -5,7 +5,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.tuning import sentences
 from fathom.tuning.interface import TuningDecision
-from fathom.tuning.policy import expected_gain
+from fathom.tuning.policy import expected_gain, expected_gain_sd
 from fathom.tuning.situation import Situation
 
 
@@ -24,5 +24,6 @@ def advise(given: Situation) -> TuningDecision | None:
     return replace(
         after.hold(Reason.ADVISING, message),
         expected_gain=expected_gain(better) if better else None,
-        notable=bool(target) and target != given.state.advised,
+        expected_gain_sd=expected_gain_sd(better) if better else None,
+        notable=target != given.state.advised,
     )

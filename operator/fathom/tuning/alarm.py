@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fathom.api.conditions import Reason
+
 
 class AlarmKind(StrEnum):
     """Also the condition's type in the resource's status, and the label of the metric."""
@@ -23,8 +25,8 @@ class Alarm:
     """Something a person should look at. It says what was seen, and what to do."""
 
     kind: AlarmKind
-    reason: str
-    """PascalCase: which of the kind's causes."""
+    reason: Reason
+    """Which of the kind's causes."""
     message: str
     recommendation: str
     since_s: float
@@ -36,7 +38,7 @@ class Watch:
     """One alarm in the making, or one that stands."""
 
     kind: AlarmKind
-    reason: str
+    reason: Reason
     message: str
     recommendation: str
     first_seen_s: float

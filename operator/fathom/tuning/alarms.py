@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
+from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodDelta
 from fathom.tuning.acceptance import Acceptance, PodAcceptance
@@ -54,7 +55,7 @@ class _Sight:
     """What a check sees at this moment."""
 
     kind: AlarmKind
-    reason: str
+    reason: Reason
     message: str
     recommendation: str
     needed_s: float
@@ -130,7 +131,7 @@ def _mismatch(acceptance: Acceptance, *, standing: bool) -> _Sight | None:
         return None
     return _Sight(
         AlarmKind.DRAFT_MISMATCH,
-        "AcceptanceCliff",
+        Reason.ACCEPTANCE_CLIFF,
         f"The first draft token is accepted {level:.0%} of the time; over the last day it was "
         f"{normal:.0%} or more nine tenths of the time.",
         "Check that the draft belongs to the target's present weights and chat template, and "
@@ -147,7 +148,7 @@ def _pod_mismatch(acceptance: Acceptance) -> _Sight | None:
         if ratio is not None and others and ratio < CLIFF_POD * median(others):
             return _Sight(
                 AlarmKind.DRAFT_MISMATCH,
-                "OnePodDiffers",
+                Reason.ONE_POD_DIFFERS,
                 f"{pod.pod} accepts {ratio / median(others):.0%} of what the other pods do.",
                 f"Compare the draft and its revision in the log of {pod.pod} with another pod's; "
                 "delete the pod to load it again.",
@@ -177,7 +178,7 @@ def _decay(acceptance: Acceptance, now_s: float) -> _Sight | None:
     names = ", ".join(each.pod for each in old)
     return _Sight(
         AlarmKind.ACCEPTANCE_DECAY,
-        "OlderReplicasAcceptLess",
+        Reason.OLDER_REPLICAS_ACCEPT_LESS,
         f"{names} run for more than {split_s / 3600:.1f} h and accept {1 - ratio:.0%} less than "
         "replicas that started later, under the same traffic.",
         "Restart the older replicas one at a time; rollout.refresh: Auto will do so once it is "
@@ -208,7 +209,7 @@ def _suspicious(policy: Policy) -> _Sight | None:
     if all(pooled.accepted[i] >= TOO_GOOD * pooled.reached[i] for i in range(depth)):
         return _Sight(
             AlarmKind.SUSPICIOUS_ACCEPTANCE,
-            "TooGoodToBeTrue",
+            Reason.TOO_GOOD_TO_BE_TRUE,
             f"Of {pooled.reached[0]:.0f} drafts, {first:.1%} were accepted at every one of "
             f"{depth} positions.",
             "Check that the traffic is real and not one repeated prompt, and that the draft is not "
@@ -218,7 +219,7 @@ def _suspicious(policy: Policy) -> _Sight | None:
     if first <= NOTHING:
         return _Sight(
             AlarmKind.SUSPICIOUS_ACCEPTANCE,
-            "NothingAccepted",
+            Reason.NOTHING_ACCEPTED,
             f"Of {pooled.reached[0]:.0f} drafts, {first:.1%} were accepted: the engine drafts, but "
             "for nothing.",
             "Check that draft.method is what the draft was trained as, and that the draft belongs "
@@ -246,7 +247,7 @@ def _other_depth(
         if steps >= LEAST_STEPS and other > OTHER_DEPTH_SHARE * steps:
             return _Sight(
                 AlarmKind.SUSPICIOUS_ACCEPTANCE,
-                "OtherDepthThanAsked",
+                Reason.OTHER_DEPTH_THAN_ASKED,
                 f"{each.pod} runs generation {document.generation}, but {other / steps:.0%} of its "
                 "steps verify another number of drafts than that schedule asks for.",
                 "Look for another part that shortens drafts (adaptive verification, a grammar, "
@@ -274,7 +275,7 @@ def _never_pays(policy: Policy) -> _Sight | None:
     allowed = policy.bounds.least == 0
     return _Sight(
         AlarmKind.SPECULATION_NEVER_PAYS,
-        "SlowerThanWithout",
+        Reason.SLOWER_THAN_WITHOUT,
         f"At every batch under load the engine would be faster without speculation, by "
         f"{-sum(losses) / sum(shares.values()):.1%} on average.",
         "The tuner keeps depth 0 as long as this holds; a draft trained on this traffic may change "

@@ -84,6 +84,10 @@ class Action(StrEnum):
     PIN = "Pin"
     RETURN = "Return"
     """Back to the user's own depth, since the tuner lost by its own."""
+    CANARY = "Canary"
+    """One pod is restarted with another schedule; only where depth cannot be changed live."""
+    PROMOTE = "Promote"
+    ROLL_BACK = "RollBack"
     POKE = "Poke"
     """The document stays; the engines are told again that it is there."""
 
@@ -104,6 +108,8 @@ class TuningDecision:
     """The last window with data; None: none yet."""
     expected_gain: float | None = None
     """Relative gain the action is expected to bring."""
+    expected_gain_sd: float | None = None
+    """Its standard error."""
     measured_gain: float | None = None
     """Relative gain measured since, for decisions that judge an earlier one."""
     not_obeyed: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from fathom.api.spec import Objective
 from fathom.tuning import sentences
 from fathom.tuning.buckets import batches
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.policy import Option, expected_gain
+from fathom.tuning.policy import Option, expected_gain, expected_gain_sd
 from fathom.tuning.probing import SOON_S
 from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import Change, Trial, Visit
@@ -54,6 +54,7 @@ def move(given: Situation) -> TuningDecision | None:
             notable=True,
         ),
         expected_gain=gain,
+        expected_gain_sd=expected_gain_sd(options),
     )
 
 

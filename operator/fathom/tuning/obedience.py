@@ -16,14 +16,24 @@ DEADLINE_S: Final = 120.0
 class Obedience:
     """Pods that step, but not (yet) by the document."""
 
+    judged: int
+    """Pods that could be judged."""
     waiting: tuple[str, ...]
-    """Not yet in force; the kubelet may still bring it."""
+    """Not yet in force, but within the deadline; the kubelet may still bring it."""
     late: tuple[str, ...]
     """Of those: long enough to tell them again."""
     disobeying: tuple[str, ...]
     """Not in force after the deadline."""
     sentence: str
     """Why, for a person."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether so many do not obey that nothing can be tuned.
+
+        One deaf pod must not hold a large fleet at yesterday's depth.
+        """
+        return 2 * len(self.disobeying) >= self.judged > 0 and bool(self.disobeying)
 
 
 def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningState) -> Obedience:
@@ -37,9 +47,11 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
     late: list[str] = []
     deaf: list[str] = []
     unplugged: list[str] = []
+    judged = 0
     for pod in snapshot.pods:
         if not pod.ready or pod.counters is None or is_stale(pod.counters, snapshot):
             continue
+        judged += 1
         if not pod.counters.live_depth:
             if pod.ready_for_s > DEADLINE_S:
                 unplugged.append(pod.name)
@@ -49,12 +61,14 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
         waited = _waited(pod, snapshot)
         if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
             continue
-        waiting.append(pod.name)
         if waited > DEADLINE_S:
             deaf.append(pod.name)
-        elif waited > POKE_AFTER_S:
+            continue
+        waiting.append(pod.name)
+        if waited > POKE_AFTER_S:
             late.append(pod.name)
     return Obedience(
+        judged=judged,
         waiting=tuple(waiting),
         late=tuple(late),
         disobeying=(*deaf, *unplugged),
@@ -71,7 +85,7 @@ def _sentence(generation: int, deaf: list[str], unplugged: list[str]) -> str:
     if deaf:
         parts.append(
             f"{', '.join(deaf)} step, but do not run generation {generation} of the depth document "
-            f"after {DEADLINE_S:.0f} s; depth is held. Check the pod's log for 'fathom' and that "
+            f"after {DEADLINE_S:.0f} s. Check the pod's log for 'fathom' and that "
             "the depth ConfigMap is mounted as a directory."
         )
     if unplugged:

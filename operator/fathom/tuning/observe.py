@@ -64,6 +64,7 @@ def observe(snapshot: TuningSnapshot) -> Observation:
             ),
             acceptance=state.acceptance.updated(deltas, looks, normal=is_normal(state.watches)),
             traffic=state.traffic.updated(cells, at_s, window),
+            load=state.load.updated(cells, at_s),
             tail=state.tail.updated(deltas),
             stepped=_stepped(snapshot, deltas),
         ),

@@ -305,6 +305,11 @@ class Policy:
         return min(abs(depth - anchor) for anchor in anchors) <= FARTHEST_GUESS
 
 
+def expected_gain_sd(options: Iterable[Option]) -> float:
+    """Its error: all buckets have the traffic and the hardware's slope in common."""
+    return sum(option.share * option.gain.sd for option in options)
+
+
 def expected_gain(options: Iterable[Option]) -> float:
     """Relative gain over all load, weighted by busy time."""
     return sum(option.share * expm1(option.gain.mean) for option in options)

@@ -97,15 +97,13 @@ def start_probe(given: Situation) -> TuningDecision | None:
 
     Never near an SLO: a probe could miss it.
     """
-    if given.policy.slo is not None and given.policy.slo.is_near:
-        return None
     pods = sum(pod.ready for pod in given.snapshot.pods)
     options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     much = stake >= MUCH_AT_STAKE
-    if given.now_s - given.state.probe_ended_at_s < _rest_s(given, pods, much=much):
-        return None
-    if given.state.trial is not None and not much:
+    rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, much=much)
+    near = given.policy.slo is not None and given.policy.slo.is_near
+    if near or not rested or (given.state.trial is not None and not much):
         return None
     options = options or given.policy.sentinel() or given.policy.control()
     if not options:
@@ -204,6 +202,7 @@ def _pod_for(given: Situation, options: tuple[Option, ...]) -> str | None:
             pod.ready
             and pod.ready_for_s > WARM_S
             and pod.pinned_depth is None
+            and pod.name not in given.obedience.disobeying
             and pod.counters is not None
             and pod.counters.live_depth
             and not is_stale(pod.counters, given.snapshot)

@@ -43,18 +43,17 @@ def no_metrics(given: Situation) -> TuningDecision | None:
 
 
 def not_obeyed(given: Situation) -> TuningDecision | None:
-    """Engines that do not run what the document says: tell them again, then hold."""
-    found, before = given.obedience, given.state.disobeying
-    after = given.with_state(replace(given.state, disobeying=found.disobeying))
-    if found.disobeying:
-        return replace(
-            after.hold(Reason.DEPTH_NOT_OBEYED, found.sentence),
-            not_obeyed=found.disobeying,
-            notable=found.disobeying != before,
+    """Engines that do not run what the document says: tell them again; hold if they are many."""
+    found, before = given.obedience, given.snapshot.state.disobeying
+    if found.is_lost:
+        return given.hold(Reason.DEPTH_NOT_OBEYED, f"{found.sentence} Depth is held.")
+    if set(found.disobeying) - set(before):
+        return given.hold(
+            Reason.DEPTH_NOT_OBEYED, f"{found.sentence} The other pods are tuned meanwhile."
         )
     generation = given.document.generation
     if found.late and given.state.poked_generation != generation:
-        poked = after.with_state(replace(after.state, poked_generation=generation))
+        poked = given.with_state(replace(given.state, poked_generation=generation))
         return poked.act(
             Action.POKE,
             Reason.MEASURING,
@@ -62,9 +61,9 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
             given.document,
             wake_after_s=SOON_S,
         )
-    if before:
+    if before and not found.disobeying:
         return replace(
-            after.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or are gone."),
+            given.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or are gone."),
             notable=True,
         )
     return None

@@ -7,7 +7,7 @@ _PERCENT: Final = 100
 _MILLISECONDS_PER_SECOND: Final = 1000
 
 
-def settings_of(speculation: SpeculationSpec, max_batch: int) -> Settings:
+def settings_from(speculation: SpeculationSpec, max_batch: int) -> Settings:
     """The user's wishes in the tuner's units.
 
     Args:

@@ -88,7 +88,10 @@ class Situation:
             wake_after_s=wake_after_s or self.window_seconds,
             measured=self.state.measured,
             alarms=standing(self.state.watches),
-            notable=notable,
+            not_obeyed=self.obedience.disobeying,
+            # A pod that has just been found deaf is news, whatever is decided.
+            notable=notable
+            or not set(self.obedience.disobeying) <= set(self.snapshot.state.disobeying),
         )
 
     def next_document(self, depths: Mapping[int, int], probe: Probe | None) -> DepthDocument:
@@ -218,14 +221,15 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
         probe=_progress(state.probe, seen.deltas, snapshot, document),
         trial=_trial_progress(state.trial, seen.deltas, policy.depths),
     )
+    found = obedience(snapshot, document, state)
     return Situation(
         snapshot=snapshot,
         document=document,
-        state=state,
+        state=replace(state, disobeying=found.disobeying),
         deltas=seen.deltas,
         policy=policy,
         pins=pins(snapshot),
-        obedience=obedience(snapshot, document, state),
+        obedience=found,
     )
 
 

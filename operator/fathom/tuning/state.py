@@ -15,7 +15,9 @@ from fathom.core.measurement import PodCounters
 from fathom.tuning.acceptance import Acceptance
 from fathom.tuning.alarm import Watch
 from fathom.tuning.ledger import Ledger
+from fathom.tuning.load import Load
 from fathom.tuning.measured import Measured
+from fathom.tuning.rolls import Rolls
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival
 from fathom.tuning.tail import Tail
@@ -92,6 +94,8 @@ class TuningState:
     """Depths that buckets moved away from, the last one of each bucket."""
     probe_ended_at_s: float = 0.0
     probe_lasted_s: float = 0.0
+    load: Load = field(default_factory=Load)
+    rolls: Rolls = field(default_factory=Rolls)
     acceptance: Acceptance = field(default_factory=Acceptance)
     watches: tuple[Watch, ...] = ()
     """Alarms that stand, and those in the making."""

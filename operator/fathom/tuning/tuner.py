@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fathom.api.spec import TuningMode
-from fathom.tuning import advice, moving, orders, probing, readiness, returning
+from fathom.tuning import advice, moving, orders, probing, readiness, returning, rolling
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.situation import Situation, assess
 
@@ -34,6 +34,14 @@ _FIRST: Final[tuple[_Check, ...]] = (
     readiness.not_obeyed,
     readiness.no_traffic,
     advice.advise,
+)
+_BY_ROLLOUT: Final[tuple[_Check, ...]] = (
+    readiness.no_pods,
+    readiness.no_metrics,
+    readiness.no_traffic,
+    advice.advise,
+    rolling.judge_canary,
+    rolling.start_canary,
 )
 _AFTER_PROBE: Final[tuple[_Check, ...]] = (
     moving.move,
@@ -61,6 +69,8 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     if snapshot.document is None:
         return orders.start(snapshot)
     given = assess(snapshot, snapshot.document)
+    if snapshot.settings.by_rollout:
+        return _first_answer(_BY_ROLLOUT, given) or given.stay()
     answer = _first_answer(_FIRST, given)
     if answer is None and given.state.probe is not None:
         answer, given = probing.continue_probe(given, given.state.probe)

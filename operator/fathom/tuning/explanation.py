@@ -1,0 +1,308 @@
+"""What the tuner knows, what it does not, and why each bucket has its depth. Pure: no rendering.
+
+It asks the same policy that decides, over the same state, so it cannot tell another story.
+"""
+
+from dataclasses import dataclass, replace
+from math import exp, expm1, log1p, sqrt
+from typing import Final
+
+from fathom.api.spec import TuningMode
+from fathom.core.depth import DepthDocument, Schedule
+from fathom.tuning import sentences
+from fathom.tuning.alarm import Alarm
+from fathom.tuning.buckets import batches
+from fathom.tuning.interface import Settings, TuningSnapshot
+from fathom.tuning.policy import Option, ProbePlan
+from fathom.tuning.probing import LEAST_DEADLINE_S
+from fathom.tuning.situation import Situation, assess, clamped
+from fathom.tuning.state import TuningState
+from fathom.tuning.value import Gain
+
+MOST_DOUBTS: Final = 2
+"""Open questions told per bucket; the rest are smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What one depth is worth in one bucket."""
+
+    depth: int
+    gain: Gain | None
+    """Over the user's own depth; None: nothing is known of this bucket or any like it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketExplanation:
+    """One row of the surface."""
+
+    batches: str
+    """Such as `batch 5-8`."""
+    share: float
+    """Of the recent busy time, 0 to 1; 0: idle."""
+    depth: int
+    """In force."""
+    worths: tuple[Worth, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PositionExplanation:
+    """One draft position, counted from 1."""
+
+    position: int
+    acceptance: float
+    """P(accepted | all before it were)."""
+    error: float
+    survival: float
+    """P(this and all before it accepted)."""
+    acceptance_length: float
+    """Tokens per step at a depth of this position."""
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All there is to say at one moment."""
+
+    tokens: int
+    """The user's own depth, clamped as the tuner does."""
+    schedule: Schedule
+    """In force; empty: no document yet."""
+    generation: int
+    buckets: tuple[BucketExplanation, ...]
+    positions: tuple[PositionExplanation, ...]
+    doubts: tuple[str, ...]
+    """What it is unsure of."""
+    next_step: str
+    """What it would try next."""
+    turning_points: tuple[str, ...]
+    """What would change its mind."""
+    alarms: tuple[Alarm, ...]
+    nothing: str = ""
+    """Why there is nothing to explain; empty: there is."""
+
+
+def explain(
+    state: TuningState, settings: Settings, document: DepthDocument | None, now_s: float
+) -> Explanation:
+    """Explain a state.
+
+    Args:
+        state: as persisted, or as the last decision left it.
+        settings: the user's wishes.
+        document: the depth document in force; None: none was written.
+        now_s: Unix seconds; what was measured long ago is less certain.
+    """
+    tokens = clamped(settings.tokens, settings)
+    if document is None:
+        return _nothing(tokens, None, "No depth document was written yet: the engines run tokens.")
+    given = assess(_without_pods(state, settings, document, now_s), document)
+    if not state.step_times.cells:
+        return _nothing(
+            tokens, document, "Nothing was measured yet: that needs traffic and readable metrics."
+        )
+    rivals = {each.bucket: each for each in given.policy.nearest_rivals()}
+    return Explanation(
+        tokens=tokens,
+        schedule=document.schedule,
+        generation=document.generation,
+        buckets=tuple(_bucket(given, bucket, tokens, rivals) for bucket in _shown(given)),
+        positions=_positions(given),
+        doubts=(*_doubts(given), *_undrafted(given)),
+        next_step=_next_step(given),
+        turning_points=tuple(_turning_point(given, each) for each in rivals.values()),
+        alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
+    )
+
+
+def _nothing(tokens: int, document: DepthDocument | None, why: str) -> Explanation:
+    return Explanation(
+        tokens=tokens,
+        schedule=document.schedule if document else (),
+        generation=document.generation if document else 0,
+        buckets=(),
+        positions=(),
+        doubts=(),
+        next_step="",
+        turning_points=(),
+        alarms=(),
+        nothing=why,
+    )
+
+
+def _without_pods(
+    state: TuningState, settings: Settings, document: DepthDocument, now_s: float
+) -> TuningSnapshot:
+    """A snapshot in which nothing new was seen, so that the state speaks for itself."""
+    return TuningSnapshot(
+        now_s=now_s,
+        settings=settings,
+        pods=(),
+        document=document,
+        document_written_at_s=now_s,
+        live_refusal=None,
+        state=state,
+    )
+
+
+def _shown(given: Situation) -> tuple[int, ...]:
+    """Buckets of which anything was measured."""
+    measured = {cell.batch_le for cell in given.state.step_times.cells}
+    loaded = {load.batch_le for load in given.state.traffic.loads}
+    return tuple(bucket for bucket in sorted(measured | loaded) if bucket in given.policy.depths)
+
+
+def _bucket(
+    given: Situation, bucket: int, tokens: int, rivals: dict[int, Option]
+) -> BucketExplanation:
+    settings = given.settings
+    depths = range(settings.min_tokens, settings.max_tokens + 1)
+    busy = {load.batch_le: load.busy_seconds for load in given.state.traffic.loads}
+    total = sum(busy.values())
+    return BucketExplanation(
+        batches=batches(bucket, settings.max_batch),
+        share=busy.get(bucket, 0.0) / total if total > 0 else 0.0,
+        depth=given.policy.depths[bucket],
+        worths=tuple(Worth(depth, _over(given, bucket, depth, tokens)) for depth in depths),
+        why=_why(given, bucket, rivals.get(bucket)),
+    )
+
+
+def _over(given: Situation, bucket: int, depth: int, tokens: int) -> Gain | None:
+    gain = given.policy.evidence.gain(bucket, depth, tokens)
+    # A depth against itself: whatever its error, it cancels.
+    return replace(gain, mean=0.0, sd=0.0) if gain is not None and depth == tokens else gain
+
+
+def _why(given: Situation, bucket: int, rival: Option | None) -> str:
+    """One sentence."""
+    settings = given.settings
+    move = next((each for each in given.policy.moves() if each.bucket == bucket), None)
+    if bucket not in given.policy.shares:
+        why = "little or no load at present, so it decides nothing"
+    elif move is not None:
+        would = "would move" if settings.mode is TuningMode.ADVISE else "moves next"
+        why = f"{would} to depth {move.to} ({move.gain})"
+    elif settings.min_tokens == settings.max_tokens:
+        why = "the only depth that minTokens and maxTokens allow"
+    elif rival is None:
+        why = "nothing is known of any other depth yet"
+    else:
+        why = _against(rival, settings.min_gain)
+    return f"{why}."
+
+
+def _against(rival: Option, min_gain: float) -> str:
+    """Why the best other depth is not taken."""
+    gain = f"depth {rival.to} ({rival.gain})"
+    if rival.gain.mean <= 0:
+        return f"the fastest known; next best is {gain}"
+    if rival.gain.mean < log1p(min_gain):
+        return f"{gain} gains less than the {min_gain:.1%} that a change needs"
+    if not rival.gain.step_time_measured:
+        return f"{gain} may be faster, but was not tried lately"
+    return f"{gain} looks faster, within the error"
+
+
+def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
+    evidence, most = given.policy.evidence, given.settings.max_tokens
+    lengths = evidence.lengths
+    found: list[PositionExplanation] = []
+    survival = 1.0
+    for i, each in enumerate(lengths.positions[:most], start=1):
+        survival *= each.mean
+        found.append(
+            PositionExplanation(
+                position=i,
+                acceptance=each.mean,
+                error=sqrt(each.variance),
+                survival=survival,
+                acceptance_length=lengths.at(i),
+                measured=evidence.survival.is_measured(i),
+            )
+        )
+    return tuple(found)
+
+
+def _doubts(given: Situation) -> tuple[str, ...]:
+    """Depths that may still turn out to be worth a change, the largest chances first."""
+    least = log1p(given.settings.min_gain)
+    found: list[str] = []
+    for bucket, share in given.policy.shares.items():
+        start = given.policy.depths[bucket]
+        options = [
+            Option(bucket, start, depth, gain, share)
+            for depth in given.policy.bounds.depths
+            if depth != start
+            and (gain := given.policy.evidence.gain(bucket, depth, start)) is not None
+            and gain.upper() > least
+            and (gain.lower() < least or not gain.step_time_measured)
+        ]
+        options.sort(key=lambda each: -each.gain.expected_improvement)
+        if options:
+            what = sentences.tries(options[:MOST_DOUBTS], given.settings.max_batch)
+            found.append(f"Whether this is worth it: {what}.")
+    return tuple(found)
+
+
+def _undrafted(given: Situation) -> tuple[str, ...]:
+    most = given.settings.max_tokens
+    known = [
+        depth for depth in range(1, most + 1) if given.policy.evidence.survival.is_measured(depth)
+    ]
+    deepest = max(known, default=0)
+    if deepest == most:
+        return ()
+    return (
+        f"Acceptance beyond position {deepest} is extrapolated: no such drafts were made lately.",
+    )
+
+
+def _next_step(given: Situation) -> str:
+    settings, probe = given.settings, given.state.probe
+    if moves := given.policy.moves():
+        return f"Moves {sentences.moves(moves, settings.max_batch)}."
+    if probe is not None:
+        return f"{probe.pod} is trying another depth at this moment."
+    plan = ProbePlan(
+        seconds=max(LEAST_DEADLINE_S, settings.window_seconds / 2),
+        pods=max(1, len(given.state.step_times.pods)),
+    )
+    options = given.policy.experiments(plan)
+    if not options:
+        return "Nothing: no probe is expected to be worth more than it costs."
+    what = sentences.tries(options, settings.max_batch)
+    if settings.mode is TuningMode.ADVISE:
+        return f"Nothing, since mode Advise never tries; Auto would probe {what}."
+    if not settings.probing:
+        return f"Nothing, since probing is disabled; else {what}."
+    return f"One pod tries {what}."
+
+
+def _turning_point(given: Situation, rival: Option) -> str:
+    """The acceptance length at which a bucket's next best depth becomes worth a change.
+
+    The gain is log(E[L | to] / t) - log(E[L | start] / t'), so at today's step times it reaches the
+    least gain when E[L | to] grows, or E[L | start] shrinks, by the difference. What decides is the
+    deeper one of the two: its last positions are what the other has not.
+    """
+    lengths = given.policy.evidence.lengths
+    missing = log1p(given.settings.min_gain) - rival.gain.mean
+    deeper = max(rival.to, rival.start)
+    now = lengths.at(deeper)
+    needed = now * exp(missing if rival.to == deeper else -missing)
+    where = batches(rival.bucket, given.settings.max_batch)
+    if missing <= 0:
+        return f"{where}: more certainty is all that {rival.to} needs ({rival.gain})."
+    if rival.to == deeper:
+        change, other_step = "above", f"{-expm1(-missing):.1%} less"
+    else:
+        change, other_step = "below", f"{expm1(missing):.1%} more"
+    by_steps = f"if a step at depth {deeper} took {other_step}"
+    if not 1 <= needed <= deeper + 1:
+        return f"{where}: from {rival.start} to {rival.to} {by_steps}; no acceptance would do."
+    return (
+        f"{where}: from {rival.start} to {rival.to} if the acceptance length at depth {deeper} "
+        f"were {change} {needed:.2f} (now {now:.2f}), or {by_steps}."
+    )

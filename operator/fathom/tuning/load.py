@@ -1,0 +1,78 @@
+"""When and at which batch the load is: busy seconds per hour of the day and batch bucket."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.core.measurement import Cell, CellCounts
+
+HOURS: Final = 24
+HALF_LIFE_S: Final = 7 * 24 * 3600.0
+_HOUR_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class HourLoad:
+    """One hour of the day (UTC)."""
+
+    hour: int
+    busy_seconds: tuple[tuple[int, float], ...]
+    """Pairs of bucket and busy seconds, discounted over a week."""
+
+    @property
+    def total(self) -> float:
+        return sum(seconds for _, seconds in self.busy_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The days so far."""
+
+    hours: tuple[HourLoad, ...] = ()
+    since_s: float = 0.0
+    at_s: float = 0.0
+
+    def updated(self, cells: Mapping[Cell, CellCounts], at_s: float) -> "Load":
+        """With one more window."""
+        if not cells:
+            return self
+        hour = hour_of(at_s)
+        before = next((each for each in self.hours if each.hour == hour), HourLoad(hour, ()))
+        kept = 0.5 ** (max(0.0, at_s - self.at_s) / HALF_LIFE_S) if self.at_s else 1.0
+        # Only this hour is discounted, by what passed since the last window: the others are when
+        # their hour comes. So an hour that is looked at seldom fades as one looked at often.
+        seconds = {bucket: kept * each for bucket, each in before.busy_seconds}
+        for cell, counts in cells.items():
+            seconds[cell.batch_le] = seconds.get(cell.batch_le, 0.0) + counts.step_seconds
+        entry = HourLoad(hour, tuple(sorted((b, round(each, 3)) for b, each in seconds.items())))
+        others = [each for each in self.hours if each.hour != hour]
+        return Load(
+            tuple(sorted((*others, entry), key=lambda each: each.hour)),
+            self.since_s or at_s,
+            at_s,
+        )
+
+    def shares(self) -> dict[int, float]:
+        """Share of all busy time per bucket."""
+        total = sum(each.total for each in self.hours)
+        shares: dict[int, float] = {}
+        for each in self.hours:
+            for bucket, seconds in each.busy_seconds:
+                shares[bucket] = shares.get(bucket, 0.0) + seconds / total
+        return shares
+
+    def is_trough(self, now_s: float) -> bool:
+        """Whether this hour has no more than the median hour's load.
+
+        Before a whole day was seen, every hour will do: nobody knows of a better one.
+        """
+        if len(self.hours) < HOURS:
+            return True
+        totals = sorted(each.total for each in self.hours)
+        present = next(each for each in self.hours if each.hour == hour_of(now_s))
+        return present.total <= totals[HOURS // 2]
+
+
+def hour_of(at_s: float) -> int:
+    """Hour of the day, UTC."""
+    return int(at_s // _HOUR_S) % HOURS

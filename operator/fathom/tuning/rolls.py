@@ -1,0 +1,33 @@
+"""What the tuner remembers of rollouts: the canary that runs, and what was rolled out when."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """One pod with a schedule of its own."""
+
+    pod: str
+    depths: tuple[tuple[int, int], ...]
+    """Pairs of bucket and depth."""
+    started_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rolls:
+    """The canary, and the past week's promotions."""
+
+    canary: Canary | None = None
+    promoted_at_s: tuple[float, ...] = ()
+    rest_until_s: float = 0.0
+
+    def may_roll(self, now_s: float, most: int, within_s: float, cooldown_s: float) -> bool:
+        """Whether a canary may be started: none runs, and neither rest nor budget forbids it."""
+        recent = [at_s for at_s in self.promoted_at_s if now_s - at_s < within_s]
+        rested = all(now_s - at_s >= cooldown_s for at_s in recent)
+        return self.canary is None and len(recent) < most and rested and now_s >= self.rest_until_s
+
+    def promoted(self, now_s: float, within_s: float) -> "Rolls":
+        """After a promotion at this moment."""
+        recent = [at_s for at_s in self.promoted_at_s if now_s - at_s < within_s]
+        return replace(self, canary=None, promoted_at_s=(*recent, now_s))
