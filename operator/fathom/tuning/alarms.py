@@ -264,6 +264,9 @@ def _never_pays(policy: Policy) -> _Sight | None:
         return None
     losses: list[float] = []
     for bucket, share in shares.items():
+        present = policy.evidence.gain(bucket, policy.depths[bucket], 0)
+        if present is None or present.upper() > 0:
+            return None  # the usual case, told without looking at the other depths
         gains = [
             gain
             for depth in range(1, policy.bounds.most + 1)

@@ -219,7 +219,7 @@ def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
                 error=sqrt(each.variance),
                 survival=survival,
                 acceptance_length=lengths.at(i),
-                measured=evidence.survival.is_measured(i),
+                measured=i <= evidence.drafted,
             )
         )
     return tuple(found)
@@ -249,7 +249,7 @@ def _doubts(given: Situation) -> tuple[str, ...]:
 def _undrafted(given: Situation) -> tuple[str, ...]:
     most = given.settings.max_tokens
     known = [
-        depth for depth in range(1, most + 1) if given.policy.evidence.survival.is_measured(depth)
+        depth for depth in range(1, most + 1) if depth <= given.policy.evidence.drafted
     ]
     deepest = max(known, default=0)
     if deepest == most:

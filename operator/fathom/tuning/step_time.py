@@ -83,6 +83,8 @@ class PodSpeed:
 
 
 _Item = TypeVar("_Item", CellTime, PodSpeed)
+_Row = tuple[int, StepKind]
+"""A bucket's steps of one kind, at all depths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +122,22 @@ class StepTable:
 
     def __init__(self, times: StepTimes, now_s: float) -> None:
         self._now_s = now_s
-        self._cells = {cell.cell: cell for cell in times.cells}
-        measured: dict[tuple[int, StepKind], list[CellTime]] = {}
-        for cell in times.cells:
-            if cell.variance_at(now_s) <= MEASURED_SD**2:
-                measured.setdefault((cell.batch_le, cell.step), []).append(cell)
+        self._cells = {(each.batch_le, each.depth, each.step): each for each in times.cells}
+        measured: dict[_Row, list[CellTime]] = {}
+        for each in times.cells:
+            if each.variance_at(now_s) <= MEASURED_SD**2:
+                measured.setdefault((each.batch_le, each.step), []).append(each)
         self._measured = {
-            key: tuple(sorted(cells, key=lambda cell: cell.depth))
-            for key, cells in measured.items()
+            row: tuple(sorted(cells, key=lambda cell: cell.depth))
+            for row, cells in measured.items()
         }
+        self._estimates: dict[tuple[int, int, StepKind], StepTime | None] = {}
+        self._lines: dict[_Row, _Line] = {}
+        self._slopes: dict[_Row, tuple[float, float]] = {}
 
     def at(self, batch_le: int, depth: int, step: StepKind) -> CellTime | None:
         """The cell itself, if it was ever measured."""
-        return self._cells.get(Cell(batch_le, depth, step))
+        return self._cells.get((batch_le, depth, step))
 
     def measured_depths(self, batch_le: int, step: StepKind) -> tuple[CellTime, ...]:
         """The cells of a bucket whose error is small, by depth."""
@@ -144,23 +149,40 @@ class StepTable:
         Returns:
             None when no bucket at all has been measured with steps of this kind.
         """
-        cell = self.at(batch_le, depth, step)
-        if cell is not None and (variance := cell.variance_at(self._now_s)) <= MEASURED_SD**2:
-            return StepTime(cell.log_seconds, variance, measured=True)
-        slope = self._slope_prior(batch_le, step)
-        known = self.measured_depths(batch_le, step)
-        if known:
-            return _predicted(known, depth, slope, self._now_s)
-        other = self._nearest(batch_le, step, least=1)
-        if other is None:
-            return None
-        borrowed = _predicted(self.measured_depths(other, step), depth, slope, self._now_s)
-        error = BORROWED_SD * abs(log2(batch_le / other))
-        return replace(borrowed, variance=borrowed.variance + error**2)
+        key = (batch_le, depth, step)
+        if key not in self._estimates:
+            self._estimates[key] = self._estimate(batch_le, depth, step)
+        return self._estimates[key]
 
     def compared_elsewhere(self, batch_le: int, step: StepKind) -> bool:
         """Whether another bucket knows what a token costs."""
         return self._nearest(batch_le, step, least=2) is not None
+
+    def _estimate(self, batch_le: int, depth: int, step: StepKind) -> StepTime | None:
+        cell = self.at(batch_le, depth, step)
+        if cell is not None and (variance := cell.variance_at(self._now_s)) <= MEASURED_SD**2:
+            return StepTime(cell.log_seconds, variance, measured=True)
+        slope = self._slope_prior(batch_le, step)
+        if (batch_le, step) in self._measured:
+            return self._predicted((batch_le, step), depth, slope)
+        other = self._nearest(batch_le, step, least=1)
+        if other is None:
+            return None
+        borrowed = self._predicted((other, step), depth, slope)
+        error = BORROWED_SD * abs(log2(batch_le / other))
+        return replace(borrowed, variance=borrowed.variance + error**2)
+
+    def _predicted(self, row: _Row, depth: int, slope: tuple[float, float]) -> StepTime:
+        cells = self._measured[row]
+        line = self._lines.get(row)
+        if line is None or line.prior != slope:
+            line = self._lines[row] = _Line.fit(cells, slope, self._now_s)
+        relative, variance = line.at(depth)
+        distance = min(abs(depth - cell.depth) for cell in cells)
+        variance = variance / relative**2 + (CURVATURE_SD * distance) ** 2
+        if (depth == 0) != any(cell.depth == 0 for cell in cells) or depth == 0:
+            variance += NO_DRAFT_SD**2
+        return StepTime(log(line.scale * relative), variance, measured=False)
 
     def _nearest(self, batch_le: int, step: StepKind, *, least: int) -> int | None:
         """The nearest other bucket in which at least so many depths were measured."""
@@ -175,6 +197,12 @@ class StepTable:
         )
 
     def _slope_prior(self, batch_le: int, step: StepKind) -> tuple[float, float]:
+        row = (batch_le, step)
+        if row not in self._slopes:
+            self._slopes[row] = self._borrowed_slope(batch_le, step)
+        return self._slopes[row]
+
+    def _borrowed_slope(self, batch_le: int, step: StepKind) -> tuple[float, float]:
         other = self._nearest(batch_le, step, least=2)
         if other is None:
             return SLOPE
@@ -187,6 +215,8 @@ class StepTable:
 class _Line:
     """Step time over depth, in units of `scale` seconds: 1 + slope · (depth - centre)."""
 
+    prior: tuple[float, float]
+    """Mean and error of the slope before anything was measured here."""
     scale: float
     centre: float
     level: float
@@ -210,6 +240,7 @@ class _Line:
         )
         precision = spread + 1 / sd**2
         return cls(
+            prior=prior,
             scale=scale,
             centre=centre,
             level=1.0,
@@ -230,18 +261,6 @@ class _Line:
             max(0.05, self.level + self.slope * distance),
             self.level_variance + self.slope_variance * distance**2,
         )
-
-
-def _predicted(
-    cells: tuple[CellTime, ...], depth: int, slope: tuple[float, float], now_s: float
-) -> StepTime:
-    line = _Line.fit(cells, slope, now_s)
-    relative, variance = line.at(depth)
-    distance = min(abs(depth - cell.depth) for cell in cells)
-    variance = variance / relative**2 + (CURVATURE_SD * distance) ** 2
-    if (depth == 0) != any(cell.depth == 0 for cell in cells) or depth == 0:
-        variance += NO_DRAFT_SD**2
-    return StepTime(log(line.scale * relative), variance, measured=False)
 
 
 class _Filter:

@@ -163,11 +163,11 @@ class Survival:
             expected, weight, carry = min(0.999, fade * mean), PRIOR_TRIALS, fade
         return Lengths(tuple(positions))
 
-    def is_measured(self, depth: int) -> bool:
-        """Whether drafts this deep were made lately, rather than extrapolated."""
+    def drafted(self) -> int:
+        """The deepest that drafts were made lately; beyond it acceptance is extrapolated."""
         reached = self.pooled().reached
         # Few drafts reach a deep position where acceptance is low; the drafts were made.
-        return depth <= len(reached) and all(each > 0 for each in reached[:depth])
+        return next((i for i, each in enumerate(reached) if each <= 0), len(reached))
 
     def pooled(self) -> Trials:
         """All trials of the fast horizon."""

@@ -103,6 +103,11 @@ class Evidence:
         return self.survival.lengths(self.deepest, self.now_s)
 
     @cached_property
+    def drafted(self) -> int:
+        """The deepest that drafts were made lately."""
+        return self.survival.drafted()
+
+    @cached_property
     def table(self) -> StepTable:
         return StepTable(self.step_times, self.now_s)
 
@@ -124,7 +129,7 @@ class Evidence:
             mean=length - fast.log_seconds + slow.log_seconds,
             sd=sqrt(length_variance + fast.variance + slow.variance),
             step_time_measured=fast.measured and slow.measured,
-            survival_measured=self.survival.is_measured(max(to, start)),
+            survival_measured=max(to, start) <= self.drafted,
         )
 
     def tpot_seconds(self, bucket: int, depth: int) -> float | None:
