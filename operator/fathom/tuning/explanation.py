@@ -103,6 +103,7 @@ def explain(
             tokens, document, "Nothing was measured yet: that needs traffic and readable metrics."
         )
     rivals = {each.bucket: each for each in given.policy.nearest_rivals()}
+    due = {each.bucket for each in given.policy.moves()}
     return Explanation(
         tokens=tokens,
         schedule=document.schedule,
@@ -111,7 +112,9 @@ def explain(
         positions=_positions(given),
         doubts=(*_doubts(given), *_undrafted(given)),
         next_step=_next_step(given),
-        turning_points=tuple(_turning_point(given, each) for each in rivals.values()),
+        turning_points=tuple(
+            _turning_point(given, each) for bucket, each in rivals.items() if bucket not in due
+        ),
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
     )
 
@@ -248,9 +251,7 @@ def _doubts(given: Situation) -> tuple[str, ...]:
 
 def _undrafted(given: Situation) -> tuple[str, ...]:
     most = given.settings.max_tokens
-    known = [
-        depth for depth in range(1, most + 1) if depth <= given.policy.evidence.drafted
-    ]
+    known = [depth for depth in range(1, most + 1) if depth <= given.policy.evidence.drafted]
     deepest = max(known, default=0)
     if deepest == most:
         return ()

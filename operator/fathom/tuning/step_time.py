@@ -10,9 +10,10 @@ A depth that was not measured is predicted: linear in depth, with a prior for th
 from the nearest bucket that knows its own, and with an error that says how far this can be trusted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log, log2
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
@@ -44,6 +45,11 @@ NO_DRAFT_SD: Final = 0.1
 """Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
 BORROWED_SD: Final = 0.1
 """Error per factor of two in batch when a bucket has nothing of its own."""
+BATCH_SD: Final = 0.05
+"""Error of a ratio between depths per factor of two in batch *within* a bucket: padding to captured
+graphs makes steps there that no line knows."""
+LAPSE_S: Final = 120.0
+"""A cell that was not measured for so long may have been measured at other batches."""
 MOST_CELLS: Final = 144
 MOST_PODS: Final = 40
 
@@ -59,6 +65,8 @@ class CellTime:
     variance: float
     at_s: float
     """Time of the last measurement (Unix seconds)."""
+    log_batch: float
+    """Logarithm to base 2 of the mean batch that was measured last."""
 
     @property
     def cell(self) -> Cell:
@@ -117,11 +125,24 @@ class StepTimes:
         return sum(pod.log_factor for pod in self.pods) / len(self.pods) if self.pods else 0.0
 
 
+_NOWHERE: Final[Mapping[int, float]] = MappingProxyType({})
+
+
 class StepTable:
     """The step times as they are believed at one moment, each looked up once."""
 
-    def __init__(self, times: StepTimes, now_s: float) -> None:
+    def __init__(
+        self, times: StepTimes, now_s: float, log_batches: Mapping[int, float] = _NOWHERE
+    ) -> None:
+        """Look at a table.
+
+        Args:
+            times: the table.
+            now_s: Unix seconds.
+            log_batches: logarithm to base 2 of the present mean batch of each bucket under load.
+        """
         self._now_s = now_s
+        self._log_batches = log_batches
         self._cells = {(each.batch_le, each.depth, each.step): each for each in times.cells}
         measured: dict[_Row, list[CellTime]] = {}
         for each in times.cells:
@@ -161,6 +182,8 @@ class StepTable:
     def _estimate(self, batch_le: int, depth: int, step: StepKind) -> StepTime | None:
         cell = self.at(batch_le, depth, step)
         if cell is not None and (variance := cell.variance_at(self._now_s)) <= MEASURED_SD**2:
+            elsewhere = self._log_batches.get(batch_le, cell.log_batch) - cell.log_batch
+            variance += (BATCH_SD * elsewhere) ** 2
             return StepTime(cell.log_seconds, variance, measured=True)
         slope = self._slope_prior(batch_le, step)
         if (batch_le, step) in self._measured:
@@ -293,6 +316,7 @@ class _Filter:
         spread = MIXED_SD if cell.step is StepKind.MIXED else STEP_SD
         noise = self._dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
         seen = log(counts.step_seconds / counts.steps)
+        batch = log2(counts.scheduled_requests / counts.steps)
         speed = self._speed(delta.pod, at_s)
         known = self._cells.get(cell)
         if known is None:
@@ -303,10 +327,14 @@ class _Filter:
                 seen - speed.log_factor,
                 noise + speed.variance,
                 at_s,
+                batch,
             )
             self._pods[delta.pod] = speed
             return
         cell_variance = known.variance_at(at_s)
+        lapsed = at_s - known.at_s > LAPSE_S
+        if lapsed:
+            cell_variance += (BATCH_SD * (batch - known.log_batch)) ** 2
         surprise = seen - known.log_seconds - speed.log_factor
         total = cell_variance + speed.variance + noise
         self._cells[cell] = replace(
@@ -314,6 +342,7 @@ class _Filter:
             log_seconds=known.log_seconds + surprise * cell_variance / total,
             variance=cell_variance * (1 - cell_variance / total),
             at_s=max(at_s, known.at_s),
+            log_batch=batch if lapsed else 0.7 * known.log_batch + 0.3 * batch,
         )
         if tells_speed:
             speed = replace(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import log2
 from typing import Final
 
 from fathom.core.measurement import Cell, CellCounts, StepKind
@@ -21,6 +22,8 @@ class BucketLoad:
     busy_seconds: float
     decode_steps: float
     mixed_steps: float
+    requests: float
+    """Requests scheduled, summed over the steps."""
 
     def scaled(self, factor: float) -> "BucketLoad":
         return replace(
@@ -28,6 +31,7 @@ class BucketLoad:
             busy_seconds=self.busy_seconds * factor,
             decode_steps=self.decode_steps * factor,
             mixed_steps=self.mixed_steps * factor,
+            requests=self.requests * factor,
         )
 
 
@@ -51,13 +55,14 @@ class Traffic:
             if load.busy_seconds > 1e-6  # noqa: PLR2004 - a microsecond is nothing
         }
         for cell, counts in cells.items():
-            load = loads.get(cell.batch_le, BucketLoad(cell.batch_le, 0.0, 0.0, 0.0))
+            load = loads.get(cell.batch_le, BucketLoad(cell.batch_le, 0.0, 0.0, 0.0, 0.0))
             decode = cell.step is StepKind.DECODE
             loads[cell.batch_le] = BucketLoad(
                 cell.batch_le,
                 load.busy_seconds + counts.step_seconds,
                 load.decode_steps + (counts.steps if decode else 0.0),
                 load.mixed_steps + (0.0 if decode else counts.steps),
+                load.requests + counts.scheduled_requests,
             )
         return Traffic(tuple(loads[key] for key in sorted(loads)), at_s)
 
@@ -68,6 +73,14 @@ class Traffic:
             return {}
         shares = {load.batch_le: load.busy_seconds / total for load in self.loads}
         return {bucket: share for bucket, share in shares.items() if share >= LEAST_SHARE}
+
+    def log_batches(self) -> dict[int, float]:
+        """Logarithm to base 2 of each bucket's mean batch."""
+        return {
+            load.batch_le: log2(load.requests / steps)
+            for load in self.loads
+            if (steps := load.decode_steps + load.mixed_steps) > 0 and load.requests > 0
+        }
 
     def kind(self, batch_le: int) -> StepKind:
         """The kind of step that a bucket's speed is judged by."""

@@ -109,7 +109,7 @@ class Evidence:
 
     @cached_property
     def table(self) -> StepTable:
-        return StepTable(self.step_times, self.now_s)
+        return StepTable(self.step_times, self.now_s, self.traffic.log_batches())
 
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         """What going from depth `start` to `to` is worth in a bucket; None: not known at all."""

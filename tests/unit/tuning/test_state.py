@@ -20,7 +20,13 @@ def largest() -> TuningState:
         step_times=StepTimes(
             cells=tuple(
                 CellTime(
-                    1024, i % 65, StepKind.DECODE, -4.123456789012345, 1.234567890123e-05, UGLY
+                    1024,
+                    i % 65,
+                    StepKind.DECODE,
+                    -4.123456789012345,
+                    1.234567890123e-05,
+                    UGLY,
+                    UGLY,
                 )
                 for i in range(MOST_CELLS)
             ),
@@ -30,7 +36,7 @@ def largest() -> TuningState:
             dispersion=UGLY,
         ),
         survival=Survival(deep, (deep,) * FRESH_WINDOWS, deep, UGLY, UGLY, 1000),
-        traffic=Traffic(tuple(BucketLoad(1 << i, UGLY, UGLY, UGLY) for i in range(12)), UGLY),
+        traffic=Traffic(tuple(BucketLoad(1 << i, UGLY, UGLY, UGLY, UGLY) for i in range(12)), UGLY),
         probe=Probe("p" * 63, tuple((1 << i, 64) for i in range(12)), UGLY, UGLY, UGLY, 10),
         trial=Trial(tuple(Change(1 << i, 64, 63) for i in range(12)), UGLY, UGLY, UGLY),
         visits=tuple(Visit(1024, 64, UGLY, 1000, 10) for _ in range(MOST_VISITS)),
