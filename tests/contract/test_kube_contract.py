@@ -86,6 +86,15 @@ async def test_what_is_not_there_is_none(server: Server) -> None:
     assert await server.kube.select(CONFIG_MAP, server.namespace, "fathom.dev/name=none") == ()
 
 
+async def test_an_empty_namespace_is_all_of_them(server: Server) -> None:
+    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "anywhere", data={}))
+
+    found: Any = await server.kube.select(CONFIG_MAP, "", "")
+
+    named = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found]
+    assert (server.namespace, "anywhere") in named
+
+
 async def test_apply_creates_then_changes_then_changes_nothing(server: Server) -> None:
     first = server.object(CONFIG_MAP, "a", data={"x": "1"})
     created: Any = await server.kube.apply(CONFIG_MAP, first)

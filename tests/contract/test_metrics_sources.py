@@ -14,9 +14,12 @@ import yaml
 from aiohttp import web
 
 from fathom.adapters.clock import SystemClock
+from fathom.adapters.exposition import counters
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.adapters.prometheus import PrometheusMetrics
+from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
+from fathom.core.kinds import ObjectKey
 from fathom.core.measurement import PodCounters, delta
 from fathom_local.tools.prometheus import find_prometheus
 from unit.metrics.page import FakeEngine
@@ -97,7 +100,7 @@ async def running_prometheus(exporters: Exporters, tmp_path: Path) -> AsyncItera
                                     )
                                 },
                             }
-                            for pod in PODS
+                            for pod in exporters.ports
                         ],
                     }
                 ],
@@ -269,6 +272,37 @@ async def test_a_page_of_something_else_is_a_failure(
     )
 
     assert of(sample, "pod-a") is None
+
+
+async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path: Path) -> None:
+    pod = "kimi-0a1b2c3d-5f6g7-x8z9q"
+    await exporters.start(pod)
+    started_s = time.time()
+    async with running_prometheus(exporters, tmp_path) as url:
+        history = PrometheusHistory(url, timeout_s=5)
+
+        async def told() -> list[Scrape]:
+            key, now_s = ObjectKey(NAMESPACE, "kimi"), time.time()
+            chunks = history.chunks(key, started_s, now_s, step_s=0.0)
+            return [scrape async for chunk in chunks for scrape in chunk.scrapes]
+
+        async def enough() -> bool:
+            exporters.engines[pod].tokens += 10
+            return len(await told()) > 3
+
+        await eventually(enough, "four scrapes")
+        found = await told()
+        history.close()
+    looks = [counters(each.points, pod=each.pod, at_s=each.at_s) for each in found]
+
+    assert {look.pod for look in looks} == {pod}
+    moments = [look.at_s for look in looks]
+    assert moments == sorted(set(moments))
+    assert started_s - 1 < moments[0] < moments[-1] < time.time() + 1
+    tokens = [look.engine.generation_tokens for look in looks]
+    assert tokens == sorted(tokens)
+    assert tokens[0] < tokens[-1]
+    assert looks[-1].cells.keys() == exporters.engines[pod].cells.keys()
 
 
 async def test_pods_that_answer_too_late_are_a_failure(exporters: Exporters) -> None:

@@ -57,8 +57,9 @@ class FakeKube:
         return tuple(
             copy.deepcopy(found)
             for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
-            if (each, where) == (kind, namespace)
-            and (found["metadata"].get("labels") or {}).get(label) == value
+            if each == kind
+            and where == (namespace or where)
+            and (not label or (found["metadata"].get("labels") or {}).get(label) == value)
         )
 
     async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:

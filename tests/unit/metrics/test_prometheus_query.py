@@ -1,10 +1,10 @@
 from fathom.adapters.metrics_source import choose
-from fathom.adapters.prometheus import selector
+from fathom.adapters.prometheus_query import any_of, selector
 from fathom.api.spec import MetricsSource, MetricsSpec
 
 
 def test_label_values_are_escaped_for_the_pattern_and_for_the_string() -> None:
-    query = selector({"namespace": ["a.b"], "pod": ['x"y', "p|q"]}, 60)
+    query = selector({"namespace": any_of(["a.b"]), "pod": any_of(['x"y', "p|q"])}, 60)
 
     assert 'namespace=~"a\\\\.b"' in query
     assert 'pod=~"x\\"y|p\\\\|q"' in query

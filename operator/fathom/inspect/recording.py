@@ -1,0 +1,139 @@
+"""Recordings of metrics: JSON Lines, one look at one pod per line, gzipped if the name ends in .gz.
+
+`{"at": 1760000000.0, "pod": "kimi-0", "metrics": "<the page that /metrics showed>"}`
+
+A page is kept as it was shown, so a loop around curl can write a recording, and one made today can
+be read by a later version that reads more of it.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fathom.adapters.exposition import FAMILIES, NotAnEngine, Point, parse
+from fathom.core.measurement import PodCounters
+
+_GZIP_SUFFIX: Final = ".gz"
+_READ_LINES: Final = re.compile(
+    rf"^(?:{'|'.join(re.escape(name) for name in sorted(FAMILIES))})[ {{\t].*$", re.MULTILINE
+)
+
+
+class UnreadableRecordingError(Exception):
+    """A file that cannot be read at all; the message is a sentence."""
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    at: Annotated[float, Field(gt=0)]
+    pod: Annotated[str, Field(min_length=1)]
+    metrics: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that was passed over, and why, as a sentence."""
+
+    message: str
+
+
+def looks_in(stream: BinaryIO, where: str) -> Iterator[PodCounters | BadLine]:
+    """Every look of a recording, in its order; what cannot be read is told and passed over.
+
+    Args:
+        stream: the file, opened in binary.
+        where: its name, for sentences; one that ends in .gz is unpacked.
+
+    Raises:
+        UnreadableRecordingError: the disk fails, or the compression is damaged.
+    """
+    zipped = where.endswith(_GZIP_SUFFIX)
+    lines: Iterable[bytes] = gzip.GzipFile(fileobj=stream) if zipped else stream
+    newest_s = 0.0
+    try:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            look = _look(line, f"{where}, line {number}")
+            if isinstance(look, PodCounters):
+                if look.at_s < newest_s:
+                    look = BadLine(f"{where}, line {number}: it is older than what stands above.")
+                else:
+                    newest_s = look.at_s
+            yield look
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableRecordingError(
+            f"{where}: it cannot be read to its end: {error}."
+        ) from error
+
+
+def _look(text: bytes, where: str) -> PodCounters | BadLine:
+    try:
+        line = _Line.model_validate_json(text)
+        return parse(_read_of(line.metrics), pod=line.pod, at_s=line.at)
+    except NotAnEngine as error:
+        return BadLine(f"{where}: its page cannot be used: {error}.")
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = "".join(f"{part}: " for part in first["loc"])
+        what = path + first["msg"][:1].lower() + first["msg"][1:]
+        return BadLine(f'{where}: it is not {{"at": …, "pod": …, "metrics": …}}: {what}.')
+
+
+def _read_of(page: str) -> str:
+    """The lines of a page that are read at all: a tenth of what a vLLM shows.
+
+    Without their types, samples keep their names, so nothing is lost.
+    """
+    return "".join(f"{line}\n" for line in _READ_LINES.findall(page))
+
+
+class RecordingWriter:
+    """Writes a recording; close it."""
+
+    def __init__(self, file: Path) -> None:
+        """Open, and empty, a file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        opened = gzip.open if file.name.endswith(_GZIP_SUFFIX) else open
+        self._file = opened(file, "wt", encoding="utf-8")
+
+    def write(self, *, at_s: float, pod: str, points: Iterable[Point]) -> None:
+        """Add one look."""
+        line = {"at": at_s, "pod": pod, "metrics": page_of(points)}
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def page_of(points: Iterable[Point]) -> str:
+    """Samples as a page that `fathom.adapters.exposition.parse` reads as the same samples."""
+    registry = CollectorRegistry()
+    registry.register(_Points(points))
+    return generate_latest(registry).decode()
+
+
+class _Points(Collector):
+    def __init__(self, points: Iterable[Point]) -> None:
+        self._points = tuple(points)
+
+    def collect(self) -> Iterator[Metric]:
+        metrics: dict[str, Metric] = {}
+        for point in self._points:
+            # Of unknown type: only so do names keep their endings as they are.
+            metric = metrics.setdefault(point.name, Metric(point.name, "", "untyped"))
+            metric.add_sample(point.name, dict(point.labels), point.value)
+        yield from metrics.values()

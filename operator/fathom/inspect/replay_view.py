@@ -1,0 +1,119 @@
+"""A replay as people read it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fathom.core.depth import summary
+from fathom.core.times import rfc3339
+from fathom.inspect.chronicle import Occurrence
+from fathom.inspect.estimate import Estimate
+from fathom.inspect.explanation_view import alarm_sentence, bullets, explanation_view
+from fathom.inspect.replay import Recorded, Replayed
+from fathom.tuning.interface import Settings
+
+
+def replay_view(replayed: Replayed) -> Iterator[RenderableType]:
+    """What was recorded, what would have been decided, what it would have gained, and why."""
+    yield Text(_recorded(replayed.recorded))
+    yield from bullets(
+        "Without any look",
+        (f"from {rfc3339(each.from_s)} to {rfc3339(each.to_s)}" for each in replayed.recorded.gaps),
+    )
+    if replayed.unplugged:
+        yield Text(f"\n{replayed.unplugged}")
+    if not replayed.windows:
+        return
+    yield Text(f"\n{_asked(replayed.settings, replayed.windows)}\n")
+    yield from bullets("Left out", replayed.left_out)
+    if replayed.decisions:
+        yield decisions_table(replayed.decisions)
+    yield Text(_held(replayed))
+    yield from bullets("Alarms it would have raised", map(alarm_sentence, replayed.alarms))
+    yield Text()
+    yield gains_table(replayed)
+    yield Text("\nWhat it knows at the end\n", style="bold")
+    yield explanation_view(replayed.explanation)
+
+
+def decisions_table(decisions: Sequence[Occurrence]) -> Table:
+    """What the tuner would have done, the same in a row put together."""
+    table = Table(title="What the tuner would have done", title_justify="left")
+    table.add_column("at", no_wrap=True)
+    table.add_column("times", justify="right")
+    table.add_column("action", no_wrap=True)
+    table.add_column("depth", no_wrap=True)
+    table.add_column("why", ratio=1)
+    table.add_column("expected", justify="right", no_wrap=True)
+    for each in decisions:
+        start, to = summary(each.in_force), summary(each.schedule)
+        table.add_row(
+            rfc3339(each.at_s),
+            str(each.times),
+            each.action,
+            start if start == to else f"{start} → {to}",
+            Text(f"{each.reason}: {each.message}"),
+            "" if each.expected_gain is None else f"{each.expected_gain:+.1%}",
+        )
+    return table
+
+
+def gains_table(replayed: Replayed) -> Table:
+    """The estimates, with how much of the load they are known for."""
+    tokens = replayed.explanation.tokens
+    table = Table(
+        title="Estimated gain in tokens per second",
+        title_justify="left",
+        caption="Weighted by the recorded busy time. Known: both depths were measured, or are the "
+        "same; the rest is predicted.",
+        caption_justify="left",
+    )
+    table.add_column("compared")
+    for column in ("gain", "95 % interval", "load known"):
+        table.add_column(column, justify="right", no_wrap=True)
+    rows = {
+        "what it would have decided, over what was recorded": replayed.over_recorded,
+        f"what it would have decided, over depth {tokens}": replayed.over_tokens,
+        f"what was recorded, over depth {tokens}": replayed.recorded_over_tokens,
+        "best at any time as far as known, over what was recorded": replayed.best_over_recorded,
+    }
+    for name, estimate in rows.items():
+        table.add_row(name, *_estimate(estimate))
+    return table
+
+
+def _estimate(estimate: Estimate | None) -> tuple[str, str, str]:
+    if estimate is None:
+        return "unknown", "", "0%"
+    return (
+        f"{estimate.gain:+.1%}",
+        f"{estimate.low:+.1%} to {estimate.high:+.1%}",
+        f"{estimate.known_share:.0%}",
+    )
+
+
+def _recorded(recorded: Recorded) -> str:
+    length = timedelta(seconds=round(recorded.to_s - recorded.from_s))
+    return (
+        f"Recorded: {recorded.looks} looks at {len(recorded.pods)} pods within {length}, from "
+        f"{rfc3339(recorded.from_s)} to {rfc3339(recorded.to_s)}; engines started anew: "
+        f"{recorded.restarts}."
+    )
+
+
+def _asked(settings: Settings, windows: int) -> str:
+    return (
+        f"Asked {windows} times, as with mode Auto: objective {settings.objective}, tokens "
+        f"{settings.tokens} within {settings.min_tokens} to {settings.max_tokens}, batches up to "
+        f"{settings.max_batch}, windows of {settings.window_seconds:g} s, gains from "
+        f"{settings.min_gain:.1%}."
+    )
+
+
+def _held(replayed: Replayed) -> str:
+    by_count = sorted(replayed.holds.items(), key=lambda item: -item[1])
+    reasons = ", ".join(f"{count} {reason}" for reason, count in by_count)
+    return f"Otherwise it would have held: {reasons}." if reasons else "It would never have held."

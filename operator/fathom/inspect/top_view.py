@@ -1,0 +1,65 @@
+"""The table of `fathom top`. What is unknown is a dash: it is not zero."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
+from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
+from fathom.inspect.cluster import Listed
+
+_NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN")
+_UNKNOWN: Final = "–"
+
+
+def top_table(listed: Sequence[Listed], *, with_namespace: bool) -> Table:
+    """One row per resource."""
+    table = Table(box=None, pad_edge=False)
+    if with_namespace:
+        table.add_column("NAMESPACE", no_wrap=True)
+    table.add_column("NAME", no_wrap=True)
+    for column in _NUMBERS:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("TUNING", no_wrap=True)
+    table.add_column("LAST DECISION", ratio=1)
+    table.add_column("ALARMS")
+    for each in listed:
+        namespace = (each.key.namespace,) if with_namespace else ()
+        table.add_row(*namespace, each.key.name, *_cells(each.status))
+    return table
+
+
+def _cells(status: SpeculativeDeploymentStatus) -> tuple[str | Text, ...]:
+    measured, decision = status.measured, status.tuning.last_decision
+    tpot = measured.tpot_milliseconds
+    return (
+        status.ready or _UNKNOWN,
+        status.depth.summary or _UNKNOWN,
+        measured.acceptance_length or _UNKNOWN,
+        str(measured.tokens_per_second) if measured.at else _UNKNOWN,
+        f"{tpot} ms" if tpot else _UNKNOWN,
+        f"{measured.gain_percent}%" if measured.gain_percent else _UNKNOWN,
+        status.tuning.summary or _UNKNOWN,
+        Text(_decision(decision) if decision else _UNKNOWN),
+        Text(", ".join(alarms(status)) or _UNKNOWN, style="red" if any(alarms(status)) else ""),
+    )
+
+
+def _decision(decision: DecisionStatus) -> str:
+    """What was decided, or with mode Advise would be, and what it should gain."""
+    gain, interval = decision.expected_gain_percent, decision.expected_gain_interval_percent
+    expected = ""
+    if gain:
+        expected = f" Expected: {gain}%{f' ({interval})' if interval else ''}."
+    return f"{decision.message or decision.action}{expected}"
+
+
+def alarms(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
+    """Conditions that somebody should look at, by their reasons."""
+    return tuple(
+        f"{each.type}/{each.reason}"
+        for each in status.conditions
+        if each.status is ConditionStatus.TRUE and each.type in {*ALARMS, ConditionType.DEGRADED}
+    )

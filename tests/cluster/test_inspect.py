@@ -1,0 +1,116 @@
+"""`fathom explain` and `fathom top` against a real API server, as their users run them."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fathom_local.kube import MERGE_PATCH
+from support.local_cluster import TestNamespace
+from support.operated import SPEC, Resource
+from support.operator_process import install_crd
+from unit.tuning.plant import EASY, Fleet
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+FATHOM = str(Path(sys.executable).with_name("fathom"))
+COLUMNS = {"COLUMNS": "160"}
+
+
+@pytest.fixture
+async def resource(namespace: TestNamespace) -> Resource:
+    """A resource whose tuner has been at work; nobody operates it at present."""
+    await install_crd(namespace)
+    resource = Resource(namespace)
+    await resource.apply({**SPEC, "speculation": {"tokens": 3}})
+    fleet = Fleet(acceptance=EASY, replicas=3, now_s=time.time() - 300).run(300)
+    assert fleet.document is not None
+    kept = {"depth": {"depth.json": fleet.document.to_json()}}
+    kept["tuning"] = {"state.json": fleet.state.to_json()}
+    for component, data in kept.items():
+        name = f"{resource.name}-{component}"
+        await namespace.create({"kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+    return resource
+
+
+async def fathom(namespace: TestNamespace, *arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        FATHOM,
+        *arguments,
+        f"--kubeconfig={namespace.cluster.kubeconfig}",
+        env={**os.environ, **COLUMNS},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_explain_shows_what_the_tuner_has_measured(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    code, out, err = await fathom(namespace, "explain", resource.name, "-n", namespace.name)
+
+    assert (code, err) == (0, "")
+    assert "Tokens per second by batch and depth, over depth 3" in out
+    assert "Why each batch has its depth" in out
+    assert "▶+" in out
+
+
+async def test_what_is_not_there_is_told(namespace: TestNamespace) -> None:
+    await install_crd(namespace)
+
+    explained = await fathom(namespace, "explain", "none", "-n", namespace.name)
+    top = await fathom(namespace, "top", "-n", namespace.name)
+    elsewhere = await fathom(namespace, "top", "--context", "elsewhere")
+
+    assert explained == (2, "", f"There is no SpeculativeDeployment {namespace.name}/none.\n")
+    assert top == (0, f"There is no SpeculativeDeployment in namespace {namespace.name}.\n", "")
+    assert elsewhere[0] == 2
+    assert "there is no context 'elsewhere'" in elsewhere[2]
+
+
+async def test_top_lists_one_namespace_or_all(namespace: TestNamespace, resource: Resource) -> None:
+    status = {"ready": "2/2", "depth": {"summary": "5/3"}}
+    await namespace.api.request(
+        "PATCH",
+        f"/apis/fathom.dev/v1alpha1/namespaces/{namespace.name}/speculativedeployments/"
+        f"{resource.name}/status",
+        body={"status": status},
+        content_type=MERGE_PATCH,
+    )
+
+    _, here, _ = await fathom(namespace, "top", "-n", namespace.name)
+    _, everywhere, _ = await fathom(namespace, "top", "-A")
+
+    assert here.splitlines()[1].split()[:3] == [resource.name, "2/2", "5/3"]
+    rows = [line.split()[:3] for line in everywhere.splitlines()]
+    assert [namespace.name, resource.name, "2/2"] in rows
+
+
+async def test_ctrl_c_ends_watching_without_a_word(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    ours, theirs = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        FATHOM,
+        *("top", "--watch", "-n", namespace.name),
+        f"--kubeconfig={namespace.cluster.kubeconfig}",
+        env={**os.environ, **COLUMNS, "TERM": "xterm"},
+        stdout=theirs,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    while resource.name.encode() not in shown:
+        shown += await asyncio.wait_for(asyncio.to_thread(os.read, ours, 4096), 60)
+    process.send_signal(signal.SIGINT)
+    _, err = await asyncio.wait_for(process.communicate(), 10)
+    os.close(ours)
+
+    assert (process.returncode, err) == (0, b"")
