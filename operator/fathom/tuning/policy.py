@@ -7,7 +7,7 @@ the error: not knowing leads to a probe and never to a move.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import exp, expm1, hypot, log, log1p, log2, sqrt
+from math import exp, expm1, log, log1p, log2, sqrt
 from typing import Final
 
 from fathom.tuning.buckets import Depths
@@ -150,7 +150,8 @@ class Policy:
         if time is None:
             return 0.0
         steps = max(1.0, option.share * probe.seconds / exp(time.log_seconds))
-        noise = hypot(PROBE_SD, STEP_SD / sqrt(steps))
+        dispersion = self.evidence.step_times.dispersion(option.bucket)
+        noise = sqrt(dispersion * (PROBE_SD**2 + STEP_SD**2 / steps))
         taught = option.gain.knowledge_gradient(log1p(self.bounds.min_gain), noise)
         cost = option.gain.expected_loss + OVERHEAD
         return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)

@@ -26,6 +26,11 @@ STEP_SD: Final = 0.3
 """Relative spread of single decode steps."""
 MIXED_SD: Final = 1.0
 """Relative spread of single mixed steps: their prompts differ in length."""
+ELASTICITY_RIDGE: Final = 0.5
+"""Squared factors of two in batch that must be seen before the elasticity is believed by half."""
+ELASTICITY_KEPT: Final = 0.997
+DISPERSIONS: Final = (0.25, 64.0)
+"""Bounds of what is learnt of the spread between windows."""
 CELL_DRIFT_PER_S: Final = 0.02**2 / 1800
 """Variance that a cell gains per second: 2 % in half an hour."""
 SPEED_DRIFT_PER_S: Final = 0.01**2 / 10
@@ -84,6 +89,10 @@ class PodSpeed:
     log_factor: float
     variance: float
     at_s: float
+    batch_le: int = 0
+    """Bucket of its last window; 0: none yet."""
+    log_batch: float = 0.0
+    """Logarithm to base 2 of its mean batch then."""
 
     def variance_at(self, now_s: float, dispersion: float) -> float:
         grown = self.variance + dispersion * SPEED_DRIFT_PER_S * max(0.0, now_s - self.at_s)
@@ -105,13 +114,45 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Elasticity:
+    """How step time grows with the batch within one bucket: d log t / d log2 B, at any depth.
+
+    Learnt by least squares from how both change from one window of a pod to its next, with a ridge,
+    discounted per window. Without it a pod whose batch grew would look slow.
+    """
+
+    batch_le: int
+    squares: float = 0.0
+    """Sum of squared changes of the batch's logarithm."""
+    products: float = 0.0
+    """Sum of products of both changes."""
+
+    @property
+    def slope(self) -> float:
+        return self.products / (self.squares + ELASTICITY_RIDGE)
+
+    def updated(self, batch_change: float, time_change: float) -> "Elasticity":
+        return Elasticity(
+            self.batch_le,
+            ELASTICITY_KEPT * self.squares + batch_change**2,
+            ELASTICITY_KEPT * self.products + batch_change * time_change,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StepTimes:
     """The table and the pods' present speeds."""
 
     cells: tuple[CellTime, ...] = ()
     pods: tuple[PodSpeed, ...] = ()
-    dispersion: float = 1.0
-    """Observed over assumed variance between windows, learnt."""
+    elasticities: tuple[Elasticity, ...] = ()
+    dispersions: tuple[tuple[int, float], ...] = ()
+    """Pairs of bucket and observed over assumed variance between windows, learnt. Where padding to
+    captured graphs makes cliffs within a bucket, it is large."""
+
+    def dispersion(self, batch_le: int) -> float:
+        """Observed over assumed variance in a bucket; 1 until it is learnt."""
+        return next((each for bucket, each in self.dispersions if bucket == batch_le), 1.0)
 
     def updated(self, deltas: Iterable[PodDelta]) -> "StepTimes":
         """With what the pods measured."""
@@ -292,7 +333,8 @@ class _Filter:
     def __init__(self, times: StepTimes) -> None:
         self._cells: dict[Cell, CellTime] = {cell.cell: cell for cell in times.cells}
         self._pods: dict[str, PodSpeed] = {pod.pod: pod for pod in times.pods}
-        self._dispersion = times.dispersion
+        self._dispersions = dict(times.dispersions)
+        self._elasticities = {each.batch_le: each for each in times.elasticities}
 
     def add(self, delta: PodDelta) -> None:
         decoded = any(
@@ -314,10 +356,15 @@ class _Filter:
     def _add(self, delta: PodDelta, cell: Cell, counts: CellCounts, *, tells_speed: bool) -> None:
         at_s = delta.to_s
         spread = MIXED_SD if cell.step is StepKind.MIXED else STEP_SD
-        noise = self._dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
-        seen = log(counts.step_seconds / counts.steps)
+        dispersion = self._dispersions.get(cell.batch_le, 1.0)
+        noise = dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
         batch = log2(counts.scheduled_requests / counts.steps)
-        speed = self._speed(delta.pod, at_s)
+        elasticity = self._elasticities.get(cell.batch_le) or Elasticity(cell.batch_le)
+        # All of a bucket's cells are told at the same batch.
+        seen = log(counts.step_seconds / counts.steps) - elasticity.slope * (
+            batch - log2(cell.batch_le)
+        )
+        speed = self._speed(delta.pod, at_s, dispersion)
         known = self._cells.get(cell)
         if known is None:
             self._cells[cell] = CellTime(
@@ -345,21 +392,29 @@ class _Filter:
             log_batch=batch if lapsed else 0.7 * known.log_batch + 0.3 * batch,
         )
         if tells_speed:
+            if speed.batch_le == cell.batch_le:
+                change = batch - speed.log_batch
+                self._elasticities[cell.batch_le] = elasticity.updated(
+                    change, surprise + elasticity.slope * change
+                )
             speed = replace(
                 speed,
                 log_factor=speed.log_factor + surprise * speed.variance / total,
                 variance=speed.variance * (1 - speed.variance / total),
+                batch_le=cell.batch_le,
+                log_batch=batch,
             )
             learnt = exp(0.05 * (min(surprise**2 / total, 6.0) - 1))
-            self._dispersion = min(25.0, max(0.25, self._dispersion * learnt))
+            low, high = DISPERSIONS
+            self._dispersions[cell.batch_le] = min(high, max(low, dispersion * learnt))
         self._pods[delta.pod] = speed
 
-    def _speed(self, pod: str, at_s: float) -> PodSpeed:
+    def _speed(self, pod: str, at_s: float, dispersion: float) -> PodSpeed:
         known = self._pods.get(pod)
         if known is not None:
             return replace(
                 known,
-                variance=known.variance_at(at_s, self._dispersion),
+                variance=known.variance_at(at_s, dispersion),
                 at_s=max(at_s, known.at_s),
             )
         # The first pod ever sets the scale of the table; the others are measured against it.
@@ -370,7 +425,8 @@ class _Filter:
         return StepTimes(
             cells=_newest(self._cells.values(), MOST_CELLS),
             pods=_newest(self._pods.values(), MOST_PODS),
-            dispersion=self._dispersion,
+            elasticities=tuple(self._elasticities[each] for each in sorted(self._elasticities)),
+            dispersions=tuple(sorted(self._dispersions.items())),
         )
 
 

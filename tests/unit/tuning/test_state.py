@@ -33,7 +33,7 @@ def largest() -> TuningState:
             pods=tuple(
                 PodSpeed("p" * 63, -0.12345678901234567, UGLY, UGLY) for _ in range(MOST_PODS)
             ),
-            dispersion=UGLY,
+            dispersions=tuple((1 << i, UGLY) for i in range(12)),
         ),
         survival=Survival(deep, (deep,) * FRESH_WINDOWS, deep, UGLY, UGLY, 1000),
         traffic=Traffic(tuple(BucketLoad(1 << i, UGLY, UGLY, UGLY, UGLY) for i in range(12)), UGLY),
