@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
+from fathom.tuning import step_filter
 from fathom.tuning.alarm import is_normal
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState
@@ -58,7 +59,7 @@ def observe(snapshot: TuningSnapshot) -> Observation:
     return Observation(
         state=replace(
             state,
-            step_times=state.step_times.updated(deltas),
+            step_times=step_filter.updated(state.step_times, deltas),
             survival=state.survival.updated(
                 trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
             ),

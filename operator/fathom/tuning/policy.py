@@ -13,7 +13,8 @@ from typing import Final
 from fathom.tuning.buckets import Depths
 from fathom.tuning.slo import Slo
 from fathom.tuning.state import Visit
-from fathom.tuning.step_time import MEASURED_SD, STEP_SD
+from fathom.tuning.step_table import MEASURED_SD
+from fathom.tuning.step_time import STEP_SD
 from fathom.tuning.value import Evidence, Gain, Z
 
 RETURN_Z: Final = 3.0

@@ -14,7 +14,8 @@ from math import erf, exp, expm1, pi, sqrt
 from typing import Final
 
 from fathom.tuning.length import Lengths
-from fathom.tuning.step_time import StepTable, StepTimes
+from fathom.tuning.step_table import StepTable
+from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival
 from fathom.tuning.traffic import Traffic
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
 from fathom_local.engine.model_pair import ModelPair
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files
@@ -41,6 +43,7 @@ class EngineSetup:
         max_depth: `num_speculative_tokens`.
         depth: what the startup schedule's first range says: the user's own depth.
         max_batch: `max_num_seqs`; more than `max_depth + 1`, so that every depth can be named.
+        tunable: False: mode Static's command: `depth` for good, the stock scheduler, no plugin.
     """
 
     command: tuple[str, ...]
@@ -49,6 +52,7 @@ class EngineSetup:
     max_depth: int = 7
     depth: int = 3
     max_batch: int = 16
+    tunable: bool = True
     scheduler_cls: str = SCHEDULER_CLASS
     pod_name: str = "pod-0"
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -57,16 +61,20 @@ class EngineSetup:
         """Everything after the model."""
         speculative: dict[str, object] = {
             "method": "eagle3",
-            "num_speculative_tokens": self.max_depth,
-            "num_speculative_tokens_per_batch_size": self.startup_schedule(),
+            "num_speculative_tokens": self.max_depth if self.tunable else self.depth,
         }
+        scheduler: tuple[str, ...] = ()
+        if self.tunable:
+            speculative["num_speculative_tokens_per_batch_size"] = self.startup_schedule()
+            scheduler = ("--scheduler-cls", self.scheduler_cls)
         if self.draft is not None:
             speculative["model"] = str(self.draft)
         return [
             *ENGINE_ARGS,
             *("--max-num-seqs", str(self.max_batch)),
             *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", _MODEL_NAME),
-            *("--scheduler-cls", self.scheduler_cls, "--shutdown-timeout", "30"),
+            *scheduler,
+            *("--shutdown-timeout", "30"),
             *("--speculative-config", json.dumps(speculative)),
         ]
 
@@ -147,15 +155,11 @@ class EngineProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + timeout_s
-        while not self._healthy():
-            if not self.running or time.monotonic() > deadline:
-                self.stop()
-                raise EngineProcessError(
-                    f"the engine was not healthy within {timeout_s:.0f} s; the end of "
-                    f"{self.log_path}:\n{self.log_tail()}"
-                )
-            time.sleep(0.2)
+        try:
+            self._wait_until_healthy(timeout_s)
+        except BaseException:  # Ctrl-C too: nobody else knows that it runs
+            self.stop()
+            raise
 
     def terminate(self) -> None:
         """Send SIGTERM: it drains, then ends."""
@@ -169,12 +173,23 @@ class EngineProcess:
             return
         self.terminate()
         try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_TIMEOUT_S)
+        finally:  # a second Ctrl-C ends the wait, and must leave nothing behind
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has used, with its children; 0 once it has ended."""
+        if self._process is None:
+            return 0.0
+        try:
+            parent = psutil.Process(self._process.pid)
+            times = [each.cpu_times() for each in (parent, *parent.children(recursive=True))]
+        except psutil.NoSuchProcess:
+            return 0.0
+        return sum(each.user + each.system for each in times)
 
     def write_depth(
         self,
@@ -199,7 +214,9 @@ class EngineProcess:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
     def _environment(self) -> dict[str, str]:
-        path = [*map(str, self.setup.python_path), str(self._plugin)]
+        path = [*map(str, self.setup.python_path)]
+        if self.setup.tunable:
+            path.append(str(self._plugin))
         return {
             **os.environ,
             **self.setup.variables,
@@ -208,6 +225,16 @@ class EngineProcess:
             "FATHOM_COUNTERS_FILE": str(self.counters_path),
             "FATHOM_POD_NAME": self.setup.pod_name,
         }
+
+    def _wait_until_healthy(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._healthy():
+            if not self.running or time.monotonic() > deadline:
+                raise EngineProcessError(
+                    f"the engine was not healthy within {timeout_s:.0f} s; the end of "
+                    f"{self.log_path}:\n{self.log_tail()}"
+                )
+            time.sleep(0.2)
 
     def _healthy(self) -> bool:
         try:

@@ -59,6 +59,9 @@ class StepObserver:
     def finished(self, request: SimulatedRequest, now_s: float) -> None:
         """A request got its last token."""
 
+    def stepped(self, tokens: int) -> None:
+        """A step ended that scheduled so many tokens."""
+
 
 class SimulatedEngine:
     """Runs as one task: `await run()`."""
@@ -140,6 +143,7 @@ class SimulatedEngine:
         for name, row in zip(step.num_scheduled_tokens, rows, strict=True):
             self._deliver(self.running[name], row, step.num_spec_tokens_to_schedule)
         self._drop_finished()
+        self._observer.stepped(sum(step.num_scheduled_tokens.values()))
         if self._hook is not None:
             self._hook.after_update(step, busy=bool(self.running or self.waiting))
 

@@ -1,10 +1,13 @@
 """vLLM's own metrics, as far as Fathom reads them, for the simulated engine."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fathom_local.engine.simulated_core import SimulatedRequest, StepObserver
 
 _LATENCIES = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_TOKENS = (1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 
 class EngineMetrics(StepObserver):
@@ -42,6 +45,7 @@ class EngineMetrics(StepObserver):
             "request_time_per_output_token_seconds", "Per token of a finished request"
         )
         self._first_token = self._histogram("time_to_first_token_seconds", "To the first token")
+        self._iterations = self._histogram("iteration_tokens_total", "Tokens per step", _TOKENS)
 
     def drafted(self, drafts: int, accepted: int) -> None:
         """Count one verified draft."""
@@ -69,6 +73,10 @@ class EngineMetrics(StepObserver):
             seconds = now_s - request.first_token_at_s
             self._per_token.observe(seconds / (len(request.tokens) - 1))
 
+    def stepped(self, tokens: int) -> None:
+        """Count a step."""
+        self._iterations.observe(tokens)
+
     def _counter(self, name: str, text: str) -> Counter:
         counter = Counter(f"vllm:{name}", text, list(self._labels), registry=self._registry)
         return counter.labels(**self._labels)
@@ -77,8 +85,8 @@ class EngineMetrics(StepObserver):
         gauge = Gauge(f"vllm:{name}", text, list(self._labels), registry=self._registry)
         return gauge.labels(**self._labels)
 
-    def _histogram(self, name: str, text: str) -> Histogram:
+    def _histogram(self, name: str, text: str, buckets: Sequence[float] = _LATENCIES) -> Histogram:
         histogram = Histogram(
-            f"vllm:{name}", text, list(self._labels), buckets=_LATENCIES, registry=self._registry
+            f"vllm:{name}", text, list(self._labels), buckets=buckets, registry=self._registry
         )
         return histogram.labels(**self._labels)

@@ -6,10 +6,11 @@ take turns in short slices, so that whatever else the machine does falls on all 
 
 import argparse
 import asyncio
+import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,34 +59,40 @@ class _Slice:
 
 async def sweep(
     engine: EngineProcess,
+    load: LoadGenerator,
     traffic: TrafficClass,
     concurrency: int,
     depths: Sequence[int],
     *,
+    generations: Iterator[int],
     rounds: int = 3,
     slice_seconds: float = 2.0,
-    first_generation: int = 1,
 ) -> list[SweepCell]:
     """Measure each depth in `rounds` slices, in turns.
 
+    Args:
+        engine: with live depth.
+        load: sends to it; whether a request failed is the caller's to judge.
+        traffic: class of all requests.
+        concurrency: requests in flight.
+        depths: in the order of their turns.
+        generations: for the depth documents, ascending.
+        rounds: slices per depth.
+        slice_seconds: length of each.
+
     Raises:
         TimeoutError: a depth did not come into force.
-        RuntimeError: a request failed, so the numbers mean nothing.
     """
     slices: dict[int, list[_Slice]] = {depth: [] for depth in depths}
-    generation = first_generation
-    async with LoadGenerator(engine.base_url, engine.model) as load:
-        load.set_phase(Phase(traffic, concurrency, max_tokens=128))
-        for _ in range(rounds):
-            for depth in depths:
-                engine.write_depth(generation, [[1, engine.setup.max_batch, depth]])
-                await _in_force(engine.base_url, generation)
-                generation += 1
-                await asyncio.sleep(_SETTLE_S)
-                slices[depth].append(await _slice(engine.base_url, depth, slice_seconds))
-    failed = [result.error for result in load.results if not result.ok]
-    if failed:
-        raise RuntimeError(f"{len(failed)} requests failed, the first with: {failed[0]}")
+    load.set_phase(Phase(traffic, concurrency, max_tokens=128))
+    for _ in range(rounds):
+        for depth in depths:
+            generation = next(generations)
+            engine.write_depth(generation, [[1, engine.setup.max_batch, depth]])
+            await _in_force(engine.base_url, generation)
+            await asyncio.sleep(_SETTLE_S)
+            slices[depth].append(await _slice(engine.base_url, depth, slice_seconds))
+    await load.stop()
     return [
         SweepCell(
             traffic=traffic.name,
@@ -159,13 +166,22 @@ def show(cells: Sequence[SweepCell], depths: Sequence[int]) -> Table:
 
 async def _sweep_all(engine: EngineProcess, depths: Sequence[int], rounds: int) -> list[SweepCell]:
     cells: list[SweepCell] = []
-    generation = 1
-    for traffic in TRAFFIC_CLASSES.values():
-        for concurrency in (1, 4, 8):
-            cells += await sweep(
-                engine, traffic, concurrency, depths, rounds=rounds, first_generation=generation
-            )
-            generation += rounds * len(depths)
+    generations = itertools.count(1)
+    async with LoadGenerator(engine.base_url, engine.model) as load:
+        for traffic in TRAFFIC_CLASSES.values():
+            for concurrency in (1, 4, 8):
+                cells += await sweep(
+                    engine,
+                    load,
+                    traffic,
+                    concurrency,
+                    depths,
+                    generations=generations,
+                    rounds=rounds,
+                )
+    failed = [result.error for result in load.results if not result.ok]
+    if failed:
+        raise RuntimeError(f"{len(failed)} requests failed, the first with: {failed[0]}")
     return cells
 
 

@@ -5,7 +5,8 @@ import pytest
 from fathom.core.measurement import StepKind
 from fathom.tuning.measured import Measured
 from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
-from fathom.tuning.step_time import MOST_CELLS, MOST_PODS, CellTime, PodSpeed, StepTimes
+from fathom.tuning.step_filter import MOST_CELLS, MOST_PODS
+from fathom.tuning.step_time import CellTime, PodSpeed, StepTimes
 from fathom.tuning.survival import FRESH_WINDOWS, Survival, Trials
 from fathom.tuning.traffic import BucketLoad, Traffic
 from unit.tuning.plant import EASY, Fleet

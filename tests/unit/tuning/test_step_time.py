@@ -3,7 +3,9 @@ from math import exp, log
 import pytest
 
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.tuning.step_time import MOST_CELLS, MOST_PODS, StepTable, StepTimes
+from fathom.tuning.step_filter import MOST_CELLS, MOST_PODS, updated
+from fathom.tuning.step_table import StepTable
+from fathom.tuning.step_time import StepTimes
 
 D, M = StepKind.DECODE, StepKind.MIXED
 
@@ -42,10 +44,10 @@ def test_nothing_measured_is_no_estimate() -> None:
 def test_a_slow_pod_does_not_make_its_depth_look_slow() -> None:
     times = StepTimes()
     for i in range(1, 11):
-        times = times.updated(
-            [counted("a", 10.0 * i, (4, 3, 0.010)), counted("b", 10.0 * i, (4, 3, 0.012))]
+        times = updated(
+            times, [counted("a", 10.0 * i, (4, 3, 0.010)), counted("b", 10.0 * i, (4, 3, 0.012))]
         )
-    times = times.updated([counted("b", 110.0, (4, 5, 0.0132))])
+    times = updated(times, [counted("b", 110.0, (4, 5, 0.0132))])
 
     assert ratio(times, 4, 5, 3) == pytest.approx(1.1, abs=0.02)
 
@@ -53,17 +55,18 @@ def test_a_slow_pod_does_not_make_its_depth_look_slow() -> None:
 def test_a_slow_moment_does_not_make_a_depth_look_slow() -> None:
     times = StepTimes()
     for i in range(1, 31):
-        times = times.updated([counted("a", 10.0 * i, (4, 3, 0.010))])
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010))])
     for i in range(31, 40):
-        times = times.updated([counted("a", 10.0 * i, (4, 3, 0.015))])
-    times = times.updated([counted("a", 400.0, (4, 5, 0.0165))])
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.015))])
+    times = updated(times, [counted("a", 400.0, (4, 5, 0.0165))])
 
     assert ratio(times, 4, 5, 3, 400.0) == pytest.approx(1.1, abs=0.03)
 
 
 def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
-    times = StepTimes().updated(
-        [counted("a", 100.0, (4, 1, 0.010), (4, 3, 0.012), (4, 5, 0.014), steps=100_000)]
+    times = updated(
+        StepTimes(),
+        [counted("a", 100.0, (4, 1, 0.010), (4, 3, 0.012), (4, 5, 0.014), steps=100_000)],
     )
     estimate = StepTable(times, 100.0).estimate(4, 4, D)
     assert estimate is not None
@@ -72,15 +75,16 @@ def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
 
 
 def test_the_slope_is_borrowed_from_the_nearest_bucket_that_knows_its_own() -> None:
-    times = StepTimes().updated(
-        [counted("a", 100.0, (4, 1, 0.010), (4, 5, 0.020), (8, 1, 0.012), steps=100_000)]
+    times = updated(
+        StepTimes(),
+        [counted("a", 100.0, (4, 1, 0.010), (4, 5, 0.020), (8, 1, 0.012), steps=100_000)],
     )
     assert ratio(times, 8, 5, 1) == pytest.approx(2.0, rel=0.15)
     assert StepTable(times, 100.0).compared_elsewhere(8, D)
 
 
 def test_the_further_the_guess_the_wider_its_error() -> None:
-    times = StepTimes().updated([counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
     variances = []
     for bucket, depth in ((4, 3), (4, 4), (4, 7), (32, 7)):
         estimate = StepTable(times, 100.0).estimate(bucket, depth, D)
@@ -90,7 +94,7 @@ def test_the_further_the_guess_the_wider_its_error() -> None:
 
 
 def test_knowledge_of_hardware_fades_slowly() -> None:
-    times = StepTimes().updated([counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
     fresh, old = (
         StepTable(times, 100.0).estimate(4, 3, D),
         StepTable(times, 100.0 + 3600).estimate(4, 3, D),
@@ -102,11 +106,12 @@ def test_knowledge_of_hardware_fades_slowly() -> None:
 
 
 def test_mixed_steps_are_kept_apart() -> None:
-    times = StepTimes().updated(
+    times = updated(
+        StepTimes(),
         [
             counted("a", 100.0, (4, 3, 0.010)),
             counted("a", 100.0, (4, 3, 0.030), kind=M, steps=100_000),
-        ]
+        ],
     )
     mixed = StepTable(times, 100.0).at(4, 3, M)
     assert mixed is not None
@@ -116,9 +121,9 @@ def test_mixed_steps_are_kept_apart() -> None:
 def test_it_stays_bounded() -> None:
     times = StepTimes()
     for i in range(MOST_PODS + 20):
-        times = times.updated([counted(f"pod-{i}", 10.0 * i, (4, i % 7, 0.01))])
+        times = updated(times, [counted(f"pod-{i}", 10.0 * i, (4, i % 7, 0.01))])
     for depth in range(64):
         for bucket in (1, 2, 4, 8):
-            times = times.updated([counted("x", 5000.0 + depth, (bucket, depth, 0.01))])
+            times = updated(times, [counted("x", 5000.0 + depth, (bucket, depth, 0.01))])
     assert len(times.pods) <= MOST_PODS
     assert len(times.cells) <= MOST_CELLS

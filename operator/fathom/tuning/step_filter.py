@@ -1,0 +1,226 @@
+"""From what pods counted to step times: how much is the depth, and how much the pod?
+
+A Kalman filter over the logarithms of the cells' mean step times and of each pod's speed, whose
+observations are their sums. A cell that is new starts at its prediction. What was measured during a
+probe errs with the pod's speed of that moment; that covariance is kept, so that the pod's next
+windows at a known depth mend it. A jump that no error explains (a neighbour on the node, a
+throttled clock) is the pod's, and what was just measured on that pod is trusted less.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import exp, inf, log, log2
+from typing import Final, TypeVar
+
+from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
+from fathom.tuning.step_table import StepTable
+from fathom.tuning.step_time import (
+    BATCH_SD,
+    SPEED_SD,
+    STEP_SD,
+    WINDOW_SD,
+    CellTime,
+    Elasticity,
+    Link,
+    PodSpeed,
+    StepTimes,
+)
+
+LEAST_STEPS: Final = 3.0
+"""The logarithm of a mean over fewer steps is biased; its error says the rest."""
+MIXED_SD: Final = 1.0
+"""Relative spread of single mixed steps: their prompts differ in length."""
+DISPERSIONS: Final = (0.25, 64.0)
+"""Bounds of what is learnt of the spread between windows."""
+JUMP_Z: Final = 4.0
+"""Surprise, in standard errors, that is a jump of the pod's speed."""
+LAPSE_S: Final = 120.0
+"""A cell that was not measured for so long may have been measured at other batches."""
+MOST_LINKS: Final = 4
+LEAST_COVARIANCE: Final = 1e-7
+LEAST_VARIANCE: Final = 1e-8
+MOST_CELLS: Final = 144
+MOST_PODS: Final = 40
+
+_Item = TypeVar("_Item", CellTime, PodSpeed)
+
+
+def updated(times: StepTimes, deltas: Iterable[PodDelta]) -> StepTimes:
+    """The table with what the pods measured in one more window."""
+    filter_ = _Filter(times)
+    for delta in deltas:
+        filter_.add(delta)
+    return filter_.result()
+
+
+class _Filter:
+    """One update of the table, in the making."""
+
+    def __init__(self, times: StepTimes) -> None:
+        self._before = times
+        self._cells: dict[Cell, CellTime] = {cell.cell: cell for cell in times.cells}
+        self._pods: dict[str, PodSpeed] = {pod.pod: pod for pod in times.pods}
+        self._dispersions = dict(times.dispersions)
+        self._elasticities = {each.batch_le: each for each in times.elasticities}
+
+    def add(self, delta: PodDelta) -> None:
+        decoded = any(
+            cell.step is StepKind.DECODE and counts.steps >= LEAST_STEPS
+            for cell, counts in delta.cells.items()
+        )
+        # Well-known cells first: they tell the pod's speed, against which new ones are measured.
+        for cell, counts in sorted(
+            delta.cells.items(), key=lambda item: (self._variance(item[0]), item[0])
+        ):
+            if counts.steps >= LEAST_STEPS and counts.step_seconds > 0:
+                mixed = cell.step is StepKind.MIXED
+                self._add(delta, cell, counts, tells_speed=not (mixed and decoded))
+
+    def _variance(self, cell: Cell) -> float:
+        known = self._cells.get(cell)
+        return known.variance if known else inf
+
+    def _add(self, delta: PodDelta, cell: Cell, counts: CellCounts, *, tells_speed: bool) -> None:
+        spread = MIXED_SD if cell.step is StepKind.MIXED else STEP_SD
+        dispersion = self._dispersions.get(cell.batch_le, 1.0)
+        noise = dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
+        batch = log2(counts.scheduled_requests / counts.steps)
+        elasticity = self._elasticities.get(cell.batch_le) or Elasticity(cell.batch_le)
+        # All of a bucket's cells are told at the same batch.
+        seen = log(counts.step_seconds / counts.steps) - elasticity.slope * (
+            batch - log2(cell.batch_le)
+        )
+        speed = self._speed(delta.pod, delta.to_s, dispersion)
+        known = self._known(cell, delta.to_s, batch)
+        if known is None:
+            first = CellTime(
+                cell.batch_le, cell.depth, cell.step, seen - speed.log_factor,
+                noise + speed.variance, delta.to_s, batch,
+            )  # fmt: skip
+            self._cells[cell], self._pods[delta.pod] = first, speed
+            return
+        if not tells_speed:
+            total = known.variance + speed.variance + noise
+            surprise = seen - known.log_seconds - speed.log_factor
+            self._cells[cell] = _moved(known, surprise / total, known.variance, total)
+            self._pods[delta.pod] = speed
+            return
+        surprise = self._share(delta.pod, known, speed, seen, noise)
+        if speed.batch_le == cell.batch_le:
+            change = batch - speed.log_batch
+            self._elasticities[cell.batch_le] = elasticity.updated(
+                change, surprise + elasticity.slope * change
+            )
+        self._pods[delta.pod] = replace(
+            self._pods[delta.pod], batch_le=cell.batch_le, log_batch=batch
+        )
+
+    def _share(
+        self, pod: str, known: CellTime, speed: PodSpeed, seen: float, noise: float
+    ) -> float:
+        """Split one observation between the cell, the pod's speed, and what errs with it.
+
+        Returns:
+            The surprise: observed minus expected.
+        """
+        covariances = {link.cell: link.covariance for link in speed.links}
+        own = covariances.pop(known.cell, 0.0)
+        surprise = seen - known.log_seconds - speed.log_factor
+        total = known.variance + 2 * own + speed.variance + noise
+        low, high = DISPERSIONS
+        learnt = exp(0.05 * (min(surprise**2 / total, 6.0) - 1))
+        bucket = known.batch_le
+        self._dispersions[bucket] = min(high, max(low, self._dispersions.get(bucket, 1.0) * learnt))
+        if surprise**2 > JUMP_Z**2 * total:
+            speed = replace(speed, variance=speed.variance + surprise**2)
+            total += surprise**2
+            for cell in covariances:
+                other = self._cells.get(cell)
+                if other is not None:
+                    self._cells[cell] = replace(other, variance=other.variance + surprise**2)
+            covariances = {}
+        step = surprise / total
+        with_cell, with_speed = known.variance + own, speed.variance + own
+        self._cells[known.cell] = _moved(known, step, with_cell, total)
+        for cell, covariance in covariances.items():
+            other = self._cells.get(cell)
+            if other is not None:
+                self._cells[cell] = _moved(other, step, covariance, total)
+        links = [(known.cell, own - with_cell * with_speed / total)]
+        links += [(c, each * (1 - with_speed / total)) for c, each in covariances.items()]
+        self._pods[pod] = replace(
+            speed,
+            log_factor=speed.log_factor + step * with_speed,
+            variance=speed.variance - with_speed**2 / total,
+            links=self._kept(links),
+        )
+        return surprise
+
+    def _kept(self, links: Iterable[tuple[Cell, float]]) -> tuple[Link, ...]:
+        """The strongest: a cell that is well known has next to no error to share."""
+        strongest = sorted(links, key=lambda each: -abs(each[1]))[:MOST_LINKS]
+        return tuple(
+            Link(cell.batch_le, cell.depth, cell.step, covariance)
+            for cell, covariance in strongest
+            if abs(covariance) > LEAST_COVARIANCE
+        )
+
+    def _known(self, cell: Cell, at_s: float, batch: float) -> CellTime | None:
+        """What is believed of a cell before this window; None: nothing at all."""
+        known = self._cells.get(cell)
+        if known is None:
+            table = StepTable(self._before, at_s)
+            predicted = table.estimate(cell.batch_le, cell.depth, cell.step)
+            if predicted is None:
+                return None
+            return CellTime(
+                cell.batch_le, cell.depth, cell.step, predicted.log_seconds,
+                predicted.variance, at_s, batch,
+            )  # fmt: skip
+        variance = known.variance_at(at_s)
+        if at_s - known.at_s <= LAPSE_S:
+            batch = 0.7 * known.log_batch + 0.3 * batch
+        else:
+            variance += (BATCH_SD * (batch - known.log_batch)) ** 2
+        return replace(known, variance=variance, at_s=max(at_s, known.at_s), log_batch=batch)
+
+    def _speed(self, pod: str, at_s: float, dispersion: float) -> PodSpeed:
+        known = self._pods.get(pod)
+        if known is not None:
+            return replace(
+                known,
+                variance=known.variance_at(at_s, dispersion),
+                at_s=max(at_s, known.at_s),
+                links=known.links if at_s - known.at_s <= LAPSE_S else (),
+            )
+        # The first pod ever sets the scale of the table; the others are measured against it.
+        return PodSpeed(pod, 0.0, SPEED_SD**2 if self._cells else WINDOW_SD**2, at_s)
+
+    def result(self) -> StepTimes:
+        """The new table, bounded: what was measured last is kept."""
+        return StepTimes(
+            cells=_newest(self._cells.values(), MOST_CELLS),
+            pods=_newest(self._pods.values(), MOST_PODS),
+            elasticities=tuple(self._elasticities[each] for each in sorted(self._elasticities)),
+            dispersions=tuple(sorted(self._dispersions.items())),
+        )
+
+
+def _moved(cell: CellTime, step: float, covariance: float, total: float) -> CellTime:
+    """A cell after one observation.
+
+    Args:
+        cell: before.
+        step: surprise over its variance.
+        covariance: of the cell with the observation.
+        total: variance of the surprise.
+    """
+    return replace(
+        cell,
+        log_seconds=cell.log_seconds + step * covariance,
+        variance=max(LEAST_VARIANCE, cell.variance - covariance**2 / total),
+    )
+
+
+def _newest(items: Iterable[_Item], most: int) -> tuple[_Item, ...]:
+    return tuple(sorted(items, key=lambda item: -item.at_s)[:most])

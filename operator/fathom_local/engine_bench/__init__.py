@@ -1,0 +1,1 @@
+"""`make bench-engine`: what live depth is worth, and costs, on the real vLLM; no simulator."""
