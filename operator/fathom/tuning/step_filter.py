@@ -1,10 +1,9 @@
 """From what pods counted to step times: how much is the depth, and how much the pod?
 
 A Kalman filter over the logarithms of the cells' mean step times and of each pod's speed, whose
-observations are their sums. A cell that is new starts at its prediction. What was measured during a
-probe errs with the pod's speed of that moment; that covariance is kept, so that the pod's next
-windows at a known depth mend it. A jump that no error explains (a neighbour on the node, a
-throttled clock) is the pod's, and what was just measured on that pod is trusted less.
+observations are their sums; covariances are not kept (kept, they made the filter too sure of itself
+in simulated fleets). A cell that is new starts at its prediction. A jump that no error explains (a
+neighbour on the node, a throttled clock) is the pod's.
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,6 @@ from fathom.tuning.step_time import (
     WINDOW_SD,
     CellTime,
     Elasticity,
-    Link,
     PodSpeed,
     StepTimes,
 )
@@ -36,9 +34,6 @@ JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
 LAPSE_S: Final = 120.0
 """A cell that was not measured for so long may have been measured at other batches."""
-MOST_LINKS: Final = 4
-LEAST_COVARIANCE: Final = 1e-7
-LEAST_VARIANCE: Final = 1e-8
 MOST_CELLS: Final = 144
 MOST_PODS: Final = 40
 
@@ -102,7 +97,7 @@ class _Filter:
         if not tells_speed:
             total = known.variance + speed.variance + noise
             surprise = seen - known.log_seconds - speed.log_factor
-            self._cells[cell] = _moved(known, surprise / total, known.variance, total)
+            self._cells[cell] = _moved(known, surprise, total)
             self._pods[delta.pod] = speed
             return
         surprise = self._share(delta.pod, known, speed, seen, noise)
@@ -118,15 +113,13 @@ class _Filter:
     def _share(
         self, pod: str, known: CellTime, speed: PodSpeed, seen: float, noise: float
     ) -> float:
-        """Split one observation between the cell, the pod's speed, and what errs with it.
+        """Split one observation between the cell and the pod's speed, by their variances.
 
         Returns:
             The surprise: observed minus expected.
         """
-        covariances = {link.cell: link.covariance for link in speed.links}
-        own = covariances.pop(known.cell, 0.0)
         surprise = seen - known.log_seconds - speed.log_factor
-        total = known.variance + 2 * own + speed.variance + noise
+        total = known.variance + speed.variance + noise
         low, high = DISPERSIONS
         learnt = exp(0.05 * (min(surprise**2 / total, 6.0) - 1))
         bucket = known.batch_le
@@ -134,36 +127,13 @@ class _Filter:
         if surprise**2 > JUMP_Z**2 * total:
             speed = replace(speed, variance=speed.variance + surprise**2)
             total += surprise**2
-            for cell in covariances:
-                other = self._cells.get(cell)
-                if other is not None:
-                    self._cells[cell] = replace(other, variance=other.variance + surprise**2)
-            covariances = {}
-        step = surprise / total
-        with_cell, with_speed = known.variance + own, speed.variance + own
-        self._cells[known.cell] = _moved(known, step, with_cell, total)
-        for cell, covariance in covariances.items():
-            other = self._cells.get(cell)
-            if other is not None:
-                self._cells[cell] = _moved(other, step, covariance, total)
-        links = [(known.cell, own - with_cell * with_speed / total)]
-        links += [(c, each * (1 - with_speed / total)) for c, each in covariances.items()]
+        self._cells[known.cell] = _moved(known, surprise, total)
         self._pods[pod] = replace(
             speed,
-            log_factor=speed.log_factor + step * with_speed,
-            variance=speed.variance - with_speed**2 / total,
-            links=self._kept(links),
+            log_factor=speed.log_factor + surprise * speed.variance / total,
+            variance=speed.variance * (1 - speed.variance / total),
         )
         return surprise
-
-    def _kept(self, links: Iterable[tuple[Cell, float]]) -> tuple[Link, ...]:
-        """The strongest: a cell that is well known has next to no error to share."""
-        strongest = sorted(links, key=lambda each: -abs(each[1]))[:MOST_LINKS]
-        return tuple(
-            Link(cell.batch_le, cell.depth, cell.step, covariance)
-            for cell, covariance in strongest
-            if abs(covariance) > LEAST_COVARIANCE
-        )
 
     def _known(self, cell: Cell, at_s: float, batch: float) -> CellTime | None:
         """What is believed of a cell before this window; None: nothing at all."""
@@ -191,7 +161,6 @@ class _Filter:
                 known,
                 variance=known.variance_at(at_s, dispersion),
                 at_s=max(at_s, known.at_s),
-                links=known.links if at_s - known.at_s <= LAPSE_S else (),
             )
         # The first pod ever sets the scale of the table; the others are measured against it.
         return PodSpeed(pod, 0.0, SPEED_SD**2 if self._cells else WINDOW_SD**2, at_s)
@@ -206,19 +175,12 @@ class _Filter:
         )
 
 
-def _moved(cell: CellTime, step: float, covariance: float, total: float) -> CellTime:
-    """A cell after one observation.
-
-    Args:
-        cell: before.
-        step: surprise over its variance.
-        covariance: of the cell with the observation.
-        total: variance of the surprise.
-    """
+def _moved(cell: CellTime, surprise: float, total: float) -> CellTime:
+    """A cell after one observation whose surprise has this variance."""
     return replace(
         cell,
-        log_seconds=cell.log_seconds + step * covariance,
-        variance=max(LEAST_VARIANCE, cell.variance - covariance**2 / total),
+        log_seconds=cell.log_seconds + surprise * cell.variance / total,
+        variance=cell.variance * (1 - cell.variance / total),
     )
 
 

@@ -53,20 +53,6 @@ class CellTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """The covariance of a cell's error with a pod's speed."""
-
-    batch_le: int
-    depth: int
-    step: StepKind
-    covariance: float
-
-    @property
-    def cell(self) -> Cell:
-        return Cell(self.batch_le, self.depth, self.step)
-
-
-@dataclass(frozen=True, slots=True)
 class PodSpeed:
     """How much slower than the table one pod is at present."""
 
@@ -78,8 +64,6 @@ class PodSpeed:
     """Bucket of its last window; 0: none yet."""
     log_batch: float = 0.0
     """Logarithm to base 2 of its mean batch then."""
-    links: tuple[Link, ...] = ()
-    """Cells that were measured against this speed, and err with it."""
 
     def variance_at(self, now_s: float, dispersion: float) -> float:
         grown = self.variance + dispersion * SPEED_DRIFT_PER_S * max(0.0, now_s - self.at_s)
