@@ -28,8 +28,10 @@ HALF_LIFE_S: Final = 600.0
 SLOW_HALF_LIFE_S: Final = 6 * 3600.0
 DESIGN_EFFECT: Final = 10.0
 """Until it is learnt. Windows of real engines showed 10 to 19."""
-DESIGN_EFFECTS: Final = (2.0, 100.0)
-"""Bounds of what is learnt."""
+DESIGN_EFFECTS: Final = (2.0, 40.0)
+"""Bounds of what is learnt: above the upper one no change of traffic would ever be noticed."""
+MOST_SURPRISING: Final = 6.0
+"""One window counts as at most so many times the design effect."""
 DISPERSION_WINDOWS: Final = 30.0
 """Windows over which the design effect is learnt."""
 FADE: Final = 0.98
@@ -203,7 +205,7 @@ class Survival:
         seen = (window.accepted[0] / n - expected) ** 2 / chance
         low, high = DESIGN_EFFECTS
         # A change of traffic that is too small to be noticed must not pass for dispersion.
-        seen = min(seen, CHANGE_Z**2 * self.design_effect)
+        seen = min(seen, MOST_SURPRISING * self.design_effect)
         learnt = self.design_effect + (seen - self.design_effect) / DISPERSION_WINDOWS
         return min(high, max(low, learnt))
 

@@ -122,3 +122,9 @@ def test_gradients_are_the_derivatives_of_the_length() -> None:
     slope = (log(easier.at(3)) - log(base.at(3))) / 1e-6
 
     assert base.logit_slope(3) == pytest.approx(slope, rel=1e-3)
+
+
+def test_a_large_change_is_noticed_however_much_windows_scattered_before() -> None:
+    scattered = after(*[window(3000, 0.9), window(3000, 0.6)] * 100)
+    changed = scattered.updated(window(600, 0.1), scattered.at_s + 10)
+    assert changed.epoch == scattered.epoch + 1
