@@ -8,8 +8,8 @@ ARGS ?=
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine local-build prerequisites demo test test-fast test-cluster test-engine \
-	test-e2e lint format verify regenerate constraints clean
+.PHONY: help setup engine local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
+	test-e2e bench-engine lint format verify regenerate constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ local-build: setup ## Build (once) the control plane that `fathom local` runs
 demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, live depth
 	@$(BIN)/fathom local demo $(ARGS)
 
+bench-tuner: setup ## The tuner in simulated fleets, beside other policies and the clairvoyant
+	@$(BIN)/fathom local bench-tuner $(ARGS)
+
 # A process for each tier: what one leaves running must not slow down what the next measures.
 test: lint verify local-build engine ## Every check and every test, real parts included
 	@set -e; for tier in "unit property golden" contract cluster engine e2e; do \
@@ -53,6 +56,9 @@ test-engine: engine ## Tests against a real vLLM
 
 test-e2e: local-build engine ## The whole loop, as a user meets it
 	@$(PYTEST) tests/e2e $(ARGS)
+
+bench-engine: engine ## Live depth on real vLLM against every static depth; ARGS="--json FILE"
+	@$(BIN)/fathom local bench-engine $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

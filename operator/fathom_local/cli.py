@@ -21,10 +21,12 @@ from fathom_local.build import PREREQUISITES as BUILD_PREREQUISITES
 from fathom_local.build import build_progress, ensure_binaries, missing_packages
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
 from fathom_local.demo.command import demo_command, engine_command
+from fathom_local.engine_bench.command import bench_engine_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.network import require_root
 from fathom_local.state import ClusterState, all_states, load_state
+from fathom_local.tuner_bench.command import bench_tuner_command
 
 DEFAULT_NAME = "fathom"
 INSTALL_SECONDS = 900.0
@@ -35,6 +37,8 @@ errors = Console(stderr=True)
 
 app.command("engine")(engine_command)
 app.command("demo")(demo_command)
+app.command("bench-engine")(bench_engine_command)
+app.command("bench-tuner")(bench_tuner_command)
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from fathom.api.conditions import Reason
 
@@ -33,6 +34,10 @@ class Alarm:
     """Since when it stands (Unix seconds)."""
 
 
+NORMAL_AFTER_S: Final = 3600.0
+"""How long acceptance must be low before that is learnt as normal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """One alarm in the making, or one that stands."""
@@ -53,5 +58,12 @@ class Watch:
 
 
 def is_normal(watches: Iterable[Watch]) -> bool:
-    """Whether acceptance may be learnt as normal: nothing about the draft is even suspected."""
-    return all(each.kind is not AlarmKind.DRAFT_MISMATCH for each in watches)
+    """Whether acceptance may be learnt as normal.
+
+    Not while the draft is suspected; but what lasts is what people live with.
+    """
+    return all(
+        each.kind is not AlarmKind.DRAFT_MISMATCH
+        or each.last_seen_s - each.first_seen_s > NORMAL_AFTER_S
+        for each in watches
+    )

@@ -19,9 +19,10 @@ from fathom.tuning.buckets import first_batch
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy import Policy
 
-CLIFF: Final = 0.8
-"""Acceptance below this share of the low end of the last day is a cliff."""
-RESTORED: Final = 0.9
+CLIFF: Final = 0.68
+"""Acceptance below this share of the low end of the last day is a cliff: kinds of traffic that one
+draft serves differ by less."""
+RESTORED: Final = 0.85
 """Above this share it is over."""
 CLIFF_POD: Final = 0.6
 """One pod below this share of the others' median has another draft, or a broken one."""

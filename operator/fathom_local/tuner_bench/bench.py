@@ -1,0 +1,158 @@
+"""All worlds and seeds on all processors, and what comes of it."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fathom_local.tuner_bench.errors import WorldError
+from fathom_local.tuner_bench.plot import write_plot
+from fathom_local.tuner_bench.report import Report, report
+from fathom_local.tuner_bench.score import RunScore, scores
+from fathom_local.tuner_bench.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
+from fathom_local.tuner_bench.table import alarm_line, live_table, policy_table
+from fathom_local.tuner_bench.trace import write_trace
+from fathom_local.tuner_bench.world import World, load, shipped
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to simulate, and where to write what comes of it."""
+
+    worlds: tuple[str, ...]
+    """Names or paths; none: all shipped."""
+    seeds: str
+    policies: tuple[str, ...]
+    """None: all."""
+    json_file: Path | None
+    plot: Path
+    trace: Path | None
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    world: World
+    seed: int
+    policies: tuple[str, ...]
+    trace: Path | None
+
+
+def run_bench(request: Request, console: Console) -> None:
+    """Simulate, print the tables, and write the files.
+
+    Raises:
+        WorldError: what was asked for cannot be; in a sentence.
+    """
+    chosen = [load(each) for each in request.worlds or shipped()]
+    only = policy_names(request.policies)
+    if request.trace is not None:
+        _make_folder(request.trace)
+    todo = [
+        _Job(world, seed, only, request.trace)
+        for seed in seed_range(request.seeds)
+        for world in chosen
+    ]
+    names = [world.name for world in chosen]
+    if len(set(names)) < len(names):
+        raise WorldError(f"Worlds must have names of their own: {', '.join(names)}.")
+    order = {world.name: index for index, world in enumerate(chosen)}
+    runs = sorted(
+        _runs(todo, request.jobs, Console(stderr=True)),
+        key=lambda run: (run.seed, order[run.world]),
+    )
+    result = report(runs)
+    if LIVE in only:
+        console.print(live_table(result))
+    console.print(policy_table(result))
+    if LIVE in only:
+        console.print(alarm_line(result), highlight=False, soft_wrap=True)
+    _write(result, request.json_file, request.plot)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorldError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def _write(result: Report, json_file: Path | None, plot: Path) -> None:
+    try:
+        if json_file is not None:
+            json_file.write_text(result.model_dump_json(indent=2) + "\n")
+        write_plot(result, plot)
+    except OSError as error:
+        raise WorldError(f"{error.filename} cannot be written: {error.strerror}.") from error
+
+
+def seed_range(text: str) -> range:
+    """`3-5` is 3, 4, 5; `7` is 7.
+
+    Raises:
+        WorldError: it is neither.
+    """
+    first, _, last = text.partition("-")
+    try:
+        seeds = range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds or seeds[0] < 0:
+        raise WorldError(f"--seeds takes a number or a range such as 1-30, not {text!r}.")
+    return seeds
+
+
+def policy_names(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The policies to run, in the order of the report; none named: all.
+
+    Raises:
+        WorldError: there is no such policy.
+    """
+    unknown = set(wanted) - set(POLICIES)
+    if unknown:
+        raise WorldError(
+            f"There is no policy {', '.join(sorted(unknown))}; there are {', '.join(POLICIES)}."
+        )
+    return tuple(each for each in POLICIES if not wanted or each in {*wanted, USER, CLAIRVOYANT})
+
+
+def _runs(todo: list[_Job], jobs: int, console: Console) -> Iterator[RunScore]:
+    columns = (
+        TextColumn("worlds simulated"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(todo))
+        for job, runs in _finished(todo, jobs):
+            progress.update(task, advance=1, description=f"{job.world.name} {job.seed}")
+            yield from runs
+
+
+def _finished(todo: list[_Job], jobs: int) -> Iterator[tuple[_Job, tuple[RunScore, ...]]]:
+    if jobs == 1:
+        yield from ((job, _run(job)) for job in todo)
+        return
+    # Not by fork: the progress bar is a thread, and a lock it holds would be held for ever.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+        futures = {pool.submit(_run, job): job for job in todo}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _run(job: _Job) -> tuple[RunScore, ...]:
+    campaigns = simulate(job.world, job.seed, job.policies)
+    for campaign in campaigns:
+        own = next((each for each in (LIVE, ROLLOUT) if each in campaign.outcomes), None)
+        if job.trace is not None and own is not None:
+            write_trace(job.trace, campaign, own)
+    first, *others = (scores(campaign, job.policies) for campaign in campaigns)
+    names = {run.policy for run in first}
+    # The clairvoyant's week is what rollout is measured by; its own row is its day.
+    return (*first, *(run for runs in others for run in runs if run.policy not in names))

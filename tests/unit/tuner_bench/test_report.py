@@ -1,0 +1,126 @@
+"""From outcomes to figures, and the command as a whole."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fathom.cli import app
+from fathom_local.tuner_bench.report import report
+from fathom_local.tuner_bench.score import AlarmScore, DayScore, Roll, RunScore, minutes_to_good
+
+
+def run(policy: str, world: str, fractions: list[float], **other: object) -> RunScore:
+    values: dict[str, object] = {
+        "policy": policy,
+        "world": world,
+        "seed": 1,
+        "days": tuple(DayScore(i, each, 100 * (each - 0.9)) for i, each in enumerate(fractions)),
+        "minutes_to_97_percent": 3.0,
+        "probes_per_day": 10.0,
+        "moves_per_day": 2.0,
+        "restarts": 0,
+        "rolls": (),
+        "slo_kept": None,
+        "slo_windows": 0,
+        "speed_fraction": None,
+        "alarms": None,
+        "ceiling_fraction": None,
+    }
+    return RunScore(**{**values, **other})  # type: ignore[arg-type]
+
+
+def test_every_day_of_every_world_is_one_sample() -> None:
+    got = json.loads(
+        report(
+            [run("live", "a", [0.99, 1.0]), run("live", "b", [0.95]), run("slots", "a", [0.9])]
+        ).model_dump_json()
+    )
+    assert got["live"]["mean_oracle_fraction"] == pytest.approx(0.98)
+    assert got["live"]["p5_oracle_fraction"] == pytest.approx(np.percentile([0.99, 1, 0.95], 5))
+    assert got["live"]["worst_vs_user_percent"] == pytest.approx(5)
+    assert got["live"]["worst_world"] == "b"
+    assert got["per_world"]["a"]["live"]["mean_oracle_fraction"] == pytest.approx(0.995)
+    assert got["per_world"]["b"].keys() == {"live"}
+    assert got["slots"]["mean_oracle_fraction"] == pytest.approx(0.9)
+
+
+def test_one_run_that_never_gets_there_is_told() -> None:
+    never = run("live", "b", [0.9], minutes_to_97_percent=None)
+    got = report([run("live", "a", [0.99]), never])
+    assert got.__pydantic_extra__["live"].minutes_to_97_percent_max is None
+    assert got.per_world["a"]["live"].minutes_to_97_percent_max == 3.0
+
+
+def test_rolls_slo_and_alarms_are_summed_over_runs() -> None:
+    rolls = (Roll(1000.0, 0.03), Roll(700_000.0, -0.02))
+    got = report(
+        [
+            run("rollout", "a", [0.99], rolls=rolls, slo_kept=90, slo_windows=100),
+            run("rollout", "b", [0.99], rolls=rolls[:1]),
+            run("live", "a", [0.99], alarms=AlarmScore((4.0, None), 1, 10.0)),
+            run("live", "b", [0.99], alarms=AlarmScore((6.0,), 0, 20.0)),
+        ]
+    )
+    rollout = got.__pydantic_extra__["rollout"]
+    assert (rollout.rolls, rollout.rolls_first_week_max) == (3, 1)
+    assert rollout.rolls_losing_over_1_percent == 1
+    assert rollout.slo_kept_fraction == pytest.approx(0.9)
+    assert (got.alarms.mismatches, got.alarms.missed) == (3, 1)
+    assert got.alarms.mismatch_minutes_max is None
+    assert got.alarms.false_per_month == pytest.approx(1.0)
+
+
+def test_minutes_count_from_when_five_good_minutes_begin() -> None:
+    best = np.ones(120)
+    own = np.ones(120)
+    own[:30] = 0.5
+    assert minutes_to_good(best, best, tick_s=10) == 0.0
+    # Two of thirty ticks at a half would be a mean of 0.967; one is 0.983.
+    assert minutes_to_good(own, best, tick_s=10) == pytest.approx(29 / 6)
+    assert minutes_to_good(0.9 * best, best, tick_s=10) is None
+
+
+def test_a_world_of_ones_own_runs_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('about = "Mine."\n[traffic]\nconcurrency = 3\n')
+    figures = tmp_path / "figures.json"
+    arguments = ["--seeds", "4-5", "--worlds", str(file), "--policies", "static_5", "--jobs", "1"]
+    outputs = ["--json", str(figures), "--plot", str(tmp_path / "figures.png")]
+    result = CliRunner().invoke(app, ["local", "bench-tuner", *arguments, *outputs])
+    assert result.exit_code == 0, result.output
+    got = json.loads(figures.read_text())
+    assert got["seeds"] == [4, 5]
+    assert got["worlds"] == ["mine"]
+    assert 0.5 < got["static_5"]["mean_oracle_fraction"] <= 1.0
+    assert got["clairvoyant"]["p5_oracle_fraction"] == 1.0
+    assert (tmp_path / "figures.png").stat().st_size > 0
+
+
+def test_several_worlds_follow_one_flag(tmp_path: Path) -> None:
+    options = ["--policies", "static_user", "--seeds", "1", "--jobs", "1"]
+    outputs = ["--json", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.png")]
+    result = CliRunner().invoke(
+        app, ["local", "bench-tuner", "--worlds", "steady", "table", *options, *outputs]
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "x.json").read_text())["worlds"] == ["steady", "table"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--worlds", "atlantis"], "There is no world atlantis"),
+        (["--worlds", "steady", "steady"], "must have names of their own"),
+        (["--seeds", "3-1"], "--seeds takes a number or a range"),
+        (["--policies", "magic"], "There is no policy magic"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_told_in_a_sentence(
+    arguments: list[str], sentence: str
+) -> None:
+    result = CliRunner().invoke(app, ["local", "bench-tuner", *arguments])
+    assert result.exit_code == 1
+    assert sentence in " ".join(result.output.split())
