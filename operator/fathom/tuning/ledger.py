@@ -5,13 +5,14 @@ now of that depth against `tokens`. So neither a schedule that turned out wrong 
 stays unseen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import exp, expm1
+from math import exp
 from typing import Final
 
 from fathom.core.measurement import PodDelta
-from fathom.tuning.value import Evidence
+
+GainOverTokens = Callable[[int, int], float | None]
 
 HOUR_S: Final = 3600.0
 MOST_BEHIND: Final = 0.005
@@ -40,16 +41,22 @@ class Ledger:
         return self.kept_s >= HOUR_S and self.gain is not None and self.gain < -MOST_BEHIND
 
     def updated(
-        self, deltas: Iterable[PodDelta], evidence: Evidence, tokens: int, at_s: float
+        self, deltas: Iterable[PodDelta], gain_over_tokens: GainOverTokens, at_s: float
     ) -> "Ledger":
-        """With what the pods did in one more window."""
+        """With what the pods did in one more window.
+
+        Args:
+            deltas: what they counted.
+            gain_over_tokens: relative gain of a depth in a bucket; None: unknown.
+            at_s: end of the window (Unix seconds).
+        """
         gained = busy = 0.0
         for each in deltas:
             for cell, counts in each.cells.items():
-                gain = evidence.gain(cell.batch_le, cell.depth, tokens)
+                gain = gain_over_tokens(cell.batch_le, cell.depth)
                 if gain is not None:
                     busy += counts.step_seconds
-                    gained += counts.step_seconds * expm1(gain.mean)
+                    gained += counts.step_seconds * gain
         if busy <= 0:
             return self
         passed_s = max(0.0, at_s - self.at_s) if self.at_s else 0.0

@@ -11,7 +11,7 @@ from math import exp, expm1, log, log1p, log2, sqrt
 from typing import Final
 
 from fathom.tuning.buckets import Depths
-from fathom.tuning.slo import Slo
+from fathom.tuning.slo import ENTER, Slo
 from fathom.tuning.state import Visit
 from fathom.tuning.step_table import MEASURED_SD
 from fathom.tuning.step_time import STEP_SD
@@ -22,6 +22,8 @@ RETURN_Z: Final = 3.0
 RETURN_S: Final = 600.0
 FARTHEST_GUESS: Final = 2
 """Tokens that a probe may be away from what was measured while the slope is a guess."""
+SPEED_COUNTS: Final = 0.1
+"""Weight of speed beside keeping an SLO that is missed."""
 HORIZON_S: Final = 3600.0
 """How long what a probe teaches is counted as useful: an hour, after which load has moved on."""
 PROBE_SD: Final = 0.012
@@ -203,6 +205,21 @@ class Policy:
                 rivals.append(max(options, key=lambda each: each.gain.mean))
         return tuple(rivals)
 
+    def gain_over_tokens(self, bucket: int, depth: int) -> float | None:
+        """Relative gain of a depth over the user's own; None: unknown.
+
+        With an SLO that the user's own depth misses, a slower depth is no loss.
+        """
+        tokens = self._clamped(self.bounds.tokens)
+        gain = self.evidence.gain(bucket, depth, tokens)
+        if gain is None:
+            return None
+        if self.slo is not None:
+            slow = self.slo.slow_seconds(self.evidence, self.depths, bucket, tokens)
+            if slow is not None and self.slo.loses(slow):
+                return max(0.0, expm1(gain.mean))
+        return expm1(gain.mean)
+
     def gain_over(self, tokens: int) -> float | None:
         """Relative gain of the depths in force over `tokens` at every batch, weighted by load.
 
@@ -243,7 +260,7 @@ class Policy:
         """What going to a depth gains under the objective; None: unknown, or not allowed.
 
         With an SLO, a depth that keeps it is worth its speed. Where the depth in force misses it,
-        what counts is how much faster the slow requests get, at any depth.
+        what counts is how much faster the slow requests get, at any depth, up to what is needed.
         """
         gain = self.evidence.gain(bucket, to, start)
         if gain is None or self.slo is None:
@@ -252,8 +269,11 @@ class Policy:
         slow_start = self.slo.slow_seconds(self.evidence, self.depths, bucket, start)
         if slow_to is None or slow_start is None:
             return gain
-        if slow_start > self.slo.seconds:
-            return replace(gain, mean=log(slow_start / slow_to))
+        if self.slo.loses(slow_start):
+            # Enough is enough: of the depths that would keep the SLO, the fastest.
+            needed = log(slow_start / (ENTER * self.slo.seconds))
+            mended = min(log(slow_start / slow_to), needed)
+            return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
         return gain if self.slo.allows(self.evidence, self.depths, bucket, to) else None
 
     def _best(self, bucket: int, share: float) -> Option | None:

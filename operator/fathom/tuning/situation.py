@@ -162,7 +162,7 @@ def _entered(
     """The ledger after this window; another `tokens` opens a new one."""
     ledger = state.ledger if state.tokens in {None, settings.tokens} else Ledger()
     at_s = max((each.to_s for each in deltas), default=0.0)
-    return ledger.updated(deltas, policy.evidence, clamped(settings.tokens, settings), at_s)
+    return ledger.updated(deltas, policy.gain_over_tokens, at_s)
 
 
 def _deepest(settings: Settings, state: TuningState, in_force: Iterable[int]) -> int:

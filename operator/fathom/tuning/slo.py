@@ -8,8 +8,14 @@ from fathom.tuning.buckets import Depths
 from fathom.tuning.tail import Tail
 from fathom.tuning.value import Evidence
 
-MARGIN: Final = 0.03
-"""A depth must be predicted to stay below the SLO by this much, relative, to be gone to."""
+LEAVE: Final = 0.97
+"""A depth is left when its slow requests take more than this share of the SLO: a percentile
+scatters from window to window, and half of the windows at the SLO itself would miss it."""
+BY_TEXT: Final = 0.5
+"""Share of the spread between requests that comes from how easy their text is to draft, and so
+grows with depth; the rest (waiting, prompts of neighbours) does not."""
+ENTER: Final = 0.93
+"""And gone to only below this share, so that it does not go back and forth."""
 NEAR: Final = 0.9
 """Above this share of the SLO nothing is tried."""
 
@@ -45,12 +51,17 @@ class Slo:
         overhead = self._overhead(evidence, in_force)
         if spread is None or slope is None or slope <= 0:
             return mean * overhead * exp(spread or 0.0)
-        return mean * overhead * exp(spread * evidence.lengths.logit_slope(depth) / slope)
+        scale = evidence.lengths.logit_slope(depth) / slope
+        return mean * overhead * exp(spread * (1 - BY_TEXT + BY_TEXT * scale))
 
     def allows(self, evidence: Evidence, in_force: Depths, bucket: int, depth: int) -> bool:
         """Whether a depth keeps the SLO with a margin, as far as is known."""
         slow = self.slow_seconds(evidence, in_force, bucket, depth)
-        return slow is not None and slow <= self.seconds * (1 - MARGIN)
+        return slow is not None and slow <= ENTER * self.seconds
+
+    def loses(self, slow_seconds: float) -> bool:
+        """Whether a depth with such slow requests must be left."""
+        return slow_seconds > LEAVE * self.seconds
 
     def _slope(self, evidence: Evidence, in_force: Depths) -> float | None:
         shares = evidence.traffic.shares()

@@ -4,8 +4,9 @@ vLLM's histogram gives the 95th percentile over all requests, at the depths in f
 be at other depths follows from what makes requests differ: how easy their text is to draft. A shift
 of all positions' log-odds by z standard deviations changes log E[L | k] by z·σ·g(k), where g is
 `Lengths.logit_slope`; depth 0 does not care. So the distance between the 95th percentile and the
-mean, measured at one depth, scales with g(k) to another: deeper drafts make the slow requests
-relatively slower, and the depth that is fastest on average need not be the one that keeps an SLO.
+mean, measured at one depth, grows with g(k) towards another, as far as text is what makes them
+differ: deeper drafts make the slow requests relatively slower, and the depth that is fastest on
+average need not be the one that keeps an SLO.
 """
 
 from collections.abc import Iterable
