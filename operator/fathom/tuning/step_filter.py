@@ -30,6 +30,8 @@ MIXED_SD: Final = 1.0
 """Relative spread of single mixed steps: their prompts differ in length."""
 DISPERSIONS: Final = (0.25, 64.0)
 """Bounds of what is learnt of the spread between windows."""
+USUAL_KEPT: Final = 0.99
+"""Of the weight of the windows before, with each new one: a hundred windows are what is usual."""
 JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
 LAPSE_S: Final = 120.0
@@ -130,8 +132,11 @@ class _Filter:
         self._cells[known.cell] = _moved(known, surprise, total)
         self._pods[pod] = replace(
             speed,
-            log_factor=speed.log_factor + surprise * speed.variance / total,
+            log_factor=(now := speed.log_factor + surprise * speed.variance / total),
             variance=speed.variance * (1 - speed.variance / total),
+            usual=speed.usual
+            + (now - speed.usual) / (windows := 1 + USUAL_KEPT * speed.usual_windows),
+            usual_windows=windows,
         )
         return surprise
 
@@ -157,11 +162,7 @@ class _Filter:
     def _speed(self, pod: str, at_s: float, dispersion: float) -> PodSpeed:
         known = self._pods.get(pod)
         if known is not None:
-            return replace(
-                known,
-                variance=known.variance_at(at_s, dispersion),
-                at_s=max(at_s, known.at_s),
-            )
+            return known.at(at_s, dispersion)
         # The first pod ever sets the scale of the table; the others are measured against it.
         return PodSpeed(pod, 0.0, SPEED_SD**2 if self._cells else WINDOW_SD**2, at_s)
 

@@ -7,7 +7,8 @@ the two apart, so that a probe on a slow pod, or at a slow moment, does not make
 slow; `step_table` predicts what was not measured.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import exp
 from typing import Final
 
 from fathom.core.measurement import Cell, StepKind
@@ -25,6 +26,12 @@ SPEED_DRIFT_PER_S: Final = 0.01**2 / 10
 """Variance that a pod's speed gains per second."""
 SPEED_SD: Final = 0.05
 """Spread between pods that are all well."""
+SPEED_MEMORY_S: Final = 300.0
+"""How long a pod stays slower or faster than usual."""
+USUAL_SD: Final = 0.025
+"""Spread of a pod's speed about what is usual for it."""
+USUAL_WINDOWS: Final = 20.0
+"""Windows after which it is known what is usual."""
 BATCH_SD: Final = 0.05
 """Error of a ratio between depths per factor of two in batch *within* a bucket: padding to captured
 graphs makes steps there that no line knows."""
@@ -64,10 +71,25 @@ class PodSpeed:
     """Bucket of its last window; 0: none yet."""
     log_batch: float = 0.0
     """Logarithm to base 2 of its mean batch then."""
+    usual: float = 0.0
+    """Its mean factor over the last hours."""
+    usual_windows: float = 0.0
+    """Windows that `usual` rests on, discounted."""
 
-    def variance_at(self, now_s: float, dispersion: float) -> float:
-        grown = self.variance + dispersion * SPEED_DRIFT_PER_S * max(0.0, now_s - self.at_s)
-        return min(grown, max(SPEED_SD**2, self.variance))
+    def at(self, now_s: float, dispersion: float) -> "PodSpeed":
+        """What is expected of it now: what slows a pod for a moment passes within minutes."""
+        passed_s = max(0.0, now_s - self.at_s)
+        kept = exp(-passed_s / SPEED_MEMORY_S) if self.usual_windows >= USUAL_WINDOWS else 1.0
+        grown = self.variance + dispersion * SPEED_DRIFT_PER_S * passed_s
+        most = max(
+            (USUAL_SD if self.usual_windows >= USUAL_WINDOWS else SPEED_SD) ** 2, self.variance
+        )
+        return replace(
+            self,
+            log_factor=self.usual + kept * (self.log_factor - self.usual),
+            variance=min(grown, most),
+            at_s=max(now_s, self.at_s),
+        )
 
 
 @dataclass(frozen=True, slots=True)
