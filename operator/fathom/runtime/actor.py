@@ -140,6 +140,6 @@ def _tuning_data(
         data |= {LAST_GOOD_SPEC_KEY: good, REVISION_KEY: revision}
     if data == dict(objects.tuning):
         return None
-    moved = decision.notable and decision.action in {Action.MOVE, Action.PIN}
+    moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     due = now_s - memory.tuning_written_at_s >= QUIET_S
     return data if due or moved or good != kept else None

@@ -251,12 +251,12 @@ class Policy:
         for depth in self.bounds.depths:
             if depth == start or self._failed(bucket, depth):
                 continue
-            gain = self._gain(bucket, depth, start)
+            gain = self.gain(bucket, depth, start)
             if gain is not None:
                 options.append(Option(bucket, start, depth, gain, share))
         return options
 
-    def _gain(self, bucket: int, to: int, start: int) -> Gain | None:
+    def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         """What going to a depth gains under the objective; None: unknown, or not allowed.
 
         With an SLO, a depth that keeps it is worth its speed. Where the depth in force misses it,

@@ -3,12 +3,14 @@
 The depth document is carried out by new pods: its schedule by all, its override by the canary. A
 restart costs a replica for as long as it loads, so three things bound what is tried: what a canary
 teaches must be worth its restart, what is promoted must pay for its roll within days, and there are
-at most two promotions a week. A canary runs another depth than the others at every batch, so each
-hour of it measures another batch's slope; it is judged when most of the load was seen.
+at most two promotions a week. A campaign is a few canaries, one after the other, each at the depths
+that could gain most, and at its end one promotion or none. The first may come within hours, where
+much is to be gained; the second, when a whole day was seen.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import erf, expm1, log1p, sqrt
+from math import erf, expm1, hypot, log1p, sqrt
 from typing import Final
 
 from fathom.api.conditions import Reason
@@ -26,19 +28,24 @@ PAYBACK: Final = 3.0
 RESTART_S: Final = 3600.0
 """What loading is assumed to take until a restart was seen: large models take about an hour."""
 LEAST_GAIN: Final = 0.01
-LEAST_CERTAINTY: Final = 0.9
+LEAST_CERTAINTY: Final = 0.95
 """P(gain > 0) that a promotion needs."""
-LEARN_S: Final = 3600.0
+PODS_SD: Final = 0.015
+"""Difference between two pods at one depth that their past does not explain."""
+SECOND_AFTER_S: Final = 20 * 3600.0
+"""Between two promotions: by then most of a day was seen."""
+LEARN_S: Final = 1800.0
 """Traffic seen before the first canary."""
-BAKE_S: Final = 1200.0
-LONGEST_BAKE_S: Final = 12 * 3600.0
+BAKE_S: Final = 2400.0
+LONGEST_BAKE_S: Final = 6 * 3600.0
 COVERED: Final = 0.7
 """Share of the load whose batches were measured at the canary's depths."""
+MOST_CANARIES: Final = 6
+"""In a campaign."""
 WEEK_S: Final = 7 * 24 * 3600.0
 MOST_PROMOTIONS: Final = 2
 """A week."""
-COOLDOWN_S: Final = 3 * 3600.0
-VETO_S: Final = 24 * 3600.0
+VETO_S: Final = 8 * 3600.0
 """Rest after a canary that was not promoted."""
 
 
@@ -70,14 +77,24 @@ def judge_canary(given: Situation) -> TuningDecision | None:
 
 
 def _judged(given: Situation, age_s: float) -> TuningDecision:
-    plan = best_plan(given, measured=True)
+    """The next canary, if it could teach more than a promotion gains; else promote, or end."""
+    plan, next_ = best_plan(given), next_canary(given)
+    known = plan.gain.mean if plan is not None else 0.0
+    tried = given.state.rolls.tried
     if (
-        plan is None
-        or plan.gain.mean < log1p(LEAST_GAIN)
-        or _certainty(plan.gain) < LEAST_CERTAINTY
+        next_ is not None
+        and tried < MOST_CANARIES
+        and next_.gain.expected_improvement - max(0.0, known) >= LEAST_GAIN
     ):
+        return _try(given, next_, tried + 1)
+    promising = plan is not None and known >= log1p(LEAST_GAIN)
+    sure = plan is not None and _certainty(plan.gain) >= LEAST_CERTAINTY
+    shown = plan is not None and _runs(given, plan)
+    if plan is not None and promising and not (sure and shown) and tried < MOST_CANARIES:
+        return _try(given, plan, tried + 1)
+    if plan is None or not (promising and sure and shown):
         return _end(given, f"No better schedule was found ({plan.gain if plan else 'no data'}).")
-    if not _pays(given, plan.gain.mean, rolls=len(given.snapshot.pods)):
+    if not _pays(given, known, rolls=len(given.snapshot.pods)):
         return _end(given, f"The gain ({plan.gain}) does not pay for a roll.")
     if not given.state.load.is_trough(given.now_s) and age_s < LONGEST_BAKE_S + VETO_S:
         return given.hold(
@@ -87,27 +104,30 @@ def _judged(given: Situation, age_s: float) -> TuningDecision:
 
 
 def start_canary(given: Situation) -> TuningDecision | None:
-    """Try a better schedule on one pod, if what it teaches is worth the restart."""
+    """Try other depths on one pod, if what that teaches is worth the restart."""
     state = given.state
-    ready = [pod for pod in given.snapshot.pods if pod.ready and pod.pinned_depth is None]
     known_s = given.now_s - state.load.since_s if state.load.since_s else 0.0
-    if len(ready) <= 1 or known_s < LEARN_S or not _may_roll(given):
+    if known_s < LEARN_S or not _may_roll(given):
         return None
-    plan = best_plan(given, measured=False)
-    if plan is None or not _pays(given, plan.gain.expected_improvement, rolls=1):
+    plan = next_canary(given)
+    if plan is None or plan.gain.expected_improvement < LEAST_GAIN:
         return None
-    if plan.gain.expected_improvement < LEAST_GAIN or plan.depths == given.policy.depths:
-        return None
-    pod = max(ready, key=lambda each: each.name)
-    canary = Canary(pod.name, tuple(sorted(plan.depths.items())), given.now_s)
-    after = given.with_state(replace(state, rolls=replace(state.rolls, canary=canary)))
+    return _try(given, plan, 1)
+
+
+def _try(given: Situation, plan: Plan, tried: int) -> TuningDecision:
+    canary_before = given.state.rolls.canary
+    name = canary_before.pod if canary_before else _candidate(given)
+    canary = Canary(name, tuple(sorted(plan.depths.items())), given.now_s)
+    rolls = replace(given.state.rolls, canary=canary, tried=tried)
+    after = given.with_state(replace(given.state, rolls=rolls))
     document = _document(after, given.policy.depths, canary)
     return replace(
         after.act(
             Action.CANARY,
             Reason.CANARY,
-            f"{pod.name} is restarted with {summary(document.for_pod(pod.name))} instead of "
-            f"{summary(given.document.schedule)}, expected {plan.gain}.",
+            f"{name} is restarted with {summary(document.for_pod(name))} beside "
+            f"{summary(given.document.schedule)}, to see whether it gains ({plan.gain}).",
             document,
             notable=True,
         ),
@@ -115,43 +135,69 @@ def start_canary(given: Situation) -> TuningDecision | None:
     )
 
 
+def _candidate(given: Situation) -> str:
+    ready = (pod.name for pod in given.snapshot.pods if pod.ready and pod.pinned_depth is None)
+    return max(ready)
+
+
 def _may_roll(given: Situation) -> bool:
-    return given.state.rolls.may_roll(given.now_s, MOST_PROMOTIONS, WEEK_S, COOLDOWN_S)
+    return given.state.rolls.may_roll(given.now_s, MOST_PROMOTIONS, WEEK_S, SECOND_AFTER_S)
 
 
-def best_plan(given: Situation, *, measured: bool) -> Plan | None:
-    """The best depth of every batch that had load over the last days.
+def best_plan(given: Situation) -> Plan | None:
+    """The best known depth of every batch that had load: measured there, or next to it."""
+    return _plan(given, lambda gain: gain.mean, lambda b, d: _within_measured(given, b, d))
 
-    With `measured`, only depths that were measured at that batch, or lie next to or between such.
+
+def next_canary(given: Situation) -> Plan | None:
+    """The depths that could gain most, if one pod's restart pays for what they teach.
+
+    None with fewer than two pods to choose from: nothing rolls by itself then.
     """
+    ready = [pod for pod in given.snapshot.pods if pod.ready and pod.pinned_depth is None]
+    if len(ready) <= 1:
+        return None
+    plan = _plan(
+        given,
+        lambda gain: gain.expected_improvement,
+        lambda b, d: not _is_measured(given, b, d),
+    )
+    if plan is None or not _pays(given, plan.gain.expected_improvement, rolls=1):
+        return None
+    return plan if plan.depths != given.policy.depths else None
+
+
+def _plan(
+    given: Situation, score: Callable[[Gain], float], allowed: Callable[[int, int], bool]
+) -> Plan | None:
+    """For each batch under load over the last days the depth with the highest score above 0."""
     policy, shares = given.policy, given.state.load.shares()
     depths = dict(policy.depths)
     mean = sd = 0.0
-    known = False
+    known: set[int] = set()
     for bucket, share in shares.items():
         if bucket not in depths:
             continue
-        start = depths[bucket]
         options = {
             depth: gain
             for depth in policy.bounds.depths
-            if (gain := policy.evidence.gain(bucket, depth, start)) is not None
-            and (not measured or _within_measured(given, bucket, depth))
+            if depth != depths[bucket]
+            and allowed(bucket, depth)
+            and (gain := policy.gain(bucket, depth, depths[bucket])) is not None
         }
         if not options:
             continue
-        known = True
-        best = max(options, key=lambda depth: options[depth].mean)
-        if options[best].mean > 0:
+        known.add(bucket)
+        best = max(options, key=lambda depth: score(options[depth]))
+        if score(options[best]) > 0:
             depths[bucket] = best
             mean += share * options[best].mean
             # The errors of all buckets have the slope and the traffic in common.
             sd += share * options[best].sd
-    idle = {bucket for bucket in depths if bucket not in shares}
-    for bucket in idle:
-        nearest = min(shares, key=lambda other: (abs(other - bucket), other), default=bucket)
-        depths[bucket] = depths.get(nearest, depths[bucket])
-    return Plan(depths, Gain(mean, sd, measured, measured)) if known else None
+    for bucket in depths:
+        if bucket not in shares and known:
+            depths[bucket] = depths[min(known, key=lambda other: (abs(other - bucket), other))]
+    return Plan(depths, Gain(mean, sd, True, True)) if known else None  # noqa: FBT003
 
 
 def _within_measured(given: Situation, bucket: int, depth: int) -> bool:
@@ -177,10 +223,20 @@ def _is_measured(given: Situation, bucket: int, depth: int) -> bool:
 
 
 def _certainty(gain: Gain) -> float:
-    """P(gain > 0)."""
-    if gain.sd <= 0:
-        return 1.0 if gain.mean > 0 else 0.0
-    return (1 + erf(gain.mean / gain.sd / sqrt(2))) / 2
+    """P(gain > 0), pods being as different as they are."""
+    return (1 + erf(gain.mean / hypot(gain.sd, PODS_SD) / sqrt(2))) / 2
+
+
+def _runs(given: Situation, plan: Plan) -> bool:
+    """Whether the canary itself runs what is to be promoted, where the load is."""
+    canary, shares = given.state.rolls.canary, given.state.load.shares()
+    same = sum(
+        shares.get(bucket, 0.0)
+        for bucket, depth in (canary.depths if canary else ())
+        if plan.depths.get(bucket) == depth
+        or plan.depths.get(bucket) == given.policy.depths[bucket]
+    )
+    return same >= COVERED
 
 
 def _pays(given: Situation, gain: float, *, rolls: int) -> bool:
@@ -207,7 +263,7 @@ def _promote(given: Situation, plan: Plan) -> TuningDecision:
 
 
 def _end(given: Situation, why: str) -> TuningDecision:
-    rolls = replace(given.state.rolls, canary=None, rest_until_s=given.now_s + VETO_S)
+    rolls = replace(given.state.rolls, canary=None, tried=0, rest_until_s=given.now_s + VETO_S)
     after = given.with_state(replace(given.state, rolls=rolls))
     return after.act(
         Action.ROLL_BACK,

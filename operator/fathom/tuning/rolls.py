@@ -18,6 +18,8 @@ class Rolls:
     """The canary, and the past week's promotions."""
 
     canary: Canary | None = None
+    tried: int = 0
+    """Canaries of the present campaign."""
     promoted_at_s: tuple[float, ...] = ()
     rest_until_s: float = 0.0
 
@@ -30,4 +32,4 @@ class Rolls:
     def promoted(self, now_s: float, within_s: float) -> "Rolls":
         """After a promotion at this moment."""
         recent = [at_s for at_s in self.promoted_at_s if now_s - at_s < within_s]
-        return replace(self, canary=None, promoted_at_s=(*recent, now_s))
+        return replace(self, canary=None, tried=0, promoted_at_s=(*recent, now_s))

@@ -28,12 +28,6 @@ class Slo:
     tail: Tail
 
     @property
-    def is_missed(self) -> bool:
-        """Whether it is missed at present, over all batches."""
-        slow = self.tail.slow_seconds
-        return slow is not None and slow > self.seconds
-
-    @property
     def is_near(self) -> bool:
         """Whether a probe could miss it."""
         slow = self.tail.slow_seconds

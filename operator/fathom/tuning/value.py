@@ -1,10 +1,8 @@
 """What a depth is worth: tokens per second at matched batch, E[L | depth] / step time.
 
-One quantity serves all three objectives. At a given batch, Latency (tokens per second per request)
-and Throughput (times the batch) are largest at the same depth, and so is Goodput: time per output
-token is the inverse of the same ratio, so the depth that is fastest is also the one that keeps the
-SLO if any does. Where it is missed even so, only fewer requests at once would help, which is not
-the tuner's to decide; it says so.
+At a given batch, Latency (tokens per second per request) and Throughput (times the batch) are
+largest at the same depth, so one quantity serves both. Goodput asks besides which depths keep the
+SLO at the slow end of the requests: see `fathom.tuning.slo`.
 """
 
 from collections.abc import Hashable
