@@ -219,8 +219,9 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         pods = ", ".join(findings.not_obeyed)
         return _true(
             Reason.DEPTH_NOT_OBEYED,
-            f"the engines of {pods} do not report the depth that was written for them; the tuner "
-            "goes on without them as long as most pods obey. Look for depth rejections and hook errors on their /metrics, and at their logs.",
+            f"the engines of {pods} do not report the depth that was written for them; the "
+            "tuner goes on without them as long as most pods obey. Look for depth rejections and "
+            "hook errors on their /metrics, and at their logs.",
         )
     return Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
 
