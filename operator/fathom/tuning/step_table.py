@@ -6,7 +6,7 @@ from the nearest bucket that knows its own, and with an error that says how far 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import exp, hypot, log, log2
+from math import exp, hypot, log, log2, sqrt
 from types import MappingProxyType
 from typing import Final
 
@@ -67,7 +67,7 @@ class StepTable:
             for row, cells in measured.items()
         }
         self._estimates: dict[tuple[int, int, StepKind], StepTime | None] = {}
-        self._lines: dict[_Row, _Line] = {}
+        self._curvatures: dict[_Row, float] = {}
         self._slopes: dict[_Row, tuple[float, float]] = {}
 
     def at(self, batch_le: int, depth: int, step: StepKind) -> CellTime | None:
@@ -111,15 +111,21 @@ class StepTable:
 
     def _predicted(self, row: _Row, depth: int, slope: tuple[float, float]) -> StepTime:
         cells = self._measured[row]
-        line = self._lines.get(row)
-        if line is None or line.prior != slope:
-            line = self._lines[row] = _Line.fit(cells, slope, self._now_s)
+        curvature = self._curvature(row, slope)
+        line = _Line.fit(cells, slope, self._now_s, _Near(depth, curvature))
         relative, variance = line.at(depth)
         distance = min(abs(depth - cell.depth) for cell in cells)
-        variance = variance / relative**2 + (CURVATURE_SD * distance) ** 2
+        variance = variance / relative**2 + (curvature * distance) ** 2
         if (depth == 0) != any(cell.depth == 0 for cell in cells) or depth == 0:
             variance += NO_DRAFT_SD**2
         return StepTime(log(line.scale * relative), variance, measured=False)
+
+    def _curvature(self, row: _Row, slope: tuple[float, float]) -> float:
+        """How far depths of a bucket lie off a line, per token: learnt where three are known."""
+        if row not in self._curvatures:
+            misfit = _Line.fit(self._measured[row], slope, self._now_s).misfit
+            self._curvatures[row] = hypot(CURVATURE_SD, misfit)
+        return self._curvatures[row]
 
     def _nearest(self, batch_le: int, step: StepKind, *, least: int) -> int | None:
         """The nearest other bucket in which at least so many depths were measured."""
@@ -149,22 +155,53 @@ class StepTable:
 
 
 @dataclass(frozen=True, slots=True)
+class _Near:
+    """Where a line must fit, and how fast it stops being one away from there."""
+
+    depth: int
+    curvature: float
+
+    def variance(self, depth: int) -> float:
+        return (self.curvature * (depth - self.depth)) ** 2
+
+
+@dataclass(frozen=True, slots=True)
 class _Line:
     """Step time over depth, in units of `scale` seconds: 1 + slope · (depth - centre)."""
 
-    prior: tuple[float, float]
-    """Mean and error of the slope before anything was measured here."""
     scale: float
     centre: float
     level: float
     level_variance: float
     slope: float
     slope_variance: float
+    misfit: float
+    """Relative distance of the cells from the line that their own errors do not explain."""
 
     @classmethod
-    def fit(cls, cells: Iterable[CellTime], prior: tuple[float, float], now_s: float) -> "_Line":
-        """Weighted least squares, with the prior as one more observation of the slope."""
-        rows = [(c.depth, exp(c.log_seconds), 1 / (c.variance_at(now_s) + 1e-6)) for c in cells]
+    def fit(
+        cls,
+        cells: Iterable[CellTime],
+        prior: tuple[float, float],
+        now_s: float,
+        near: _Near | None = None,
+    ) -> "_Line":
+        """Weighted least squares, with the prior as one more observation of the slope.
+
+        Args:
+            cells: what was measured.
+            prior: mean and error of the slope.
+            now_s: Unix seconds.
+            near: fit best at this depth: the further a cell, the less it says.
+        """
+        rows = [
+            (
+                c.depth,
+                exp(c.log_seconds),
+                1 / (c.variance_at(now_s) + 1e-6 + (near.variance(c.depth) if near else 0.0)),
+            )
+            for c in cells
+        ]
         drafting = [row for row in rows if row[0] > 0] or rows
         total = sum(weight for _, _, weight in drafting)
         centre = sum(depth * weight for depth, _, weight in drafting) / total
@@ -176,14 +213,19 @@ class _Line:
             weight * (depth - centre) * (seconds / scale - 1) for depth, seconds, weight in drafting
         )
         precision = spread + 1 / sd**2
+        slope = (product + mean / sd**2) / precision
+        off = sum(
+            (seconds / scale - 1 - slope * (depth - centre)) ** 2 - 1 / weight
+            for depth, seconds, weight in drafting
+        )
         return cls(
-            prior=prior,
             scale=scale,
             centre=centre,
             level=1.0,
             level_variance=1 / total,
-            slope=(product + mean / sd**2) / precision,
+            slope=slope,
             slope_variance=1 / precision,
+            misfit=sqrt(max(0.0, off) / (len(drafting) - 2)) if len(drafting) > 2 else 0.0,  # noqa: PLR2004
         )
 
     def slope_at_zero(self) -> tuple[float, float]:
