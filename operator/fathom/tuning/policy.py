@@ -271,7 +271,7 @@ class Policy:
             return gain
         if self.slo.loses(slow_start):
             # Enough is enough: of the depths that would keep the SLO, the fastest.
-            needed = log(slow_start / (ENTER * self.slo.seconds))
+            needed = log(slow_start / (ENTER * self.slo.wanted_seconds))
             mended = min(log(slow_start / slow_to), needed)
             return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
         return gain if self.slo.allows(self.evidence, self.depths, bucket, to) else None

@@ -19,6 +19,10 @@ from fathom.core.measurement import Histogram, PodDelta
 
 QUANTILE: Final = 0.95
 HALF_LIFE_S: Final = 120.0
+LEVEL_GAIN: Final = 0.2
+SCATTER_GAIN: Final = 0.05
+"""Weight of one window in what is smoothed: a few windows for the level, twenty for the scatter."""
+MOST_SCATTER: Final = 0.1
 LEAST_REQUESTS: Final = 20.0
 """Fewer finished requests have no 95th percentile."""
 
@@ -31,11 +35,16 @@ class Tail:
     seconds_sum: float = 0.0
     """Sum of their times per output token (seconds)."""
     at_s: float = 0.0
+    level: float = 0.0
+    """Logarithm of the windows' mean TPOT, smoothed; 0: none yet."""
+    scatter_squared: float = 0.0
+    """Mean square of what windows differ from that, smoothed."""
 
     def updated(self, deltas: Iterable[PodDelta]) -> "Tail":
         """With one more window."""
         histogram, seconds, at_s = dict(self.tpot), self.seconds_sum, self.at_s
         added = False
+        window_s = window_requests = 0.0
         for each in deltas:
             if not each.tpot or each.tpot[-1][1] <= 0:
                 continue
@@ -47,8 +56,27 @@ class Tail:
             for le, count in each.tpot:
                 histogram[_finite(le)] = histogram.get(_finite(le), 0.0) + count
             seconds += each.engine.tpot_seconds_sum
+            window_s += each.engine.tpot_seconds_sum
+            window_requests += each.tpot[-1][1]
             at_s = max(at_s, each.to_s)
-        return Tail(tuple(sorted(histogram.items())), seconds, at_s) if added else self
+        if not added or window_s <= 0:
+            return self
+        level, scatter = self._scattered(log(window_s / window_requests))
+        return Tail(tuple(sorted(histogram.items())), seconds, at_s, level, scatter)
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the logarithm of TPOT from window to window."""
+        return min(MOST_SCATTER, sqrt(self.scatter_squared))
+
+    def _scattered(self, window: float) -> tuple[float, float]:
+        if not self.level:
+            return window, 0.0
+        off = window - self.level
+        return (
+            self.level + off * LEVEL_GAIN,
+            self.scatter_squared + (off * off - self.scatter_squared) * SCATTER_GAIN,
+        )
 
     @property
     def requests(self) -> float:
