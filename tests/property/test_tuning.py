@@ -1,16 +1,23 @@
 """What must hold whatever the fleet does."""
 
-from dataclasses import replace
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
-from fathom.tuning.interface import Action, Settings, TuningSnapshot
-from fathom.tuning.state import TuningState
+from fathom.tuning.buckets import depths_of
+from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.moving import WORSE_Z
+from fathom.tuning.policy import RETURN_S, RETURN_Z, Policy
+from fathom.tuning.situation import assess
+from fathom.tuning.state import LARGEST_BYTES, TuningState
 from fathom.tuning.tuner import decide
-from unit.tuning.plant import SETTINGS, Fleet
+from unit.tuning.plant import SETTINGS, START_S, Fleet
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -141,6 +148,234 @@ def _carried_out(
     snapshot: TuningSnapshot, document: DepthDocument, state: TuningState
 ) -> TuningSnapshot:
     return replace(snapshot, document=document, document_written_at_s=snapshot.now_s, state=state)
+
+
+# Over minutes in which anything may happen
+
+some = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+Happening = Callable[[Fleet], None]
+"""Something that befalls a fleet."""
+
+
+def _other_traffic(acceptance: float, concurrency: int) -> Happening:
+    def happen(fleet: Fleet) -> None:
+        fleet.acceptance = (acceptance,) * 16
+        fleet.concurrency = min(concurrency, fleet.settings.max_batch)
+
+    return happen
+
+
+def _unreadable(*, all_of_them: bool) -> Happening:
+    def happen(fleet: Fleet) -> None:
+        for pod in fleet.pods if all_of_them else fleet.pods[:1]:
+            pod.readable = False
+
+    return happen
+
+
+def _one_more(fleet: Fleet) -> None:
+    fleet.add_pod().restart(fleet.now_s)
+
+
+def _one_less(fleet: Fleet) -> None:
+    del fleet.pods[0]
+
+
+def _restarted(fleet: Fleet) -> None:
+    for pod in fleet.pods[-1:]:
+        pod.restart(fleet.now_s)
+
+
+def _not_ready(fleet: Fleet) -> None:
+    for pod in fleet.pods[:1]:
+        pod.ready = False
+
+
+def _well_again(fleet: Fleet) -> None:
+    for pod in fleet.pods:
+        pod.readable = pod.ready = True
+    if not fleet.pods:
+        fleet.add_pod()
+
+
+happenings = st.lists(
+    st.one_of(
+        st.builds(_other_traffic, st.floats(0, 1), st.integers(0, 16)),
+        st.builds(_other_traffic, st.sampled_from([0.1, 0.5, 0.7, 0.95]), st.just(4)),
+        st.builds(_unreadable, all_of_them=st.booleans()),
+        st.sampled_from([_one_more, _one_less, _restarted, _not_ready, _well_again, _well_again]),
+    ),
+    min_size=3,
+    max_size=8,
+)
+
+
+def live_through(fleet: Fleet, befalls: list[Happening]) -> None:
+    """A minute or two after each happening."""
+    fleet.tick_s = 1.0
+    for happen in befalls:
+        fleet.run(80)
+        if fleet.pods:
+            happen(fleet)
+        else:
+            _well_again(fleet)
+    fleet.run(80)
+
+
+@dataclass
+class Watched(Fleet):
+    """Looks over the tuner's shoulder: who is left, who is re-entered, and on what evidence."""
+
+    left: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
+    """When each pair of bucket and depth was left, and under which traffic."""
+    flapped: list[str] = field(default_factory=list)
+
+    def step(self) -> TuningDecision:
+        if self.document is None:
+            return super().step()
+        most = self.settings.max_batch
+        policy = assess(self.snapshot(), self.document).policy
+        before = depths_of(self.document.schedule, most)
+        decision = super().step()
+        after = depths_of(decision.document.schedule, most)
+        # Buckets without load have no say, and follow the others.
+        for bucket in policy.shares:
+            if after[bucket] != before[bucket]:
+                self._note(policy, decision, bucket, before[bucket], after[bucket])
+        return decision
+
+    def _note(
+        self, policy: Policy, decision: TuningDecision, bucket: int, start: int, to: int
+    ) -> None:
+        epoch = decision.state.survival.epoch
+        at_s, under = self.left.get((bucket, to), (0.0, -1))
+        if self.now_s - at_s < RETURN_S and under == epoch:
+            gain = policy.evidence.gain(bucket, to, start)
+            # A move that was seen to lose is taken back sooner than one is made, and once.
+            z = WORSE_Z if decision.measured_gain is not None else RETURN_Z
+            if gain is None or gain.lower(z) <= 0:
+                self.flapped.append(f"{self.now_s - START_S:.0f} {decision.message}")
+        self.left[bucket, start] = (self.now_s, epoch)
+
+
+@st.composite
+def watched_fleets(draw: st.DrawFn) -> Watched:
+    fleet = Watched(
+        settings=replace(SETTINGS, min_gain=draw(st.sampled_from([0.0, 0.01]))),
+        seed=draw(st.integers(0, 1000)),
+        replicas=draw(st.integers(1, 3)),
+        acceptance=(draw(st.sampled_from([0.3, 0.6, 0.8, 0.95])),) * 16,
+        tick_s=1.0,
+    )
+    for pod in fleet.pods:
+        pod.speed_sd = draw(st.sampled_from([0.03, 0.1]))
+    return fleet
+
+
+@some
+@given(watched_fleets(), happenings)
+def test_a_depth_that_was_left_is_not_entered_again_without_new_evidence(
+    fleet: Watched, befalls: list[Happening]
+) -> None:
+    fleet.run(300)
+    live_through(fleet, befalls)
+    fleet.run(300)
+    assert not fleet.flapped, fleet.flapped
+
+
+@some
+@given(fleets(), happenings)
+def test_bounds_hold_whatever_happens(fleet: Fleet, befalls: list[Happening]) -> None:
+    live_through(fleet, befalls)
+    assert all(well_formed(document, fleet.settings) for _, document in fleet.writes)
+    assert all(decision.wake_after_s > 0 for _, decision in fleet.decisions)
+    # Of pods that nobody pinned, one at a time.
+    pinned = {pod.name for pod in fleet.pods if pod.pinned_depth is not None}
+    assert all(len(set(document.pods) - pinned) <= 2 for _, document in fleet.writes)
+
+
+@some
+@given(fleets(), happenings)
+def test_what_is_persisted_is_small_finite_and_all_that_decides(
+    fleet: Fleet, befalls: list[Happening]
+) -> None:
+    twin = Fleet(
+        settings=fleet.settings,
+        replicas=fleet.replicas,
+        seed=fleet.seed,
+        acceptance=fleet.acceptance,
+        concurrency=fleet.concurrency,
+        jitter=0,
+        between=_through_json,
+    )
+    for pod, other in zip(twin.pods, fleet.pods, strict=True):
+        pod.pinned_depth = other.pinned_depth
+    live_through(fleet, befalls)
+    live_through(twin, befalls)
+
+    told, told_by_twin = (
+        [(decision.action, decision.message, decision.document) for _, decision in each.decisions]
+        for each in (fleet, twin)
+    )
+    assert told_by_twin == told
+
+
+def _through_json(state: TuningState) -> TuningState:
+    """As an operator that is killed after every decision; looks are kept, as if it were quick."""
+    text = state.to_json()
+    assert len(text.encode()) < LARGEST_BYTES
+    assert all(isfinite(each) for each in _numbers(json.loads(text)))
+    return replace(TuningState.from_json(text), looks=state.looks, stepped=state.stepped)
+
+
+def _numbers(value: object) -> list[float]:
+    if isinstance(value, dict):
+        return [each for part in value.values() for each in _numbers(part)]
+    if isinstance(value, list):
+        return [each for part in value for each in _numbers(part)]
+    return [value] if isinstance(value, float | int) else []
+
+
+@some
+@given(fleets(), st.integers(0, 400))
+def test_missing_data_moves_nothing_from_the_first_decision_on(fleet: Fleet, lead_s: int) -> None:
+    fleet.tick_s = 1.0
+    fleet.run(lead_s)
+    if fleet.document is None:
+        return
+    blind = replace(
+        fleet.snapshot(),
+        pods=tuple(replace(pod, counters=None) for pod in fleet.snapshot().pods),
+    )
+    decision = decide(blind)
+    advised = fleet.settings.mode is TuningMode.ADVISE
+    assert advised or decision.document.schedule == fleet.document.schedule
+    assert decision.state.survival == fleet.state.survival
+    assert decision.state.step_times == fleet.state.step_times
+    assert decision.state.watches == fleet.state.watches
+    assert decision.state.ledger == fleet.state.ledger
+
+
+@some
+@given(fleets(), happenings)
+def test_by_rollout_bounds_hold_and_one_pod_at_most_differs(
+    fleet: Fleet, befalls: list[Happening]
+) -> None:
+    for pod in fleet.pods:
+        pod.pinned_depth = None
+    fleet.settings = replace(fleet.settings, by_rollout=True, window_seconds=120.0)
+    fleet.tick_s = 30.0
+    for happen in befalls:
+        fleet.run(1800)
+        if fleet.pods:
+            happen(fleet)
+        _well_again(fleet)
+    for _, document in fleet.writes:
+        assert well_formed(document, fleet.settings)
+        assert len(document.pods) <= 1
+    if fleet.settings.mode is TuningMode.ADVISE:
+        assert len(fleet.writes) == 1
 
 
 @given(st.text(max_size=200))

@@ -172,7 +172,9 @@ def _alarms(
     findings: Findings, before: Mapping[ConditionType, Condition]
 ) -> dict[ConditionType, Finding]:
     """Alarms that stand, and those that are over; one that never was raised is not mentioned."""
-    over = Finding(ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and is over.")
+    over = Finding(
+        ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and does not stand any more."
+    )
     return {
         kind: findings.alarms.get(kind, over)
         for kind in ALARMS

@@ -74,9 +74,9 @@ def watched(
     """The watches after one more window with data; without data nothing is learnt."""
     if not any(each.steps for each in deltas):
         return tuple(watches)
-    standing = {each.kind for each in watches if each.raised_at_s}
+    standing = {each.reason for each in watches if each.raised_at_s}
     sights = (
-        _mismatch(acceptance, standing=AlarmKind.DRAFT_MISMATCH in standing),
+        _mismatch(acceptance, standing=Reason.ACCEPTANCE_CLIFF in standing),
         _pod_mismatch(acceptance),
         _decay(acceptance, snapshot.now_s),
         _suspicious(policy),
@@ -265,8 +265,9 @@ def _never_pays(policy: Policy) -> _Sight | None:
         return None
     losses: list[float] = []
     for bucket, share in shares.items():
-        present = policy.evidence.gain(bucket, policy.depths[bucket], 0)
-        if present is None or present.upper() > 0:
+        depth = policy.depths[bucket]
+        present = policy.evidence.gain(bucket, depth, 0)
+        if present is None or (depth and present.upper() > 0):
             return None  # the usual case, told without looking at the other depths
         gains = [
             gain

@@ -70,7 +70,7 @@ class Load:
             return True
         totals = sorted(each.total for each in self.hours)
         present = next(each for each in self.hours if each.hour == hour_of(now_s))
-        return present.total <= totals[HOURS // 2]
+        return present.total <= totals[HOURS // 2 - 1]
 
 
 def hour_of(at_s: float) -> int:

@@ -76,7 +76,7 @@ def judge_move(given: Situation) -> TuningDecision | None:
     judged = [
         Option(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
         for each in trial.changes
-        if (gain := given.policy.evidence.gain(each.bucket, each.to, each.start)) is not None
+        if (gain := given.policy.gain(each.bucket, each.to, each.start)) is not None
     ]
     if not enough or not judged:
         return after.stay()

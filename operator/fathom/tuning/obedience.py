@@ -61,7 +61,8 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
         waited = _waited(pod, snapshot)
         if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
             continue
-        if waited > DEADLINE_S:
+        # A deaf pod is no less deaf for a newer document that it does not read either.
+        if waited > DEADLINE_S or pod.name in state.disobeying:
             deaf.append(pod.name)
             continue
         waiting.append(pod.name)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, flat, summary
+from fathom.tuning.alarms import standing
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.observe import observe
 from fathom.tuning.situation import Situation, clamped, pins
@@ -45,6 +46,7 @@ def start(snapshot: TuningSnapshot) -> TuningDecision:
         ),
         wake_after_s=snapshot.settings.window_seconds,
         measured=snapshot.state.measured,
+        alarms=standing(snapshot.state.watches),
     )
 
 

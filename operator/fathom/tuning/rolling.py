@@ -14,11 +14,12 @@ from math import erf, expm1, hypot, log1p, sqrt
 from typing import Final
 
 from fathom.api.conditions import Reason
+from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, summary
 from fathom.tuning.buckets import Depths, schedule_of
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.rolls import Canary
-from fathom.tuning.situation import Situation
+from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.value import Gain
 
 PAYBACK_S: Final = 3 * 24 * 3600.0
@@ -55,6 +56,32 @@ class Plan:
 
     depths: Depths
     gain: Gain
+
+
+def stop_canary(given: Situation) -> TuningDecision | None:
+    """The spec's bounds hold at once, and mode Advise tries nothing and keeps `tokens`."""
+    advising = given.settings.mode is TuningMode.ADVISE
+    depths = dict(given.policy.depths)
+    if advising:
+        depths = dict.fromkeys(depths, clamped(given.settings.tokens, given.settings))
+    canary = None if advising else given.state.rolls.canary
+    within = canary is None or all(
+        given.settings.min_tokens <= depth <= given.settings.max_tokens
+        for _, depth in canary.depths
+    )
+    canary = canary if within else None
+    after = given.with_state(replace(given.state, rolls=replace(given.state.rolls, canary=canary)))
+    document = _document(after, depths, canary)
+    if document is given.document:
+        return None
+    return after.act(
+        Action.ROLL_BACK,
+        Reason.ADVISING if advising else Reason.MOVED,
+        f"From {summary(given.document.schedule)} to {summary(document.schedule)}: the spec asks "
+        "for it.",
+        document,
+        notable=True,
+    )
 
 
 def judge_canary(given: Situation) -> TuningDecision | None:

@@ -22,6 +22,8 @@ SLOPE_BORROWED_SD: Final = 0.02
 """Error per factor of two in batch when another bucket's slope is borrowed."""
 CURVATURE_SD: Final = 0.02
 """Error per token of distance to the nearest measured depth."""
+MOST_CURVATURE: Final = 0.1
+"""The same, learnt, at most."""
 NO_DRAFT_SD: Final = 0.1
 """Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
 BORROWED_SD: Final = 0.1
@@ -124,7 +126,7 @@ class StepTable:
         """How far depths of a bucket lie off a line, per token: learnt where three are known."""
         if row not in self._curvatures:
             misfit = _Line.fit(self._measured[row], slope, self._now_s).misfit
-            self._curvatures[row] = hypot(CURVATURE_SD, misfit)
+            self._curvatures[row] = min(MOST_CURVATURE, hypot(CURVATURE_SD, misfit))
         return self._curvatures[row]
 
     def _nearest(self, batch_le: int, step: StepKind, *, least: int) -> int | None:

@@ -36,6 +36,7 @@ _FIRST: Final[tuple[_Check, ...]] = (
     advice.advise,
 )
 _BY_ROLLOUT: Final[tuple[_Check, ...]] = (
+    rolling.stop_canary,
     readiness.no_pods,
     readiness.no_metrics,
     readiness.no_traffic,

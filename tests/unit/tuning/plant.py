@@ -1,14 +1,18 @@
 """A fleet in simulated time: what the tuner is tried on, in a closed loop and without waiting.
 
 Step time is linear in depth with a term in the batch; acceptance is a property of the traffic's
-class; depth documents reach a pod one to three seconds after they are written. Noise: correlated
-drafts, single slow steps, and pods whose speed wanders.
+class; depth documents reach a pod one to three seconds after they are written, or, by rollout, with
+the pod's restart. Noise: correlated drafts, single slow steps, and pods whose speed wanders. Steps,
+drafts and finished requests are counted by the tick; long runs take longer ticks.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import exp, sqrt
+from functools import cache
+from itertools import count
+from math import exp, inf, sqrt
 from random import Random
+from statistics import NormalDist
 
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
@@ -18,15 +22,30 @@ from fathom.core.measurement import (
     DraftCell,
     DraftCounts,
     EngineCounts,
+    Histogram,
     PodCounters,
     StepKind,
 )
-from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
+from fathom.tuning.interface import (
+    Action,
+    Alarm,
+    AlarmKind,
+    Settings,
+    TunedPod,
+    TuningDecision,
+    TuningSnapshot,
+)
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 
 TICK_S = 0.25
 START_S = 1_700_000_000.0
+ANSWER_TOKENS = 200.0
+"""Tokens of one request's answer."""
+TPOT_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, inf)
+"""vLLM's own, as far as they matter here (seconds)."""
+DIFFICULTIES = tuple(NormalDist().inv_cdf((i + 0.5) / 40) for i in range(40))
+"""How far requests lie from the mean, in standard deviations; each is one in forty."""
 
 EASY = (0.95,) * 16
 MIDDLE = (0.7,) * 16
@@ -44,6 +63,8 @@ SETTINGS = Settings(
     max_tokens=7,
     max_batch=16,
 )
+
+WINDOW_30 = replace(SETTINGS, window_seconds=30.0)
 
 
 @dataclass(frozen=True)
@@ -78,6 +99,20 @@ def value(hardware: Hardware, acceptance: tuple[float, ...], batch: int, depth: 
     return expected_length(acceptance, depth) / hardware.step_seconds(batch, depth)
 
 
+@cache
+def harder(acceptance: tuple[float, ...], log_odds: float) -> tuple[float, ...]:
+    """Acceptance of a request whose drafts have log-odds lower by so much."""
+    return tuple(each / (each + (1 - each) * exp(log_odds)) for each in acceptance)
+
+
+def slow_tpot(
+    hardware: Hardware, acceptance: tuple[float, ...], spread: float, batch: int, depth: int
+) -> float:
+    """95th percentile of time per output token, in seconds, without noise or prefill."""
+    slow = harder(acceptance, NormalDist().inv_cdf(0.95) * spread)
+    return hardware.step_seconds(batch, depth) / expected_length(slow, depth)
+
+
 def best_depth(
     hardware: Hardware, acceptance: tuple[float, ...], batch: int, settings: Settings = SETTINGS
 ) -> int:
@@ -109,8 +144,23 @@ class Pod:
     drafts: dict[DraftCell, DraftCounts] = field(default_factory=dict)
     pending: list[tuple[float, DepthDocument]] = field(default_factory=list)
     deaf: bool = False
+    readable: bool = True
+    other_depth: int | None = None
+    """What the engine drafts whatever it is asked for."""
+    other_acceptance: tuple[float, ...] | None = None
+    """Of a draft that is not the other pods'."""
+    decay_per_hour: float = 0.0
+    """Share of its acceptance that an engine loses in an hour of running."""
+    difficulty_sd: float | None = None
+    """Spread of requests' log-odds; None: the engine shows no histogram of TPOT."""
+    finished: list[float] = field(default_factory=lambda: [0.0] * len(TPOT_BOUNDS))
+    """Finished requests up to each of TPOT_BOUNDS."""
+    tpot_seconds: float = 0.0
+    """Sum of their times per output token."""
 
-    def tick(self, now_s: float, batch: int, acceptance: tuple[float, ...]) -> float:
+    def tick(
+        self, now_s: float, batch: int, acceptance: tuple[float, ...], tick_s: float = TICK_S
+    ) -> float:
         """Serve for one tick; returns the tokens made."""
         for due_s, document in list(self.pending):
             if now_s >= due_s and not self.deaf:
@@ -118,15 +168,19 @@ class Pod:
                 self.generation = document.generation
                 self.pending.remove((due_s, document))
         # A speed that wanders within a few percent, with a memory of half a minute.
-        keep = exp(-TICK_S / 30)
+        keep = exp(-tick_s / 30)
         self.speed = keep * self.speed + self.random.gauss(0, self.speed_sd * sqrt(1 - keep * keep))
-        if batch == 0:
+        if batch == 0 or not self.ready:
             return 0.0
-        depth = depth_at(self.schedule, batch)
+        acceptance = self.other_acceptance or acceptance
+        if self.decay_per_hour:
+            kept = max(0.0, 1 - self.decay_per_hour * (now_s - self.started_at_s) / 3600)
+            acceptance = tuple(kept * each for each in acceptance)
+        depth = depth_at(self.schedule, batch) if self.other_depth is None else self.other_depth
         bucket = 1 << (batch - 1).bit_length()
         step = self.hardware.step_seconds(batch, depth) * exp(self.speed)
         prefill = self.hardware.prefill_s * self.random.uniform(0.3, 1.7)
-        steps = TICK_S / (step + self.mixed_share * prefill)
+        steps = tick_s / (step + self.mixed_share * prefill)
         drafted = steps * batch if depth else 0.0
         accepted: list[float] = []
         reached = drafted
@@ -151,12 +205,27 @@ class Pod:
                 drafted, tuple(accepted)
             )
         self.tokens += made
+        if self.difficulty_sd is not None:
+            self._finish(made / ANSWER_TOKENS, tick_s / steps, acceptance, depth)
         return made
+
+    def _finish(
+        self, requests: float, step_s: float, acceptance: tuple[float, ...], depth: int
+    ) -> None:
+        """So many requests end, some with harder text than others."""
+        for difficulty in DIFFICULTIES:
+            shifted = harder(acceptance, difficulty * (self.difficulty_sd or 0.0))
+            tpot = step_s / expected_length(shifted, depth)
+            each = requests / len(DIFFICULTIES)
+            self.tpot_seconds += each * tpot
+            for i, bound in enumerate(TPOT_BOUNDS):
+                self.finished[i] += each if tpot <= bound else 0.0
 
     def restart(self, now_s: float) -> None:
         self.started_at_s = now_s
         self.tokens = 0.0
         self.cells, self.drafts = {}, {}
+        self.finished, self.tpot_seconds = [0.0] * len(TPOT_BOUNDS), 0.0
         self.ready_for_s = 0.0
 
     def counters(self, now_s: float) -> PodCounters:
@@ -164,12 +233,22 @@ class Pod:
             pod=self.name,
             at_s=now_s,
             started_at_s=self.started_at_s,
-            engine=EngineCounts(generation_tokens=self.tokens),
+            engine=EngineCounts(
+                generation_tokens=self.tokens,
+                tpot_seconds_sum=self.tpot_seconds,
+                tpot_count=self.finished[-1],
+            ),
             live_depth=self.live,
             depth_generation=self.generation,
             cells=dict(self.cells),
             drafts=dict(self.drafts),
+            tpot=self._tpot(),
         )
+
+    def _tpot(self) -> Histogram:
+        if self.difficulty_sd is None:
+            return ()
+        return tuple(zip(TPOT_BOUNDS, self.finished, strict=True))
 
     def _binomial(self, n: float, p: float) -> float:
         """Mean and, as far as the ends allow, variance of correlated trials; never a bias."""
@@ -189,6 +268,9 @@ class Fleet:
     acceptance: tuple[float, ...] = MIDDLE
     concurrency: int = 4
     jitter: int = 1
+    tick_s: float = TICK_S
+    load_s: float = 600.0
+    """How long a pod loads that is restarted to change depth."""
     now_s: float = START_S
     readable: bool = True
     frozen_at_s: float | None = None
@@ -204,23 +286,33 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
-        self.pods = [
-            Pod(
-                f"pod-{i}",
-                self.hardware,
-                Random(self.seed * 100 + i),
-                flat(self.settings.tokens, self.settings.max_batch),
-                speed=0.05 * i,
-            )
-            for i in range(self.replicas)
-        ]
+        self.serial = count()
+        self.pods: list[Pod] = []
+        for _ in range(self.replicas):
+            self.add_pod()
+        self.loading: dict[str, float] = {}
+        """When each pod that loads will be ready."""
+        self.restarts = 0
         self.wake_at_s = self.now_s
         self.last_looks: dict[str, PodCounters] = {}
+
+    def add_pod(self) -> Pod:
+        """One more pod, at the user's depth; no name is ever given twice."""
+        i = next(self.serial)
+        pod = Pod(
+            f"pod-{i}",
+            self.hardware,
+            Random(self.seed * 100 + i),
+            flat(self.settings.tokens, self.settings.max_batch),
+            speed=0.05 * i,
+        )
+        self.pods.append(pod)
+        return pod
 
     def snapshot(self) -> TuningSnapshot:
         looks: dict[str, PodCounters] = {}
         if self.readable:
-            for pod in self.pods:
+            for pod in (each for each in self.pods if each.readable):
                 stuck = self.frozen_at_s is not None and pod.name in self.last_looks
                 looks[pod.name] = self.last_looks[pod.name] if stuck else pod.counters(self.now_s)
             self.last_looks = looks
@@ -248,7 +340,7 @@ class Fleet:
             self.document = decision.document
             self.written_at_s = self.now_s
             self.writes.append((self.now_s, decision.document))
-            for pod in self.pods:
+            for pod in () if self.settings.by_rollout else self.pods:
                 pod.pending.append((self.now_s + self.random.uniform(1, 3), decision.document))
         self.wake_at_s = self.now_s + decision.wake_after_s
         return decision
@@ -259,14 +351,34 @@ class Fleet:
         while self.now_s < until:
             if self.now_s >= self.wake_at_s:
                 self.step()
+            if self.settings.by_rollout:
+                self._roll()
             for pod in self.pods:
                 batch = self.concurrency
                 if batch:
                     batch = max(1, batch + self.random.randint(-self.jitter, self.jitter))
-                self.tokens += pod.tick(self.now_s, batch, self.acceptance)
-                pod.ready_for_s += TICK_S
-            self.now_s += TICK_S
+                self.tokens += pod.tick(self.now_s, batch, self.acceptance, self.tick_s)
+                pod.ready_for_s += self.tick_s
+            self.now_s += self.tick_s
         return self
+
+    def _roll(self) -> None:
+        """Restart one pod at a time that does not run what the document asks of it."""
+        for pod in self.pods:
+            if pod.name in self.loading and self.now_s >= self.loading[pod.name]:
+                del self.loading[pod.name]
+                pod.ready = True
+                pod.restart(self.now_s)
+        if self.document is None or self.loading:
+            return
+        for pod in self.pods:
+            wanted = self.document.for_pod(pod.name)
+            pod.generation = self.document.generation
+            if pod.schedule != wanted:
+                pod.schedule, pod.ready = wanted, False
+                self.loading[pod.name] = self.now_s + self.load_s
+                self.restarts += 1
+                return
 
     def depth(self, batch: int | None = None) -> int:
         """The depth asked for at a batch."""
@@ -286,6 +398,22 @@ class Fleet:
     def actions(self, *wanted: Action) -> list[TuningDecision]:
         return [decision for _, decision in self.decisions if decision.action in wanted]
 
+    def alarm(self, kind: AlarmKind) -> Alarm | None:
+        """The alarm of this kind that stands at present."""
+        alarms = self.decisions[-1][1].alarms
+        return next((each for each in alarms if each.kind is kind), None)
+
+    def raised_after_s(self, kind: AlarmKind, since_s: float) -> float | None:
+        """Seconds from a moment to the first decision after it that this alarm stood at."""
+        return next(
+            (
+                at_s - since_s
+                for at_s, decision in self.decisions
+                if at_s >= since_s and any(each.kind is kind for each in decision.alarms)
+            ),
+            None,
+        )
+
     def change(self, **settings: object) -> None:
         """Edit the spec."""
         self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
@@ -296,3 +424,9 @@ class Fleet:
             f"{at_s - START_S:7.1f} {each.action:8} {each.reason:16} {each.message}"
             for at_s, each in self.decisions
         )
+
+
+def hours_long(**changes: object) -> Fleet:
+    """A fleet for runs of hours: the default window, and ticks of seconds."""
+    wanted: dict[str, object] = {"settings": WINDOW_30, "tick_s": 5.0, **changes}
+    return Fleet(**wanted)  # type: ignore[arg-type]

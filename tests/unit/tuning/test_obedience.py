@@ -1,0 +1,65 @@
+"""Pods that do not run what the document asks: few do not hold the others, half of them do."""
+
+from fathom.api.conditions import Reason
+from fathom.tuning.interface import Action
+from unit.tuning.plant import EASY, HARD, Fleet
+
+
+def deaf(replicas: int, count: int) -> Fleet:
+    """Some pods stop reading the document, and the traffic changes."""
+    fleet = Fleet(acceptance=HARD, replicas=replicas, jitter=0).run(200)
+    assert fleet.depth() == 1
+    for pod in fleet.pods[:count]:
+        pod.deaf = True
+    fleet.acceptance = EASY
+    return fleet.run(600)
+
+
+def test_one_deaf_pod_of_four_does_not_hold_the_others() -> None:
+    fleet = deaf(4, 1)
+    assert fleet.depth() == 7, fleet.log()
+    assert all(pod.schedule[0].depth == 7 for pod in fleet.pods[1:])
+
+    decision = fleet.decisions[-1][1]
+    assert decision.not_obeyed == ("pod-0",)
+    assert decision.reason is not Reason.DEPTH_NOT_OBEYED
+
+
+def test_a_deaf_pod_is_named_and_told_again() -> None:
+    fleet = deaf(4, 1)
+    said = [d for _, d in fleet.decisions if d.reason is Reason.DEPTH_NOT_OBEYED]
+    assert said
+    assert all("pod-0" in d.message for d in said)
+    assert said[0].notable
+    assert "The other pods are tuned meanwhile." in said[0].message
+    assert any("pod-0" in d.message for d in fleet.actions(Action.POKE))
+
+
+def test_a_deaf_pod_carries_no_probe() -> None:
+    fleet = deaf(4, 1)
+    since_s = next(at_s for at_s, d in fleet.decisions if d.not_obeyed)
+    probed = {pod for at_s, document in fleet.writes if at_s > since_s for pod in document.pods}
+    assert "pod-0" not in probed
+
+
+def test_half_of_the_pods_deaf_holds_all() -> None:
+    fleet = deaf(4, 2)
+    refused = [(at_s, d) for at_s, d in fleet.decisions if d.reason is Reason.DEPTH_NOT_OBEYED]
+    assert refused
+    assert fleet.decisions[-1][1].reason is Reason.DEPTH_NOT_OBEYED
+    assert fleet.decisions[-1][1].not_obeyed == ("pod-0", "pod-1")
+    assert fleet.decisions[-1][1].message.endswith("Depth is held.")
+    written_s = [at_s for at_s, _ in fleet.writes]
+    assert max(written_s) < refused[0][0]
+
+
+def test_pods_that_hear_again_are_said_to() -> None:
+    fleet = deaf(4, 2)
+    for pod in fleet.pods:
+        pod.deaf = False
+    since_s = fleet.now_s
+    fleet.run(60)
+    told = [d for at_s, d in fleet.decisions if at_s >= since_s and d.notable]
+    assert any("pod-0, pod-1 obey again, or are gone." in d.message for d in told)
+    fleet.run(300)
+    assert fleet.shortfall() <= 0.03

@@ -1,0 +1,222 @@
+"""What probes are worth, what they may cost, and that a fleet without drafts is never blind."""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from fathom.core.depth import depth_at
+from fathom.tuning.interface import Action
+from fathom.tuning.policy import Option, Policy, ProbePlan
+from fathom.tuning.situation import assess
+from fathom.tuning.value import Gain
+from unit.tuning.plant import (
+    EASY,
+    HARD,
+    MIDDLE,
+    SETTINGS,
+    START_S,
+    WINDOW_30,
+    Fleet,
+    Hardware,
+    hours_long,
+)
+
+QUARTER_S, HALF_HOUR_S, HOUR_S = 900.0, 1800.0, 3600.0
+DEAR_DRAFT = Hardware(per_token_s=0.004)
+NO_LEAST = replace(WINDOW_30, min_tokens=0)
+HOPELESS = (0.05,) * 16
+FLAT_OPTIMUM = (0.8,) * 16
+"""Depths 5 and 6 are worth the same: there is always something left to tell."""
+
+
+def gain(mean: float, sd: float, *, measured: bool = True) -> Gain:
+    return Gain(mean, sd, step_time_measured=measured, survival_measured=True)
+
+
+# The value of knowing
+
+
+@pytest.mark.parametrize("mean", [-0.05, 0.0, 0.02, 0.2])
+@pytest.mark.parametrize("sd", [0.005, 0.03, 0.2])
+def test_expected_improvement_less_expected_loss_is_the_mean(mean: float, sd: float) -> None:
+    each = gain(mean, sd)
+    assert each.expected_improvement >= 0
+    assert each.expected_loss >= 0
+    assert each.expected_improvement - each.expected_loss == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(("mean", "sd", "noise"), [(0.0, 0.05, 0.02), (-0.04, 0.05, 0.05)])
+def test_the_knowledge_gradient_is_what_knowing_more_gains_on_average(
+    mean: float, sd: float, noise: float
+) -> None:
+    """As simulated: draw the truth, measure it, believe, and act on the belief if it is enough."""
+    random, least = Random(1), 0.01
+    weight = sd**2 / (sd**2 + noise**2)
+    gained = []
+    for _ in range(40_000):
+        seen = random.gauss(random.gauss(mean, sd), noise)
+        believed = mean + weight * (seen - mean)
+        gained.append(max(0.0, believed - least))
+    expected = fmean(gained) - max(0.0, mean - least)
+
+    assert gain(mean, sd).knowledge_gradient(least, noise) == pytest.approx(expected, abs=5e-4)
+
+
+def test_knowing_is_worth_nothing_where_it_changes_nothing() -> None:
+    assert gain(0.05, 0.0).knowledge_gradient(0.01, 0.02) == 0.0
+    assert gain(0.5, 0.02).knowledge_gradient(0.01, 0.02) == pytest.approx(0.0, abs=1e-9)
+    assert gain(-0.5, 0.02).knowledge_gradient(0.01, 0.02) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_what_was_never_measured_is_not_taken_without_measuring() -> None:
+    assert gain(0.5, 0.02, measured=False).knowledge_gradient(0.01, 0.02) > 0.4
+
+
+def test_the_noisier_the_probe_the_less_it_is_worth() -> None:
+    worth = [gain(0.0, 0.05).knowledge_gradient(0.01, noise) for noise in (0.0, 0.02, 0.1, 1.0)]
+    assert worth == sorted(worth, reverse=True)
+    assert worth[0] > 10 * worth[-1]
+
+
+# What a probe is worth to the policy
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    fleet = Fleet(acceptance=MIDDLE).run(240)
+    assert fleet.document is not None
+    return assess(fleet.snapshot(), fleet.document).policy
+
+
+def option(policy: Policy, each: Gain) -> Option:
+    start = policy.depths[4]
+    return Option(4, start, start + 1, each, share=1.0)
+
+
+def test_a_probe_that_teaches_nothing_is_not_made(policy: Policy) -> None:
+    probe = ProbePlan(seconds=15.0, pods=8)
+    assert policy.worth(option(policy, gain(-0.05, 0.005)), probe) < 0
+    assert policy.worth(option(policy, gain(-0.5, 0.05)), probe) < 0
+    assert policy.worth(option(policy, gain(0.0, 0.05)), probe) > 0
+
+
+def test_what_a_probe_teaches_is_worth_more_to_more_pods(policy: Policy) -> None:
+    unsure = option(policy, gain(-0.02, 0.015))
+    worth = [policy.worth(unsure, ProbePlan(15.0, pods)) for pods in (1, 2, 8, 64)]
+    assert worth == sorted(worth)
+    assert worth[0] < 0 < worth[-1]
+
+
+def test_the_longer_a_losing_probe_takes_the_less_it_is_worth(policy: Policy) -> None:
+    losing = option(policy, gain(-0.1, 0.03))
+    worth = [policy.worth(losing, ProbePlan(seconds, 8)) for seconds in (15, 60, 600)]
+    assert worth == sorted(worth, reverse=True)
+
+
+# Over an hour, once warm
+
+
+def warm_hour(replicas: int, acceptance: tuple[float, ...], seed: int = 1) -> tuple[Fleet, float]:
+    """A fleet after half an hour and another whole one; and where that one begins."""
+    fleet = hours_long(replicas=replicas, acceptance=acceptance, seed=seed, tick_s=2.0).run(1800)
+    since_s = fleet.now_s
+    return fleet.run(HOUR_S), since_s
+
+
+def probed_share(fleet: Fleet, since_s: float) -> float:
+    """Pod-seconds under an override, of all."""
+    starts = [at_s for at_s, _ in fleet.writes]
+    probed = sum(
+        max(0.0, end_s - max(at_s, since_s)) * len(document.pods)
+        for (at_s, document), end_s in zip(fleet.writes, [*starts[1:], fleet.now_s], strict=True)
+    )
+    return probed / (fleet.now_s - since_s) / fleet.replicas
+
+
+def probes(fleet: Fleet, since_s: float) -> int:
+    return sum(at_s > since_s and d.action is Action.PROBE for at_s, d in fleet.decisions)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 8])
+@pytest.mark.parametrize("acceptance", [EASY, MIDDLE, FLAT_OPTIMUM], ids=["easy", "middle", "flat"])
+def test_probes_take_no_more_than_their_share_of_the_traffic(
+    acceptance: tuple[float, ...], replicas: int
+) -> None:
+    one_more = 20 / HOUR_S / replicas  # an hour may begin with a probe and end with one
+    assert probed_share(*warm_hour(replicas, acceptance)) <= 0.02 + one_more
+
+
+def test_one_pod_probes_less_than_eight() -> None:
+    """What is learnt serves eight pods, and costs one."""
+    few, many = (probes(*warm_hour(replicas, FLAT_OPTIMUM)) for replicas in (1, 8))
+    assert few < many
+
+
+@pytest.mark.parametrize("acceptance", [EASY, HARD], ids=["easy", "hard"])
+def test_where_the_best_is_plain_only_the_users_own_depth_is_looked_at_again(
+    acceptance: tuple[float, ...],
+) -> None:
+    fleet, since_s = warm_hour(2, acceptance)
+    tried = {
+        depth_at(schedule, fleet.concurrency)
+        for at_s, document in fleet.writes
+        for schedule in document.pods.values()
+        if at_s > since_s
+    }
+    assert tried <= {SETTINGS.tokens, fleet.depth()}
+    assert probes(fleet, since_s) <= HOUR_S / HALF_HOUR_S * 2 + 1
+
+
+# Depth 0
+
+
+@pytest.fixture(scope="module")
+def undrafted() -> Fleet:
+    """Two hours at depth 0."""
+    fleet = hours_long(settings=NO_LEAST, acceptance=HOPELESS, hardware=DEAR_DRAFT, tick_s=2.0).run(
+        1800
+    )
+    assert fleet.depth() == 0
+    return fleet.run(2 * HOUR_S)
+
+
+def test_a_fleet_that_drafts_nothing_looks_at_drafts_every_quarter_of_an_hour(
+    undrafted: Fleet,
+) -> None:
+    assert undrafted.depth() == 0
+    looks = [at_s for at_s, d in undrafted.decisions if d.action is Action.PROBE][1:]
+    gaps = [after - before for before, after in pairwise(looks)]
+
+    assert len(looks) >= 2 * HOUR_S / QUARTER_S
+    assert max(gaps) <= QUARTER_S + 4 * WINDOW_30.window_seconds
+    assert all(
+        any(each.depth > 0 for each in schedule)
+        for at_s, document in undrafted.writes
+        for schedule in document.pods.values()
+        if at_s > START_S + 1800
+    )
+
+
+def test_when_acceptance_returns_so_does_depth(undrafted: Fleet) -> None:
+    since_s = undrafted.now_s
+    undrafted.acceptance = EASY
+    while undrafted.depth() == 0 and undrafted.now_s < since_s + HOUR_S:
+        undrafted.run(30)
+
+    assert undrafted.now_s - since_s <= QUARTER_S + 120
+    undrafted.run(900)
+    assert undrafted.shortfall() <= 0.03
+
+
+def test_depth_0_is_never_gone_to_where_min_tokens_forbids_it() -> None:
+    fleet = hours_long(acceptance=HOPELESS, hardware=DEAR_DRAFT).run(HOUR_S)
+    assert fleet.depth() == 1
+    assert all(
+        each.depth >= 1
+        for _, document in fleet.writes
+        for schedule in (document.schedule, *document.pods.values())
+        for each in schedule
+    )

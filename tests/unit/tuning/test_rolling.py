@@ -1,0 +1,169 @@
+"""Depth by rollout: one pod first, then all, seldom, and at a quiet hour."""
+
+from dataclasses import replace
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.core.depth import depth_at, flat
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.load import HourLoad
+from fathom.tuning.state import TuningState
+from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, hours_long
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+BY_ROLLOUT = replace(SETTINGS, window_seconds=600.0, by_rollout=True)
+
+
+def rolled_out(
+    *, days: float, acceptance: tuple[float, ...] = EASY, replicas: int = 4, tokens: int = 3
+) -> Fleet:
+    return hours_long(
+        settings=replace(BY_ROLLOUT, tokens=tokens),
+        acceptance=acceptance,
+        replicas=replicas,
+        jitter=0,
+        tick_s=60.0,
+    ).run(days * DAY_S)
+
+
+def acted(fleet: Fleet) -> list[TuningDecision]:
+    """Without the first document and the holds."""
+    return [d for _, d in fleet.decisions[1:] if d.action is not Action.HOLD]
+
+
+@pytest.fixture(scope="module")
+def easy() -> Fleet:
+    return rolled_out(days=1)
+
+
+@pytest.mark.parametrize("acceptance", [EASY, HARD], ids=["deeper", "shallower"])
+def test_what_is_much_better_is_rolled_out_within_a_day(acceptance: tuple[float, ...]) -> None:
+    fleet = rolled_out(days=1, acceptance=acceptance)
+    assert fleet.shortfall() <= 0.03
+    assert all(depth_at(pod.schedule, 4) == fleet.depth() for pod in fleet.pods)
+
+
+def test_a_canary_comes_first_and_it_alone_is_restarted(easy: Fleet) -> None:
+    first = acted(easy)[0]
+    assert first.action is Action.CANARY
+    assert first.reason is Reason.CANARY
+    assert first.notable
+    assert len(first.document.pods) == 1
+    assert first.document.schedule == flat(3, 16)
+    (pod,) = first.document.pods
+    assert pod in first.message
+
+
+def test_all_are_rolled_out_only_what_the_canary_ran(easy: Fleet) -> None:
+    (promotion,) = easy.actions(Action.PROMOTE)
+    tried = {
+        depth_at(schedule, 4)
+        for each in easy.actions(Action.CANARY)
+        for schedule in each.document.pods.values()
+    }
+    assert depth_at(promotion.document.schedule, 4) in tried
+    assert not promotion.document.pods
+    assert promotion.notable
+    assert promotion.expected_gain is not None
+
+
+def test_a_canary_is_watched_before_it_is_judged(easy: Fleet) -> None:
+    times = [(at_s, d.action) for at_s, d in easy.decisions if d in acted(easy)]
+    started_s = next(at_s for at_s, action in times if action is Action.CANARY)
+    judged_s = next(at_s for at_s, action in times if action is not Action.CANARY)
+    assert judged_s - started_s >= 1200
+
+
+def test_every_decision_while_a_canary_runs_says_so(easy: Fleet) -> None:
+    watching = [
+        d for _, d in easy.decisions if d.document.pods and d.action is Action.HOLD and d.measured
+    ]
+    assert watching
+    assert {d.reason for d in watching} == {Reason.CANARY}
+
+
+def test_a_single_replica_is_never_restarted() -> None:
+    fleet = rolled_out(days=2, replicas=1)
+    assert fleet.restarts == 0
+    assert len(fleet.writes) == 1
+
+
+def test_there_are_at_most_two_promotions_a_week_however_traffic_changes() -> None:
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=150.0)
+    for day in range(7):
+        fleet.acceptance = (EASY, HARD)[day % 2]
+        fleet.run(DAY_S)
+
+    assert 1 <= len(fleet.actions(Action.PROMOTE)) <= 2
+
+
+@pytest.mark.parametrize("tokens", [3, 4], ids=["too little to pay for a roll", "the best already"])
+def test_where_nothing_pays_the_canary_is_ended_and_nothing_rolled_out(tokens: int) -> None:
+    fleet = rolled_out(days=2, acceptance=MIDDLE, tokens=tokens)
+    own = flat(tokens, 16)
+    assert not fleet.actions(Action.PROMOTE)
+    assert fleet.actions(Action.ROLL_BACK)
+    for each in fleet.actions(Action.ROLL_BACK):
+        assert each.document.pods == {}
+        assert each.message.startswith("The canary is ended:")
+    assert all(document.schedule == own for _, document in fleet.writes)
+
+
+def test_without_traffic_nothing_is_restarted() -> None:
+    fleet = hours_long(settings=BY_ROLLOUT, concurrency=0, replicas=4, tick_s=60.0).run(DAY_S)
+    assert fleet.restarts == 0
+
+
+def test_a_pinned_pod_is_no_canary() -> None:
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=2, tick_s=60.0)
+    fleet.pods[1].pinned_depth = 2
+    fleet.run(DAY_S)
+    assert not fleet.actions(Action.CANARY)
+
+
+def test_a_canary_that_is_gone_is_ended() -> None:
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
+    while not fleet.actions(Action.CANARY):
+        fleet.run(600)
+    (canary,) = fleet.actions(Action.CANARY)[0].document.pods
+    fleet.pods = [pod for pod in fleet.pods if pod.name != canary]
+    fleet.run(2 * HOUR_S)
+
+    assert fleet.actions(Action.ROLL_BACK)[0].message == f"The canary is ended: {canary} is gone."
+
+
+def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
+    """As if a canary had been started in the middle of the busiest hours."""
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
+    while not fleet.actions(Action.CANARY):
+        fleet.run(600)
+    hour = int(fleet.now_s // HOUR_S) % 24
+    busy = {(hour + i) % 24 for i in range(8)}
+    fleet.state = replace(
+        fleet.state,
+        load=replace(
+            fleet.state.load,
+            hours=tuple(HourLoad(each, ((4, 3e7 if each in busy else 3e4),)) for each in range(24)),
+        ),
+    )
+    since_s = fleet.now_s
+    fleet.run(12 * HOUR_S)
+    promoted_s = next(at_s for at_s, d in fleet.decisions if d.action is Action.PROMOTE)
+
+    waits = [d for at_s, d in fleet.decisions if at_s > since_s and "less load" in d.message]
+    assert waits
+    assert {d.reason for d in waits} == {Reason.CANARY}
+    assert int(promoted_s // HOUR_S) % 24 not in busy
+
+
+def test_an_operator_killed_during_a_canary_carries_on() -> None:
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
+    fleet.between = lambda state: replace(
+        TuningState.from_json(state.to_json()), looks=state.looks, stepped=state.stepped
+    )
+    other = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
+    for each in (fleet, other):
+        each.run(4 * HOUR_S)
+    assert [document for _, document in fleet.writes] == [document for _, document in other.writes]

@@ -1,0 +1,240 @@
+"""Goodput: the slow end of time per output token (TPOT), and the depths that an SLO allows."""
+
+import json
+from dataclasses import replace
+from math import exp, inf, log
+from statistics import NormalDist
+
+import pytest
+
+from fathom.api.spec import Objective
+from fathom.core.measurement import EngineCounts, Histogram, PodDelta
+from fathom.tuning.interface import Action
+from fathom.tuning.policy import Policy, ProbePlan
+from fathom.tuning.situation import assess
+from fathom.tuning.slo import Slo
+from fathom.tuning.state import TuningState
+from fathom.tuning.tail import HALF_LIFE_S, LEAST_REQUESTS, Tail
+from unit.tuning.plant import TPOT_BOUNDS, WINDOW_30, Fleet, Hardware, hours_long, slow_tpot
+
+SLO_S = 0.075
+LARGE_MODEL = Hardware(
+    base_s=0.06,
+    per_request_s=0.002,
+    per_token_s=0.004,
+    per_token_request_s=0.0008,
+    prefill_s=0.02,
+)
+TEXT = (0.8,) * 16
+
+
+# The histogram
+
+
+def finished(
+    requests: float, *, mean_s: float = 0.04, spread: float = 0.4, at_s: float = 60.0
+) -> PodDelta:
+    """So many requests end; their times per output token are lognormal."""
+    median_s = mean_s * exp(-(spread**2) / 2)
+    histogram: Histogram = tuple(
+        (bound, requests * (NormalDist().cdf(log(bound / median_s) / spread)))
+        for bound in TPOT_BOUNDS[:-1]
+    )
+    engine = EngineCounts(tpot_seconds_sum=mean_s * requests, tpot_count=requests)
+    return PodDelta(
+        "pod-0", at_s - 30, at_s, engine, {}, {}, tpot=(*histogram, (inf, float(requests)))
+    )
+
+
+@pytest.mark.parametrize("spread", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("mean_s", [0.006, 0.02, 0.045, 0.3])
+def test_the_percentile_is_told_though_the_bounds_are_far_apart(
+    mean_s: float, spread: float
+) -> None:
+    tail = Tail().updated([finished(1000, mean_s=mean_s, spread=spread)])
+    truth = mean_s * exp(1.645 * spread - spread**2 / 2)
+
+    assert tail.mean_seconds == pytest.approx(mean_s)
+    assert tail.slow_seconds == pytest.approx(truth, rel=0.05)
+
+
+@pytest.mark.parametrize("spread", [0.001, 0.05, 0.15])
+def test_where_all_are_of_one_speed_the_slow_end_is_never_told_too_fast(spread: float) -> None:
+    slow = Tail().updated([finished(1000, spread=spread)]).slow_seconds
+    assert slow is not None
+    assert 0.99 < slow / (0.04 * exp(1.645 * spread - spread**2 / 2)) < 1.15
+
+
+def test_a_handful_of_requests_has_no_percentile() -> None:
+    tail = Tail().updated([finished(LEAST_REQUESTS - 1)])
+    assert tail.slow_seconds is None
+    assert tail.mean_seconds is None
+    assert tail.slow_over_mean() is None
+
+
+def test_all_pods_count_and_the_past_fades() -> None:
+    tail = Tail().updated([finished(100), finished(100)])
+    assert tail.requests == 200
+    later = tail.updated([finished(40, at_s=60 + HALF_LIFE_S)])
+    assert later.requests == pytest.approx(140)
+
+
+def test_an_engine_without_the_histogram_changes_nothing() -> None:
+    tail = Tail().updated([finished(100)])
+    assert tail.updated([replace(finished(100), tpot=())]) is tail
+    assert tail.updated([finished(0)]) is tail
+
+
+def test_a_histogram_can_be_persisted() -> None:
+    state = TuningState(tail=Tail().updated([finished(100)]))
+    text = state.to_json()
+    assert "Infinity" not in text
+    json.loads(text)
+    assert TuningState.from_json(text).tail == state.tail
+
+
+# In a closed loop
+
+
+def serving(
+    *, tokens: int, spread: float, objective: Objective = Objective.GOODPUT, seed: int = 1
+) -> Fleet:
+    """A large model, whose requests' log-odds of acceptance are spread by so much."""
+    fleet = hours_long(
+        settings=replace(
+            WINDOW_30,
+            objective=objective,
+            tpot_slo_seconds=SLO_S if objective is Objective.GOODPUT else None,
+            tokens=tokens,
+        ),
+        acceptance=TEXT,
+        hardware=LARGE_MODEL,
+        concurrency=8,
+        jitter=0,
+        seed=seed,
+    )
+    for pod in fleet.pods:
+        pod.difficulty_sd, pod.mixed_share = spread, 0.05
+    return fleet
+
+
+def slow_ms(depth: int, spread: float) -> float:
+    return 1000 * slow_tpot(LARGE_MODEL, TEXT, spread, 8, depth)
+
+
+def policy_of(fleet: Fleet) -> Policy:
+    assert fleet.document is not None
+    return assess(fleet.snapshot(), fleet.document).policy
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Policy:
+    """Much is known, the depth in force is 3, and the slow end is that of depth 3."""
+    fleet = serving(tokens=3, spread=1.0, objective=Objective.THROUGHPUT)
+    fleet.pods[0].pinned_depth = 7
+    fleet.run(1800)
+    assert fleet.depth() >= 4
+    policy = policy_of(fleet)
+    return replace(policy, depths=dict.fromkeys(policy.depths, 3), visits=(), left=())
+
+
+def wanted(policy: Policy) -> dict[int, float]:
+    """Depths to go to or to try; and how slow slow requests are predicted to be there."""
+    probe = ProbePlan(seconds=15.0, pods=8)
+    assert policy.slo is not None
+    return {
+        each.to: policy.slo.slow_seconds(policy.evidence, policy.depths, 8, each.to) or inf
+        for each in (*policy.moves(), *policy.experiments(probe))
+        if each.bucket == 8
+    }
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.9])
+def test_what_is_predicted_to_miss_the_slo_is_neither_gone_to_nor_tried(
+    learnt: Policy, share: float
+) -> None:
+    """An SLO between what the depth in force keeps and what would else be tried."""
+    tail = Tail().updated([finished(1000, mean_s=0.042, spread=0.25)])
+    slowest_s = max(wanted(replace(learnt, slo=Slo(1.0, tail))).values())
+    in_force_s = Slo(1.0, tail).slow_seconds(learnt.evidence, learnt.depths, 8, 3)
+    assert in_force_s is not None
+    slo = Slo(in_force_s + share * (slowest_s - in_force_s), tail)
+    assert not slo.loses(in_force_s)
+
+    assert all(slow < slo.seconds for slow in wanted(replace(learnt, slo=slo)).values())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_in_force_there_is_never_a_depth_that_misses_the_slo_however_fast(seed: int) -> None:
+    spread = 1.5
+    assert slow_ms(1, spread) < 75 < slow_ms(3, spread)
+    by_speed = serving(tokens=1, spread=spread, objective=Objective.THROUGHPUT, seed=seed)
+    held = serving(tokens=1, spread=spread, seed=seed)
+
+    assert by_speed.run(1800).depth() >= 4
+    held.run(1800)
+    assert all(each.depth <= 2 for _, document in held.writes for each in document.schedule)
+
+
+def test_what_misses_the_slo_is_left_for_a_shallower_depth() -> None:
+    assert slow_ms(7, 1.0) > 80
+    fleet = serving(tokens=7, spread=1.0).run(120)
+
+    assert fleet.depth() <= 5, fleet.log()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_near_the_slo_nothing_is_tried(seed: int) -> None:
+    spread = 1.0
+    assert 0.93 * 75 < slow_ms(5, spread) < 0.985 * 75
+    fleet = serving(tokens=5, spread=spread, seed=seed).run(120)
+    near = 0
+    for _ in range(40):
+        slo = policy_of(fleet).slo
+        assert slo is not None
+        decision = fleet.step()
+        if slo.is_near:
+            near += 1
+            assert decision.action is not Action.PROBE
+        fleet.run(30)
+    assert near > 10
+
+
+def test_far_below_the_slo_it_is_as_if_there_were_none() -> None:
+    fleet = serving(tokens=1, spread=0.3).run(1800)
+    assert slow_ms(5, 0.3) < 0.75 * 75
+    assert fleet.depth() >= 4
+    assert fleet.shortfall() <= 0.03
+
+
+def test_without_a_histogram_the_slo_is_judged_by_the_mean() -> None:
+    fleet = serving(tokens=3, spread=1.0)
+    for pod in fleet.pods:
+        pod.difficulty_sd = None
+    fleet.run(1800)
+    assert fleet.shortfall() <= 0.03
+
+
+def test_deeper_is_predicted_to_be_slower_for_the_slow() -> None:
+    """The share of it that text explains is scaled by what depth does to hard text."""
+    fleet = serving(tokens=3, spread=1.0).run(600)
+    policy = policy_of(fleet)
+    slo = policy.slo
+    assert slo is not None
+
+    def over_mean(depth: int) -> float:
+        slow = slo.slow_seconds(policy.evidence, policy.depths, 8, depth) if slo else None
+        mean = policy.evidence.tpot_seconds(8, depth)
+        assert slow is not None
+        assert mean is not None
+        return slow / mean
+
+    ratios = [over_mean(depth) for depth in range(1, 8)]
+    assert ratios == sorted(ratios)
+    assert over_mean(7) > 1.05 * over_mean(1)
+
+
+def test_margins_leave_room_between_entering_and_leaving() -> None:
+    slo = Slo(SLO_S, Tail())
+    assert slo.loses(SLO_S)
+    assert not slo.loses(0.95 * SLO_S)
