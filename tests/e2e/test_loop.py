@@ -8,6 +8,7 @@ import pytest
 
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until, writes
 from fathom.api import names
+from fathom.core.depth import depth_at
 from fathom_local.audit import AuditEvent
 from fathom_local.demo import measure
 from fathom_local.demo.phases import Timing
@@ -201,11 +202,15 @@ async def answer(
     best: int,
 ) -> float:
     """Seconds from a change of traffic until the depth in force is nearer to its best."""
-    before = await depth_in_force(stage.fleet, BATCH)
-    assert before is not None
+    await until(lambda: obeyed(stage), within_seconds=60)  # a probe may have just begun or ended
+    before = depth_at((await stage.fleet.document()).schedule, BATCH)
     assert abs(before - best) > 1, "the change of class asks for no change of depth"
     load.set_phase(Phase(traffic, CONCURRENCY))
     return await until(lambda: near(stage, best, abs(before - best) - 1), ANSWER_SECONDS)
+
+
+async def obeyed(stage: Stage) -> bool:
+    return await depth_in_force(stage.fleet, BATCH) is not None
 
 
 async def near(stage: Stage, best: int, distance: int) -> bool:

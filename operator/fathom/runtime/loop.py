@@ -62,7 +62,10 @@ class Loop:
         """
         while (delay := await self.tick()) is not None:
             try:
-                await asyncio.wait_for(self._poked.wait(), delay)
+                # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes
+                # together with a poke, and the loop would never end.
+                async with asyncio.timeout(delay):
+                    await self._poked.wait()
                 await asyncio.sleep(settle_s)
             except TimeoutError:
                 pass

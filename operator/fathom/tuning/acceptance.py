@@ -18,7 +18,7 @@ LEVELS_HALF_LIFE_S: Final = 24 * 3600.0
 LOW_QUANTILE: Final = 0.1
 LEAST_DRAFTS: Final = 200.0
 """Windows with fewer say nothing."""
-POD_HALF_LIFE_S: Final = 300.0
+POD_HALF_LIFE_S: Final = 240.0
 MOST_PODS: Final = 40
 
 

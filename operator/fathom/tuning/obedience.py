@@ -58,11 +58,14 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
             continue
         if pod.counters.depth_generation == document.generation:
             continue
+        if pod.name in state.disobeying:
+            # A deaf pod is no less deaf for a newer document that it does not read either.
+            deaf.append(pod.name)
+            continue
         waited = _waited(pod, snapshot)
         if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
             continue
-        # A deaf pod is no less deaf for a newer document that it does not read either.
-        if waited > DEADLINE_S or pod.name in state.disobeying:
+        if waited > DEADLINE_S:
             deaf.append(pod.name)
             continue
         waiting.append(pod.name)

@@ -47,7 +47,7 @@ WEEK_S: Final = 7 * 24 * 3600.0
 MOST_PROMOTIONS: Final = 2
 """A week."""
 VETO_S: Final = 8 * 3600.0
-"""Rest after a canary that was not promoted."""
+"""Rest after a campaign without a promotion; it doubles with each, up to a week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,14 @@ def _promote(given: Situation, plan: Plan) -> TuningDecision:
 
 
 def _end(given: Situation, why: str) -> TuningDecision:
-    rolls = replace(given.state.rolls, canary=None, tried=0, rest_until_s=given.now_s + VETO_S)
+    fruitless = given.state.rolls.fruitless
+    rolls = replace(
+        given.state.rolls,
+        canary=None,
+        tried=0,
+        fruitless=fruitless + 1,
+        rest_until_s=given.now_s + min(WEEK_S, VETO_S * 2.0**fruitless),
+    )
     after = given.with_state(replace(given.state, rolls=rolls))
     return after.act(
         Action.ROLL_BACK,

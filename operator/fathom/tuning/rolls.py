@@ -20,6 +20,8 @@ class Rolls:
     canary: Canary | None = None
     tried: int = 0
     """Canaries of the present campaign."""
+    fruitless: int = 0
+    """Campaigns in a row that ended without a promotion."""
     promoted_at_s: tuple[float, ...] = ()
     rest_until_s: float = 0.0
 
@@ -32,4 +34,4 @@ class Rolls:
     def promoted(self, now_s: float, within_s: float) -> "Rolls":
         """After a promotion at this moment."""
         recent = [at_s for at_s in self.promoted_at_s if now_s - at_s < within_s]
-        return replace(self, canary=None, tried=0, promoted_at_s=(*recent, now_s))
+        return replace(self, canary=None, tried=0, fruitless=0, promoted_at_s=(*recent, now_s))

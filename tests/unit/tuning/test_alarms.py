@@ -8,12 +8,14 @@ from fathom.api.conditions import Reason
 from fathom.tuning.interface import Alarm, AlarmKind, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
-from unit.tuning.plant import EASY, MIDDLE, WINDOW_30, Fleet, hours_long
+from unit.tuning.plant import EASY, MIDDLE, WINDOW_30, Fleet, Hardware, hours_long
 
 HOUR_S = 3600.0
 TEN_MINUTES_S = 600.0
 KNOWN_S = 1200.0
 """Enough to know what is normal."""
+SLOW_DRAFT = Hardware(per_token_s=0.008)
+"""One drafted token costs as much as a step without: nothing pays for that."""
 DAYS_LONG = replace(WINDOW_30, window_seconds=120.0)
 PLAIN = (0.93, 0.85, 0.8) + (0.75,) * 13
 TRICKY = (0.66, 0.6, 0.55) + (0.5,) * 13
@@ -133,6 +135,15 @@ def test_a_pod_that_comes_back_with_another_draft_is_named_within_ten_minutes() 
     assert fleet.alarm(AlarmKind.DRAFT_MISMATCH) is None
 
 
+def test_one_pod_stays_named_while_its_alarm_stands() -> None:
+    fleet = hours_long(acceptance=PLAIN, replicas=4).run(KNOWN_S)
+    with_another_draft(fleet, 2, 0.3)
+    fleet.pods[2].restart(fleet.now_s)
+    fleet.run(KNOWN_S)
+    reasons = {a.reason for _, d in fleet.decisions for a in d.alarms}
+    assert reasons == {Reason.ONE_POD_DIFFERS}
+
+
 def test_one_pod_with_somewhat_harder_traffic_is_not_named() -> None:
     fleet = hours_long(acceptance=PLAIN, replicas=4)
     with_another_draft(fleet, 2, 0.75)
@@ -218,6 +229,19 @@ def test_probes_and_moves_are_no_other_depth_than_asked() -> None:
 # Speculation that never pays
 
 
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_draft_that_never_pays(least: int) -> None:
+    fleet = hours_long(
+        acceptance=(0.05,) * 16,
+        hardware=SLOW_DRAFT,
+        settings=replace(WINDOW_30, min_tokens=least),
+    ).run(3 * HOUR_S)
+    assert fleet.depth() == least
+    alarm = standing(fleet, AlarmKind.SPECULATION_NEVER_PAYS)
+    assert alarm.reason is Reason.SLOWER_THAN_WITHOUT
+    assert ("Set speculation.minTokens: 0" in alarm.recommendation) == (least == 1)
+
+
 def test_a_draft_that_pays_at_one_batch_is_no_such_draft() -> None:
     fleet = hours_long(acceptance=MIDDLE, settings=replace(WINDOW_30, min_tokens=0))
     fleet.run(3 * HOUR_S)
@@ -265,6 +289,10 @@ def test_without_data_an_alarm_stands(cliff: Fleet) -> None:
         pods=tuple(replace(pod, counters=None) for pod in snapshot.pods),
     )
     assert decided(later) == ["DraftMismatch"]
+
+
+def test_a_lost_document_ends_no_alarm(cliff: Fleet) -> None:
+    assert decided(replace(cliff.snapshot(), document=None)) == ["DraftMismatch"]
 
 
 def test_an_alarm_survives_the_operator(cliff: Fleet) -> None:

@@ -15,11 +15,11 @@ def busy(seconds: float, bucket: int = 4) -> dict[Cell, CellCounts]:
     return {Cell(bucket, 3, StepKind.DECODE): CellCounts(100, seconds, 200, 400)}
 
 
-def a_day(load: Load, day: int = 0) -> Load:
+def a_day(load: Load, day: int = 0, first_busy: int = 7) -> Load:
     """Busy from 7 to 20 o'clock, little in the night."""
     for hour in range(HOURS):
         at_s = MIDNIGHT_S + day * 24 * HOUR_S + hour * HOUR_S
-        load = load.updated(busy(3000.0 if 7 <= hour < 20 else 300.0), at_s)
+        load = load.updated(busy(3000.0 if first_busy <= hour < 20 else 300.0), at_s)
     return load
 
 
@@ -32,6 +32,12 @@ def test_the_night_is_a_trough_once_a_whole_day_was_seen() -> None:
     load = a_day(Load())
     assert load.is_trough(MIDNIGHT_S + 3 * HOUR_S)
     assert load.is_trough(MIDNIGHT_S + 22 * HOUR_S)
+
+
+def test_half_of_the_day_busy_is_no_trough() -> None:
+    load = a_day(Load(), first_busy=8)
+    troughs = [hour for hour in range(HOURS) if load.is_trough(MIDNIGHT_S + hour * HOUR_S)]
+    assert troughs == [*range(8), *range(20, 24)]
 
 
 def test_before_a_whole_day_every_hour_will_do() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.api.spec import TuningMode
 from fathom.core.depth import depth_at, flat
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.load import HourLoad
@@ -26,6 +27,14 @@ def rolled_out(
         jitter=0,
         tick_s=60.0,
     ).run(days * DAY_S)
+
+
+def canary_runs() -> Fleet:
+    """A fleet whose first canary was just begun."""
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
+    while not fleet.actions(Action.CANARY):
+        fleet.run(600)
+    return fleet
 
 
 def acted(fleet: Fleet) -> list[TuningDecision]:
@@ -124,9 +133,7 @@ def test_a_pinned_pod_is_no_canary() -> None:
 
 
 def test_a_canary_that_is_gone_is_ended() -> None:
-    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
-    while not fleet.actions(Action.CANARY):
-        fleet.run(600)
+    fleet = canary_runs()
     (canary,) = fleet.actions(Action.CANARY)[0].document.pods
     fleet.pods = [pod for pod in fleet.pods if pod.name != canary]
     fleet.run(2 * HOUR_S)
@@ -136,16 +143,16 @@ def test_a_canary_that_is_gone_is_ended() -> None:
 
 def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
     """As if a canary had been started in the middle of the busiest hours."""
-    fleet = hours_long(settings=BY_ROLLOUT, acceptance=EASY, replicas=4, tick_s=60.0)
-    while not fleet.actions(Action.CANARY):
-        fleet.run(600)
+    fleet = canary_runs()
+    # From the fourth hour from now until the fifteenth there is little load, and most before.
     hour = int(fleet.now_s // HOUR_S) % 24
-    busy = {(hour + i) % 24 for i in range(8)}
+    ahead = {(hour + i) % 24: i for i in range(24)}
+    busy = {each: 4e7 if i < 4 else 3e7 for each, i in ahead.items() if not 4 <= i < 15}
     fleet.state = replace(
         fleet.state,
         load=replace(
             fleet.state.load,
-            hours=tuple(HourLoad(each, ((4, 3e7 if each in busy else 3e4),)) for each in range(24)),
+            hours=tuple(HourLoad(each, ((4, busy.get(each, 3e4)),)) for each in range(24)),
         ),
     )
     since_s = fleet.now_s
@@ -156,6 +163,23 @@ def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
     assert waits
     assert {d.reason for d in waits} == {Reason.CANARY}
     assert int(promoted_s // HOUR_S) % 24 not in busy
+
+
+def test_narrower_bounds_hold_by_rollout_too() -> None:
+    fleet = canary_runs()
+    fleet.change(max_tokens=2)
+    document = fleet.step().document
+    schedules = (document.schedule, *document.pods.values())
+    assert all(each.depth <= 2 for schedule in schedules for each in schedule)
+
+
+def test_advise_ends_a_canary() -> None:
+    fleet = canary_runs()
+    fleet.change(mode=TuningMode.ADVISE)
+    fleet.run(HOUR_S)
+    assert fleet.document is not None
+    assert not fleet.document.pods
+    assert fleet.document.schedule == flat(3, 16)
 
 
 def test_an_operator_killed_during_a_canary_carries_on() -> None:

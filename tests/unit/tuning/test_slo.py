@@ -183,6 +183,20 @@ def test_what_misses_the_slo_is_left_for_a_shallower_depth() -> None:
     assert fleet.depth() <= 5, fleet.log()
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("tokens", [5, 6, 7])
+def test_a_move_that_keeps_the_slo_is_not_taken_back_for_being_slower(
+    tokens: int, seed: int
+) -> None:
+    fleet = serving(tokens=tokens, spread=1.0, seed=seed).run(1800)
+    assert not any("Takes back" in d.message for d in fleet.actions(Action.MOVE))
+
+
+def test_the_slo_is_kept_where_a_depth_keeps_it() -> None:
+    fleet = serving(tokens=7, spread=1.0).run(1800)
+    assert slow_ms(fleet.depth(8), 1.0) <= 75, fleet.log()
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_near_the_slo_nothing_is_tried(seed: int) -> None:
     spread = 1.0
@@ -219,11 +233,10 @@ def test_deeper_is_predicted_to_be_slower_for_the_slow() -> None:
     """The share of it that text explains is scaled by what depth does to hard text."""
     fleet = serving(tokens=3, spread=1.0).run(600)
     policy = policy_of(fleet)
-    slo = policy.slo
-    assert slo is not None
 
     def over_mean(depth: int) -> float:
-        slow = slo.slow_seconds(policy.evidence, policy.depths, 8, depth) if slo else None
+        assert policy.slo is not None
+        slow = policy.slo.slow_seconds(policy.evidence, policy.depths, 8, depth)
         mean = policy.evidence.tpot_seconds(8, depth)
         assert slow is not None
         assert mean is not None
