@@ -3,6 +3,8 @@
 import asyncio
 import datetime as dt
 import json
+from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -57,7 +59,7 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
     pods_before = await fleet.pods()
     generation_before = (await fleet.resource())["metadata"]["generation"]
     async with LoadGenerator(await fleet.service_url(), spec["model"]["id"]) as load:
-        best = {}
+        best, good = {}, {}
         for traffic in (HARD, EASY):
             load.set_phase(Phase(traffic, CONCURRENCY))
             timing = Timing(sweep_seconds=3.0, sweep_rounds=2)
@@ -66,10 +68,11 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
             )
             print(f"sweep {traffic.name}: {swept.rates}")
             best[traffic.name] = swept.best
+            good[traffic.name] = as_good_as_the_best(swept.rates)
         assert best["easy"] - best["hard"] >= 3
         await fleet.pin(None)
 
-        await settle(stage, load, EASY, best["easy"])
+        await settle(stage, load, EASY, good["easy"])
         took = await answer(stage, load, HARD, best["hard"])
         print(f"easy → hard: depth moved toward {best['hard']} in {took:.0f} s")
 
@@ -77,6 +80,8 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
         assert killed is not None
         killed_at = now()
         killed.kill()
+        # What it wrote last still reaches the engines; nothing comes after it.
+        await until(lambda: obeyed(stage), within_seconds=60)
         depth = await depth_in_force(fleet, BATCH)
         served_before = len(load.results)
         await asyncio.sleep(10)
@@ -86,11 +91,11 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
 
         took = await answer(stage, load, EASY, best["easy"])
         print(f"hard → easy: depth moved toward {best['easy']} in {took:.0f} s")
+        await until(lambda: served(load, 300), within_seconds=180)
         await load.stop()
         results = load.results
 
     print(f"{len(results)} requests")
-    assert len(results) >= 300
     assert [result.error for result in results if not result.ok] == []
     pods_after = await fleet.pods()
     assert pods_after == pods_before, "a pod restarted or was replaced"
@@ -189,10 +194,27 @@ async def test_deletion_leaves_nothing_behind(stage: Stage) -> None:
     await until(lambda: nothing_left(stage), within_seconds=60)
 
 
-async def settle(stage: Stage, load: LoadGenerator, traffic: TrafficClass, best: int) -> None:
-    """Let the tuner come within one of the best depth of a class, however long it takes."""
+async def settle(stage: Stage, load: LoadGenerator, traffic: TrafficClass, good: set[int]) -> None:
+    """Let the tuner come to a depth that is as good as the best of a class."""
     load.set_phase(Phase(traffic, CONCURRENCY))
-    await until(lambda: near(stage, best, 1), within_seconds=180)
+
+    async def settled() -> bool:
+        depth = await depth_in_force(stage.fleet, BATCH)
+        print(f"depth {depth}, wanted one of {sorted(good)}")
+        return depth in good
+
+    await until(settled, within_seconds=180, every=2.0)
+
+
+def as_good_as_the_best(rates: Mapping[int, float]) -> set[int]:
+    """Depths whose tokens per second the sweep cannot tell from the best's: within 8 %.
+
+    The sweep tries every other depth for a few seconds; between two of them it goes on in a line.
+    """
+    swept = sorted(rates)
+    between = {(a + b) // 2: (rates[a] + rates[b]) / 2 for a, b in pairwise(swept)}
+    known = {**dict(rates), **between}
+    return {depth for depth, rate in known.items() if rate >= 0.92 * max(rates.values())}
 
 
 async def answer(
@@ -207,6 +229,11 @@ async def answer(
     assert abs(before - best) > 1, "the change of class asks for no change of depth"
     load.set_phase(Phase(traffic, CONCURRENCY))
     return await until(lambda: near(stage, best, abs(before - best) - 1), ANSWER_SECONDS)
+
+
+async def served(load: LoadGenerator, requests: int) -> bool:
+    """Enough for "none failed" to say something, however slow the machine."""
+    return len(load.results) >= requests
 
 
 async def obeyed(stage: Stage) -> bool:
