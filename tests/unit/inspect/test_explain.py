@@ -15,6 +15,7 @@ from fathom.inspect.explanation_view import explanation_view
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action
 from fathom.tuning.state import TuningState
+from fathom.tuning.step_filter import updated
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival, Trials
 from fathom.tuning.traffic import Traffic
@@ -46,7 +47,7 @@ WINDOWS = (
     ran(8, 3, 0.0105, 500),
 )
 STATE = TuningState(
-    step_times=StepTimes().updated(WINDOWS),
+    step_times=updated(StepTimes(), WINDOWS),
     # Of the drafts that reached each position, 80, 60, 50 and 40 in a hundred were accepted.
     survival=Survival().updated(
         Trials((1e6, 8e5, 4.8e5, 2.4e5), (8e5, 4.8e5, 2.4e5, 9.6e4)), NOW_S

@@ -180,7 +180,9 @@ def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
     assert ("PodMonitor", "fathom") not in render({})
     monitor = render(asked)["PodMonitor", "fathom"]
     assert monitor["metadata"]["labels"]["team"] == "ml"
-    assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "30s"}]
+    assert monitor["spec"]["podMetricsEndpoints"] == [
+        {"port": "metrics", "interval": "30s", "honorLabels": True}
+    ]
 
 
 def test_existing_service_account_is_used(render: Render) -> None:
