@@ -29,7 +29,10 @@ async def test_api_server_alone_stores_and_validates() -> None:
         assert [record.name for record in plane.processes] == ["etcd", "kube-apiserver"]
         async with connect(plane.kubeconfig) as client:
             api = KubeApi(client)
-            config_maps = "/api/v1/namespaces/default/configmaps"
+            # A namespace of its own: the server makes `default` a moment after it is ready.
+            mine = {"kind": "Namespace", "metadata": {"name": "mine"}}
+            await api.request("POST", "/api/v1/namespaces", body=mine)
+            config_maps = "/api/v1/namespaces/mine/configmaps"
             body = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
             await api.request("POST", config_maps, body=body)
             assert (await api.request("GET", f"{config_maps}/c"))["data"] == {"a": "1"}
