@@ -48,8 +48,6 @@ class Watch:
     recommendation: str
     first_seen_s: float
     last_seen_s: float
-    needed_s: float
-    """How long it must be seen before it stands."""
     raised_at_s: float = 0.0
     """Since when it stands; 0: not yet."""
 

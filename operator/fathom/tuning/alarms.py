@@ -116,7 +116,6 @@ def _next(
         recommendation=sight.recommendation,
         first_seen_s=first_seen_s,
         last_seen_s=now_s,
-        needed_s=sight.needed_s,
         raised_at_s=before.raised_at_s if before is not None else 0.0,
     )
     if not watch.raised_at_s and now_s - first_seen_s >= sight.needed_s:

@@ -9,7 +9,7 @@ from fathom.core.depth import DepthDocument, flat, summary
 from fathom.tuning.alarms import standing
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.observe import observe
-from fathom.tuning.situation import Situation, clamped, pins
+from fathom.tuning.situation import Situation, clamped, pins, within_bounds
 from fathom.tuning.state import Probe
 
 
@@ -121,7 +121,5 @@ def _still_valid(given: Situation) -> Probe | None:
     if probe is None or not given.settings.probing:
         return None
     pod = next((each for each in given.snapshot.pods if each.name == probe.pod), None)
-    within = all(
-        given.settings.min_tokens <= depth <= given.settings.max_tokens for _, depth in probe.depths
-    )
+    within = within_bounds(probe, given.settings)
     return probe if within and pod and pod.ready and pod.pinned_depth is None else None

@@ -127,7 +127,7 @@ class Policy:
                     depths[bucket] = min(depths[nearest], self._clamped(self.bounds.tokens))
         return depths
 
-    def experiments(self, probe: "ProbePlan") -> tuple[Option, ...]:
+    def experiments(self, probe: ProbePlan) -> tuple[Option, ...]:
         """The depth most worth trying in each bucket under load, if it is worth more than it costs.
 
         Worth: what knowing it better gains all pods for an hour. Cost: what the probed pod is
@@ -146,7 +146,7 @@ class Policy:
                 wanted.append(max(options, key=lambda each: each[0]))
         return tuple(option for _, option in wanted)
 
-    def worth(self, option: Option, probe: "ProbePlan") -> float:
+    def worth(self, option: Option, probe: ProbePlan) -> float:
         """Pod-seconds of throughput that a probe gains by what it teaches, less what it costs."""
         kind = self.evidence.traffic.kind(option.bucket)
         time = self.evidence.table.estimate(option.bucket, option.to, kind)

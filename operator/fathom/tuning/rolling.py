@@ -15,11 +15,11 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
-from fathom.core.depth import DepthDocument, summary
-from fathom.tuning.buckets import Depths, schedule_of
+from fathom.core.depth import summary
+from fathom.tuning.buckets import Depths
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.rolls import Canary
-from fathom.tuning.situation import Situation, clamped
+from fathom.tuning.situation import Situation, clamped, within_bounds
 from fathom.tuning.value import Gain
 
 PAYBACK_S: Final = 3 * 24 * 3600.0
@@ -64,14 +64,11 @@ def stop_canary(given: Situation) -> TuningDecision | None:
     depths = dict(given.policy.depths)
     if advising:
         depths = dict.fromkeys(depths, clamped(given.settings.tokens, given.settings))
-    canary = None if advising else given.state.rolls.canary
-    within = canary is None or all(
-        given.settings.min_tokens <= depth <= given.settings.max_tokens
-        for _, depth in canary.depths
-    )
-    canary = canary if within else None
+    canary = given.state.rolls.canary
+    if advising or (canary is not None and not within_bounds(canary, given.settings)):
+        canary = None
     after = given.with_state(replace(given.state, rolls=replace(given.state.rolls, canary=canary)))
-    document = _document(after, depths, canary)
+    document = after.next_document(depths, canary)
     if document is given.document:
         return None
     return after.act(
@@ -148,7 +145,7 @@ def _try(given: Situation, plan: Plan, tried: int) -> TuningDecision:
     canary = Canary(name, tuple(sorted(plan.depths.items())), given.now_s)
     rolls = replace(given.state.rolls, canary=canary, tried=tried)
     after = given.with_state(replace(given.state, rolls=rolls))
-    document = _document(after, given.policy.depths, canary)
+    document = after.next_document(given.policy.depths, canary)
     return replace(
         after.act(
             Action.CANARY,
@@ -275,7 +272,7 @@ def _pays(given: Situation, gain: float, *, rolls: int) -> bool:
 def _promote(given: Situation, plan: Plan) -> TuningDecision:
     rolls = given.state.rolls.promoted(given.now_s, WEEK_S)
     after = given.with_state(replace(given.state, rolls=rolls))
-    document = _document(after, plan.depths, None)
+    document = after.next_document(plan.depths, None)
     return replace(
         after.act(
             Action.PROMOTE,
@@ -303,19 +300,6 @@ def _end(given: Situation, why: str) -> TuningDecision:
         Action.ROLL_BACK,
         Reason.GAIN_TOO_SMALL,
         f"The canary is ended: {why}",
-        _document(after, given.policy.depths, None),
+        after.next_document(given.policy.depths, None),
         notable=True,
     )
-
-
-def _document(given: Situation, depths: Depths, canary: Canary | None) -> DepthDocument:
-    most = given.settings.max_batch
-    pods = dict(given.pins)
-    if canary is not None:
-        pods[canary.pod] = schedule_of(dict(canary.depths), most)
-    document = DepthDocument(
-        generation=max(given.document.generation, given.state.generation) + 1,
-        schedule=schedule_of(depths, most),
-        pods=pods,
-    )
-    return given.document if document.same_depths(given.document) else document

@@ -16,6 +16,7 @@ from fathom.tuning.measured import measure
 from fathom.tuning.obedience import Obedience, obedience
 from fathom.tuning.observe import observe
 from fathom.tuning.policy import Bounds, Policy
+from fathom.tuning.rolls import Canary
 from fathom.tuning.slo import Slo
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
 from fathom.tuning.traffic import steps_in
@@ -94,12 +95,14 @@ class Situation:
             or not set(self.obedience.disobeying) <= set(self.snapshot.state.disobeying),
         )
 
-    def next_document(self, depths: Mapping[int, int], probe: Probe | None) -> DepthDocument:
+    def next_document(
+        self, depths: Mapping[int, int], tried: Probe | Canary | None
+    ) -> DepthDocument:
         """The document for these depths; the very same one if nothing changes."""
         most = self.settings.max_batch
         pods = dict(self.pins)
-        if probe is not None:
-            pods[probe.pod] = schedule_of({**depths, **dict(probe.depths)}, most)
+        if tried is not None:
+            pods[tried.pod] = schedule_of({**depths, **dict(tried.depths)}, most)
         document = DepthDocument(
             generation=max(self.document.generation, self.state.generation) + 1,
             schedule=schedule_of(depths, most),
@@ -132,6 +135,11 @@ class Situation:
             )
             visits = (*(v for v in visits if v is not before), visit)
         return self.with_state(replace(self.state, visits=visits[-MOST_VISITS:]))
+
+
+def within_bounds(tried: Probe | Canary, settings: Settings) -> bool:
+    """Whether what was begun still lies within `minTokens` and `maxTokens`."""
+    return all(clamped(depth, settings) == depth for _, depth in tried.depths)
 
 
 def clamped(depth: int, settings: Settings) -> int:

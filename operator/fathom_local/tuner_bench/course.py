@@ -100,6 +100,17 @@ class Course:
         return _as_obeyed(length, self.own_depth)
 
     @cached_property
+    def mixed_length(self) -> Floats:
+        """(T, DEEPEST + 1): expected tokens per step of all requests, without wear."""
+        mixed = (self.shares[:, :, None] * self.class_length).sum(axis=1)
+        return np.asarray(mixed, dtype=float)
+
+    @cached_property
+    def slower(self) -> Floats:
+        """(T, classes, DEEPEST + 1): tokens per step of all requests over those of a class."""
+        return np.asarray(self.mixed_length[:, None, :] / self.class_length, dtype=float)
+
+    @cached_property
     def tpot_spread(self) -> Floats:
         """(T, DEEPEST + 1): mean over requests of (mixed length / the request's own length).
 
@@ -108,8 +119,7 @@ class Course:
         """
         own = np.stack([(1 / request_factors(each.tail)).mean() for each in self.world.classes])
         inverse = (self.shares * own)[:, :, None] / self.class_length
-        mixed = (self.shares[:, :, None] * self.class_length).sum(axis=1)
-        return np.asarray(mixed * inverse.sum(axis=1), dtype=float)
+        return np.asarray(self.mixed_length * inverse.sum(axis=1), dtype=float)
 
     @cached_property
     def prefill_s(self) -> float:

@@ -80,8 +80,7 @@ class Slo:
         course = self.given.course
         taken = np.take_along_axis(course.rate, depth[:, :, None], axis=2)
         mean = course.batch / np.maximum(taken[:, :, 0], 1e-9)
-        mixed = (course.shares[:, :, None] * course.class_length).sum(axis=1)
-        relative = mixed[:, None, :] / course.class_length
+        relative = course.slower
         ticks = np.arange(depth.shape[0])[:, None]
         slower = relative[ticks[:, :, None], np.arange(relative.shape[1]), depth[:, :, None]]
         factors = np.stack([request_factors(each.tail) for each in course.world.classes])

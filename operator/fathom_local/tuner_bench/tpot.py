@@ -26,11 +26,10 @@ class Requests:
 
     @classmethod
     def of(cls, course: Course) -> Self:
-        mixed = (course.shares[:, :, None] * course.class_length).sum(axis=1)
         return cls(
             tails=tuple(max(_NARROWEST, each.tail) for each in course.world.classes),
             shares=course.shares.tolist(),
-            slower=(mixed[:, None, :] / course.class_length).tolist(),
+            slower=course.slower.tolist(),
         )
 
     def up_to(self, tick: int, depth: int, mean_s: float) -> tuple[float, ...]:
