@@ -2,17 +2,16 @@
 
 import copy
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-from pydantic import JsonValue
 
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.kinds import DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.measurement import EngineCounts, PodCounters
+from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.core.served import ServedApis
 from fathom.runtime.loop import Loop
@@ -87,6 +86,10 @@ class Bench:
     served: ServedApis = field(default_factory=ServedApis)
     clock: ManualClock = field(default_factory=ManualClock)
     decide: Decide = holding
+    models: dict[ModelRef, ModelFacts] = field(default_factory=dict)
+    """What is known of models."""
+    told: dict[ModelRef, Callable[[], None]] = field(default_factory=dict)
+    """Whom to tell when that changes."""
 
     def __post_init__(self) -> None:
         self.kube = FakeKube(self.served)
@@ -103,8 +106,9 @@ class Bench:
     def restart(self) -> Loop:
         """A new operator: all that the old one held in memory is gone."""
 
-        async def read_config(_: str) -> Mapping[str, JsonValue] | None:
-            return None
+        async def models(ref: ModelRef, changed: Callable[[], None]) -> ModelFacts:
+            self.told[ref] = changed
+            return self.models.get(ref, ModelFacts())
 
         async def served() -> ServedApis:
             return await self.kube.served()
@@ -117,7 +121,7 @@ class Bench:
             metrics_for=metrics_for,
             clock=self.clock,
             decide=self._decide,
-            read_config=read_config,
+            models=models,
             served=served,
             bundle=self.bundle,
             version=self.version,

@@ -1,6 +1,7 @@
 """A real operator process against a real API server, as a user with exactly the rights it needs."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -78,6 +79,8 @@ class Operator:
                     "--metrics-port=0",
                     "--log-format=console",
                 ],
+                # The models of these tests are on no hub.
+                env={**os.environ, "HF_HUB_OFFLINE": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

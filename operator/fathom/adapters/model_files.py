@@ -1,4 +1,4 @@
-"""Model configs that lie on this machine."""
+"""Models that lie on this machine."""
 
 import json
 from collections.abc import Mapping
@@ -7,21 +7,90 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.core.model_config import ModelConfig
+from fathom.core.model_facts import Absence, ModelFacts, ModelRef, Weights
+from fathom.core.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
+
 MAX_CONFIG_BYTES: Final = 1 << 20
 
 
-def local_config(model_id: str) -> Mapping[str, JsonValue] | None:
-    """The config.json of a model given as an absolute path; None: not on this machine.
+class UnreadableConfigError(Exception):
+    """A config.json that cannot be read; the message says why, as half a sentence."""
 
-    What cannot be read or is no JSON object is not at hand either: the engine says what is wrong
-    with it. Reads from the disk; call it in a thread from asynchronous code.
+
+def is_directory(ref: ModelRef) -> bool:
+    """Whether a model is given as an absolute directory, and not as a Hugging Face id."""
+    return Path(ref.id).is_absolute()
+
+
+def local_facts(ref: ModelRef) -> ModelFacts:
+    """What is known of a model in an absolute directory of this machine.
+
+    Of the weights only sizes and one header are read. Reads from the disk; call it in a thread
+    from asynchronous code.
     """
-    directory = Path(model_id)
+    directory = Path(ref.id)
     if not directory.is_absolute():
-        return None
+        return ModelFacts(
+            absence=Absence.NOT_LOCAL, explanation="it is no directory of this machine"
+        )
+    if not directory.is_dir():
+        return ModelFacts(
+            absence=Absence.NOT_LOCAL, explanation="there is no such directory on this machine"
+        )
     try:
-        with (directory / "config.json").open("rb") as file:
-            document = json.loads(file.read(MAX_CONFIG_BYTES))
-    except (OSError, ValueError, RecursionError):
+        document = parse_config(read_bytes(directory / "config.json"))
+    except UnreadableConfigError as error:
+        return ModelFacts(absence=Absence.UNREADABLE, explanation=str(error))
+    return ModelFacts(ModelConfig.from_json(document), weights=_weights(directory))
+
+
+def read_bytes(path: Path) -> bytes:
+    """A config.json as it lies on the disk.
+
+    Raises:
+        UnreadableConfigError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_CONFIG_BYTES)
+    except OSError as error:
+        raise UnreadableConfigError(f"it cannot be read: {error.strerror}") from error
+
+
+def parse_config(content: bytes) -> Mapping[str, JsonValue]:
+    """The JSON object in a config.json.
+
+    Raises:
+        UnreadableConfigError: there is none.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableConfigError("it is not JSON") from error
+    if not isinstance(document, dict):
+        raise UnreadableConfigError("it is no JSON object")
+    return document
+
+
+def _weights(directory: Path) -> Weights:
+    try:
+        sizes: dict[str, int | None] = {
+            path.name: path.stat().st_size for path in directory.glob("*.safetensors")
+        }
+    except OSError:
+        return Weights()
+    return Weights(weight_bytes(sizes), _has_d2t(directory / SINGLE_FILE))
+
+
+def _has_d2t(file: Path) -> bool | None:
+    if not file.is_file():
         return None
-    return document if isinstance(document, dict) else None
+    # It takes long to import, and most who call have no such file.
+    from huggingface_hub import parse_local_safetensors_file_metadata  # noqa: PLC0415
+    from huggingface_hub.errors import SafetensorsParsingError  # noqa: PLC0415
+
+    try:
+        return holds_d2t(parse_local_safetensors_file_metadata(file).tensors)
+    except (OSError, ValueError, SafetensorsParsingError):
+        return None

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
+from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.served import ServedApis
 
 
@@ -36,6 +37,17 @@ class MetricsPort(Protocol):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its own time. Idempotent."""
+        ...
+
+
+class ModelHub(Protocol):
+    """Where models are published. Never raises for what it cannot read: it says so."""
+
+    async def look_up(self, ref: ModelRef) -> ModelFacts:
+        """What is known of a model by its config.json and its files' sizes. Idempotent.
+
+        Never fetches weights.
+        """
         ...
 
 

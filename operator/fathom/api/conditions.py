@@ -59,6 +59,8 @@ class Reason(StrEnum):
     KNOWN_PAIR = "KnownPair"
     COMPATIBLE = "Compatible"
     ENGINE_TOO_OLD = "EngineTooOld"
+    INCOMPATIBLE = "Incompatible"
+    DOUBTFUL = "Doubtful"
     NOT_CHECKED = "NotChecked"
     # Tuning: why it acts, or does not
     STATIC = "Static"

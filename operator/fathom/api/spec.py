@@ -155,7 +155,7 @@ class SpeculationSpec(ApiModel):
     """The shallowest the tuner may go; 0 allows it to stop speculating."""
     tuning: TuningSpec = TuningSpec()
     adaptive_verification: Switch = Switch.DISABLED
-    """vLLM's adaptive verification; needs an engine that has it."""
+    """vLLM's adaptive verification; needs an engine that has it. Depth is not live with it."""
 
     @property
     def effective_max_tokens(self) -> int:

@@ -1,60 +1,42 @@
-"""What each vLLM release can do. The only place where vLLM versions are compared.
+"""What this engine can do: the rules over `fathom.core.capability_table`. Pure."""
 
-Sources: the wheels of 0.22.1 to 0.33.0, read; 0.28.0 and 0.32.0 run on the CPU.
-"""
+from collections.abc import Iterator
 
-from dataclasses import dataclass
-from typing import Final
-
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
-from fathom.api.spec import Method, SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec, Switch
+from fathom.core.capability_table import (
+    ADAPTIVE_BACKENDS,
+    ADAPTIVE_PIPELINE_PARALLEL,
+    ADAPTIVE_VERIFICATION,
+    ATTENTION_BACKENDS,
+    DRAFT_PIPELINE_PARALLEL,
+    EAGLE31_ON_MLA,
+    FLAGS,
+    FLASHINFER_MLA_ADAPTIVE,
+    LIVE_DEPTH,
+    LIVE_DEPTH_ADAPTIVE,
+    LIVE_DEPTH_DATA_PARALLEL,
+    METHODS,
+    Capability,
+)
 from fathom.core.engine_version import engine_version
 
+__all__ = [
+    "ADAPTIVE_VERIFICATION",
+    "EAGLE31_ON_MLA",
+    "LIVE_DEPTH",
+    "Capability",
+    "adaptive_verification_problem",
+    "engine_problems",
+    "has_flag",
+    "live_depth",
+    "live_depth_refusal",
+]
 
-@dataclass(frozen=True, slots=True)
-class Capability:
-    """One thing that an engine can do from some release on."""
-
-    versions: SpecifierSet
-    methods: frozenset[Method]
-
-    def in_version(self, version: Version) -> bool:
-        return self.versions.contains(version, prereleases=True)
-
-
-LIVE_DEPTH: Final = Capability(
-    # 0.32: Model Runner V2, the default on GPUs, honours the depth of each step. The upper bound:
-    # the scheduler's interface is not public, so a release counts once it has been looked at.
-    SpecifierSet(">=0.32.0,<0.34"),
-    # 0.33 drops the schedule for every other method.
-    frozenset(
-        {
-            Method.NGRAM,
-            Method.EAGLE,
-            Method.EAGLE3,
-            Method.MTP,
-            Method.DRAFT_MODEL,
-            Method.DFLASH,
-        }
-    ),
-)
-EAGLE31_ON_MLA: Final = Capability(
-    # 0.22 builds `fc_norm` for MLA drafts and never applies it: the engine runs, and acceptance
-    # is far below what the draft is worth.
-    SpecifierSet(">=0.23.0"),
-    frozenset({Method.EAGLE3}),
-)
-ADAPTIVE_VERIFICATION: Final = (
-    Capability(SpecifierSet(">=0.28.0"), frozenset({Method.DSPARK})),
-    Capability(
-        SpecifierSet(">=0.30.0"),
-        frozenset({Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL}),
-    ),
-)
+_ADAPTIVE_FIELD = "spec.speculation.adaptiveVerification"
 
 
 def live_depth_refusal(spec: SpeculativeDeploymentSpec) -> tuple[Reason, str] | None:
@@ -72,19 +54,32 @@ def live_depth_refusal(spec: SpeculativeDeploymentSpec) -> tuple[Reason, str] | 
     if not LIVE_DEPTH.in_version(version):
         return Reason.LIVE_DEPTH_UNSUPPORTED, (
             f"depth can be changed live in vLLM {LIVE_DEPTH.versions}, and this is {version}, so "
-            f"{depth}: change spec.engine.image."
+            f"{depth}: change spec.engine.image.{_no_drain(spec.engine)}"
         )
-    if engine.data_parallel_size > 1:
+    if engine.data_parallel_size > 1 and not LIVE_DEPTH_DATA_PARALLEL.in_version(version):
         return Reason.LIVE_DEPTH_UNSUPPORTED, (
             f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: use "
             "more replicas instead."
         )
     if spec.draft.method not in LIVE_DEPTH.methods:
         return Reason.LIVE_DEPTH_UNSUPPORTED, (
-            f"method {spec.draft.method} ignores the depth schedule, so {depth}: choose one of "
-            f"{', '.join(sorted(LIVE_DEPTH.methods))}."
+            f"method {spec.draft.method} is not known to follow the depth schedule, so {depth}: "
+            f"choose one of {', '.join(sorted(LIVE_DEPTH.methods))}."
+        )
+    if _adaptive(spec) and not LIVE_DEPTH_ADAPTIVE.in_version(version):
+        return Reason.LIVE_DEPTH_UNSUPPORTED, (
+            "adaptive verification cuts drafts short where nothing counts it, so that acceptance "
+            f"would be measured wrongly, and {depth}: set speculation.adaptiveVerification to "
+            "Disabled to have depth follow the traffic."
         )
     return None
+
+
+def _no_drain(engine: EngineSpec) -> str:
+    """Said beside, since nothing else tells of it: such an engine is served all the same."""
+    if has_flag(engine, "--shutdown-timeout"):
+        return ""
+    return " It has no --shutdown-timeout either: a pod that goes aborts its requests."
 
 
 def live_depth(spec: SpeculativeDeploymentSpec) -> bool:
@@ -92,12 +87,61 @@ def live_depth(spec: SpeculativeDeploymentSpec) -> bool:
     return spec.tunable and live_depth_refusal(spec) is None
 
 
+def has_flag(engine: EngineSpec, flag: str) -> bool:
+    """Whether this engine's parser knows a flag of ours. A version that is not known knows all."""
+    version = engine_version(engine)
+    return version is None or FLAGS[flag].in_version(version)
+
+
+def engine_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
+    """What this spec asks for and its engine would not start with.
+
+    Of an engine whose version is not known, only what needs a known one is refused.
+    """
+    return tuple(_engine_problems(spec))
+
+
+def _engine_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    version = engine_version(spec.engine)
+    if version is not None:
+        yield from _missing(spec, version)
+    if (problem := adaptive_verification_problem(spec)) is not None:
+        yield problem
+
+
+def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Problem]:
+    engine, method = spec.engine, spec.draft.method
+    if not METHODS[method].in_version(version):
+        yield Problem(
+            "spec.draft.method",
+            f"vLLM {version} does not know method {method}, which needs "
+            f"{METHODS[method].versions}: change spec.engine.image, or choose another method.",
+        )
+    backend = ATTENTION_BACKENDS.get(engine.attention_backend.lower())
+    if backend is not None and not backend.in_version(version):
+        yield Problem(
+            "spec.engine.attentionBackend",
+            f"vLLM {version} does not know {engine.attention_backend}, which needs "
+            f"{backend.versions}: change spec.engine.image, or choose another attentionBackend.",
+        )
+    stages = DRAFT_PIPELINE_PARALLEL
+    if (
+        engine.pipeline_parallel_size > 1
+        and method in stages.methods
+        and not stages.in_version(version)
+    ):
+        yield Problem(
+            "spec.engine.pipelineParallelSize",
+            f"vLLM {version} would split the draft of method {method} into stages too, which none "
+            f"of them can be; {stages.versions} does not: change spec.engine.image, or set it to "
+            "1.",
+        )
+
+
 def adaptive_verification_problem(spec: SpeculativeDeploymentSpec) -> Problem | None:
     """Why adaptive verification cannot run on this engine, if it is asked for and cannot."""
-    if spec.speculation.adaptive_verification is Switch.DISABLED:
-        return None
-    refusal = _adaptive_verification_refusal(spec)
-    return Problem("spec.speculation.adaptiveVerification", refusal) if refusal else None
+    refusal = _adaptive_verification_refusal(spec) if _adaptive(spec) else None
+    return Problem(_ADAPTIVE_FIELD, refusal) if refusal else None
 
 
 def _adaptive_verification_refusal(spec: SpeculativeDeploymentSpec) -> str | None:
@@ -113,10 +157,17 @@ def _adaptive_verification_refusal(spec: SpeculativeDeploymentSpec) -> str | Non
             f"vLLM {version} has none for method {method}; it needs {offers[0].versions}: "
             "change spec.engine.image, or set it to Disabled."
         )
-    if engine.attention_backend.lower() == "tokenspeed_mla":
-        return (
-            "tokenspeed_mla cannot do it: choose another attentionBackend, or set it to Disabled."
-        )
-    if engine.pipeline_parallel_size > 1:
+    if engine.pipeline_parallel_size > 1 and not ADAPTIVE_PIPELINE_PARALLEL.in_version(version):
         return "vLLM cannot combine it with pipelineParallelSize above 1: set it to Disabled."
+    backend = ADAPTIVE_BACKENDS.get(engine.attention_backend.lower())
+    if backend is not None and not backend.in_version(version):
+        return (
+            f"{engine.attention_backend} cannot do it in vLLM {version}: choose another "
+            f"attentionBackend (with MLA: flashinfer_mla, vLLM {FLASHINFER_MLA_ADAPTIVE.versions}),"
+            " or set it to Disabled."
+        )
     return None
+
+
+def _adaptive(spec: SpeculativeDeploymentSpec) -> bool:
+    return spec.speculation.adaptive_verification is Switch.ENABLED

@@ -1,19 +1,19 @@
 """Does this draft work with this target on this engine? As far as can be told before it runs.
 
-What cannot be told is Unknown, and never refused.
+What cannot be told is Unknown, and never refused. What is looked at: docs/preflight.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from pydantic import JsonValue
-
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.capability import EAGLE31_ON_MLA
-from fathom.core.engine_version import engine_version
+from fathom.api.spec import Method
+from fathom.core.model_config import ModelConfig
+from fathom.core.model_facts import ModelFacts
+from fathom.core.preflight_checks import CHECKS, TABLE, Certainty, Finding
+from fathom.core.preflight_input import PreflightInput
 
 EAGLE_3_1: Final = "EAGLE-3.1"
 EAGLE_3: Final = "EAGLE-3"
@@ -29,6 +29,19 @@ _FAMILIES: Final[Mapping[Method, str]] = MappingProxyType(
         Method.DSPARK: "DSpark",
     }
 )
+_CHECKED: Final = frozenset({Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL, Method.NGRAM})
+"""Methods whose requirements are all looked at. Of the others only what is certain is said."""
+
+KNOWN_DRAFTS: Final[Mapping[str, ModelFacts]] = MappingProxyType(
+    {
+        # As far as its config.json decides anything: `fc_norm` and `norm_output` at the top level,
+        # and a `kv_lora_rank`.
+        "lightseekorg/kimi-k2.6-eagle3.1-mla": ModelFacts(
+            ModelConfig(fc_norm=True, norm_output=True, kv_lora_rank=512), source=TABLE
+        ),
+    }
+)
+"""What stands in for a config.json that is not at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,8 @@ class DraftVerdict:
     message: str
     family: str
     """Such as EAGLE-3.1; empty: unknown."""
+    field: str = "spec.draft.id"
+    """Path in the spec that the message is about."""
 
     @property
     def refused(self) -> bool:
@@ -47,100 +62,70 @@ class DraftVerdict:
         return self.status is ConditionStatus.FALSE
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """What decides about a draft, from its config or from the table."""
-
-    family: str
-    mla: bool
-    """Multi-head latent attention, as in Kimi and DeepSeek."""
-    source: str
-
-
-KNOWN_DRAFTS: Final[Mapping[str, _Draft]] = MappingProxyType(
-    {
-        # Its config.json has `fc_norm` and `norm_output` at the top level, and `kv_lora_rank`.
-        "lightseekorg/kimi-k2.6-eagle3.1-mla": _Draft(
-            EAGLE_3_1, mla=True, source="Fathom's own table"
-        ),
-    }
-)
-
-
-def check_draft(
-    spec: SpeculativeDeploymentSpec,
-    target_config: Mapping[str, JsonValue] | None,
-    draft_config: Mapping[str, JsonValue] | None,
-) -> DraftVerdict:
+def check_draft(given: PreflightInput) -> DraftVerdict:
     """Judge a draft from what is at hand.
 
-    Args:
-        spec: a valid spec.
-        target_config: the target's config.json; None: not at hand.
-        draft_config: the draft's config.json; None: not at hand.
+    The first refusal counts, else the first doubt, else the first thing that is not known.
     """
-    if spec.draft.method is not Method.EAGLE3:
+    given = _with_table(given)
+    family, method = _family(given), given.spec.draft.method
+    worst = _worst(given)
+    if worst is not None:
+        refused = worst.certainty is Certainty.REFUSED
+        return DraftVerdict(
+            ConditionStatus.FALSE if refused else ConditionStatus.UNKNOWN,
+            worst.reason,
+            worst.sentence,
+            family,
+            worst.field,
+        )
+    if method not in _CHECKED:
         return DraftVerdict(
             ConditionStatus.UNKNOWN,
             Reason.NOT_CHECKED,
-            f"drafts of method {spec.draft.method} are not checked: vLLM says at start whether "
-            "this one fits.",
-            _FAMILIES[spec.draft.method],
+            f"drafts of method {method} are not checked in full: vLLM says at start whether this "
+            "one fits.",
+            family,
         )
-    draft = _describe(spec.draft.id, target_config, draft_config)
-    if draft is None:
-        return DraftVerdict(
-            ConditionStatus.UNKNOWN,
-            Reason.NOT_CHECKED,
-            f"the config.json of {spec.draft.id} is not at hand: vLLM says at start whether this "
-            "draft fits.",
-            "",
-        )
-    version = engine_version(spec.engine)
-    if version is None:
-        return DraftVerdict(
-            ConditionStatus.UNKNOWN,
-            Reason.NOT_CHECKED,
-            f"{spec.draft.id} is {draft.family} ({draft.source}), and which vLLM "
-            f"{spec.engine.image} holds is unknown: set spec.engine.version to have it checked.",
-            draft.family,
-        )
-    if draft.family == EAGLE_3_1 and draft.mla and not EAGLE31_ON_MLA.in_version(version):
-        return DraftVerdict(
-            ConditionStatus.FALSE,
-            Reason.ENGINE_TOO_OLD,
-            f"{spec.draft.id} is an EAGLE 3.1 draft with MLA ({draft.source}), which vLLM "
-            f"{version} loads without applying its fc_norm: use vLLM {_lowest()} or later.",
-            draft.family,
-        )
+    from_table = given.draft.source == TABLE
     return DraftVerdict(
         ConditionStatus.TRUE,
-        Reason.KNOWN_PAIR if draft_config is None else Reason.COMPATIBLE,
-        f"{spec.draft.id} is {draft.family} ({draft.source}), which vLLM {version} runs.",
-        draft.family,
+        Reason.KNOWN_PAIR if from_table else Reason.COMPATIBLE,
+        f"{_subject(given, family)}, which vLLM {given.version} runs.",
+        family,
     )
 
 
-def _describe(
-    draft_id: str,
-    target_config: Mapping[str, JsonValue] | None,
-    draft_config: Mapping[str, JsonValue] | None,
-) -> _Draft | None:
-    if draft_config is None:
-        return KNOWN_DRAFTS.get(draft_id)
-    # EAGLE 3.1 is told from 3 by these two, at the top level. `norm_before_fc` and
-    # `norm_before_residual` are other things.
-    is_3_1 = draft_config.get("fc_norm") is True and draft_config.get("norm_output") is True
-    mla = _is_mla(draft_config) or (target_config is not None and _is_mla(target_config))
-    return _Draft(EAGLE_3_1 if is_3_1 else EAGLE_3, mla, "its config.json")
+def _with_table(given: PreflightInput) -> PreflightInput:
+    """Let the table stand in for what is not at hand of a pair with a known draft."""
+    known = KNOWN_DRAFTS.get(given.spec.draft.id)
+    if known is None or (given.draft.config is not None and given.target.config is not None):
+        return given
+    config = given.draft.config or known.config
+    return replace(given, draft=replace(given.draft, config=config, source=known.source))
 
 
-def _is_mla(config: Mapping[str, JsonValue]) -> bool:
-    """Whether a model caches a latent instead of keys and values."""
-    text = config.get("text_config")
-    inner: Mapping[str, JsonValue] = text if isinstance(text, dict) else {}
-    return bool(config.get("kv_lora_rank") or inner.get("kv_lora_rank"))
+def _worst(given: PreflightInput) -> Finding | None:
+    """The surest finding, and of equally sure ones the first; None: nothing was found."""
+    found = [finding for check in CHECKS if (finding := check(given)) is not None]
+    return max(found, key=lambda finding: finding.certainty, default=None)
 
 
-def _lowest() -> str:
-    return str(EAGLE31_ON_MLA.versions).removeprefix(">=")
+def _family(given: PreflightInput) -> str:
+    """What the draft is; empty: unknown."""
+    method, draft = given.spec.draft.method, given.draft_config
+    if method is not Method.EAGLE3:
+        return _FAMILIES[method]
+    if draft is None:
+        return ""
+    # EAGLE 3.1 is told from 3 by these two. `norm_before_fc` and `norm_before_residual` are other
+    # things.
+    return EAGLE_3_1 if draft.fc_norm and draft.norm_output else EAGLE_3
+
+
+def _subject(given: PreflightInput, family: str) -> str:
+    draft, model = given.spec.draft, given.spec.model
+    if draft.method is Method.EAGLE3:
+        return f"{draft.id} is {family} ({given.draft.source})"
+    source = draft.id or "no draft of its own"
+    return f"{model.id} is served with method {draft.method} and {source}"

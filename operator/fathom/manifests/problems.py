@@ -5,42 +5,42 @@
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import adaptive_verification_problem, live_depth
+from fathom.core.capability import engine_problems, live_depth
 from fathom.core.engine_version import parsed_version
+from fathom.core.model_facts import ModelFacts
 from fathom.core.plugin import PluginBundle
 from fathom.core.preflight import check_draft
 from fathom.core.revision import revision_of
 from fathom.manifests.pod_template import CONTAINER, pod_template
+from fathom.manifests.preflight import preflight_input
 from fathom.manifests.strategic_merge import MergeError
 from fathom.manifests.vllm_args import owned_flag_problems, stated_max_num_seqs
 
-Config = Mapping[str, JsonValue]
+_UNKNOWN: Final = ModelFacts()
 
 
 def problems_of(
-    sd: SpeculativeDeployment,
-    *,
-    target_config: Config | None = None,
-    draft_config: Config | None = None,
+    sd: SpeculativeDeployment, *, target: ModelFacts = _UNKNOWN, draft: ModelFacts = _UNKNOWN
 ) -> tuple[Problem, ...]:
     """Why this resource must not be served as it is; empty: nothing known stands against it.
 
     Args:
         sd: a resource that `parse` accepted.
-        target_config: the target's config.json, where it is at hand.
-        draft_config: the draft's config.json, where it is at hand.
+        target: what is known of the target model.
+        draft: what is known of the draft.
     """
-    return tuple(_problems(sd, target_config, draft_config))
+    return tuple(_problems(sd, target, draft))
 
 
 def _problems(
-    sd: SpeculativeDeployment, target_config: Config | None, draft_config: Config | None
+    sd: SpeculativeDeployment, target: ModelFacts, draft: ModelFacts
 ) -> Iterator[Problem]:
     spec = sd.spec
     if spec.engine.version and parsed_version(spec.engine.version) is None:
@@ -50,11 +50,10 @@ def _problems(
         )
     yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
     yield from _max_num_seqs_problems(spec)
-    if (problem := adaptive_verification_problem(spec)) is not None:
-        yield problem
-    verdict = check_draft(spec, target_config, draft_config)
+    yield from engine_problems(spec)
+    verdict = check_draft(preflight_input(spec, target, draft))
     if verdict.refused:
-        yield Problem("spec.draft.id", verdict.message)
+        yield Problem(verdict.field, verdict.message)
     yield from _pod_template_problems(sd)
 
 

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec, Switch
-from fathom.core.capability import live_depth
+from fathom.core.capability import has_flag, live_depth
 from fathom.core.depth import Schedule
 from fathom.manifests.engine_options import Option, last_value, options
 from fathom.manifests.startup_schedule import startup_schedule
@@ -206,7 +206,8 @@ def engine_args(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
             args += ["--max-num-seqs", str(DEFAULT_MAX_NUM_SEQS)]
     args += ["--host", "0.0.0.0"]  # noqa: S104 - pods are reached at an address of their own
     args += ["--port", str(HTTP_PORT)]
-    args += ["--shutdown-timeout", str(engine.drain_seconds)]
+    if has_flag(engine, "--shutdown-timeout"):
+        args += ["--shutdown-timeout", str(engine.drain_seconds)]
     return tuple(args)
 
 

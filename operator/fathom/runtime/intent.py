@@ -11,17 +11,18 @@ from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.manifest import Manifest
+from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import changed_restart_fields, revision_of
 from fathom.core.support import not_yet_supported
+from fathom.manifests.preflight import preflight_input
 from fathom.manifests.problems import problems_of
 
 LAST_GOOD_SPEC_KEY: Final = "lastGoodSpec.json"
 REVISION_KEY: Final = "revision"
 """Beside the last good spec: the revision that its pods were given."""
 _MOST_REPLICAS: Final = 1024
-
-Config = Mapping[str, JsonValue]
+_UNKNOWN: Final = ModelFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,21 @@ class Intent:
 
 
 def intent_of(
-    resource: Manifest, last_good: str | None, configs: Mapping[str, Config | None]
+    resource: Manifest, last_good: str | None, models: Mapping[ModelRef, ModelFacts]
 ) -> Intent:
     """Judge the newest spec, and fall back where it must be.
 
     Args:
         resource: the SpeculativeDeployment as it was read.
         last_good: the last good spec as JSON; None: none is known.
-        configs: config.json by model id, as far as at hand.
+        models: what is known of target and draft, as far as they were looked up.
     """
     newest = parse(resource)
     if isinstance(newest, SpeculativeDeployment):
-        target, draft = configs.get(newest.spec.model.id), configs.get(newest.spec.draft.id)
-        verdict = check_draft(newest.spec, target, draft)
-        problems = problems_of(newest, target_config=target, draft_config=draft)
+        target = models.get(target_ref(newest.spec), _UNKNOWN)
+        draft = models.get(draft_ref(newest.spec), _UNKNOWN)
+        verdict = check_draft(preflight_input(newest.spec, target, draft))
+        problems = problems_of(newest, target=target, draft=draft)
         unsupported = None if problems else not_yet_supported(newest.spec)
         if not problems and unsupported is None:
             return Intent(newest, newest.spec.replicas, (), None, verdict)
@@ -65,6 +67,15 @@ def intent_of(
     earlier = earlier_spec(resource, last_good)
     replicas = _replicas(resource, earlier)
     return Intent(earlier, replicas, problems, unsupported, verdict)
+
+
+def models_of(resource: Manifest) -> tuple[ModelRef, ...]:
+    """The models that a resource names; empty: its spec cannot be read."""
+    newest = parse(resource)
+    if not isinstance(newest, SpeculativeDeployment):
+        return ()
+    refs = (target_ref(newest.spec), draft_ref(newest.spec))
+    return tuple(ref for ref in refs if ref.id)
 
 
 def good_spec_text(resource: Manifest) -> str:

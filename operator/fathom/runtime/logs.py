@@ -43,6 +43,6 @@ def configure_logs(log_format: LogFormat) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    # That a request was served, or that an event was seen, is no news.
-    for noisy in ("aiohttp.access", "kopf.objects", "kopf.activities"):
+    # That a request was made or served, or that an event was seen, is no news.
+    for noisy in ("aiohttp.access", "httpx", "httpx2", "kopf.objects", "kopf.activities"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -5,6 +5,7 @@ it does not matter, and a pass that is cut off anywhere is continued by the next
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -12,11 +13,12 @@ import structlog
 from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.kinds import ObjectKey
+from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.runtime.actor import Actor
 from fathom.runtime.findings import findings_of, findings_without_spec
 from fathom.runtime.gather import read_metrics, read_objects
-from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, Intent, intent_of
+from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, Intent, intent_of, models_of
 from fathom.runtime.memory import Memory
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
@@ -103,9 +105,9 @@ class Loop:
             # Its children go with it. Whatever was done now would be done against that.
             return RESYNC_S
         memory = self._remembered(objects, now_s)
-        await self._read_configs(objects, memory)
+        models = await self._models(objects, memory)
         good = objects.tuning.get(LAST_GOOD_SPEC_KEY)
-        intent = intent_of(objects.resource, good, memory.configs)
+        intent = intent_of(objects.resource, good, models)
         if intent.wanted is not None:
             return await self._carry_on(intent, intent.wanted, objects, memory)
         findings = findings_without_spec(intent, objects, memory, now_s)
@@ -173,15 +175,12 @@ class Loop:
         memory.note_document(objects, now_s)
         return memory
 
-    async def _read_configs(self, objects: Objects, memory: Memory) -> None:
-        """The config.json of target and draft, read once per generation of the spec."""
-        if memory.configs_generation == objects.metadata.generation:
-            return
-        spec = objects.resource.get("spec")
-        parts = [spec.get(part) for part in ("model", "draft")] if isinstance(spec, dict) else []
-        ids = {str(part.get("id")) for part in parts if isinstance(part, dict)}
-        memory.configs = {each: await self._world.read_config(each) for each in sorted(ids)}
-        memory.configs_generation = objects.metadata.generation
+    async def _models(self, objects: Objects, memory: Memory) -> Mapping[ModelRef, ModelFacts]:
+        """What is known of target and draft; when that changes, the loop is poked."""
+        if memory.models_generation != objects.metadata.generation:
+            memory.models = models_of(objects.resource)
+            memory.models_generation = objects.metadata.generation
+        return {ref: await self._world.models(ref, self.poke) for ref in memory.models}
 
     def _failed(self) -> float:
         """Count a failure; seconds until the next try, doubling up to five minutes."""

@@ -1,7 +1,6 @@
 """`fathom run`: puts the parts together and runs until it is told to stop."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
 import aiohttp
@@ -9,13 +8,12 @@ import kopf
 import structlog
 from kubernetes.aio.client import ApiClient
 from prometheus_client import start_http_server
-from pydantic import JsonValue
 
 from fathom import __version__
 from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
+from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
-from fathom.adapters.model_files import local_config
 from fathom.core.plugin import plugin_bundle
 from fathom.runtime.handlers import kopf_settings, registered
 from fathom.runtime.health import serve_health
@@ -23,11 +21,17 @@ from fathom.runtime.leadership import LeadershipLostError, identity, lead
 from fathom.runtime.logs import configure_logs
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
+from fathom.runtime.model_cache import ModelCache
 from fathom.runtime.options import RunOptions
 from fathom.runtime.ports import World
 from fathom.runtime.served_cache import ServedCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.tuner import decide
+
+_WITHOUT_ACCESS: Final = (
+    "the operator reads no secrets, so not the one in spec.model.tokenSecretRef either; "
+    "`fathom check` reads it with your HF_TOKEN"
+)
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -56,12 +60,13 @@ async def _operate(options: RunOptions) -> None:
     telemetry = Telemetry()
     async with ApiClient(configuration) as api, aiohttp.ClientSession() as session:
         kube, sources = Kube(api), MetricsSources(session, clock)
+        models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
         world = World(
             kube=kube,
             metrics_for=sources.of,
             clock=clock,
             decide=decide,
-            read_config=_read_config,
+            models=models.facts,
             served=ServedCache(kube, clock).get,
             bundle=plugin_bundle(),
             version=__version__,
@@ -96,9 +101,6 @@ async def _operate(options: RunOptions) -> None:
                 await work()
         finally:
             await loops.stop()
+            await models.stop()
             await health.cleanup()
             sources.close()
-
-
-async def _read_config(model_id: str) -> Mapping[str, JsonValue] | None:
-    return await asyncio.to_thread(local_config, model_id)

@@ -5,11 +5,11 @@ from typing import Self
 
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.core.depth import DepthDocument
+from fathom.core.model_facts import ModelRef
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.runtime.apply_guard import ApplyGuard
-from fathom.runtime.intent import Config
 from fathom.tuning.state import TuningState
 
 
@@ -31,9 +31,9 @@ class Memory:
     announced_revision: str = ""
     """The rollout that an event has told of."""
     warned_pins: set[tuple[str, str]] = field(default_factory=set)
-    configs: dict[str, Config | None] = field(default_factory=dict)
-    configs_generation: int = -1
-    """Generation of the spec that `configs` were read for."""
+    models: tuple[ModelRef, ...] = ()
+    """What the spec names, as of `models_generation`."""
+    models_generation: int = -1
     guard: ApplyGuard = field(default_factory=ApplyGuard)
 
     @classmethod

@@ -1,19 +1,18 @@
 """What a loop is given: the world, behind protocols."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-from pydantic import JsonValue
 
 from fathom.adapters.ports import Clock, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
+from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.core.served import ServedApis
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 
 Decide = Callable[[TuningSnapshot], TuningDecision]
-ReadConfig = Callable[[str], Awaitable[Mapping[str, JsonValue] | None]]
+LookUp = Callable[[ModelRef, Callable[[], None]], Awaitable[ModelFacts]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +23,8 @@ class World:
     metrics_for: Callable[[MetricsSpec], MetricsPort]
     clock: Clock
     decide: Decide
-    read_config: ReadConfig
-    """config.json of a model, where it is at hand."""
+    models: LookUp
+    """What is known of a model now, and whom to tell when that changes. Never waits for a hub."""
     served: Callable[[], Awaitable[ServedApis]]
     bundle: PluginBundle
     version: str

@@ -58,7 +58,7 @@ def test_the_items_of_a_list_are_read(cli: CliRunner, tmp_path: Path) -> None:
         tmp_path / "a.yaml", {"apiVersion": "v1", "kind": "List", "items": [manifest(), SERVICE]}
     )
 
-    result = cli.invoke(app, ["check", "-f", file])
+    result = cli.invoke(app, ["check", "--offline", "-f", file])
 
     assert result.exit_code == 0
     assert result.stdout.startswith("kimi: valid, revision ")
@@ -86,7 +86,7 @@ def test_every_problem_is_told_at_once(cli: CliRunner, tmp_path: Path) -> None:
         tmp_path / "a.yaml", manifest({"draft.id": None, "engine.tensorParallelSize": 3})
     )
 
-    result = cli.invoke(app, ["check", "-f", file])
+    result = cli.invoke(app, ["check", "--offline", "-f", file])
 
     assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
         "spec.draft.id",
@@ -152,7 +152,7 @@ def test_check_says_how_depth_will_be_changed(
 ) -> None:
     file = file_with(tmp_path / "a.yaml", manifest(changes))
 
-    assert cli.invoke(app, ["check", "-f", file]).stdout.splitlines()[2] == depth
+    assert cli.invoke(app, ["check", "--offline", "-f", file]).stdout.splitlines()[2] == depth
 
 
 def test_version(cli: CliRunner) -> None:

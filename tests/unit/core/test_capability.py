@@ -5,6 +5,8 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.capability import (
     adaptive_verification_problem,
+    engine_problems,
+    has_flag,
     live_depth,
     live_depth_refusal,
 )
@@ -35,9 +37,14 @@ def test_known_engines_change_depth_live(version: str) -> None:
         (
             {"draft.method": "suffix", "draft.id": None},
             Reason.LIVE_DEPTH_UNSUPPORTED,
-            "method suffix ignores the depth schedule",
+            "method suffix is not known to follow the depth schedule",
         ),
         ({"draft.method": "dspark"}, Reason.LIVE_DEPTH_UNSUPPORTED, "method dspark"),
+        (
+            {"speculation.adaptiveVerification": "Enabled"},
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            "acceptance would be measured wrongly",
+        ),
     ],
     ids=str,
 )
@@ -66,12 +73,29 @@ def test_a_static_engine_is_not_live_though_it_could_be() -> None:
         (image("0.30.0"), None),
         ({"draft.method": "dspark", **image("0.28.0")}, None),
         (image("0.29.0"), "vLLM 0.29.0 has none for method eagle3; it needs >=0.30.0"),
+        ({"draft.method": "dflash", **image("0.30.0")}, None),
+        (
+            {"draft.method": "draft_model", **image("0.30.0")},
+            "vLLM 0.30.0 has none for method draft_model; it needs >=0.31.0",
+        ),
         (
             {"draft.method": "ngram"},
             "vLLM has no adaptive verification for method ngram: set it to Disabled.",
         ),
         ({"engine.image": "vllm:latest"}, "set spec.engine.version"),
-        ({"engine.attentionBackend": "TOKENSPEED_MLA"}, "tokenspeed_mla cannot do it"),
+        (
+            {"engine.attentionBackend": "TOKENSPEED_MLA"},
+            (
+                "TOKENSPEED_MLA cannot do it in vLLM 0.32.0: choose another attentionBackend (with "
+                "MLA: flashinfer_mla, vLLM >=0.31.0), or set it to Disabled."
+            ),
+        ),
+        ({"engine.attentionBackend": "flashinfer_mla"}, None),
+        (
+            {"engine.attentionBackend": "flashinfer_mla", **image("0.30.0")},
+            "flashinfer_mla cannot do it in vLLM 0.30.0",
+        ),
+        ({"engine.attentionBackend": "some_new_backend"}, None),
         ({"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}, "pipelineParallel"),
     ],
     ids=str,
@@ -89,3 +113,89 @@ def test_adaptive_verification_needs_an_engine_that_has_it(
         assert problem is not None
         assert problem.field == "spec.speculation.adaptiveVerification"
         assert sentence in problem.message
+
+
+PIPELINE = {"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        (
+            {"draft.method": "dspark", **image("0.24.0")},
+            "spec.draft.method",
+            (
+                "vLLM 0.24.0 does not know method dspark, which needs >=0.25.0: change "
+                "spec.engine.image, or choose another method."
+            ),
+        ),
+        (
+            {"engine.attentionBackend": "Tokenspeed_MLA", **image("0.20.2")},
+            "spec.engine.attentionBackend",
+            (
+                "vLLM 0.20.2 does not know Tokenspeed_MLA, which needs >=0.21.0: change "
+                "spec.engine.image, or choose another attentionBackend."
+            ),
+        ),
+        (
+            {**PIPELINE, **image("0.29.0")},
+            "spec.engine.pipelineParallelSize",
+            (
+                "vLLM 0.29.0 would split the draft of method eagle3 into stages too, which none of "
+                "them can be; >=0.30.0 does not: change spec.engine.image, or set it to 1."
+            ),
+        ),
+        (
+            {"speculation.adaptiveVerification": "Enabled", **image("0.29.0")},
+            "spec.speculation.adaptiveVerification",
+            (
+                "vLLM 0.29.0 has none for method eagle3; it needs >=0.30.0: change "
+                "spec.engine.image, or set it to Disabled."
+            ),
+        ),
+    ],
+    ids=str,
+)
+def test_what_an_engine_would_not_start_with_is_refused(
+    changes: dict[str, Any], field: str, sentence: str
+) -> None:
+    (problem,) = engine_problems(resource(changes).spec)
+
+    assert problem.field == field
+    assert problem.message == sentence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"draft.method": "dspark", **image("0.25.0")},
+        {"draft.method": "dspark", "engine.image": "vllm:latest"},
+        {"engine.attentionBackend": "tokenspeed_mla", "engine.image": "vllm:latest"},
+        {"engine.attentionBackend": "some_old_backend", **image("0.20.2")},
+        {**PIPELINE, **image("0.30.0")},
+        {**PIPELINE, "engine.image": "vllm:latest"},
+        {**PIPELINE, "draft.method": "draft_model", **image("0.28.0")},
+    ],
+    ids=str,
+)
+def test_what_an_engine_has_or_may_have_is_not_refused(changes: dict[str, Any]) -> None:
+    assert engine_problems(resource(changes).spec) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "known"),
+    [(image("0.17.1"), False), (image("0.18.0"), True), ({"engine.image": "vllm:latest"}, True)],
+    ids=str,
+)
+def test_an_old_parser_is_told_of_where_nothing_is_refused(
+    engine: dict[str, str],
+    known: bool,  # noqa: FBT001 - a parameter of the table above
+) -> None:
+    spec = resource(engine).spec
+    refusal = live_depth_refusal(spec)
+
+    assert has_flag(spec.engine, "--shutdown-timeout") is known
+    assert engine_problems(spec) == ()
+    assert refusal is not None
+    assert ("a pod that goes aborts its requests" in refusal[1]) is not known

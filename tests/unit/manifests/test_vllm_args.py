@@ -177,12 +177,25 @@ def test_fields_become_flags(changes: dict[str, Any], pairs: list[str]) -> None:
         assert pair in line
 
 
+@pytest.mark.parametrize(("version", "passed"), [("0.17.1", False), ("0.18.0", True)])
+def test_a_flag_that_the_engine_lacks_is_left_out(
+    version: str,
+    passed: bool,  # noqa: FBT001 - a parameter of the table above
+) -> None:
+    args = engine_args(resource({"engine.version": version}).spec)
+
+    assert ("--shutdown-timeout" in args) is passed
+
+
 @pytest.mark.parametrize(
     ("changes", "keys"),
     [
         ({"draft.revision": "main"}, {"revision": "main"}),
         ({"draft.tensorParallelSize": 1}, {"draft_tensor_parallel_size": 1}),
-        ({"speculation.adaptiveVerification": "Enabled"}, {"enable_adaptive_verification": True}),
+        (
+            {"speculation.adaptiveVerification": "Enabled", "speculation.tokens": 5},
+            {"enable_adaptive_verification": True, "num_speculative_tokens": 5},
+        ),
         ({"draft.method": "mtp", "draft.id": None}, {"method": "mtp"}),
     ],
     ids=str,

@@ -67,6 +67,14 @@ def test_no_rule_is_a_wildcard_or_reads_secrets(render: Render) -> None:
                 assert "secrets" not in resources
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_hub_can_be_left_alone(render: Render, *, enabled: bool) -> None:
+    (container,) = pod_of(render({"hub": {"enabled": enabled}}))["containers"]
+
+    offline = {"name": "HF_HUB_OFFLINE", "value": "1"}
+    assert (offline in container["env"]) == (not enabled)
+
+
 SUBJECTS = [{"kind": "ServiceAccount", "name": "fathom", "namespace": "fathom-system"}]
 
 

@@ -1,0 +1,241 @@
+"""The Hugging Face Hub, or a mirror of it: small files and sizes, never weights.
+
+HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HOME and HF_HUB_CACHE are read by huggingface_hub itself.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_session,
+    hf_hub_url,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import (  # type: ignore[attr-defined] # documented, not in __all__
+    build_hf_headers,
+    hf_raise_for_status,
+)
+
+from fathom import __version__
+from fathom.adapters.model_files import (
+    MAX_CONFIG_BYTES,
+    UnreadableConfigError,
+    parse_config,
+    read_bytes,
+)
+from fathom.core.model_config import ModelConfig
+from fathom.core.model_facts import Absence, ModelFacts, ModelRef, Weights
+from fathom.core.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
+
+TIMEOUT_S: Final = 10.0
+"""Of one request."""
+_REQUESTS: Final = 4
+"""A look-up makes as many at most."""
+_LENGTH_BYTES: Final = 8
+"""A safetensors file begins with the length of its header, 64 bits, little endian
+(https://huggingface.co/docs/safetensors/index#format)."""
+_LONGEST_HEADER_BYTES: Final = 1 << 20
+_LIBRARY: Final = "fathom"
+_PARTIAL_CONTENT: Final = 206
+
+
+class _NotAPartError(Exception):
+    """A part of a file was asked for, and all of it was to be sent."""
+
+
+class HuggingFaceHub:
+    """Looks models up, one small request after the other. Any thread may call it."""
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        token: str | None = None,
+        offline: bool = False,
+        timeout_s: float = TIMEOUT_S,
+        without_access: str = "set HF_TOKEN to a token that has access",
+        cache: Path | None = None,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            endpoint: the hub's address; None: HF_ENDPOINT's, else huggingface.co.
+            token: None: HF_TOKEN's, else the one that `hf auth login` saved.
+            offline: ask no hub and look into the cache only, as with HF_HUB_OFFLINE=1.
+            timeout_s: of one request, in seconds.
+            without_access: what to do about a model that needs a token, in half a sentence.
+            cache: where other programs keep what they downloaded; None: HF_HUB_CACHE.
+        """
+        self._endpoint = endpoint or constants.ENDPOINT
+        self._token = token
+        self._offline = offline or constants.HF_HUB_OFFLINE
+        self._timeout_s = timeout_s
+        self._without_access = without_access
+        self._cache = cache
+
+    async def look_up(self, ref: ModelRef) -> ModelFacts:
+        """What is known of a model. Idempotent; never raises: an absence says what stood between.
+
+        Takes at most four times `timeout_s`.
+        """
+        try:
+            async with asyncio.timeout(_REQUESTS * self._timeout_s):
+                return await asyncio.to_thread(self._look_up, ref)
+        except TimeoutError:
+            return self._unreachable()
+
+    def _look_up(self, ref: ModelRef) -> ModelFacts:
+        until_s = time.monotonic() + _REQUESTS * self._timeout_s
+        try:
+            config = ModelConfig.from_json(parse_config(self._config_text(ref, until_s)))
+        except UnreadableConfigError as error:
+            return ModelFacts(absence=Absence.UNREADABLE, explanation=str(error))
+        except Exception as error:  # noqa: BLE001  # what huggingface_hub's transport raises varies
+            return self._absent(ref, error)
+        return ModelFacts(config, weights=self._weights(ref, config, until_s))
+
+    def _config_text(self, ref: ModelRef, until_s: float) -> bytes:
+        """A config.json, from the hub, or, where that does not answer, from its cache.
+
+        Not by `hf_hub_download`: it tries a hub that is down for half a minute, and writes files.
+
+        Raises:
+            Exception: it cannot be had.
+        """
+        if not self._offline:
+            try:
+                return self._body(ref, "config.json", MAX_CONFIG_BYTES, until_s)
+            except Exception:
+                if self._cached(ref) is None:
+                    raise
+        cached = self._cached(ref)
+        if cached is None:
+            raise OfflineModeIsEnabled
+        return read_bytes(cached)
+
+    def _cached(self, ref: ModelRef) -> Path | None:
+        """Where an earlier download of another program left the config.json."""
+        found = try_to_load_from_cache(
+            ref.id, "config.json", cache_dir=self._cache, revision=ref.revision or None
+        )
+        return Path(found) if isinstance(found, str) else None
+
+    def _absent(self, ref: ModelRef, error: Exception) -> ModelFacts:
+        """An absence, from what huggingface_hub raised. The order is that of its subclasses."""
+        at = self._endpoint
+        match error:
+            case GatedRepoError():
+                absence, why = Absence.GATED, f"it is gated at {at}; {self._without_access}"
+            case RevisionNotFoundError():
+                absence, why = Absence.MISSING, f"{at} knows no revision {ref.revision} of it"
+            case RepositoryNotFoundError():
+                absence, why = (
+                    Absence.MISSING,
+                    f"{at} shows no such repository; if it is private, {self._without_access}",
+                )
+            case OfflineModeIsEnabled():
+                absence, why = (
+                    Absence.OFFLINE,
+                    "it is not in the cache, and the hub is not to be asked",
+                )
+            case EntryNotFoundError():
+                absence, why = Absence.MISSING, "the repository has none"
+            case HFValidationError():
+                absence, why = (
+                    Absence.MISSING,
+                    "that is neither an absolute path nor a Hugging Face id",
+                )
+            case HfHubHTTPError():
+                status = error.response.status_code
+                absence, why = Absence.UNREACHABLE, f"{at} answers with HTTP status {status}"
+            case _:
+                return self._unreachable()
+        return ModelFacts(absence=absence, explanation=why)
+
+    def _unreachable(self) -> ModelFacts:
+        return ModelFacts(
+            absence=Absence.UNREACHABLE, explanation=f"{self._endpoint} cannot be reached"
+        )
+
+    def _weights(self, ref: ModelRef, config: ModelConfig, until_s: float) -> Weights:
+        """What the hub says of the weights. A failure here makes them unknown, and no more."""
+        if self._offline:
+            return Weights()
+        try:
+            sizes = self._sizes(ref)
+        except Exception:  # noqa: BLE001  # what huggingface_hub's transport raises varies
+            return Weights()
+        total = weight_bytes(sizes)
+        if config.draft_vocab_size is None or SINGLE_FILE not in sizes:
+            return Weights(total)
+        try:
+            return Weights(total, self._has_d2t(ref, until_s))
+        except Exception:  # noqa: BLE001  # as above
+            return Weights(total)
+
+    def _sizes(self, ref: ModelRef) -> Mapping[str, int | None]:
+        api = HfApi(self._endpoint, self._token, _LIBRARY, __version__)
+        info = api.model_info(
+            ref.id,
+            revision=ref.revision or None,
+            files_metadata=True,
+            timeout=self._timeout_s,
+        )
+        return {file.rfilename: file.size for file in info.siblings or ()}
+
+    def _has_d2t(self, ref: ModelRef, until_s: float) -> bool | None:
+        """Read the names in one file's header; None: it cannot be read by itself."""
+        length = self._part(ref, 0, _LENGTH_BYTES, until_s)
+        header_bytes = int.from_bytes(length, "little")
+        if not 0 < header_bytes <= _LONGEST_HEADER_BYTES:
+            return None
+        return holds_d2t(json.loads(self._part(ref, _LENGTH_BYTES, header_bytes, until_s)))
+
+    def _part(self, ref: ModelRef, first: int, size: int, until_s: float) -> bytes:
+        """A few bytes of a weight file.
+
+        Not by huggingface_hub's own function: that one takes whatever is sent.
+
+        Raises:
+            _NotAPartError: the server would rather send all of it.
+        """
+        return self._body(ref, SINGLE_FILE, size, until_s, first=first)
+
+    def _body(
+        self, ref: ModelRef, path: str, most: int, until_s: float, *, first: int | None = None
+    ) -> bytes:
+        """A file's beginning, or the part from byte `first` on: `most` bytes at most."""
+        url = hf_hub_url(ref.id, path, revision=ref.revision or None, endpoint=self._endpoint)
+        headers = build_hf_headers(
+            token=self._token, library_name=_LIBRARY, library_version=__version__
+        )
+        headers["Accept-Encoding"] = "identity"
+        if first is not None:
+            headers["Range"] = f"bytes={first}-{first + most - 1}"
+        received = b""
+        with get_session().stream("GET", url, headers=headers, timeout=self._timeout_s) as response:
+            hf_raise_for_status(response)
+            if first is not None and response.status_code != _PARTIAL_CONTENT:
+                raise _NotAPartError
+            for chunk in response.iter_bytes():
+                received += chunk
+                if len(received) >= most:
+                    break
+                if time.monotonic() > until_s:
+                    raise TimeoutError
+        return received[:most]

@@ -1,0 +1,72 @@
+"""`fathom check`."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import typer
+
+from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
+from fathom.adapters.model_files import is_directory, local_facts
+from fathom.adapters.ports import ModelHub
+from fathom.api.problem import Problem
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.inspect.check_view import lines_of
+from fathom.inspect.resources import REFUSED, Files, problems_with, read, tell
+
+_LONGEST_TIMEOUT_S: Final = 600.0
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def check_command(
+    *,
+    filename: Files,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline", help="Ask no hub; look into its cache. HF_HUB_OFFLINE=1 does the same."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, max=_LONGEST_TIMEOUT_S, help="Seconds that one request to the hub may take."
+        ),
+    ] = TIMEOUT_S,
+) -> None:
+    """Say what is wrong with a SpeculativeDeployment, or what is known of its models and depth.
+
+    Reads the config.json of target and draft, from an absolute directory or from the Hugging Face
+    Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Exit code 2: something is refused.
+    """
+    hub = HuggingFaceHub(offline=offline, timeout_s=timeout)
+    refused = False
+    for document in read(filename):
+        if not isinstance(document.parsed, SpeculativeDeployment):
+            tell(document.where, document.parsed)
+            refused = True
+            continue
+        models = asyncio.run(_looked_up(document.parsed, hub))
+        problems: tuple[Problem, ...] = problems_with(document.parsed, models)
+        tell(document.where, problems)
+        refused = refused or bool(problems)
+        for line in lines_of(document.parsed, models, refused=bool(problems)):
+            typer.echo(line)
+    raise typer.Exit(REFUSED if refused else 0)
+
+
+async def _looked_up(
+    resource: SpeculativeDeployment, hub: ModelHub
+) -> Mapping[ModelRef, ModelFacts]:
+    refs = [ref for ref in (target_ref(resource.spec), draft_ref(resource.spec)) if ref.id]
+    facts = await asyncio.gather(*(_look_up(ref, hub) for ref in refs))
+    return dict(zip(refs, facts, strict=True))
+
+
+async def _look_up(ref: ModelRef, hub: ModelHub) -> ModelFacts:
+    if is_directory(ref):
+        return await asyncio.to_thread(local_facts, ref)
+    return await hub.look_up(ref)

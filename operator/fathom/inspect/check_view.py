@@ -1,0 +1,78 @@
+"""What `fathom check` says of one resource, line by line. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth_refusal
+from fathom.core.memory_estimate import GIB
+from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.core.preflight import check_draft
+from fathom.core.preflight_checks import memory_estimate, shape
+from fathom.core.preflight_input import PreflightInput
+from fathom.core.revision import revision_of
+from fathom.manifests.preflight import preflight_input
+
+
+def lines_of(
+    resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], *, refused: bool
+) -> Iterator[str]:
+    """The lines.
+
+    Args:
+        resource: that `parse` accepted.
+        models: what is known of the models that it names.
+        refused: whether something stands against it, which is said elsewhere.
+    """
+    spec = resource.spec
+    target = models.get(target_ref(spec), ModelFacts())
+    draft = models.get(draft_ref(spec), ModelFacts())
+    given = preflight_input(spec, target, draft)
+    verdict = check_draft(given)
+    state = "refused" if refused else f"valid, revision {revision_of(spec)}"
+    yield f"{resource.metadata.name}: {state}"
+    yield f"  draft: {verdict.reason}: {verdict.message}"
+    yield f"  depth: {_depth(spec)}"
+    yield f"  target model: {_model(spec.model.id, given.target)}"
+    if spec.draft.id:
+        yield f"  draft model: {_model(spec.draft.id, given.draft)}"
+    yield f"  family: {verdict.family or 'unknown'}"
+    if spec.draft.method is not Method.NGRAM:
+        yield f"  memory of one GPU: {_memory(given)}"
+
+
+def _depth(spec: SpeculativeDeploymentSpec) -> str:
+    refusal = live_depth_refusal(spec)
+    if not spec.tunable:
+        return f"Static: {spec.speculation.tokens}, as tuning.mode asks."
+    if refusal is not None:
+        return f"{refusal[0]}: {refusal[1]}"
+    depths = spec.speculation
+    return (
+        f"Live: from {depths.min_tokens} to {depths.effective_max_tokens}, "
+        f"starting at {depths.tokens}."
+    )
+
+
+def _model(named: str, facts: ModelFacts) -> str:
+    if facts.config is None:
+        return f"{named}: its config.json is not at hand ({facts.explanation})"
+    return f"{named}: {shape(facts.config)}"
+
+
+def _memory(given: PreflightInput) -> str:
+    estimate = memory_estimate(given)
+    accelerator = given.spec.node_pool.accelerator
+    parts = [
+        f"target {_gib(estimate.target_bytes)}",
+        f"draft {_gib(estimate.draft_bytes)}",
+        f"KV cache of drafts {_gib(estimate.lookahead_bytes)}",
+        f"{accelerator} has {_gib(estimate.memory_bytes)}",
+    ]
+    return ", ".join(parts)
+
+
+def _gib(size_bytes: int | None) -> str:
+    if size_bytes is None:
+        return "unknown"
+    return f"{size_bytes / GIB:.1f} GiB" if size_bytes >= GIB / 10 else "under 0.1 GiB"

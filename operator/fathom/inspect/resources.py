@@ -1,0 +1,85 @@
+"""The SpeculativeDeployments in manifests, each with what refuses it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from pydantic import JsonValue
+
+from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
+from fathom.api.problem import Problem
+from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
+from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.core.support import not_yet_supported
+from fathom.manifests.problems import problems_of
+
+REFUSED: Final = 2
+"""Exit code of a command that refused something."""
+
+Files = Annotated[
+    list[str],
+    typer.Option("-f", "--filename", metavar="FILE", help="Manifests in YAML; - reads stdin."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One SpeculativeDeployment of a file."""
+
+    where: str
+    """The file, and the resource's name where the file holds several."""
+    parsed: SpeculativeDeployment | tuple[Problem, ...]
+    """The resource, or what is wrong with its schema and rules."""
+
+
+def read(files: Sequence[str]) -> Iterator[Document]:
+    """Every SpeculativeDeployment in the files; other kinds are passed over.
+
+    Args:
+        files: paths; `-` is stdin.
+
+    Raises:
+        typer.Exit: a file cannot be read; stderr says why.
+    """
+    for file in files:
+        where = "stdin" if file == "-" else file
+        try:
+            documents = [each for each in read_documents(file) if is_speculative_deployment(each)]
+        except UnreadableManifestError as error:
+            typer.echo(f"{where}: {error}", err=True)
+            raise typer.Exit(REFUSED) from error
+        if not documents:
+            typer.echo(f"{where}: holds no SpeculativeDeployment.", err=True)
+        for document in documents:
+            one = where if len(documents) == 1 else f"{where}: {_name(document)}"
+            yield Document(one, parse(document))
+
+
+def problems_with(
+    resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]
+) -> tuple[Problem, ...]:
+    """Why a resource is refused; empty: it is not.
+
+    Args:
+        resource: that `parse` accepted.
+        models: what is known of the models that it names.
+    """
+    spec = resource.spec
+    target = models.get(target_ref(spec), ModelFacts())
+    draft = models.get(draft_ref(spec), ModelFacts())
+    problems = problems_of(resource, target=target, draft=draft)
+    if not problems and (unsupported := not_yet_supported(spec)) is not None:
+        return (unsupported,)
+    return problems
+
+
+def tell(where: str, problems: Sequence[Problem]) -> None:
+    """Say on stderr what is wrong."""
+    for problem in problems:
+        typer.echo(f"{where}: {problem}", err=True)
+
+
+def _name(document: Mapping[str, JsonValue]) -> str:
+    metadata = document.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

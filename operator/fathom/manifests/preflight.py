@@ -1,0 +1,60 @@
+"""What a preflight looks at, put together from a spec: `engine.args` are understood here."""
+
+from typing import Final
+
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.model_facts import NO_MODEL, ModelFacts
+from fathom.core.preflight_input import PreflightInput, StatedArgs
+from fathom.manifests.engine_options import last_value, options
+from fathom.manifests.vllm_args import max_batch
+
+_REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
+"""Beginnings of options after which the target is not what its config.json says: --hf-overrides,
+--hf-config-path, --config-format, --model-impl."""
+_REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off", "--offload")
+"""Of those after which weights do not lie in memory as in their files: --quantization,
+--load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
+_LONGER: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+def preflight_input(
+    spec: SpeculativeDeploymentSpec, target: ModelFacts, draft: ModelFacts
+) -> PreflightInput:
+    """All that `check_draft` looks at.
+
+    Args:
+        spec: a valid spec.
+        target: what is known of the target.
+        draft: what is known of the draft; not looked at where the spec names none.
+    """
+    return PreflightInput(spec, target, draft if spec.draft.id else NO_MODEL, stated_args(spec))
+
+
+def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
+    """What `engine.args` and `engine.env` say that a preflight must know."""
+    args = spec.engine.args
+    length = last_value(args, "--max-model-len", shortest="--max-mo")
+    cache = last_value(args, "--kv-cache-dtype", shortest="--kv-cache-d") or ""
+    share = last_value(args, "--gpu-memory-utilization", shortest="--gpu-m")
+    defaults = StatedArgs()
+    return StatedArgs(
+        max_model_len=int(length) if length is not None and length.isdecimal() else None,
+        longer_allowed=any(each.name == _LONGER for each in spec.engine.env),
+        rewrites_config=_states(spec, _REWRITE_CONFIG),
+        rewrites_weights=_states(spec, _REWRITE_WEIGHTS),
+        kv_value_bytes=1 if cache.startswith("fp8") else defaults.kv_value_bytes,
+        max_batch=max_batch(spec),
+        gpu_memory_utilization=_share(share, defaults.gpu_memory_utilization),
+    )
+
+
+def _states(spec: SpeculativeDeploymentSpec, beginnings: tuple[str, ...]) -> bool:
+    return any(option.name.startswith(beginnings) for option in options(spec.engine.args))
+
+
+def _share(text: str | None, default: float) -> float:
+    try:
+        share = float(text) if text is not None else default
+    except ValueError:
+        return default
+    return share if 0 < share <= 1 else default

@@ -1,0 +1,132 @@
+"""Asks a real vLLM what it makes of command lines, as far as a machine without a GPU can tell.
+
+Run by the Python of an engine's environment, never by that of the tests. Reads a JSON list of
+argument lists, writes one JSON list of answers on the last line. Each list goes through the parser
+of `vllm serve` and through the whole configuration, up to where a model would be loaded. The
+platform's own adjustments are left out and Triton is taken for granted: what is asked is what vLLM
+says on a GPU, and on a CPU it would turn CUDA graphs and Model Runner V2 off before it looks.
+"""
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import vllm.config.vllm as vllm_config
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.platforms import current_platform
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+PARSER_MODULES = (
+    "vllm.entrypoints.common.cli_args",  # since 0.33
+    "vllm.entrypoints.launchers.cli_args",  # since 0.29
+    "vllm.entrypoints.openai.cli_args",
+)
+
+
+def parser_module() -> ModuleType:
+    for name in PARSER_MODULES:
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name)
+    raise ModuleNotFoundError(f"this vLLM has its parser in none of {', '.join(PARSER_MODULES)}")
+
+
+def as_on_a_gpu() -> None:
+    """Let vLLM's configuration decide as it does where CUDA graphs and Triton are."""
+    if not isinstance(vllm_config.HAS_TRITON, bool):
+        raise TypeError("this vLLM decides about Triton elsewhere")
+    vllm_config.HAS_TRITON = True
+    platform = type(current_platform)
+    for method in ("check_and_update_config", "support_static_graph_mode"):
+        if not hasattr(platform, method):
+            raise AttributeError(f"this vLLM's platform has no {method}")
+    platform.check_and_update_config = classmethod(lambda _cls, _config: None)
+    platform.support_static_graph_mode = classmethod(lambda _cls: True)
+
+
+def ask(
+    parser: FlexibleArgumentParser, validate: Callable[[Namespace], None], args: list[str]
+) -> dict[str, object]:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            parsed = parser.parse_args(args)
+            validate(parsed)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever vLLM says is the answer
+        return refused("parser", f"{said.getvalue()[-1000:]}{error}")
+    try:
+        config = configuration(parsed)
+    except Exception as error:  # noqa: BLE001 - see above
+        return refused("configuration", str(error))
+    speculative = config.speculative_config
+    backend = config.attention_config.backend
+    adaptive = getattr(speculative, "enable_adaptive_verification", False)
+    if adaptive and backend is not None and (support := cuda_graph_support(backend)) != {"ALWAYS"}:
+        return refused(
+            "attention backend",
+            f"adaptive verification needs CUDA graphs for any lengths: {backend} {support}",
+        )
+    return {
+        "refused_by": None,
+        "error": "",
+        "config": {
+            "method": speculative.method,
+            "depth": speculative.num_speculative_tokens,
+            "schedule": getattr(speculative, "num_speculative_tokens_per_batch_size", None),
+            "adaptive": adaptive,
+            "draft_tensor_parallel_size": speculative.draft_tensor_parallel_size,
+            "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
+            "pipeline_parallel_size": config.parallel_config.pipeline_parallel_size,
+            "max_num_seqs": config.scheduler_config.max_num_seqs,
+            "scheduler_cls": config.scheduler_config.scheduler_cls,
+            "shutdown_timeout": config.shutdown_timeout,
+            "backend": backend and backend.name,
+            "host": parsed.host,
+            "port": parsed.port,
+            "served_model_name": config.model_config.served_model_name,
+            "trust_remote_code": config.model_config.trust_remote_code,
+        },
+    }
+
+
+def configuration(parsed: Namespace) -> vllm_config.VllmConfig:
+    parsed.model = parsed.model_tag
+    return AsyncEngineArgs.from_cli_args(parsed).create_engine_config()
+
+
+def cuda_graph_support(backend: AttentionBackendEnum) -> set[str]:
+    """What the builders of a backend report, read from its source: most import CUDA libraries."""
+    module = importlib.util.find_spec(backend.get_path().rpartition(".")[0])
+    tree = ast.parse(Path(module.origin).read_text(encoding="utf-8"))
+    return {
+        node.value.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == "_cudagraph_support"
+        and isinstance(node.value, ast.Attribute)
+    }
+
+
+def refused(by: str, error: str) -> dict[str, object]:
+    return {"refused_by": by, "error": error, "config": None}
+
+
+def main() -> None:
+    as_on_a_gpu()
+    module = parser_module()
+    parser = module.make_arg_parser(FlexibleArgumentParser())
+    validate = module.validate_parsed_serve_args
+    print(json.dumps([ask(parser, validate, args) for args in json.load(sys.stdin)], default=str))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""`fathom check` on models that lie on this machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from fathom.cli import app
+from manifest_samples import manifest
+from support.model_pairs import NAMES, PAIRS, Pair
+
+
+def check(directory: Path, changes: dict[str, Any]) -> Result:
+    file = directory / "a.yaml"
+    file.write_text(yaml.safe_dump(manifest(changes)), encoding="utf-8")
+    return CliRunner().invoke(app, ["check", "--offline", "-f", str(file)])
+
+
+def as_directories(pair: Pair) -> dict[str, Any]:
+    """The pair's spec with its models where they lie."""
+    here = {"model.id": str(pair.directory / "target")}
+    if pair.draft is not None:
+        here["draft.id"] = str(pair.directory / "draft")
+    return pair.spec | here
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_good_pair_is_told_and_accepted(tmp_path: Path, name: str) -> None:
+    result = check(tmp_path, as_directories(Pair.read("good", name)))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[1].startswith("  draft: Compatible: ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_broken_pair_is_told_and_refused(tmp_path: Path, name: str) -> None:
+    result = check(tmp_path, as_directories(Pair.read("broken", name)))
+
+    assert result.exit_code == 2
+    assert result.stdout.startswith("kimi: refused\n")
+    (problem,) = result.stderr.splitlines()
+    assert problem.startswith(f"{tmp_path / 'a.yaml'}: spec.draft.")
+
+
+def test_prints_what_it_found(tmp_path: Path) -> None:
+    target, draft = (PAIRS / "good" / "kimi-eagle3.1-mla" / part for part in ("target", "draft"))
+
+    result = check(
+        tmp_path,
+        {"model.id": str(target), "draft.id": str(draft), "engine.args": ["--max-num-seqs=64"]},
+    )
+
+    first, *rest = result.stdout.splitlines()
+    assert first.startswith("kimi: valid, revision ")
+    assert rest == [
+        (f"  draft: Compatible: {draft} is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs."),
+        "  depth: Live: from 1 to 7, starting at 3.",
+        (
+            f"  target model: {target}: KimiK25ForConditionalGeneration, hidden 7168, vocabulary "
+            "163840"
+        ),
+        (
+            f"  draft model: {draft}: Eagle3DeepseekV2ForCausalLM, hidden 7168, vocabulary 163840, "
+            "of which it drafts 32000"
+        ),
+        "  family: EAGLE-3.1",
+        (
+            "  memory of one GPU: target unknown, draft unknown, KV cache of drafts under 0.1 GiB, "
+            "GB200 has 185.0 GiB"
+        ),
+    ]
+
+
+def test_weighs_the_files_without_reading_them(tmp_path: Path) -> None:
+    pair = Pair.read("good", "llama-eagle3")
+    for part, config in (("target", pair.target), ("draft", pair.draft)):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        with (tmp_path / part / "model.safetensors").open("wb") as file:
+            # Holes: nothing is on the disk, and nothing could be read in time.
+            file.truncate((4 if part == "draft" else 1200) << 30)
+
+    result = check(
+        tmp_path, {"model.id": str(tmp_path / "target"), "draft.id": str(tmp_path / "draft")}
+    )
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"{tmp_path / 'a.yaml'}: spec.engine.tensorParallelSize: the weights of "
+        f"{tmp_path / 'target'} take 300 GiB on each of 4 GPUs, and one GB200 has 185: raise "
+        "tensorParallelSize, or use a quantised model.\n"
+    )
+    assert "target 300.0 GiB, draft 1.0 GiB" in result.stdout
+
+
+def test_what_is_not_at_hand_is_said_and_refuses_nothing(tmp_path: Path) -> None:
+    result = check(tmp_path, {"draft.id": "/nowhere/draft"})
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[1] == (
+        "  draft: NotChecked: the config.json of /nowhere/draft is not at hand (there is no such "
+        "directory on this machine): vLLM says at start whether this draft fits."
+    )

@@ -1,0 +1,73 @@
+"""What a loop does when more becomes known of its models."""
+
+import asyncio
+
+from fathom.core.kinds import DEPLOYMENT
+from fathom.core.model_config import ModelConfig
+from fathom.core.model_facts import ModelFacts, ModelRef
+from fathom.runtime.model_cache import NOT_YET
+from support.bench import Bench
+
+TARGET = ModelRef("org/target")
+DRAFT = ModelRef("org/draft", "v1")
+FITS = ModelFacts(ModelConfig(hidden_size=64))
+OTHER = ModelFacts(ModelConfig(hidden_size=32))
+
+CHANGES = {"model.id": TARGET.id, "draft.id": DRAFT.id, "draft.revision": DRAFT.revision}
+
+
+async def test_unknown_until_known_and_nothing_waits_for_it() -> None:
+    bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
+    await bench.until_ready()
+    before = bench.condition("DraftCompatible")
+
+    bench.models |= {TARGET: FITS, DRAFT: FITS}
+    bench.told[DRAFT]()
+    await bench.loop.tick()
+
+    assert bench.status["ready"] == "1/1"
+    assert (before["status"], before["reason"]) == ("Unknown", "NotChecked")
+    assert "(it is being asked for)" in before["message"]
+    assert bench.condition("DraftCompatible")["reason"] == "Compatible"
+    assert bench.status["draft"] == {"family": "EAGLE-3"}
+
+
+async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
+    bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
+    await bench.until_ready()
+    task = asyncio.create_task(bench.loop.run(settle_s=0))
+    for _ in range(100):
+        await asyncio.sleep(0)  # until it has nothing left to do
+
+    async with asyncio.timeout(5):
+        bench.models |= {TARGET: FITS, DRAFT: FITS}
+        bench.told[DRAFT]()
+        while bench.condition("DraftCompatible")["reason"] != "Compatible":
+            await asyncio.sleep(0)
+
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_pair_that_turns_out_not_to_fit_stops_no_pod() -> None:
+    bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
+    await bench.until_ready()
+    deployments = bench.kube.names(DEPLOYMENT)
+
+    bench.models |= {TARGET: FITS, DRAFT: OTHER}
+    await bench.until_ready()
+
+    assert bench.kube.names(DEPLOYMENT) == deployments
+    assert bench.condition("Ready")["status"] == "True"
+    assert bench.condition("DraftCompatible")["reason"] == "Incompatible"
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    assert "org/draft reads hidden states of size 32" in bench.condition("Degraded")["message"]
+
+
+async def test_a_pair_known_not_to_fit_starts_nothing() -> None:
+    bench = Bench(CHANGES, models={TARGET: FITS, DRAFT: OTHER})
+
+    await bench.tick()
+
+    assert bench.kube.names(DEPLOYMENT) == []
+    assert bench.condition("DraftCompatible")["status"] == "False"
