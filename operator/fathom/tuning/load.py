@@ -8,6 +8,8 @@ from fathom.core.measurement import Cell, CellCounts
 
 HOURS: Final = 24
 HALF_LIFE_S: Final = 7 * 24 * 3600.0
+EVEN: Final = 1.1
+"""Hours whose loads differ by no more are alike: none of them is worth waiting for."""
 _HOUR_S: Final = 3600.0
 
 
@@ -18,10 +20,19 @@ class HourLoad:
     hour: int
     busy_seconds: tuple[tuple[int, float], ...]
     """Pairs of bucket and busy seconds, discounted over a week."""
+    watched_s: float = 0.0
+    """Seconds that they were counted in, discounted alike: some hours were seen more often."""
+
+    @property
+    def busy(self) -> dict[int, float]:
+        """Busy seconds per second and bucket; of all pods together, so they may exceed 1."""
+        if self.watched_s <= 0:
+            return {}
+        return {bucket: each / self.watched_s for bucket, each in self.busy_seconds}
 
     @property
     def total(self) -> float:
-        return sum(seconds for _, seconds in self.busy_seconds)
+        return sum(self.busy.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +43,9 @@ class Load:
     since_s: float = 0.0
     at_s: float = 0.0
 
-    def updated(self, cells: Mapping[Cell, CellCounts], at_s: float) -> "Load":
-        """With one more window."""
-        if not cells:
+    def updated(self, cells: Mapping[Cell, CellCounts], at_s: float, window_s: float) -> "Load":
+        """With one more window of so many seconds, whose counts are of all pods together."""
+        if not cells or window_s <= 0:
             return self
         hour = hour_of(at_s)
         before = next((each for each in self.hours if each.hour == hour), HourLoad(hour, ()))
@@ -44,7 +55,11 @@ class Load:
         seconds = {bucket: kept * each for bucket, each in before.busy_seconds}
         for cell, counts in cells.items():
             seconds[cell.batch_le] = seconds.get(cell.batch_le, 0.0) + counts.step_seconds
-        entry = HourLoad(hour, tuple(sorted((b, round(each, 3)) for b, each in seconds.items())))
+        entry = HourLoad(
+            hour,
+            tuple(sorted((b, round(each, 3)) for b, each in seconds.items())),
+            round(kept * before.watched_s + window_s, 3),
+        )
         others = [each for each in self.hours if each.hour != hour]
         return Load(
             tuple(sorted((*others, entry), key=lambda each: each.hour)),
@@ -56,13 +71,15 @@ class Load:
         """Share of all busy time per bucket."""
         total = sum(each.total for each in self.hours)
         shares: dict[int, float] = {}
+        if total <= 0:
+            return shares
         for each in self.hours:
-            for bucket, seconds in each.busy_seconds:
-                shares[bucket] = shares.get(bucket, 0.0) + seconds / total
+            for bucket, busy in each.busy.items():
+                shares[bucket] = shares.get(bucket, 0.0) + busy / total
         return shares
 
     def is_trough(self, now_s: float) -> bool:
-        """Whether this hour has no more than the median hour's load.
+        """Whether this hour has hardly more than the median hour's load.
 
         Before a whole day was seen, every hour will do: nobody knows of a better one.
         """
@@ -70,7 +87,7 @@ class Load:
             return True
         totals = sorted(each.total for each in self.hours)
         present = next(each for each in self.hours if each.hour == hour_of(now_s))
-        return present.total <= totals[HOURS // 2 - 1]
+        return present.total <= EVEN * totals[HOURS // 2 - 1]
 
 
 def hour_of(at_s: float) -> int:

@@ -1,5 +1,6 @@
 """From two looks at each pod to the estimates: what was learnt since the last decision."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -7,8 +8,11 @@ from typing import Final
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning import step_filter
 from fathom.tuning.alarm import is_normal
+from fathom.tuning.buckets import depths_of
 from fathom.tuning.interface import TunedPod, TuningSnapshot
+from fathom.tuning.rolls import Rolls
 from fathom.tuning.state import TuningState
+from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import trials
 
 PROBE_LOOK_S: Final = 2.0
@@ -56,20 +60,39 @@ def observe(snapshot: TuningSnapshot) -> Observation:
         return Observation(state, ())
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
+    step_times = step_filter.updated(state.step_times, deltas)
     return Observation(
         state=replace(
             state,
-            step_times=step_filter.updated(state.step_times, deltas),
+            step_times=step_times,
             survival=state.survival.updated(
                 trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
             ),
             acceptance=state.acceptance.updated(deltas, looks, normal=is_normal(state.watches)),
             traffic=state.traffic.updated(cells, at_s, window),
-            load=state.load.updated(cells, at_s),
+            load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
             tail=state.tail.updated(deltas),
+            rolls=_rolls(snapshot, deltas, step_times),
             stepped=_stepped(snapshot, deltas),
         ),
         deltas=tuple(deltas),
+    )
+
+
+def _rolls(snapshot: TuningSnapshot, deltas: Sequence[PodDelta], times: StepTimes) -> Rolls:
+    """The canary, or the pod that would become one, beside the others."""
+    rolls = snapshot.state.rolls
+    pod = rolls.canary.pod if rolls.canary else candidate(snapshot)
+    if not snapshot.settings.by_rollout or pod is None or snapshot.document is None:
+        return rolls
+    in_force = depths_of(snapshot.document.schedule, snapshot.settings.max_batch)
+    return replace(rolls, comparison=rolls.comparison.updated(pod, deltas, in_force, times))
+
+
+def candidate(snapshot: TuningSnapshot) -> str | None:
+    """The pod that is tried on: always the same one, so that it is known; None: no pod may be."""
+    return max(
+        (pod.name for pod in snapshot.pods if pod.ready and pod.pinned_depth is None), default=None
     )
 
 

@@ -32,8 +32,13 @@ OVERHEAD: Final = 0.002
 """What any probe costs the probed pod: two changes of depth, steps that mix both."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
 """How long a depth is left alone after it was tried once, twice, more often."""
-SENTINEL_S: Final = 900.0
-"""How long a fleet at depth 0 may go without drafting anything."""
+SENTINEL_COST: Final = 0.004
+"""What looking for drafts' worth may cost a fleet at depth 0, of all its tokens …"""
+SENTINEL_S: Final = (20.0, 900.0)
+"""… but no more and no less often than this."""
+BLIND: Final = 2.0
+"""How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
+the next look."""
 CONTROL_AGAIN_S: Final = 1800.0
 """How old the step time at the user's own depth may be."""
 LEAST_CONTROL_SHARE: Final = 0.1
@@ -159,15 +164,18 @@ class Policy:
         cost = option.gain.expected_loss + OVERHEAD
         return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
 
-    def sentinel(self) -> tuple[Option, ...]:
-        """Where nothing is drafted any more, one look now and then at what would be accepted.
+    def sentinel(self, seconds: float, pods: int) -> tuple[Option, ...]:
+        """Where nothing is drafted any more, a look now and then at what would be accepted.
 
         At depth 0 there is no acceptance to measure: without this, the tuner would never learn that
-        speculation pays again.
+        speculation pays again. The less a look costs, the more often.
+
+        Args:
+            seconds: what a look is expected to take.
+            pods: how many there are; one of them looks.
         """
         shares = self.shares
-        idle_s = self.evidence.now_s - self.evidence.survival.at_s
-        if any(self.depths[bucket] for bucket in shares) or idle_s < SENTINEL_S:
+        if any(self.depths[bucket] for bucket in shares):
             return ()
         best = (
             max(
@@ -177,7 +185,11 @@ class Policy:
             )
             for bucket, share in shares.items()
         )
-        return tuple(option for option in best if option is not None)
+        options = tuple(option for option in best if option is not None)
+        loss = sum(each.share * (each.gain.expected_loss + OVERHEAD) for each in options)
+        least, most = SENTINEL_S
+        rest_s = min(most, max(least, seconds * loss / SENTINEL_COST / max(1, pods)))
+        return options if self.evidence.now_s - self.evidence.survival.at_s >= rest_s else ()
 
     def control(self) -> tuple[Option, ...]:
         """Buckets in which the user's own depth was never measured, or long ago."""
@@ -282,10 +294,14 @@ class Policy:
             option
             for option in self._alternatives(bucket, share)
             if option.gain.step_time_measured
-            and option.gain.mean >= log1p(self.bounds.min_gain)
+            and option.gain.mean >= self._least_gain(option)
             and option.gain.lower(RETURN_Z if self._just_left(bucket, option.to) else Z) > 0
         ]
         return max(options, key=lambda each: each.gain.lower(), default=None)
+
+    def _least_gain(self, option: Option) -> float:
+        least = log1p(self.bounds.min_gain)
+        return BLIND * least if option.to == 0 else least
 
     def _just_left(self, bucket: int, depth: int) -> bool:
         return any(

@@ -16,6 +16,8 @@ from fathom.tuning.value import Z
 
 ENOUGH_STEPS: Final = 200.0
 """Steps after which a probe may end early, if it has decided the matter."""
+SENTINEL_STEPS: Final = 40.0
+"""Steps after which a sentinel has seen whether drafts are accepted."""
 EARLY_Z: Final = 2.5
 """Certainty that ends a probe after fewer steps."""
 LEAST_DEADLINE_S: Final = 9.0
@@ -51,6 +53,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     if sum(each.share * (each.gain.mean - least) for each in tried) > 0:
         deadline_s *= PROMISING  # it seems faster, so looking on costs nothing
     decided = _decided(tried, least, probe.steps)
+    decided = decided or (probe.sentinel and probe.steps >= SENTINEL_STEPS)
     hopeless = probe.steps >= ENOUGH_STEPS / 4 and all(
         each.gain.step_time_measured and each.gain.upper() < HOPELESS for each in tried
     )
@@ -103,9 +106,14 @@ def start_probe(given: Situation) -> TuningDecision | None:
     much = stake >= MUCH_AT_STAKE
     rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, much=much)
     near = given.policy.slo is not None and given.policy.slo.is_near
-    if near or not rested or (given.state.trial is not None and not much):
+    if near:
         return None
-    options = options or given.policy.sentinel() or given.policy.control()
+    if not rested or (given.state.trial is not None and not much):
+        options = ()
+    else:
+        options = options or given.policy.control()
+    sentinel = () if options else given.policy.sentinel(given.state.sentinel_lasted_s, pods)
+    options = options or sentinel
     if not options:
         return None
     if not given.settings.probing:
@@ -120,6 +128,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
         pod=pod,
         depths=tuple((each.bucket, each.to) for each in options),
         started_at_s=given.now_s,
+        sentinel=bool(sentinel),
     )
     after = given.with_state(replace(given.state, probe=probe))
     return replace(
@@ -161,14 +170,13 @@ def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:
 
 
 def _over(given: Situation, probe: Probe) -> Situation:
+    lasted_s = given.now_s - probe.started_at_s
+    if probe.sentinel:
+        # It is no experiment: its depth may be tried at once, and it has a budget of its own.
+        return given.with_state(replace(given.state, probe=None, sentinel_lasted_s=lasted_s))
     after = given.noted(probe.depths)
     return after.with_state(
-        replace(
-            after.state,
-            probe=None,
-            probe_ended_at_s=given.now_s,
-            probe_lasted_s=given.now_s - probe.started_at_s,
-        )
+        replace(after.state, probe=None, probe_ended_at_s=given.now_s, probe_lasted_s=lasted_s)
     )
 
 

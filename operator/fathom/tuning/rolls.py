@@ -1,6 +1,9 @@
 """What the tuner remembers of rollouts: the canary that runs, and what was rolled out when."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fathom.tuning.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +18,10 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Rolls:
-    """The canary, and the past week's promotions."""
+    """The canary, what it has shown, and the past week's promotions."""
 
     canary: Canary | None = None
+    comparison: Comparison = field(default_factory=Comparison)
     tried: int = 0
     """Canaries of the present campaign."""
     fruitless: int = 0
@@ -31,7 +35,16 @@ class Rolls:
         rested = all(now_s - at_s >= cooldown_s for at_s in recent)
         return self.canary is None and len(recent) < most and rested and now_s >= self.rest_until_s
 
-    def promoted(self, now_s: float, within_s: float) -> "Rolls":
-        """After a promotion at this moment."""
+    def promoted(
+        self, before: Mapping[int, int], after: Mapping[int, int], now_s: float, within_s: float
+    ) -> "Rolls":
+        """After a promotion, at this moment, from some depths per bucket to others."""
         recent = [at_s for at_s in self.promoted_at_s if now_s - at_s < within_s]
-        return replace(self, canary=None, tried=0, fruitless=0, promoted_at_s=(*recent, now_s))
+        return replace(
+            self,
+            canary=None,
+            comparison=self.comparison.rebased(before, after),
+            tried=0,
+            fruitless=0,
+            promoted_at_s=(*recent, now_s),
+        )

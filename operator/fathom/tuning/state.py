@@ -41,6 +41,8 @@ class Probe:
     """Steps seen so far in the probed buckets at the probed depths."""
     looks: int = 0
     """Windows of the probed pod that ended since it is in force."""
+    sentinel: bool = False
+    """It only looks whether drafts are accepted where none are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class TuningState:
     """Depths that buckets moved away from, the last one of each bucket."""
     probe_ended_at_s: float = 0.0
     probe_lasted_s: float = 0.0
+    sentinel_lasted_s: float = 5.0
+    """The last sentinel's, or what one is expected to take."""
     load: Load = field(default_factory=Load)
     rolls: Rolls = field(default_factory=Rolls)
     acceptance: Acceptance = field(default_factory=Acceptance)

@@ -4,8 +4,10 @@ Drawn once per world and seed, and served to every policy: with common random nu
 differ by what they decide and by nothing else.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from fathom_local.tuner_bench.acceptance import request_factors
 from fathom_local.tuner_bench.hardware import Hardware
+from fathom_local.tuner_bench.wear import wear
 from fathom_local.tuner_bench.world import DEEPEST, Decay, World
 
 Floats = NDArray[np.float64]
@@ -89,6 +92,16 @@ class Course:
     @property
     def replicas(self) -> int:
         return int(self.serving.shape[1])
+
+    def restarted(self, restarts: Iterable[tuple[int, float]]) -> "Course":
+        """The same with engines that started anew: replica, and seconds of the course."""
+        if not self.decays:
+            return self
+        worn = self.wear.copy()
+        for replica, started_s in sorted(restarts, key=lambda each: each[1]):
+            for tick in range(ceil(started_s / self.clock.tick_s), len(worn)):
+                worn[tick, replica] = wear(self.decays, tick * self.clock.tick_s, started_s)
+        return replace(self, wear=worn)
 
     @cached_property
     def length(self) -> Floats:

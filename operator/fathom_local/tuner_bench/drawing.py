@@ -9,7 +9,8 @@ from scipy.signal import lfilter
 from fathom_local.tuner_bench.acceptance import survival
 from fathom_local.tuner_bench.course import Clock, Course, Floats, Ints
 from fathom_local.tuner_bench.hardware import hardware
-from fathom_local.tuner_bench.timeline import Timeline, timeline, wear
+from fathom_local.tuner_bench.timeline import Timeline, timeline
+from fathom_local.tuner_bench.wear import wear
 from fathom_local.tuner_bench.world import DEEPEST, TrafficPart, World
 
 DAY_S: Final = 86400.0

@@ -20,7 +20,7 @@ from fathom_local.tuner_bench.load import Batch, Load
 from fathom_local.tuner_bench.normals import normals
 from fathom_local.tuner_bench.outcome import AlarmRaised, Logged, Outcome
 from fathom_local.tuner_bench.plant import Plant, Work
-from fathom_local.tuner_bench.timeline import wear
+from fathom_local.tuner_bench.wear import wear
 
 EPOCH_S = 1_750_032_000.0
 """Unix time at which every course begins: a midnight."""

@@ -40,7 +40,8 @@ class Outcome:
     request_seconds: float | None = None
     """Time that requests spent in flight. Open traffic."""
     actions: Mapping[str, int] = field(default_factory=dict)
-    restarts: int = 0
+    restarts: tuple[tuple[int, float], ...] = ()
+    """By rollout: which replica's engine started anew, and when, in seconds of the course."""
     schedules: tuple[tuple[float, Schedule], ...] = ()
     """By rollout: when each schedule was asked for, in seconds of the course."""
     alarms: tuple[AlarmRaised, ...] = ()

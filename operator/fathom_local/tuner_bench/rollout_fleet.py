@@ -26,12 +26,14 @@ class RolloutFleet(Fleet):
     ) -> None:
         self.restarting: Pod | None = None
         self.back_s = 0.0
-        self.restarts = 0
+        self.restarts: list[tuple[int, float]] = []
         self.schedules: list[tuple[float, Schedule]] = []
         super().__init__(course, load, settings, name, tuner)
 
     def outcome(self) -> Outcome:
-        return replace(super().outcome(), restarts=self.restarts, schedules=tuple(self.schedules))
+        return replace(
+            super().outcome(), restarts=tuple(self.restarts), schedules=tuple(self.schedules)
+        )
 
     def carry_out(self, document: DepthDocument) -> None:
         """The restarts follow one by one, in `act`."""
@@ -59,7 +61,7 @@ class RolloutFleet(Fleet):
         low, high = self.course.world.fleet.restart_minutes
         self.back_s = self.now_s + 60 * self.random.uniform(low, high)
         self.restarting = pod
-        self.restarts += 1
+        self.restarts.append((pod.replica, self.now_s))
         pod.engine = self.new_engine(pod.engine.pod, self.now_s)
         pod.started_s, pod.ready_since_s, pod.shown = self.now_s, self.back_s, None
         pod.next_scrape_s = 0.0

@@ -93,7 +93,7 @@ def _score(campaign: Campaign, policy: str) -> RunScore:
         ),
         probes_per_day=outcome.actions.get(Action.PROBE.value, 0) / len(days),
         moves_per_day=outcome.actions.get(Action.MOVE.value, 0) / len(days),
-        restarts=outcome.restarts,
+        restarts=len(outcome.restarts),
         rolls=_rolls(course, outcome),
         slo_kept=kept,
         slo_windows=possible,
@@ -135,6 +135,7 @@ def minutes_to_good(own: Floats, best: Floats, tick_s: float) -> float | None:
 
 
 def _rolls(course: Course, outcome: Outcome) -> tuple[Roll, ...]:
+    course = course.restarted(outcome.restarts)
     changes = zip(outcome.schedules, outcome.schedules[1:], strict=False)
     return tuple(
         Roll(at_s, _gain(course, outcome, before, after, at_s))

@@ -1,8 +1,6 @@
 """A world's events as arrays over ticks and replicas."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp
 from typing import Final
 
 import numpy as np
@@ -79,15 +77,6 @@ def timeline(world: World, at_s: Floats, draws: np.random.Generator) -> Timeline
 def _at_s(event: Event, draws: np.random.Generator) -> float:
     minutes = event.at_minutes
     return 60 * (minutes if isinstance(minutes, float) else float(draws.uniform(*minutes)))
-
-
-def wear(decays: Sequence[tuple[float, Decay]], now_s: float, started_s: float) -> float:
-    """Factor on conditional acceptance of an engine that started then, from its uptime."""
-    factor = 1.0
-    for at_s, decay in decays:
-        hours = max(0.0, now_s - max(started_s, at_s)) / 3600
-        factor *= max(decay.floor, exp(-decay.per_hour * hours))
-    return factor
 
 
 def _quiet(world: World, at_s: Floats, draws: np.random.Generator) -> Timeline:

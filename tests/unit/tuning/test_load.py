@@ -19,7 +19,7 @@ def a_day(load: Load, day: int = 0, first_busy: int = 7) -> Load:
     """Busy from 7 to 20 o'clock, little in the night."""
     for hour in range(HOURS):
         at_s = MIDNIGHT_S + day * 24 * HOUR_S + hour * HOUR_S
-        load = load.updated(busy(3000.0 if first_busy <= hour < 20 else 300.0), at_s)
+        load = load.updated(busy(3000.0 if first_busy <= hour < 20 else 300.0), at_s, HOUR_S)
     return load
 
 
@@ -41,28 +41,43 @@ def test_half_of_the_day_busy_is_no_trough() -> None:
 
 
 def test_before_a_whole_day_every_hour_will_do() -> None:
-    load = Load().updated(busy(3000), MIDNIGHT_S)
+    load = Load().updated(busy(3000), MIDNIGHT_S, HOUR_S)
     assert load.is_trough(MIDNIGHT_S)
     assert load.is_trough(MIDNIGHT_S + 5 * HOUR_S)
 
 
 def test_shares_are_of_the_busy_time_over_all_hours() -> None:
-    load = Load().updated(busy(30, bucket=4), MIDNIGHT_S)
-    load = load.updated(busy(90, bucket=8), MIDNIGHT_S + 6 * HOUR_S)
+    load = Load().updated(busy(30, bucket=4), MIDNIGHT_S, 60)
+    load = load.updated(busy(90, bucket=8), MIDNIGHT_S + 6 * HOUR_S, 60)
     assert load.shares() == {4: pytest.approx(0.25), 8: pytest.approx(0.75)}
     assert Load().shares() == {}
 
 
 def test_without_traffic_nothing_is_noted() -> None:
     load = a_day(Load())
-    assert load.updated({}, MIDNIGHT_S + WEEK_S) is load
+    assert load.updated({}, MIDNIGHT_S + WEEK_S, 60) is load
 
 
 def test_the_days_fade_and_since_stays() -> None:
-    load = Load().updated(busy(100), MIDNIGHT_S)
-    load = load.updated(busy(0.0), MIDNIGHT_S + HALF_LIFE_S)
-    assert load.hours[0].total == pytest.approx(50)
+    load = Load().updated(busy(100), MIDNIGHT_S, 100)
+    load = load.updated(busy(0.0), MIDNIGHT_S + HALF_LIFE_S, 50)
+    assert load.hours[0].total == pytest.approx(0.5)
     assert load.since_s == MIDNIGHT_S
+
+
+def test_an_hour_that_was_seen_on_more_days_has_no_more_load() -> None:
+    load = a_day(Load())
+    for hour in range(6):  # The second night begins, like the first.
+        load = load.updated(busy(300.0), MIDNIGHT_S + (24 + hour) * HOUR_S, HOUR_S)
+    assert load.is_trough(MIDNIGHT_S + 27 * HOUR_S)
+    assert load.hours[0].total == pytest.approx(load.hours[22].total)
+
+
+def test_hours_that_hardly_differ_are_all_as_good() -> None:
+    load = Load()
+    for hour in range(HOURS):
+        load = load.updated(busy(1000.0 + hour), MIDNIGHT_S + hour * HOUR_S, HOUR_S)
+    assert all(load.is_trough(MIDNIGHT_S + hour * HOUR_S) for hour in range(HOURS))
 
 
 def test_it_stays_bounded() -> None:
@@ -82,10 +97,10 @@ def may_roll(rolls: Rolls, now_s: float) -> bool:
 def test_at_most_so_many_promotions_a_week() -> None:
     rolls = Rolls()
     assert may_roll(rolls, 0.0)
-    rolls = rolls.promoted(0.0, WEEK_S)
+    rolls = rolls.promoted({4: 3}, {4: 5}, 0.0, WEEK_S)
     assert not may_roll(rolls, HOUR_S)
     assert may_roll(rolls, 4 * HOUR_S)
-    rolls = rolls.promoted(4 * HOUR_S, WEEK_S)
+    rolls = rolls.promoted({4: 5}, {4: 6}, 4 * HOUR_S, WEEK_S)
     assert not may_roll(rolls, WEEK_S - 1)
     assert may_roll(rolls, WEEK_S + 1)
 
@@ -100,5 +115,5 @@ def test_one_canary_at_a_time_and_a_rest_after_one_that_failed() -> None:
 def test_promotions_beyond_a_week_are_forgotten() -> None:
     rolls = Rolls()
     for week in range(10):
-        rolls = rolls.promoted(week * WEEK_S, WEEK_S)
+        rolls = rolls.promoted({4: 3}, {4: 5}, week * WEEK_S, WEEK_S)
     assert len(rolls.promoted_at_s) == 1

@@ -152,7 +152,7 @@ def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
         fleet.state,
         load=replace(
             fleet.state.load,
-            hours=tuple(HourLoad(each, ((4, busy.get(each, 3e4)),)) for each in range(24)),
+            hours=tuple(HourLoad(each, ((4, busy.get(each, 3e4)),), 3e4) for each in range(24)),
         ),
     )
     since_s = fleet.now_s

@@ -1,0 +1,341 @@
+"""One pod beside the others, at the same time and at matched batch: how a canary is judged.
+
+In every window and batch bucket, the logarithm of the pod's tokens per second and request over that
+of the pods at the depth in force. Hours, prompts, contexts and neighbours are common to both and
+cancel. What is left is the depth, the pod itself, and its requests. The pod itself is told by the
+windows in which it runs the depth in force, as all do. Its requests, and how its draft ages, are
+told by the drafted positions that both have in common: what is accepted there does not depend on
+the depth, so that a difference is no merit of it.
+
+The error comes from how much windows differ, and from what was not seen: other batches of the
+bucket, and other hours of the day, as far as acceptance differs from hour to hour.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import hypot, log, log2, sqrt
+from typing import Final
+
+from fathom.core.measurement import (
+    CellCounts,
+    DraftCell,
+    DraftCounts,
+    PodDelta,
+    pooled_cells,
+    pooled_drafts,
+    position_at,
+)
+from fathom.tuning.load import hour_of
+from fathom.tuning.step_time import StepTimes
+from fathom.tuning.value import Gain
+
+HALF_LIFE_S: Final = 3 * 24 * 3600.0
+LEAST_STEPS: Final = 30.0
+"""Of a pod in a bucket, for a window to say anything of it."""
+LEAST_BUSY_S: Final = 150.0
+"""Busy seconds of a pod at a depth after which it counts as compared."""
+PARTS: Final = 4
+"""Into so many parts of equal ratio a bucket's batches are divided: what holds for 17 requests need
+not hold for 32, as steps are padded to captured graphs."""
+PART_SD: Final = 0.02
+"""Error of taking one part's contrast for its neighbour's, at least: how far they differ is learnt
+where both are known."""
+LEAST_WINDOWS: Final = 2.0
+WINDOWS_SD: Final = 0.03
+"""Expected difference between windows …"""
+WINDOWS_WORTH: Final = 3.0
+"""… which counts as so many windows."""
+ALIKE: Final = 2.0
+"""Windows in a row resemble each other: so many are worth one."""
+DAY_S: Final = 24 * 3600.0
+EARLIER_DAYS: Final = 0.2
+"""Weight of what an hour showed on the days before, beside what it shows today."""
+BY_HOUR: Final = 0.4
+"""How much what a depth gains varies from hour to hour, of how much acceptance does. Between
+published curves of two kinds of text it is 0.3 to 0.6 for depths two to four apart."""
+PODS_SD: Final = 0.02
+"""Spread between pods that are all well, until this one was seen at the others' depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One depth beside the one in force, at some batches, over windows weighted by busy seconds."""
+
+    batch_le: int
+    part: int
+    """Of the bucket's batches, from the smallest."""
+    depth: int
+    weight: float = 0.0
+    """Busy seconds, discounted."""
+    weight_squares: float = 0.0
+    mean: float = 0.0
+    """Logarithm of the ratio of tokens per second and request."""
+    squares: float = 0.0
+    """Weighted squared deviations from the mean."""
+    hours: tuple[int, ...] = ()
+    """Of the day (UTC), in which it was seen."""
+
+    @property
+    def windows(self) -> float:
+        """How many windows of equal weight it is worth (Kish's effective sample size)."""
+        return self.weight**2 / self.weight_squares if self.weight_squares > 0 else 0.0
+
+    @property
+    def known(self) -> bool:
+        return self.weight >= LEAST_BUSY_S and self.windows >= LEAST_WINDOWS
+
+    @property
+    def variance(self) -> float:
+        """Of the mean."""
+        windows = self.windows
+        if windows <= 0:
+            return float("inf")
+        between = windows * self.squares / self.weight + WINDOWS_WORTH * WINDOWS_SD**2
+        return ALIKE * between / (windows + WINDOWS_WORTH) / windows
+
+    def updated(self, ratio: float, weight: float, hour: int) -> "Contrast":
+        """With one more window."""
+        total = self.weight + weight
+        step = (ratio - self.mean) * weight / total
+        return replace(
+            self,
+            weight=total,
+            weight_squares=self.weight_squares + weight**2,
+            mean=self.mean + step,
+            squares=self.squares + weight * (ratio - self.mean) * (ratio - self.mean - step),
+            hours=tuple(sorted({*self.hours, hour})),
+        )
+
+    def faded(self, kept: float) -> "Contrast":
+        return replace(
+            self,
+            weight=kept * self.weight,
+            weight_squares=kept**2 * self.weight_squares,
+            squares=kept * self.squares,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """How much is accepted in one hour of the day (UTC) at the depth in force."""
+
+    hour: int
+    weight: float = 0.0
+    """Busy seconds, discounted."""
+    log_length: float = 0.0
+    """Mean logarithm of tokens per step."""
+    at_s: float = 0.0
+
+    def updated(self, log_length: float, weight: float, at_s: float) -> "Hour":
+        """With one more window. What an earlier day showed soon counts for little."""
+        before = self.weight if at_s - self.at_s < DAY_S / 2 else EARLIER_DAYS * self.weight
+        mean = self.log_length + (log_length - self.log_length) * weight / (before + weight)
+        return Hour(self.hour, before + weight, mean, at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one pod has shown beside the others."""
+
+    pod: str = ""
+    itself: Contrast = Contrast(0, 0, 0)
+    """The pod at the others' own depth: how fast it is by itself."""
+    contrasts: tuple[Contrast, ...] = ()
+    loads: tuple[tuple[int, int, float], ...] = ()
+    """Bucket, part, and busy seconds of all pods in it, discounted."""
+    hours: tuple[Hour, ...] = ()
+    at_s: float = 0.0
+
+    def gain(self, batch_le: int, depth: int) -> Gain | None:
+        """What a depth gains over the one in force, at the bucket's usual batches.
+
+        Parts of the bucket that were not compared take after the nearest one that was.
+
+        Returns:
+            None where it was not compared at all.
+        """
+        found = {c.part: c for c in self._of(batch_le) if c.depth == depth and c.known}
+        loads = {part: seconds for bucket, part, seconds in self.loads if bucket == batch_le}
+        if not found or not loads:
+            return None
+        itself, variance = self._itself()
+        apart = self._apart()
+        mean = sd = 0.0
+        for part, seconds in loads.items():
+            nearest = found[min(found, key=lambda other: (abs(other - part), other))]
+            share = seconds / sum(loads.values())
+            mean += share * nearest.mean
+            sd += share * hypot(sqrt(nearest.variance), apart * (nearest.part - part))
+        hours = {hour for each in found.values() for hour in each.hours}
+        error = hypot(sd, sqrt(variance), self._unseen(hours))
+        return Gain(mean - itself, error, True, True)  # noqa: FBT003
+
+    def compared(self, batch_le: int) -> tuple[int, ...]:
+        """Depths that a bucket was compared at."""
+        return tuple(sorted({each.depth for each in self._of(batch_le) if each.known}))
+
+    def updated(
+        self, pod: str, deltas: Iterable[PodDelta], in_force: Mapping[int, int], times: StepTimes
+    ) -> "Comparison":
+        """With one more window.
+
+        Args:
+            pod: which one is beside the others. Another one starts anew.
+            deltas: what all pods counted.
+            in_force: depth of each bucket that the others run.
+            times: knows how step time grows with the batch within a bucket.
+        """
+        deltas = tuple(deltas)
+        at_s = max((each.to_s for each in deltas), default=self.at_s)
+        before = self if self.pod == pod else Comparison(pod, at_s=at_s)
+        kept = 0.5 ** (max(0.0, at_s - before.at_s) / HALF_LIFE_S) if before.at_s else 1.0
+        known = {(c.batch_le, c.part, c.depth): c.faded(kept) for c in before.contrasts}
+        loads = {(bucket, part): kept * each for bucket, part, each in before.loads}
+        itself = before.itself.faded(kept)
+        own = _sides([each for each in deltas if each.pod == pod])
+        others = _sides([each for each in deltas if each.pod != pod])
+        slopes = {each.batch_le: each.slope for each in times.elasticities}
+        hours = {each.hour: replace(each, weight=kept * each.weight) for each in before.hours}
+        hour = hour_of(at_s)
+        for (bucket, depth), side in others.items():
+            if depth == in_force.get(bucket) and side.tells:
+                known_hour = hours.get(hour, Hour(hour))
+                hours[hour] = known_hour.updated(
+                    log(side.length(depth)), side.counts.step_seconds, at_s
+                )
+        for (bucket, _), side in (*own.items(), *others.items()):
+            where = bucket, side.part(bucket)
+            loads[where] = loads.get(where, 0.0) + side.counts.step_seconds
+        for (bucket, depth), side in own.items():
+            other = others.get((bucket, in_force.get(bucket, -1)))
+            if other is None or not (side.tells and other.tells):
+                continue
+            ratio = _log_ratio(side, other, min(depth, in_force[bucket]), slopes.get(bucket, 0.0))
+            weight = min(side.counts.step_seconds, other.counts.step_seconds)
+            if depth == in_force[bucket]:
+                itself = itself.updated(ratio, weight, hour)
+            else:
+                key = bucket, side.part(bucket), depth
+                known[key] = known.get(key, Contrast(*key)).updated(ratio, weight, hour)
+        return Comparison(
+            pod,
+            itself,
+            tuple(known[key] for key in sorted(known)),
+            tuple((*where, round(loads[where], 1)) for where in sorted(loads)),
+            tuple(hours[each] for each in sorted(hours)),
+            at_s,
+        )
+
+    def rebased(self, before: Mapping[int, int], after: Mapping[int, int]) -> "Comparison":
+        """The same, beside other depths in force. All pods are new ones then."""
+        moved: list[Contrast] = []
+        for each in self.contrasts:
+            old, new = before.get(each.batch_le, 0), after.get(each.batch_le, 0)
+            if old == new:
+                moved.append(each)
+            elif each.depth == new:
+                moved.append(replace(each, depth=old, mean=-each.mean))
+            elif (reference := self._find(each.batch_le, each.part, new)) is not None:
+                moved.append(replace(each, mean=each.mean - reference.mean))
+        moved.sort(key=lambda each: (each.batch_le, each.part, each.depth))
+        return Comparison(
+            contrasts=tuple(moved), loads=self.loads, hours=self.hours, at_s=self.at_s
+        )
+
+    def _itself(self) -> tuple[float, float]:
+        """How fast the pod is by itself, and the variance: shrunk toward the others."""
+        variance = self.itself.variance
+        shrunk = 1 / (1 + variance / PODS_SD**2)
+        return shrunk * self.itself.mean, PODS_SD**2 * (1 - shrunk)
+
+    def _unseen(self, seen: set[int]) -> float:
+        """Error from the hours in which a depth was not compared.
+
+        As large as acceptance varies from hour to hour, for as much of the load as was not seen.
+        """
+        total = sum(each.weight for each in self.hours)
+        if total <= 0:
+            return 0.0
+        mean = sum(each.weight * each.log_length for each in self.hours) / total
+        squares = sum(each.weight * (each.log_length - mean) ** 2 for each in self.hours) / total
+        unseen = sum(each.weight for each in self.hours if each.hour not in seen) / total
+        return BY_HOUR * sqrt(squares * unseen)
+
+    def _apart(self) -> float:
+        """How far neighbouring parts of a bucket lie apart beyond their errors, at one depth."""
+        squares, steps = 0.0, 0
+        by_place = {(c.batch_le, c.depth, c.part): c for c in self.contrasts if c.known}
+        for (bucket, depth, part), each in by_place.items():
+            other = by_place.get((bucket, depth, part + 1))
+            if other is not None:
+                squares += (each.mean - other.mean) ** 2 - each.variance - other.variance
+                steps += 1
+        return max(PART_SD, sqrt(max(0.0, squares) / steps) if steps else 0.0)
+
+    def _of(self, batch_le: int) -> list[Contrast]:
+        return [each for each in self.contrasts if each.batch_le == batch_le]
+
+    def _find(self, batch_le: int, part: int, depth: int) -> Contrast | None:
+        return next((c for c in self._of(batch_le) if (c.part, c.depth) == (part, depth)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One window of a pod, or of several, in one bucket at one depth."""
+
+    counts: CellCounts
+    drafts: DraftCounts
+
+    @property
+    def tells(self) -> bool:
+        return (
+            self.counts.steps >= LEAST_STEPS
+            and min(self.counts.tokens, self.counts.step_seconds) > 0
+        )
+
+    @property
+    def speed(self) -> float:
+        """Tokens per request and step, over seconds per step."""
+        counts = self.counts
+        return counts.tokens / counts.scheduled_requests * counts.steps / counts.step_seconds
+
+    @property
+    def log_batch(self) -> float:
+        return log2(self.counts.scheduled_requests / self.counts.steps)
+
+    def part(self, batch_le: int) -> int:
+        """Of the bucket's batches, which lie between half its bound and its bound."""
+        return min(PARTS - 1, max(0, int(PARTS * (self.log_batch - log2(batch_le) + 1))))
+
+    def length(self, depth: int) -> float:
+        """Tokens per step that the first positions alone would give."""
+        if self.drafts.drafts <= 0:
+            return 1.0
+        accepted = sum(position_at(self.drafts.accepted, i) for i in range(depth))
+        return 1.0 + accepted / self.drafts.drafts
+
+
+def _sides(deltas: Iterable[PodDelta]) -> dict[tuple[int, int], _Side]:
+    """By bucket and depth; steps of both kinds, for a depth serves prompts as well."""
+    deltas = tuple(deltas)
+    drafts = pooled_drafts(deltas)
+    counts: dict[tuple[int, int], CellCounts] = {}
+    for cell, each in pooled_cells(deltas).items():
+        key = (cell.batch_le, cell.depth)
+        counts[key] = counts.get(key, CellCounts()) + each
+    return {
+        key: _Side(each, drafts.get(DraftCell(*key), DraftCounts())) for key, each in counts.items()
+    }
+
+
+def _log_ratio(own: _Side, other: _Side, common: int, slope: float) -> float:
+    """Of tokens per second and request, at the other's batch and with the other's requests.
+
+    Args:
+        own: the pod.
+        other: the others, at the depth in force.
+        common: how many drafted positions both have.
+        slope: growth of log step time per factor of two in batch within the bucket.
+    """
+    requests = own.length(common) / other.length(common)
+    return log(own.speed / other.speed / requests) + slope * (own.log_batch - other.log_batch)
