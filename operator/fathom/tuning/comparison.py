@@ -13,8 +13,10 @@ bucket, and other hours of the day, as far as acceptance differs from hour to ho
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import hypot, log, log2, sqrt
-from typing import Final
+from operator import or_
+from typing import Final, NamedTuple
 
 from fathom.core.measurement import (
     CellCounts,
@@ -34,6 +36,7 @@ LEAST_STEPS: Final = 30.0
 """Of a pod in a bucket, for a window to say anything of it."""
 LEAST_BUSY_S: Final = 150.0
 """Busy seconds of a pod at a depth after which it counts as compared."""
+MOST_CONTRASTS: Final = 64
 PARTS: Final = 4
 """Into so many parts of equal ratio a bucket's batches are divided: what holds for 17 requests need
 not hold for 32, as steps are padded to captured graphs."""
@@ -57,9 +60,11 @@ PODS_SD: Final = 0.02
 """Spread between pods that are all well, until this one was seen at the others' depth."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """One depth beside the one in force, at some batches, over windows weighted by busy seconds."""
+class Contrast(NamedTuple):
+    """One depth beside the one in force, at some batches, over windows weighted by busy seconds.
+
+    A tuple, and rounded: many of them are kept, and they must fit into a ConfigMap.
+    """
 
     batch_le: int
     part: int
@@ -72,8 +77,8 @@ class Contrast:
     """Logarithm of the ratio of tokens per second and request."""
     squares: float = 0.0
     """Weighted squared deviations from the mean."""
-    hours: tuple[int, ...] = ()
-    """Of the day (UTC), in which it was seen."""
+    hours: int = 0
+    """Hours of the day (UTC) in which it was seen, a bit for each."""
 
     @property
     def windows(self) -> float:
@@ -97,26 +102,40 @@ class Contrast:
         """With one more window."""
         total = self.weight + weight
         step = (ratio - self.mean) * weight / total
-        return replace(
-            self,
-            weight=total,
-            weight_squares=self.weight_squares + weight**2,
-            mean=self.mean + step,
-            squares=self.squares + weight * (ratio - self.mean) * (ratio - self.mean - step),
-            hours=tuple(sorted({*self.hours, hour})),
+        return self._replace(
+            weight=round(total, 2),
+            weight_squares=round(self.weight_squares + weight**2, 2),
+            mean=round(self.mean + step, 6),
+            squares=round(
+                self.squares + weight * (ratio - self.mean) * (ratio - self.mean - step), 6
+            ),
+            hours=self.hours | 1 << hour,
+        )
+
+    def beside(self, other: "Contrast") -> "Contrast":
+        """The difference of both, which is less certain than either."""
+        if not (self.windows and other.windows):
+            return Contrast(*self[:3])
+        windows = 1 / (1 / self.windows + 1 / other.windows)
+        weight = min(self.weight, other.weight)
+        spread = max(self.squares / self.weight, other.squares / other.weight)
+        return self._replace(
+            weight=weight,
+            weight_squares=round(weight**2 / windows, 2),
+            mean=round(self.mean - other.mean, 6),
+            squares=round(weight * spread, 6),
+            hours=self.hours & other.hours,
         )
 
     def faded(self, kept: float) -> "Contrast":
-        return replace(
-            self,
-            weight=kept * self.weight,
-            weight_squares=kept**2 * self.weight_squares,
-            squares=kept * self.squares,
+        return self._replace(
+            weight=round(kept * self.weight, 2),
+            weight_squares=round(kept**2 * self.weight_squares, 2),
+            squares=round(kept * self.squares, 6),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Hour:
+class Hour(NamedTuple):
     """How much is accepted in one hour of the day (UTC) at the depth in force."""
 
     hour: int
@@ -130,7 +149,10 @@ class Hour:
         """With one more window. What an earlier day showed soon counts for little."""
         before = self.weight if at_s - self.at_s < DAY_S / 2 else EARLIER_DAYS * self.weight
         mean = self.log_length + (log_length - self.log_length) * weight / (before + weight)
-        return Hour(self.hour, before + weight, mean, at_s)
+        return Hour(self.hour, round(before + weight, 2), round(mean, 6), round(at_s, 1))
+
+
+_ITSELF: Final = Contrast(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +160,7 @@ class Comparison:
     """What one pod has shown beside the others."""
 
     pod: str = ""
-    itself: Contrast = Contrast(0, 0, 0)
+    itself: Contrast = _ITSELF
     """The pod at the others' own depth: how fast it is by itself."""
     contrasts: tuple[Contrast, ...] = ()
     loads: tuple[tuple[int, int, float], ...] = ()
@@ -166,7 +188,7 @@ class Comparison:
             share = seconds / sum(loads.values())
             mean += share * nearest.mean
             sd += share * hypot(sqrt(nearest.variance), apart * (nearest.part - part))
-        hours = {hour for each in found.values() for hour in each.hours}
+        hours = reduce(or_, (each.hours for each in found.values()))
         error = hypot(sd, sqrt(variance), self._unseen(hours))
         return Gain(mean - itself, error, True, True)  # noqa: FBT003
 
@@ -187,7 +209,9 @@ class Comparison:
         """
         deltas = tuple(deltas)
         at_s = max((each.to_s for each in deltas), default=self.at_s)
-        before = self if self.pod == pod else Comparison(pod, at_s=at_s)
+        # What the load is does not depend on the pod; after a promotion nobody was chosen yet.
+        same = self.pod in {"", pod}
+        before = self if same else replace(self, itself=_ITSELF, contrasts=())
         kept = 0.5 ** (max(0.0, at_s - before.at_s) / HALF_LIFE_S) if before.at_s else 1.0
         known = {(c.batch_le, c.part, c.depth): c.faded(kept) for c in before.contrasts}
         loads = {(bucket, part): kept * each for bucket, part, each in before.loads}
@@ -195,7 +219,7 @@ class Comparison:
         own = _sides([each for each in deltas if each.pod == pod])
         others = _sides([each for each in deltas if each.pod != pod])
         slopes = {each.batch_le: each.slope for each in times.elasticities}
-        hours = {each.hour: replace(each, weight=kept * each.weight) for each in before.hours}
+        hours = {each.hour: each._replace(weight=kept * each.weight) for each in before.hours}
         hour = hour_of(at_s)
         for (bucket, depth), side in others.items():
             if depth == in_force.get(bucket) and side.tells:
@@ -208,7 +232,7 @@ class Comparison:
             loads[where] = loads.get(where, 0.0) + side.counts.step_seconds
         for (bucket, depth), side in own.items():
             other = others.get((bucket, in_force.get(bucket, -1)))
-            if other is None or not (side.tells and other.tells):
+            if other is None or not side.comparable(other, min(depth, in_force[bucket])):
                 continue
             ratio = _log_ratio(side, other, min(depth, in_force[bucket]), slopes.get(bucket, 0.0))
             weight = min(side.counts.step_seconds, other.counts.step_seconds)
@@ -220,7 +244,7 @@ class Comparison:
         return Comparison(
             pod,
             itself,
-            tuple(known[key] for key in sorted(known)),
+            _heaviest(known.values()),
             tuple((*where, round(loads[where], 1)) for where in sorted(loads)),
             tuple(hours[each] for each in sorted(hours)),
             at_s,
@@ -234,9 +258,9 @@ class Comparison:
             if old == new:
                 moved.append(each)
             elif each.depth == new:
-                moved.append(replace(each, depth=old, mean=-each.mean))
+                moved.append(each._replace(depth=old, mean=-each.mean))
             elif (reference := self._find(each.batch_le, each.part, new)) is not None:
-                moved.append(replace(each, mean=each.mean - reference.mean))
+                moved.append(each.beside(reference))
         moved.sort(key=lambda each: (each.batch_le, each.part, each.depth))
         return Comparison(
             contrasts=tuple(moved), loads=self.loads, hours=self.hours, at_s=self.at_s
@@ -248,7 +272,7 @@ class Comparison:
         shrunk = 1 / (1 + variance / PODS_SD**2)
         return shrunk * self.itself.mean, PODS_SD**2 * (1 - shrunk)
 
-    def _unseen(self, seen: set[int]) -> float:
+    def _unseen(self, seen: int) -> float:
         """Error from the hours in which a depth was not compared.
 
         As large as acceptance varies from hour to hour, for as much of the load as was not seen.
@@ -258,7 +282,7 @@ class Comparison:
             return 0.0
         mean = sum(each.weight * each.log_length for each in self.hours) / total
         squares = sum(each.weight * (each.log_length - mean) ** 2 for each in self.hours) / total
-        unseen = sum(each.weight for each in self.hours if each.hour not in seen) / total
+        unseen = sum(each.weight for each in self.hours if not seen >> each.hour & 1) / total
         return BY_HOUR * sqrt(squares * unseen)
 
     def _apart(self) -> float:
@@ -279,6 +303,12 @@ class Comparison:
         return next((c for c in self._of(batch_le) if (c.part, c.depth) == (part, depth)), None)
 
 
+def _heaviest(contrasts: Iterable[Contrast]) -> tuple[Contrast, ...]:
+    """As many as are kept, those that were seen most."""
+    heaviest = sorted(contrasts, key=lambda each: -each.weight)[:MOST_CONTRASTS]
+    return tuple(sorted(each for each in heaviest if each.weight >= 1))
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One window of a pod, or of several, in one bucket at one depth."""
@@ -288,10 +318,14 @@ class _Side:
 
     @property
     def tells(self) -> bool:
-        return (
-            self.counts.steps >= LEAST_STEPS
-            and min(self.counts.tokens, self.counts.step_seconds) > 0
-        )
+        counts = self.counts
+        least = min(counts.tokens, counts.step_seconds, counts.scheduled_requests)
+        return counts.steps >= LEAST_STEPS and least > 0
+
+    def comparable(self, other: "_Side", common: int) -> bool:
+        """Whether both tell of speed, and of the positions that they have in common."""
+        drafted = min(self.drafts.drafts, other.drafts.drafts) > 0
+        return self.tells and other.tells and (drafted or not common)
 
     @property
     def speed(self) -> float:

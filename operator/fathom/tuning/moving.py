@@ -62,7 +62,8 @@ def judge_move(given: Situation) -> TuningDecision | None:
     """Compare what the last move gained with what was expected; take it back if it lost.
 
     Both depths are compared as they would do now, under the present traffic and at the pods'
-    present speed: tokens per second before and after would compare two hours of the day.
+    present speed: tokens per second before and after would compare two hours of the day. With
+    Goodput, a depth with faster slow requests has not lost, however many tokens it makes.
     """
     trial = given.state.trial
     if trial is None:
@@ -76,12 +77,17 @@ def judge_move(given: Situation) -> TuningDecision | None:
     judged = [
         Option(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
         for each in trial.changes
-        if (gain := given.policy.gain(each.bucket, each.to, each.start)) is not None
+        if (gain := given.policy.evidence.gain(each.bucket, each.to, each.start)) is not None
     ]
     if not enough or not judged:
         return after.stay()
     measured = expected_gain(judged)
-    worse = [each for each in judged if each.gain.upper(WORSE_Z) < 0]
+    worse = [
+        each
+        for each in judged
+        if each.gain.upper(WORSE_Z) < 0
+        and not given.policy.steadier(each.bucket, each.to, each.start)
+    ]
     if worse:
         decision = _take_back(after, worse)
     else:

@@ -164,7 +164,7 @@ class Policy:
         cost = option.gain.expected_loss + OVERHEAD
         return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
 
-    def sentinel(self, seconds: float, pods: int) -> tuple[Option, ...]:
+    def sentinel(self, seconds: float, pods: int, rested_s: float) -> tuple[Option, ...]:
         """Where nothing is drafted any more, a look now and then at what would be accepted.
 
         At depth 0 there is no acceptance to measure: without this, the tuner would never learn that
@@ -173,6 +173,7 @@ class Policy:
         Args:
             seconds: what a look is expected to take.
             pods: how many there are; one of them looks.
+            rested_s: since the last look ended.
         """
         shares = self.shares
         if any(self.depths[bucket] for bucket in shares):
@@ -189,7 +190,8 @@ class Policy:
         loss = sum(each.share * (each.gain.expected_loss + OVERHEAD) for each in options)
         least, most = SENTINEL_S
         rest_s = min(most, max(least, seconds * loss / SENTINEL_COST / max(1, pods)))
-        return options if self.evidence.now_s - self.evidence.survival.at_s >= rest_s else ()
+        idle_s = min(rested_s, self.evidence.now_s - self.evidence.survival.at_s)
+        return options if idle_s >= rest_s else ()
 
     def control(self) -> tuple[Option, ...]:
         """Buckets in which the user's own depth was never measured, or long ago."""
@@ -287,6 +289,14 @@ class Policy:
             mended = min(log(slow_start / slow_to), needed)
             return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
         return gain if self.slo.allows(self.evidence, self.depths, bucket, to) else None
+
+    def steadier(self, bucket: int, depth: int, other: int) -> bool:
+        """With objective Goodput: whether slow requests are faster at a depth than at another."""
+        if self.slo is None:
+            return False
+        slow = self.slo.slow_seconds(self.evidence, self.depths, bucket, depth)
+        slow_other = self.slo.slow_seconds(self.evidence, self.depths, bucket, other)
+        return slow is not None and slow_other is not None and slow < slow_other
 
     def _best(self, bucket: int, share: float) -> Option | None:
         """The depth that is certainly better, and by how much at least."""

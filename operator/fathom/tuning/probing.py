@@ -112,7 +112,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
         options = ()
     else:
         options = options or given.policy.control()
-    sentinel = () if options else given.policy.sentinel(given.state.sentinel_lasted_s, pods)
+    sentinel = () if options else _sentinel(given, pods)
     options = options or sentinel
     if not options:
         return None
@@ -141,6 +141,11 @@ def start_probe(given: Situation) -> TuningDecision | None:
         ),
         expected_gain=expected_gain(options),
     )
+
+
+def _sentinel(given: Situation, pods: int) -> tuple[Option, ...]:
+    rested_s = given.now_s - given.state.sentinel_ended_at_s
+    return given.policy.sentinel(given.state.sentinel_lasted_s, pods, rested_s)
 
 
 def _deadline_s(given: Situation) -> float:
@@ -173,7 +178,14 @@ def _over(given: Situation, probe: Probe) -> Situation:
     lasted_s = given.now_s - probe.started_at_s
     if probe.sentinel:
         # It is no experiment: its depth may be tried at once, and it has a budget of its own.
-        return given.with_state(replace(given.state, probe=None, sentinel_lasted_s=lasted_s))
+        return given.with_state(
+            replace(
+                given.state,
+                probe=None,
+                sentinel_ended_at_s=given.now_s,
+                sentinel_lasted_s=lasted_s,
+            )
+        )
     after = given.noted(probe.depths)
     return after.with_state(
         replace(after.state, probe=None, probe_ended_at_s=given.now_s, probe_lasted_s=lasted_s)

@@ -5,7 +5,7 @@ predict (`fathom.tuning.policy`) only chooses what is tried next.
 """
 
 from dataclasses import dataclass
-from math import erf, sqrt
+from math import erf, log2, sqrt
 from typing import Final
 
 from fathom.tuning.buckets import Depths
@@ -96,7 +96,8 @@ def next_canary(given: Situation) -> Plan | None:
 def runs(given: Situation, canary: Canary, plan: Plan) -> bool:
     """Whether the canary runs these depths wherever there is load."""
     running = dict(canary.depths)
-    return all(running.get(b) == plan.depths[b] for b in given.state.load.shares() if b in running)
+    under_load = given.state.load.shares().keys() & running.keys() & plan.depths.keys()
+    return all(running[bucket] == plan.depths[bucket] for bucket in under_load)
 
 
 def _best(given: Situation, bucket: int) -> tuple[int, Gain] | None:
@@ -124,7 +125,7 @@ def _with_unseen(given: Situation, depths: dict[int, int]) -> dict[int, int]:
     if not known:
         return depths
     for bucket in set(depths).difference(known):
-        near = depths[min(known, key=lambda other: (abs(other - bucket), other))]
+        near = depths[min(known, key=lambda other: (abs(log2(other / bucket)), other))]
         gain = policy.gain(bucket, near, policy.depths[bucket])
         dearer = bucket > max(known) and near < depths[bucket]
         if dearer or (gain is not None and gain.lower() > 0):

@@ -10,6 +10,7 @@ from fathom.core.measurement import PodDelta, pooled_cells
 from fathom.tuning import sentences
 from fathom.tuning.alarms import standing, watched
 from fathom.tuning.buckets import depths_of, schedule_of
+from fathom.tuning.by_text import ByText
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.ledger import Ledger
 from fathom.tuning.measured import measure
@@ -17,7 +18,7 @@ from fathom.tuning.obedience import Obedience, obedience
 from fathom.tuning.observe import observe
 from fathom.tuning.policy import Bounds, Policy
 from fathom.tuning.rolls import Canary
-from fathom.tuning.slo import Slo
+from fathom.tuning.slo import Slo, slope_in_force
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
 from fathom.tuning.traffic import steps_in
 from fathom.tuning.value import Evidence
@@ -102,7 +103,9 @@ class Situation:
         most = self.settings.max_batch
         pods = dict(self.pins)
         if tried is not None:
-            pods[tried.pod] = schedule_of({**depths, **dict(tried.depths)}, most)
+            # An engine that was made smaller has fewer buckets than when it was begun.
+            own = {bucket: depth for bucket, depth in tried.depths if bucket in depths}
+            pods[tried.pod] = schedule_of({**depths, **own}, most)
         document = DepthDocument(
             generation=max(self.document.generation, self.state.generation) + 1,
             schedule=schedule_of(depths, most),
@@ -161,7 +164,16 @@ def _slo(settings: Settings, state: TuningState) -> Slo | None:
     wanted = settings.tpot_slo_seconds
     if settings.objective is not Objective.GOODPUT or wanted is None:
         return None
-    return Slo(wanted, state.tail)
+    return Slo(wanted, state.tail, state.by_text)
+
+
+def _by_text(state: TuningState, policy: Policy) -> ByText:
+    """With one more window, where there is an SLO and requests were finished."""
+    spread = state.tail.slow_over_mean()
+    slope = slope_in_force(policy.evidence, policy.depths)
+    if policy.slo is None or spread is None or slope is None:
+        return state.by_text
+    return state.by_text.updated(slope, spread, policy.evidence.now_s)
 
 
 def _entered(
@@ -224,6 +236,7 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
             acceptance=state.acceptance,
         ),
         ledger=_entered(state, seen.deltas, policy, settings),
+        by_text=_by_text(state, policy) if seen.deltas else state.by_text,
         measured=measured or state.measured,
         generation=max(state.generation, document.generation),
         probe=_progress(state.probe, seen.deltas, snapshot, document),

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from fathom.core.measurement import PodCounters
 from fathom.tuning.acceptance import Acceptance
 from fathom.tuning.alarm import Watch
+from fathom.tuning.by_text import ByText
 from fathom.tuning.ledger import Ledger
 from fathom.tuning.load import Load
 from fathom.tuning.measured import Measured
@@ -96,14 +97,16 @@ class TuningState:
     """Depths that buckets moved away from, the last one of each bucket."""
     probe_ended_at_s: float = 0.0
     probe_lasted_s: float = 0.0
+    sentinel_ended_at_s: float = 0.0
     sentinel_lasted_s: float = 5.0
-    """The last sentinel's, or what one is expected to take."""
+    """The last one, or what one is expected to take."""
     load: Load = field(default_factory=Load)
     rolls: Rolls = field(default_factory=Rolls)
     acceptance: Acceptance = field(default_factory=Acceptance)
     watches: tuple[Watch, ...] = ()
     """Alarms that stand, and those in the making."""
     tail: Tail = field(default_factory=Tail)
+    by_text: ByText = field(default_factory=ByText)
     ledger: Ledger = field(default_factory=Ledger)
     returned_at_s: float = 0.0
     """When the tuner last gave the user's depth back (Unix seconds); 0: never."""

@@ -100,7 +100,8 @@ class Course:
         worn = self.wear.copy()
         for replica, started_s in sorted(restarts, key=lambda each: each[1]):
             for tick in range(ceil(started_s / self.clock.tick_s), len(worn)):
-                worn[tick, replica] = wear(self.decays, tick * self.clock.tick_s, started_s)
+                begun_s = max(started_s, float(self.started_s[tick, replica]))
+                worn[tick, replica] = wear(self.decays, tick * self.clock.tick_s, begun_s)
         return replace(self, wear=worn)
 
     @cached_property

@@ -191,3 +191,14 @@ def test_an_operator_killed_during_a_canary_carries_on() -> None:
     for each in (fleet, other):
         each.run(4 * HOUR_S)
     assert [document for _, document in fleet.writes] == [document for _, document in other.writes]
+
+
+def test_an_engine_made_smaller_during_a_canary_is_tuned_on() -> None:
+    fleet = canary_runs()
+    fleet.run(1200)
+    fleet.change(max_batch=2)
+    fleet.concurrency = 2
+    fleet.run(3 * HOUR_S)
+    schedules = [s for _, d in fleet.writes for s in (d.schedule, *d.pods.values())]
+    assert all(each.first <= each.last for schedule in schedules for each in schedule)
+    assert fleet.writes[-1][1].schedule[-1].last == 2
