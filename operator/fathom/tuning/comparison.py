@@ -31,7 +31,7 @@ from fathom.tuning.load import hour_of
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.value import Gain
 
-HALF_LIFE_S: Final = 3 * 24 * 3600.0
+HALF_LIFE_S: Final = 24 * 3600.0
 LEAST_STEPS: Final = 30.0
 """Of a pod in a bucket, for a window to say anything of it."""
 LEAST_BUSY_S: Final = 150.0
@@ -209,9 +209,8 @@ class Comparison:
         """
         deltas = tuple(deltas)
         at_s = max((each.to_s for each in deltas), default=self.at_s)
-        # What the load is does not depend on the pod; after a promotion nobody was chosen yet.
-        same = self.pod in {"", pod}
-        before = self if same else replace(self, itself=_ITSELF, contrasts=())
+        # What the load is does not depend on the pod.
+        before = self if self.pod == pod else replace(self, itself=_ITSELF, contrasts=())
         kept = 0.5 ** (max(0.0, at_s - before.at_s) / HALF_LIFE_S) if before.at_s else 1.0
         known = {(c.batch_le, c.part, c.depth): c.faded(kept) for c in before.contrasts}
         loads = {(bucket, part): kept * each for bucket, part, each in before.loads}
@@ -251,20 +250,22 @@ class Comparison:
         )
 
     def rebased(self, before: Mapping[int, int], after: Mapping[int, int]) -> "Comparison":
-        """The same, beside other depths in force. All pods are new ones then."""
+        """The same, beside other depths in force.
+
+        How fast the pod is by itself is in every contrast once, and so it must be afterwards.
+        """
         moved: list[Contrast] = []
+        itself, _ = self._itself()
         for each in self.contrasts:
             old, new = before.get(each.batch_le, 0), after.get(each.batch_le, 0)
             if old == new:
                 moved.append(each)
             elif each.depth == new:
-                moved.append(each._replace(depth=old, mean=-each.mean))
+                moved.append(each._replace(depth=old, mean=round(2 * itself - each.mean, 6)))
             elif (reference := self._find(each.batch_le, each.part, new)) is not None:
-                moved.append(each.beside(reference))
-        moved.sort(key=lambda each: (each.batch_le, each.part, each.depth))
-        return Comparison(
-            contrasts=tuple(moved), loads=self.loads, hours=self.hours, at_s=self.at_s
-        )
+                beside = each.beside(reference)
+                moved.append(beside._replace(mean=round(beside.mean + itself, 6)))
+        return replace(self, contrasts=tuple(sorted(moved)))
 
     def _itself(self) -> tuple[float, float]:
         """How fast the pod is by itself, and the variance: shrunk toward the others."""
