@@ -31,7 +31,7 @@ from fathom.tuning.load import hour_of
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.value import Gain
 
-HALF_LIFE_S: Final = 24 * 3600.0
+HALF_LIFE_S: Final = 3 * 24 * 3600.0
 LEAST_STEPS: Final = 30.0
 """Of a pod in a bucket, for a window to say anything of it."""
 LEAST_BUSY_S: Final = 150.0

@@ -4,7 +4,6 @@ What a canary has shown (`fathom.tuning.comparison`) decides what is rolled out.
 predict (`fathom.tuning.policy`) only chooses what is tried next.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import erf, log2, sqrt
 from typing import Final
@@ -48,30 +47,13 @@ def shown(given: Situation, bucket: int, depth: int) -> Gain | None:
 
 def best_plan(given: Situation) -> Plan:
     """The best depth of every batch, of those that any canary has shown."""
-    return _plan(given, lambda bucket: _best(given, bucket))
-
-
-def canary_plan(given: Situation, canary: Canary) -> Plan:
-    """What this canary runs, at the batches where it was shown to be better."""
-    running = dict(canary.depths)
-
-    def own(bucket: int) -> tuple[int, Gain] | None:
-        depth = running.get(bucket)
-        gain = shown(given, bucket, depth) if depth is not None else None
-        return (depth, gain) if depth is not None and gain and gain.lower(BETTER_Z) > 0 else None
-
-    return _plan(given, own)
-
-
-def _plan(given: Situation, chosen: Callable[[int], tuple[int, Gain] | None]) -> Plan:
-    """The schedule with what is chosen for each bucket under load; None keeps what is in force."""
     depths = dict(given.policy.depths)
     mean = sd = 0.0
     for bucket, share in given.state.load.shares().items():
-        choice = chosen(bucket) if bucket in depths else None
-        if choice is None:
+        best = _best(given, bucket)
+        if best is None:
             continue
-        depths[bucket], gain = choice
+        depths[bucket], gain = best
         mean += share * gain.mean
         # The errors of all buckets have the pod and the traffic in common.
         sd += share * gain.sd

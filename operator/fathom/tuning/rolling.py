@@ -17,7 +17,7 @@ from fathom.api.spec import TuningMode
 from fathom.core.depth import summary
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.observe import candidate
-from fathom.tuning.roll_plans import LEAST_GAIN, Plan, best_plan, canary_plan, next_canary, runs
+from fathom.tuning.roll_plans import LEAST_GAIN, Plan, best_plan, next_canary, runs
 from fathom.tuning.rolls import Canary
 from fathom.tuning.situation import Situation, clamped, within_bounds
 
@@ -97,9 +97,9 @@ def judge_canary(given: Situation) -> TuningDecision | None:
     canary = given.state.rolls.canary
     if canary is None:
         return None
-    look = _Look(given, canary, canary_plan(given, canary), best_plan(given))
+    look = _Look(given, canary, best_plan(given))
     answers = (check(look) for check in _CHECKS)
-    return next((each for each in answers if each is not None), None) or _promote(given, look.own)
+    return next((each for each in answers if each is not None), None) or _promote(given, look.best)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,6 @@ class _Look:
 
     given: Situation
     canary: Canary
-    own: Plan
-    """What this canary runs, as far as it is better."""
     best: Plan
     """The best that any canary has shown."""
 
@@ -170,31 +168,23 @@ def _fruitless(look: _Look) -> TuningDecision | None:
     return _end(look.given, f"No better schedule was found ({look.best.gain}).")
 
 
-def _show_the_best(look: _Look) -> TuningDecision | None:
-    """What an earlier canary showed is run once more: traffic may have changed since."""
-    behind = look.best.gain.mean - look.own.gain.mean >= LEAST_GAIN
-    if behind and look.tries_left and not look.runs(look.best):
-        return look.try_(look.best)
-    if _promising(look.own):
-        return None
-    if not look.old:
-        return look.go_on()
-    return _end(look.given, f"What it runs is not the best ({look.best.gain}).")
-
-
 def _uncertain(look: _Look) -> TuningDecision | None:
-    gain, pods = look.own.gain, len(look.given.snapshot.pods)
-    if look.own.certainty >= LEAST_CERTAINTY and _pays(look.given, gain.mean, rolls=pods):
+    gain, pods = look.best.gain, len(look.given.snapshot.pods)
+    if look.best.certainty >= LEAST_CERTAINTY and _pays(look.given, gain.mean, rolls=pods):
         return None
+    if look.tries_left and not look.runs(look.best):
+        return look.try_(look.best)
     if not look.old:
         return look.go_on()
     return _end(look.given, f"The gain ({gain}) is not certain, or does not pay for a roll.")
 
 
 def _before_a_day(look: _Look) -> TuningDecision | None:
-    given, gain = look.given, look.own.gain
+    given, gain = look.given, look.best.gain
     if given.now_s - given.state.load.since_s >= DAY_S or gain.lower() >= log1p(LARGE_GAIN):
         return None
+    if look.tries_left and look.baked and not look.runs(look.best):
+        return _try(given, look.best)
     return given.hold(Reason.CANARY, f"Compares until a whole day was seen ({gain} so far).")
 
 
@@ -202,7 +192,7 @@ def _busy_hour(look: _Look) -> TuningDecision | None:
     if look.given.state.load.is_trough(look.given.now_s) or look.age_s >= 2 * LONGEST_BAKE_S:
         return None
     return look.given.hold(
-        Reason.CANARY, f"Waits for an hour with less load to roll out ({look.own.gain})."
+        Reason.CANARY, f"Waits for an hour with less load to roll out ({look.best.gain})."
     )
 
 
@@ -211,7 +201,6 @@ _CHECKS: Final = (
     _gone,
     _explore,
     _fruitless,
-    _show_the_best,
     _uncertain,
     _before_a_day,
     _busy_hour,
