@@ -17,9 +17,9 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
-from fathom.inspect.resources import REFUSED, Files, problems_with, read, tell
+from fathom.inspect.resources import REFUSED, Files, judged, read, tell
 from fathom.manifests.render import children
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
@@ -102,7 +102,7 @@ def render(filename: Files) -> None:
     for document in read(filename):
         resource = document.parsed
         if isinstance(resource, SpeculativeDeployment):
-            problems = problems_with(resource, _directories(resource))
+            problems = judged(resource, _directories(resource)).problems
         else:
             problems = resource
         tell(document.where, problems)
@@ -120,5 +120,4 @@ def crd() -> None:
 
 def _directories(resource: SpeculativeDeployment) -> Mapping[ModelRef, ModelFacts]:
     """What is known of those models that lie on this machine. `render` asks no hub."""
-    refs = (target_ref(resource.spec), draft_ref(resource.spec))
-    return {ref: local_facts(ref) for ref in refs if is_directory(ref)}
+    return {ref: local_facts(ref) for ref in model_refs(resource.spec) if is_directory(ref)}

@@ -13,28 +13,14 @@ from fathom.core.capability_table import (
     ADAPTIVE_VERIFICATION,
     ATTENTION_BACKENDS,
     DRAFT_PIPELINE_PARALLEL,
-    EAGLE31_ON_MLA,
     FLAGS,
     FLASHINFER_MLA_ADAPTIVE,
     LIVE_DEPTH,
     LIVE_DEPTH_ADAPTIVE,
     LIVE_DEPTH_DATA_PARALLEL,
     METHODS,
-    Capability,
 )
 from fathom.core.engine_version import engine_version
-
-__all__ = [
-    "ADAPTIVE_VERIFICATION",
-    "EAGLE31_ON_MLA",
-    "LIVE_DEPTH",
-    "Capability",
-    "adaptive_verification_problem",
-    "engine_problems",
-    "has_flag",
-    "live_depth",
-    "live_depth_refusal",
-]
 
 _ADAPTIVE_FIELD = "spec.speculation.adaptiveVerification"
 

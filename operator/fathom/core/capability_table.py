@@ -153,6 +153,13 @@ EAGLE31_ON_MLA: Final = Capability(
     frozenset({Method.EAGLE3}),
 )
 
+ARCHITECTURES: Final = Capability(
+    # 0.24.0, 0.28.0 and 0.32.0 agree in all that is listed there.
+    SpecifierSet(">=0.24.0,<0.33"),
+    frozenset({Method.EAGLE3, Method.MTP}),
+)
+"""Releases that the names in `fathom.core.draft_architectures` are true of."""
+
 ADAPTIVE_PIPELINE_PARALLEL: Final = Capability(_NONE_YET)
 FLASHINFER_MLA_ADAPTIVE: Final = Capability(SpecifierSet(">=0.31.0"))
 NO_MLA_ADAPTIVE: Final = Capability(_NONE_YET)

@@ -1,23 +1,12 @@
 """Which drafts and targets vLLM knows, where a name alone decides.
 
-Read from the releases named below; of any other nothing is said. The names are those of
-vllm/model_executor/models/registry.py.
+Read from the releases that `fathom.core.capability_table.ARCHITECTURES` names; of any other
+nothing is said. The names are those of vllm/model_executor/models/registry.py.
 """
 
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
-
-from fathom.api.spec import Method
-from fathom.core.capability import Capability
 from fathom.core.model_config import ModelConfig
-
-TABLES: Final = Capability(
-    # 0.24.0, 0.28.0 and 0.32.0 agree in all that is listed below.
-    SpecifierSet(">=0.24.0,<0.33"),
-    frozenset({Method.EAGLE3, Method.MTP}),
-)
-"""Releases that the tables below are true of."""
 
 _EAGLE3_DRAFTS: Final = frozenset(
     {

@@ -63,6 +63,11 @@ def target_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
     return ModelRef(spec.model.id, spec.model.revision)
 
 
+def model_refs(spec: SpeculativeDeploymentSpec) -> tuple[ModelRef, ...]:
+    """Target and draft, as far as the spec names them."""
+    return tuple(ref for ref in (target_ref(spec), draft_ref(spec)) if ref.id)
+
+
 def draft_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
     """An empty id: the spec names no draft."""
     return ModelRef(spec.draft.id, spec.draft.revision)

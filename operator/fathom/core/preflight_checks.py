@@ -12,9 +12,8 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import Method
-from fathom.core.capability import EAGLE31_ON_MLA
+from fathom.core.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
 from fathom.core.draft_architectures import (
-    TABLES,
     TARGETS_WITHOUT_EAGLE3,
     TYPES_WITH_MTP,
     TYPES_WITHOUT_MTP,
@@ -90,7 +89,7 @@ def draft_architecture(given: PreflightInput) -> Finding | None:
     draft, version = given.draft_config, given.version
     if given.spec.draft.method is not Method.EAGLE3 or draft is None or version is None:
         return None
-    if not TABLES.in_version(version) or knows_eagle3_draft(draft):
+    if not ARCHITECTURES.in_version(version) or knows_eagle3_draft(draft):
         return None
     return _refused(
         f"{given.spec.draft.id} is a {draft.architecture}, and vLLM {version} knows no EAGLE 3 "
@@ -105,7 +104,7 @@ def target_architecture(given: PreflightInput) -> Finding | None:
     if given.spec.draft.method is not Method.EAGLE3 or target is None or version is None:
         return None
     named = target.architecture
-    if not TABLES.in_version(version) or named not in TARGETS_WITHOUT_EAGLE3:
+    if not ARCHITECTURES.in_version(version) or named not in TARGETS_WITHOUT_EAGLE3:
         return None
     return _refused(
         f"{given.spec.model.id} is a {named}, and vLLM {version} gives no hidden states of such "
@@ -248,7 +247,7 @@ def multi_token_prediction(given: PreflightInput) -> Finding | None:
     config = given.draft_config if given.has_draft else given.target_config
     if spec.draft.method is not Method.MTP or config is None or version is None:
         return None
-    if not TABLES.in_version(version) or _renamed(given):
+    if not ARCHITECTURES.in_version(version) or _renamed(given):
         return None
     named = spec.draft.id or spec.model.id
     if config.model_type in TYPES_WITHOUT_MTP or (

@@ -9,11 +9,10 @@ import typer
 from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
-from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.inspect.check_view import lines_of
-from fathom.inspect.resources import REFUSED, Files, problems_with, read, tell
+from fathom.inspect.resources import REFUSED, Files, judged, read, tell
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 
@@ -50,10 +49,10 @@ def check_command(
             refused = True
             continue
         models = asyncio.run(_looked_up(document.parsed, hub))
-        problems: tuple[Problem, ...] = problems_with(document.parsed, models)
-        tell(document.where, problems)
-        refused = refused or bool(problems)
-        for line in lines_of(document.parsed, models, refused=bool(problems)):
+        judgement = judged(document.parsed, models)
+        tell(document.where, judgement.problems)
+        refused = refused or bool(judgement.problems)
+        for line in lines_of(document.parsed, judgement):
             typer.echo(line)
     raise typer.Exit(REFUSED if refused else 0)
 
@@ -61,7 +60,7 @@ def check_command(
 async def _looked_up(
     resource: SpeculativeDeployment, hub: ModelHub
 ) -> Mapping[ModelRef, ModelFacts]:
-    refs = [ref for ref in (target_ref(resource.spec), draft_ref(resource.spec)) if ref.id]
+    refs = model_refs(resource.spec)
     facts = await asyncio.gather(*(_look_up(ref, hub) for ref in refs))
     return dict(zip(refs, facts, strict=True))
 

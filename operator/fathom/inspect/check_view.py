@@ -1,35 +1,27 @@
 """What `fathom check` says of one resource, line by line. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth_refusal
 from fathom.core.memory_estimate import GIB
-from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
-from fathom.core.preflight import check_draft
+from fathom.core.model_facts import ModelFacts
 from fathom.core.preflight_checks import memory_estimate, shape
 from fathom.core.preflight_input import PreflightInput
 from fathom.core.revision import revision_of
-from fathom.manifests.preflight import preflight_input
+from fathom.inspect.resources import Judgement
 
 
-def lines_of(
-    resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], *, refused: bool
-) -> Iterator[str]:
-    """The lines.
+def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
+    """The lines. What stands against it is said elsewhere.
 
     Args:
         resource: that `parse` accepted.
-        models: what is known of the models that it names.
-        refused: whether something stands against it, which is said elsewhere.
+        judgement: of it.
     """
-    spec = resource.spec
-    target = models.get(target_ref(spec), ModelFacts())
-    draft = models.get(draft_ref(spec), ModelFacts())
-    given = preflight_input(spec, target, draft)
-    verdict = check_draft(given)
-    state = "refused" if refused else f"valid, revision {revision_of(spec)}"
+    spec, given, verdict = resource.spec, judgement.given, judgement.verdict
+    state = "refused" if judgement.problems else f"valid, revision {revision_of(spec)}"
     yield f"{resource.metadata.name}: {state}"
     yield f"  draft: {verdict.reason}: {verdict.message}"
     yield f"  depth: {_depth(spec)}"

@@ -10,8 +10,11 @@ from pydantic import JsonValue
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
-from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.core.model_facts import ModelFacts, ModelRef
+from fathom.core.preflight import DraftVerdict, check_draft
+from fathom.core.preflight_input import PreflightInput
 from fathom.core.support import not_yet_supported
+from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 
 REFUSED: Final = 2
@@ -56,22 +59,29 @@ def read(files: Sequence[str]) -> Iterator[Document]:
             yield Document(one, parse(document))
 
 
-def problems_with(
-    resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]
-) -> tuple[Problem, ...]:
-    """Why a resource is refused; empty: it is not.
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is known of one resource, and what stands against it."""
+
+    given: PreflightInput
+    verdict: DraftVerdict
+    problems: tuple[Problem, ...]
+    """Why it is refused; empty: it is not."""
+
+
+def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]) -> Judgement:
+    """Judge a resource.
 
     Args:
         resource: that `parse` accepted.
         models: what is known of the models that it names.
     """
-    spec = resource.spec
-    target = models.get(target_ref(spec), ModelFacts())
-    draft = models.get(draft_ref(spec), ModelFacts())
-    problems = problems_of(resource, target=target, draft=draft)
-    if not problems and (unsupported := not_yet_supported(spec)) is not None:
-        return (unsupported,)
-    return problems
+    given = preflight_of(resource.spec, models)
+    verdict = check_draft(given)
+    problems = problems_of(resource, verdict)
+    if not problems and (unsupported := not_yet_supported(resource.spec)) is not None:
+        problems = (unsupported,)
+    return Judgement(given, verdict, problems)
 
 
 def tell(where: str, problems: Sequence[Problem]) -> None:

@@ -1,9 +1,10 @@
 """What a preflight looks at, put together from a spec: `engine.args` are understood here."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.model_facts import NO_MODEL, ModelFacts
+from fathom.core.model_facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.core.preflight_input import PreflightInput, StatedArgs
 from fathom.manifests.engine_options import last_value, options
 from fathom.manifests.vllm_args import max_batch
@@ -14,6 +15,7 @@ _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 _REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off", "--offload")
 """Of those after which weights do not lie in memory as in their files: --quantization,
 --load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
+_UNKNOWN: Final = ModelFacts()
 _LONGER: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
@@ -28,6 +30,14 @@ def preflight_input(
         draft: what is known of the draft; not looked at where the spec names none.
     """
     return PreflightInput(spec, target, draft if spec.draft.id else NO_MODEL, stated_args(spec))
+
+
+def preflight_of(
+    spec: SpeculativeDeploymentSpec, models: Mapping[ModelRef, ModelFacts]
+) -> PreflightInput:
+    """The same, of models that were looked up; of what was not, nothing is known."""
+    target = models.get(target_ref(spec), _UNKNOWN)
+    return preflight_input(spec, target, models.get(draft_ref(spec), _UNKNOWN))
 
 
 def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from pydantic import JsonValue
 
@@ -14,34 +13,28 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import engine_problems, live_depth
 from fathom.core.engine_version import parsed_version
-from fathom.core.model_facts import ModelFacts
 from fathom.core.plugin import PluginBundle
-from fathom.core.preflight import check_draft
+from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import revision_of
 from fathom.manifests.pod_template import CONTAINER, pod_template
-from fathom.manifests.preflight import preflight_input
+from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
 from fathom.manifests.vllm_args import owned_flag_problems, stated_max_num_seqs
 
-_UNKNOWN: Final = ModelFacts()
-
 
 def problems_of(
-    sd: SpeculativeDeployment, *, target: ModelFacts = _UNKNOWN, draft: ModelFacts = _UNKNOWN
+    sd: SpeculativeDeployment, verdict: DraftVerdict | None = None
 ) -> tuple[Problem, ...]:
     """Why this resource must not be served as it is; empty: nothing known stands against it.
 
     Args:
         sd: a resource that `parse` accepted.
-        target: what is known of the target model.
-        draft: what is known of the draft.
+        verdict: of its draft; None: judged here, with no model looked up.
     """
-    return tuple(_problems(sd, target, draft))
+    return tuple(_problems(sd, verdict or check_draft(preflight_of(sd.spec, {}))))
 
 
-def _problems(
-    sd: SpeculativeDeployment, target: ModelFacts, draft: ModelFacts
-) -> Iterator[Problem]:
+def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:
     spec = sd.spec
     if spec.engine.version and parsed_version(spec.engine.version) is None:
         yield Problem(
@@ -51,7 +44,6 @@ def _problems(
     yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
     yield from _max_num_seqs_problems(spec)
     yield from engine_problems(spec)
-    verdict = check_draft(preflight_input(spec, target, draft))
     if verdict.refused:
         yield Problem(verdict.field, verdict.message)
     yield from _pod_template_problems(sd)

@@ -11,18 +11,17 @@ from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.manifest import Manifest
-from fathom.core.model_facts import ModelFacts, ModelRef, draft_ref, target_ref
+from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import changed_restart_fields, revision_of
 from fathom.core.support import not_yet_supported
-from fathom.manifests.preflight import preflight_input
+from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 
 LAST_GOOD_SPEC_KEY: Final = "lastGoodSpec.json"
 REVISION_KEY: Final = "revision"
 """Beside the last good spec: the revision that its pods were given."""
 _MOST_REPLICAS: Final = 1024
-_UNKNOWN: Final = ModelFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,8 @@ def intent_of(
     """
     newest = parse(resource)
     if isinstance(newest, SpeculativeDeployment):
-        target = models.get(target_ref(newest.spec), _UNKNOWN)
-        draft = models.get(draft_ref(newest.spec), _UNKNOWN)
-        verdict = check_draft(preflight_input(newest.spec, target, draft))
-        problems = problems_of(newest, target=target, draft=draft)
+        verdict = check_draft(preflight_of(newest.spec, models))
+        problems = problems_of(newest, verdict)
         unsupported = None if problems else not_yet_supported(newest.spec)
         if not problems and unsupported is None:
             return Intent(newest, newest.spec.replicas, (), None, verdict)
@@ -72,10 +69,7 @@ def intent_of(
 def models_of(resource: Manifest) -> tuple[ModelRef, ...]:
     """The models that a resource names; empty: its spec cannot be read."""
     newest = parse(resource)
-    if not isinstance(newest, SpeculativeDeployment):
-        return ()
-    refs = (target_ref(newest.spec), draft_ref(newest.spec))
-    return tuple(ref for ref in refs if ref.id)
+    return model_refs(newest.spec) if isinstance(newest, SpeculativeDeployment) else ()
 
 
 def good_spec_text(resource: Manifest) -> str:

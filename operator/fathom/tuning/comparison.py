@@ -11,7 +11,7 @@ The error comes from how much windows differ, and from what was not seen: other 
 bucket, and other hours of the day, as far as acceptance differs from hour to hour.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import hypot, log, log2, sqrt
@@ -27,7 +27,7 @@ from fathom.core.measurement import (
     pooled_drafts,
     position_at,
 )
-from fathom.tuning.load import hour_of
+from fathom.tuning.load import DAY_S, hour_of
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.value import Gain
 
@@ -50,7 +50,6 @@ WINDOWS_WORTH: Final = 3.0
 """… which counts as so many windows."""
 ALIKE: Final = 2.0
 """Windows in a row resemble each other: so many are worth one."""
-DAY_S: Final = 24 * 3600.0
 EARLIER_DAYS: Final = 0.2
 """Weight of what an hour showed on the days before, beside what it shows today."""
 BY_HOUR: Final = 0.4
@@ -197,7 +196,7 @@ class Comparison:
         return tuple(sorted({each.depth for each in self._of(batch_le) if each.known}))
 
     def updated(
-        self, pod: str, deltas: Iterable[PodDelta], in_force: Mapping[int, int], times: StepTimes
+        self, pod: str, deltas: Sequence[PodDelta], in_force: Mapping[int, int], times: StepTimes
     ) -> "Comparison":
         """With one more window.
 
@@ -207,7 +206,6 @@ class Comparison:
             in_force: depth of each bucket that the others run.
             times: knows how step time grows with the batch within a bucket.
         """
-        deltas = tuple(deltas)
         at_s = max((each.to_s for each in deltas), default=self.at_s)
         # What the load is does not depend on the pod.
         before = self if self.pod == pod else replace(self, itself=_ITSELF, contrasts=())
@@ -231,9 +229,12 @@ class Comparison:
             loads[where] = loads.get(where, 0.0) + side.counts.step_seconds
         for (bucket, depth), side in own.items():
             other = others.get((bucket, in_force.get(bucket, -1)))
-            if other is None or not side.comparable(other, min(depth, in_force[bucket])):
+            if other is None:
                 continue
-            ratio = _log_ratio(side, other, min(depth, in_force[bucket]), slopes.get(bucket, 0.0))
+            common = min(depth, in_force[bucket])
+            if not side.comparable(other, common):
+                continue
+            ratio = _log_ratio(side, other, common, slopes.get(bucket, 0.0))
             weight = min(side.counts.step_seconds, other.counts.step_seconds)
             if depth == in_force[bucket]:
                 itself = itself.updated(ratio, weight, hour)
@@ -350,9 +351,8 @@ class _Side:
         return 1.0 + accepted / self.drafts.drafts
 
 
-def _sides(deltas: Iterable[PodDelta]) -> dict[tuple[int, int], _Side]:
+def _sides(deltas: Sequence[PodDelta]) -> dict[tuple[int, int], _Side]:
     """By bucket and depth; steps of both kinds, for a depth serves prompts as well."""
-    deltas = tuple(deltas)
     drafts = pooled_drafts(deltas)
     counts: dict[tuple[int, int], CellCounts] = {}
     for cell, each in pooled_cells(deltas).items():

@@ -11,6 +11,7 @@ HALF_LIFE_S: Final = 7 * 24 * 3600.0
 EVEN: Final = 1.1
 """Hours whose loads differ by no more are alike: none of them is worth waiting for."""
 _HOUR_S: Final = 3600.0
+DAY_S: Final = HOURS * _HOUR_S
 
 
 @dataclass(frozen=True, slots=True)

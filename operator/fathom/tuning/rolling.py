@@ -16,6 +16,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import summary
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.load import DAY_S
 from fathom.tuning.observe import candidate
 from fathom.tuning.roll_plans import LEAST_GAIN, Plan, best_plan, next_canary, runs
 from fathom.tuning.rolls import Canary
@@ -29,10 +30,9 @@ RESTART_S: Final = 3600.0
 """What loading is assumed to take: large models take about an hour."""
 LEAST_CERTAINTY: Final = 0.95
 """P(gain > 0) that a promotion needs."""
-DAY_S: Final = 24 * 3600.0
-"""Load and traffic differ by the hour: what is promoted was compared over a whole day …"""
 LARGE_GAIN: Final = 0.1
-"""… unless it gains so much beyond doubt that a day without it costs more than it can lose."""
+"""Load and traffic differ by the hour, so what is promoted was compared over a whole day, unless it
+gains so much beyond doubt that a day without it costs more than it can lose."""
 LEARN_S: Final = 1800.0
 """Traffic seen before the first canary."""
 BAKE_S: Final = 2400.0

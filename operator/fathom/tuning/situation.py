@@ -169,9 +169,11 @@ def _slo(settings: Settings, state: TuningState) -> Slo | None:
 
 def _by_text(state: TuningState, policy: Policy) -> ByText:
     """With one more window, where there is an SLO and requests were finished."""
+    if policy.slo is None:
+        return state.by_text
     spread = state.tail.slow_over_mean()
     slope = slope_in_force(policy.evidence, policy.depths)
-    if policy.slo is None or spread is None or slope is None:
+    if spread is None or slope is None:
         return state.by_text
     return state.by_text.updated(slope, spread, policy.evidence.now_s)
 

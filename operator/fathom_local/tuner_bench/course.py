@@ -7,7 +7,6 @@ differ by what they decide and by nothing else.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from fathom_local.tuner_bench.acceptance import request_factors
 from fathom_local.tuner_bench.hardware import Hardware
-from fathom_local.tuner_bench.wear import wear
+from fathom_local.tuner_bench.wear import worn
 from fathom_local.tuner_bench.world import DEEPEST, Decay, World
 
 Floats = NDArray[np.float64]
@@ -97,12 +96,12 @@ class Course:
         """The same with engines that started anew: replica, and seconds of the course."""
         if not self.decays:
             return self
-        worn = self.wear.copy()
-        for replica, started_s in sorted(restarts, key=lambda each: each[1]):
-            for tick in range(ceil(started_s / self.clock.tick_s), len(worn)):
-                begun_s = max(started_s, float(self.started_s[tick, replica]))
-                worn[tick, replica] = wear(self.decays, tick * self.clock.tick_s, begun_s)
-        return replace(self, wear=worn)
+        at_s = np.arange(len(self.wear), dtype=np.float64) * self.clock.tick_s
+        begun_s = self.started_s.copy()
+        for replica, started_s in restarts:
+            since = begun_s[at_s >= started_s, replica]
+            begun_s[at_s >= started_s, replica] = np.maximum(since, started_s)
+        return replace(self, wear=worn(self.decays, at_s, begun_s))
 
     @cached_property
     def length(self) -> Floats:

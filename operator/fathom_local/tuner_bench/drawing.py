@@ -10,7 +10,7 @@ from fathom_local.tuner_bench.acceptance import survival
 from fathom_local.tuner_bench.course import Clock, Course, Floats, Ints
 from fathom_local.tuner_bench.hardware import hardware
 from fathom_local.tuner_bench.timeline import Timeline, timeline
-from fathom_local.tuner_bench.wear import wear
+from fathom_local.tuner_bench.wear import worn
 from fathom_local.tuner_bench.world import DEEPEST, TrafficPart, World
 
 DAY_S: Final = 86400.0
@@ -52,7 +52,7 @@ def draw(world: World, seed: int, time: Clock) -> Course:
         shares=line.shares,
         survival=np.diff((line.shares[:, :, None] * length).sum(axis=1), axis=1),
         class_length=length,
-        wear=_wear(line),
+        wear=worn(line.decays, line.at_s, line.started_s),
         decays=tuple(line.decays),
         mismatches_s=tuple(line.mismatches_s),
         context=context,
@@ -74,14 +74,6 @@ def _class_length(world: World, line: Timeline) -> Floats:
     fit = line.fit[:, None, None] ** np.arange(1, DEEPEST + 1)
     ones = np.ones((len(line.fit), len(by_class), 1))
     return np.concatenate([ones, 1 + np.cumsum(by_class * fit, axis=2)], axis=2)
-
-
-def _wear(line: Timeline) -> Floats:
-    if not line.decays:
-        return np.ones(line.serving.shape)
-    ages = zip(np.repeat(line.at_s, line.serving.shape[1]), line.started_s.ravel(), strict=True)
-    worn = [wear(line.decays, now_s, started_s) for now_s, started_s in ages]
-    return np.array(worn).reshape(line.serving.shape)
 
 
 def _context(world: World, line: Timeline) -> Floats:

@@ -183,7 +183,7 @@ def undrafted() -> Fleet:
     return fleet.run(2 * HOUR_S)
 
 
-def test_a_fleet_that_drafts_nothing_looks_at_drafts_every_quarter_of_an_hour(
+def test_a_fleet_that_drafts_nothing_looks_at_drafts_now_and_then(
     undrafted: Fleet,
 ) -> None:
     assert undrafted.depth() == 0
