@@ -9,7 +9,7 @@ from typing import Any
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.kinds import DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
@@ -229,6 +229,17 @@ class Bench:
             if self.kube.version == before:
                 return
         raise AssertionError(f"never at rest: {self.kube.writes[-10:]}")
+
+    async def until_rolled(self) -> None:
+        """As `until_ready`, with as much time as a rollout and its canary's bake take."""
+        for _ in range(400):
+            before = self.kube.version
+            self.clock.at_s += await self.tick() or 0
+            self.play_controllers()
+            kept = self.kube.find(CONFIG_MAP, "kimi-tuning")["data"]
+            if self.kube.version == before and "rollout.json" not in kept:
+                return
+        raise AssertionError(f"never at rest: {self.status['rollout']}")
 
     async def run_for(self, seconds: float) -> None:
         """Passes whenever the loop wants one."""

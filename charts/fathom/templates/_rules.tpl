@@ -18,10 +18,11 @@
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [list, create, patch]
-# Pods are watched, and annotated so that a new depth reaches their volume soon.
+# Pods are watched, annotated so that a new depth reaches their volume soon, and deleted one at a
+# time to be started afresh, with `rollout.refresh: Auto` only.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch, patch]
+  verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [events]
   verbs: [create]

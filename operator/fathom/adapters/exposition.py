@@ -35,7 +35,13 @@ _ENGINE: Final = {
     "vllm:num_requests_running": "requests_running",
     "vllm:num_requests_waiting": "requests_waiting",
 }
-_TPOT_BUCKET: Final = f"{_TPOT}_bucket"
+_HISTOGRAMS: Final = {
+    f"{_TPOT}_bucket": "tpot",
+    "vllm:time_to_first_token_seconds_bucket": "ttft",
+}
+_FINISHED: Final = "vllm:request_success_total"
+_FAILED: Final = frozenset({"abort", "error"})
+"""Values of its label `finished_reason`; the others are stop, length and repetition."""
 _KV_CACHE: Final = "vllm:kv_cache_usage_perc"
 _CELLS: Final = {
     "fathom_steps_total": "steps",
@@ -59,7 +65,8 @@ FAMILIES: Final = frozenset(
     {
         *_ENGINE,
         _KV_CACHE,
-        _TPOT_BUCKET,
+        *_HISTOGRAMS,
+        _FINISHED,
         *_CELLS,
         *_SCALARS,
         _DRAFTS,
@@ -133,7 +140,8 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
             cell: DraftCounts(drafts, _positions(reading.accepted.get(cell, {}), cell.depth))
             for cell, drafts in reading.drafts.items()
         },
-        tpot=tuple(sorted(reading.tpot.items())),
+        tpot=tuple(sorted(reading.histograms["tpot"].items())),
+        ttft=tuple(sorted(reading.histograms["ttft"].items())),
     )
 
 
@@ -147,7 +155,9 @@ class _Reading:
 
     engine: defaultdict[str, float] = field(default_factory=_sums)
     scalars: defaultdict[str, float] = field(default_factory=_sums)
-    tpot: defaultdict[float, float] = field(default_factory=lambda: defaultdict(float))
+    histograms: defaultdict[str, defaultdict[float, float]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(float))
+    )
     started_at_s: float = 0.0
     created_at_s: float = 0.0
     cells: defaultdict[Cell, defaultdict[str, float]] = field(
@@ -178,8 +188,12 @@ class _Reading:
         elif name == _KV_CACHE:
             # A share cannot be summed; the fullest engine is the one that preempts.
             self.engine["kv_cache_usage"] = max(self.engine["kv_cache_usage"], value)
-        elif name == _TPOT_BUCKET:
-            self.tpot[float(labels["le"])] += value
+        elif name in _HISTOGRAMS:
+            self.histograms[_HISTOGRAMS[name]][float(labels["le"])] += value
+        elif name == _FINISHED:
+            failed = labels["finished_reason"] in _FAILED
+            self.engine["finished_requests"] += value
+            self.engine["failed_requests"] += value if failed else 0.0
         elif name in _CELLS:
             cell = Cell(int(labels["batch_le"]), int(labels["depth"]), StepKind(labels["step"]))
             self.cells[cell][_CELLS[name]] += value

@@ -1,5 +1,6 @@
 """What the operator reports. Decimals are strings: the API's conventions discourage floats."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -84,6 +85,50 @@ class TuningStatus(ApiModel):
     history: Annotated[tuple[DecisionStatus, ...], Field(max_length=10)] = ()
 
 
+class QualityResult(StrEnum):
+    """What a quality check found."""
+
+    LOSSLESS = "Lossless"
+    DIFFERS = "Differs"
+    NOT_CHECKED = "NotChecked"
+
+
+class QualityStatus(ApiModel):
+    """The last check, on request, that speculation does not change what the engine says."""
+
+    request_id: str
+    """The request that this answers: annotation `fathom.dev/check-quality`."""
+    at: str
+    """When the check ended."""
+    result: QualityResult
+    """Lossless: the same tokens, near-ties aside; Differs; NotChecked: it could not be told."""
+    prompts: int = 0
+    """Prompts that were compared."""
+    tokens: int = 0
+    """Tokens that were compared: of each prompt up to and including the first difference."""
+    ties: int = 0
+    """Prompts whose first difference is a near-tie, which rounding alone may decide."""
+    message: str = ""
+    """What was compared, where it differs first, or why it could not be checked."""
+
+
+class RolloutStatus(ApiModel):
+    """The rollout under way, or the last one."""
+
+    revision: str = ""
+    """The revision that the spec asks for."""
+    stable: str = ""
+    """The one that served before."""
+    stage: str = ""
+    """Settling, Canary, Promoted, RolledBack or Complete."""
+    since: str = ""
+    """When it came to this stage."""
+    reason: str = ""
+    message: str = ""
+    why: str = ""
+    """The first difference between the pods of both revisions."""
+
+
 class SpeculativeDeploymentStatus(ApiModel):
     observed_generation: int = 0
     replicas: int = 0
@@ -103,5 +148,7 @@ class SpeculativeDeploymentStatus(ApiModel):
     engine: EngineStatus = EngineStatus()
     draft: DraftStatus = DraftStatus()
     depth: DepthStatus = DepthStatus()
+    rollout: RolloutStatus | None = None
     measured: MeasuredStatus = MeasuredStatus()
     tuning: TuningStatus = TuningStatus()
+    quality: QualityStatus | None = None

@@ -34,7 +34,7 @@ def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> st
         if not isinstance(live, Sequence) or isinstance(live, str):
             return None if not rendered and live is None else f"{path} is {_shown(live)}"
         return _in_list(rendered, live, path)
-    if _same_value(rendered, live, path):
+    if same_value(rendered, live, path):
         return None
     return f"{path} is {_shown(live)} and should be {_shown(rendered)}"
 
@@ -57,7 +57,7 @@ def _in_mapping(
 
 
 def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:
-    key = next((k for k in _LIST_KEYS if _keyed_by(rendered, k) and _keyed_by(live, k)), None)
+    key = list_key(rendered, live)
     if key is None:
         if len(rendered) != len(live):
             return f"{path} has {len(live)} entries and should have {len(rendered)}"
@@ -75,13 +75,25 @@ def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str
     return None
 
 
+def list_key(first: Sequence[JsonValue], second: Sequence[JsonValue]) -> str | None:
+    """The field that tells the items of both lists apart; None: there is none."""
+    return next((k for k in _LIST_KEYS if _keyed_by(first, k) and _keyed_by(second, k)), None)
+
+
 def _keyed_by(items: Sequence[JsonValue], key: str) -> bool:
     """Whether every item is an object with this field, each value once."""
     values = [str(item[key]) for item in items if isinstance(item, Mapping) and key in item]
     return len(values) == len(items) == len(set(values)) > 0
 
 
-def _same_value(rendered: JsonValue, live: JsonValue, path: str) -> bool:
+def same_value(rendered: JsonValue, live: JsonValue, path: str) -> bool:
+    """Whether two leaves are equal, quantities by what they stand for.
+
+    Args:
+        rendered: one of them.
+        live: the other one.
+        path: where they stand, dotted: only some places hold quantities.
+    """
     if rendered == live and isinstance(rendered, bool) == isinstance(live, bool):
         return True
     if ".resources." not in path and not path.endswith("sizeLimit"):

@@ -104,6 +104,10 @@ class EngineCounts:
     tpot_seconds_sum: float = 0.0
     """Sum of vllm:request_time_per_output_token_seconds over finished requests."""
     tpot_count: float = 0.0
+    finished_requests: float = 0.0
+    """Requests that ended, however they did."""
+    failed_requests: float = 0.0
+    """Of those, the ones that the engine or the client gave up: `error`, `abort`."""
     requests_running: float = 0.0
     requests_waiting: float = 0.0
     kv_cache_usage: float = 0.0
@@ -136,6 +140,8 @@ class PodCounters:
     drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
     tpot: Histogram = ()
     """Time per output token of finished requests, seconds."""
+    ttft: Histogram = ()
+    """Time to first token, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,7 @@ class PodDelta:
     drafts: Mapping[DraftCell, DraftCounts]
     transition_steps: float = 0.0
     tpot: Histogram = ()
+    ttft: Histogram = ()
 
     @property
     def seconds(self) -> float:
@@ -206,6 +213,7 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
         },
         transition_steps=after.transition_steps - before.transition_steps,
         tpot=_histogram_delta(before.tpot, after.tpot),
+        ttft=_histogram_delta(before.ttft, after.ttft),
     )
 
 

@@ -13,7 +13,7 @@ from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.observed import ObservedDeployment
-from fathom.core.rollout import Bounds, Fleet, replicas_by_revision
+from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
 from fathom.core.snapshot import Objects
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
@@ -38,6 +38,18 @@ class DeploymentStep:
     template: Template
 
 
+_MOVING: Final = frozenset(
+    {
+        Reason.STARTING,
+        Reason.ROLLING_OUT,
+        Reason.SCALING,
+        Reason.SETTLING,
+        Reason.CANARY_STARTING,
+        Reason.CANARY_BAKING,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where the rollout is, for the Progressing condition."""
@@ -47,7 +59,7 @@ class Progress:
 
     @property
     def moving(self) -> bool:
-        return self.reason in {Reason.STARTING, Reason.ROLLING_OUT, Reason.SCALING}
+        return self.reason in _MOVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +91,25 @@ class Rendering:
 
 
 def plan_of(
-    objects: Objects, spec: SpeculativeDeploymentSpec, revision: str, rendering: Rendering
+    objects: Objects,
+    spec: SpeculativeDeploymentSpec,
+    revision: str,
+    rendering: Rendering,
+    *,
+    most_new: int | None = None,
 ) -> Plan:
-    """Decide from what is there; idempotent, and safe to be cut off after any step."""
+    """Decide from what is there; idempotent, and safe to be cut off after any step.
+
+    Args:
+        objects: what the cluster holds.
+        spec: the one to carry out.
+        revision: its revision.
+        rendering: what identifies pods of this Fathom.
+        most_new: replicas that the revision may have for now, while it is on trial; None: all.
+    """
+    rollout = spec.rollout
     bounds = Bounds(
-        spec.replicas, spec.rollout.max_unavailable, spec.rollout.max_surge, spec.rollout.paused
+        spec.replicas, rollout.max_unavailable, rollout.max_surge, rollout.paused, most_new
     )
     fleets = fleets_of(objects)
     replicas = replicas_by_revision(revision, fleets, bounds)

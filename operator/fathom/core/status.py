@@ -14,6 +14,7 @@ from fathom.api.status import (
     DraftStatus,
     EngineStatus,
     MeasuredStatus,
+    RolloutStatus,
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
@@ -47,6 +48,10 @@ class Findings:
     unsupported: Problem | None
     progress: Progress | None
     """None: nothing is planned, as no good spec is known."""
+    rolled_back: str
+    """Why the newest revision is not in force; empty: it is, or is on its way."""
+    rollout: RolloutStatus | None
+    """The one under way, or whose revision is vetoed."""
     refusals: tuple[str, ...]
     """Sentences: what the API server refused of what should exist."""
     skipped: tuple[str, ...]
@@ -93,6 +98,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         engine=findings.engine,
         draft=findings.draft,
         depth=_depth(findings, objects),
+        rollout=_rollout(findings.rollout, objects.status),
         measured=findings.measured,
         tuning=findings.tuning,
     )
@@ -149,6 +155,7 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
         status.engine,
         status.draft,
         status.depth.schedule,
+        status.rollout and (status.rollout.revision, status.rollout.stage),
     )
 
 
@@ -213,19 +220,35 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         return _true(Reason.INVALID_SPEC, f"{listed} Until that is mended, {runs}.")
     if findings.unsupported is not None:
         return _true(Reason.NOT_YET_SUPPORTED, f"{findings.unsupported} Until then, {runs}.")
-    if findings.refusals:
-        return _true(Reason.CHILD_REFUSED, " ".join(findings.refusals))
-    if (trouble := _worst_trouble(objects)) is not None:
-        return _true(trouble.reason, trouble.message)
-    if findings.not_obeyed:
-        pods = ", ".join(findings.not_obeyed)
-        return _true(
-            Reason.DEPTH_NOT_OBEYED,
-            f"the engines of {pods} do not report the depth that was written for them; the "
-            "tuner goes on without them as long as most pods obey. Look for depth rejections and "
-            "hook errors on their /metrics, and at their logs.",
-        )
-    return Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+    found = (_refused(findings), _rolled_back(findings), _in_trouble(objects), _deaf(findings))
+    first = next((each for each in found if each is not None), None)
+    return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+
+
+def _refused(findings: Findings) -> Finding | None:
+    sentences = " ".join(findings.refusals)
+    return _true(Reason.CHILD_REFUSED, sentences) if sentences else None
+
+
+def _rolled_back(findings: Findings) -> Finding | None:
+    return _true(Reason.ROLLED_BACK, findings.rolled_back) if findings.rolled_back else None
+
+
+def _in_trouble(objects: Objects) -> Finding | None:
+    trouble = _worst_trouble(objects)
+    return _true(trouble.reason, trouble.message) if trouble else None
+
+
+def _deaf(findings: Findings) -> Finding | None:
+    if not findings.not_obeyed:
+        return None
+    pods = ", ".join(findings.not_obeyed)
+    return _true(
+        Reason.DEPTH_NOT_OBEYED,
+        f"the engines of {pods} do not report the depth that was written for them; the "
+        "tuner goes on without them as long as most pods obey. Look for depth rejections and "
+        "hook errors on their /metrics, and at their logs.",
+    )
 
 
 def _true(reason: Reason, message: str) -> Finding:
@@ -243,6 +266,16 @@ def _worst_trouble(objects: Objects) -> Trouble | None:
     if len(troubles) == 1:
         return first
     return Trouble(first.reason, f"{first.message} {len(troubles) - 1} more pods are in trouble.")
+
+
+def _rollout(
+    now: RolloutStatus | None, before: SpeculativeDeploymentStatus | None
+) -> RolloutStatus | None:
+    """The one under way; the last one stays to be read."""
+    last = before.rollout if before else None
+    if now is not None or last is None:
+        return now
+    return last.model_copy(update={"stage": "Complete"})
 
 
 def _depth(findings: Findings, objects: Objects) -> DepthStatus:

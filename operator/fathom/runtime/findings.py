@@ -1,15 +1,19 @@
 """What one pass has to report, put together for `core.status`."""
 
+from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.status import DraftStatus, EngineStatus
+from fathom.api.status import DraftStatus, EngineStatus, RolloutStatus
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.depth import DepthDocument
 from fathom.core.engine_version import engine_version
 from fathom.core.missing_apis import skipped
-from fathom.core.plan import Plan
+from fathom.core.plan import Plan, Progress
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.status import Finding, Findings
+from fathom.core.times import rfc3339
+from fathom.rollout.rollout import Rollout, Stage
+from fathom.runtime.course import Course
 from fathom.runtime.intent import Intent
 from fathom.runtime.memory import Memory
 from fathom.tuning.interface import Alarm, TuningDecision
@@ -17,7 +21,7 @@ from fathom.tuning.interface import Alarm, TuningDecision
 
 def findings_of(
     intent: Intent,
-    wanted: SpeculativeDeployment,
+    course: Course,
     snapshot: Snapshot,
     *,
     plan: Plan,
@@ -33,14 +37,16 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         unsupported=intent.unsupported,
-        progress=plan.progress,
+        progress=progress_of(plan, course.rollout),
+        rolled_back=_rolled_back(course.rollout),
+        rollout=_rollout_status(course.rollout),
         refusals=refusals,
-        skipped=skipped(wanted.spec, snapshot.served),
+        skipped=skipped(course.sd.spec, snapshot.served),
         not_obeyed=decision.not_obeyed,
         alarms={ConditionType(each.kind): _alarm_finding(each) for each in decision.alarms},
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
-        engine=_engine_status(wanted),
+        engine=_engine_status(course.sd),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
         document=document,
         document_written_at_s=memory.document_written_at_s,
@@ -60,6 +66,8 @@ def findings_without_spec(
         problems=intent.problems,
         unsupported=intent.unsupported,
         progress=None,
+        rolled_back="",
+        rollout=_rollout_status(memory.rollout),
         refusals=(),
         skipped=(),
         not_obeyed=(),
@@ -75,6 +83,43 @@ def findings_without_spec(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+    )
+
+
+def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
+    """What the rollout is at, or where none is on trial, what the plan's replicas are at."""
+    if rollout is None or plan.progress.reason is Reason.ROLLOUT_PAUSED:
+        return plan.progress
+    if rollout.on_trial:
+        message = f"From revision {rollout.stable} to {rollout.revision}: {rollout.message}"
+        return Progress(rollout.reason, message)
+    if rollout.stage is Stage.ROLLED_BACK and not plan.progress.moving:
+        return Progress(Reason.ROLLED_BACK, f"every replica is of revision {rollout.stable} again.")
+    return plan.progress
+
+
+def _rolled_back(rollout: Rollout | None) -> str:
+    if rollout is None or rollout.stage is not Stage.ROLLED_BACK:
+        return ""
+    return (
+        f"revision {rollout.revision} was rolled back to {rollout.stable} ({rollout.reason}): "
+        f"{rollout.message} The spec of {rollout.stable} is served until spec asks for another "
+        f"revision; to try {rollout.revision} once more, give annotation "
+        f"{names.ANNOTATION_RETRY_ROLLOUT} a new value."
+    )
+
+
+def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:
+    if rollout is None:
+        return None
+    return RolloutStatus(
+        revision=rollout.revision,
+        stable=rollout.stable,
+        stage=rollout.stage,
+        since=rfc3339(rollout.began_at_s),
+        reason=rollout.reason,
+        message=rollout.message,
+        why=rollout.why,
     )
 
 

@@ -17,10 +17,8 @@ from fathom.core.revision import changed_restart_fields, revision_of
 from fathom.core.support import not_yet_supported
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
+from fathom.runtime.kept import Kept
 
-LAST_GOOD_SPEC_KEY: Final = "lastGoodSpec.json"
-REVISION_KEY: Final = "revision"
-"""Beside the last good spec: the revision that its pods were given."""
 _MOST_REPLICAS: Final = 1024
 
 
@@ -100,9 +98,7 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
     return earlier if isinstance(earlier, SpeculativeDeployment) else None
 
 
-def wanted_revision(
-    spec: SpeculativeDeploymentSpec, resource: Manifest, kept: Mapping[str, str]
-) -> str:
+def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, kept: Kept) -> str:
     """The revision whose pods a spec asks for.
 
     As long as nothing changed that needs new pods it is the one that was given, whatever this
@@ -111,12 +107,12 @@ def wanted_revision(
     Args:
         spec: the spec that is carried out.
         resource: the SpeculativeDeployment as it was read.
-        kept: data of the tuning ConfigMap.
+        kept: what is known of earlier specs.
     """
-    given = kept.get(REVISION_KEY)
-    earlier = earlier_spec(resource, kept.get(LAST_GOOD_SPEC_KEY))
-    if given and earlier is not None and not changed_restart_fields(earlier.spec, spec):
-        return given
+    for revision, text in kept.specs():
+        earlier = earlier_spec(resource, text)
+        if earlier is not None and not changed_restart_fields(earlier.spec, spec):
+            return revision
     return revision_of(spec)
 
 

@@ -16,9 +16,11 @@ from fathom.core.kinds import ObjectKey
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.runtime.actor import Actor
+from fathom.runtime.course import course_of
 from fathom.runtime.findings import findings_of, findings_without_spec
 from fathom.runtime.gather import read_metrics, read_objects
-from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, Intent, intent_of, models_of
+from fathom.runtime.intent import Intent, intent_of, models_of
+from fathom.runtime.kept import Kept
 from fathom.runtime.memory import Memory
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
@@ -106,8 +108,7 @@ class Loop:
             return RESYNC_S
         memory = self._remembered(objects, now_s)
         models = await self._models(objects, memory)
-        good = objects.tuning.get(LAST_GOOD_SPEC_KEY)
-        intent = intent_of(objects.resource, good, models)
+        intent = intent_of(objects.resource, Kept.of(objects.tuning).good_spec, models)
         if intent.wanted is not None:
             return await self._carry_on(intent, intent.wanted, objects, memory)
         findings = findings_without_spec(intent, objects, memory, now_s)
@@ -117,8 +118,8 @@ class Loop:
     async def _carry_on(
         self, intent: Intent, wanted: SpeculativeDeployment, objects: Objects, memory: Memory
     ) -> float:
-        spec = wanted.spec
-        sample = await read_metrics(self._world.metrics_for(spec.metrics), objects.leaders)
+        metrics = self._world.metrics_for(wanted.spec.metrics)
+        sample = await read_metrics(metrics, objects.leaders)
         snapshot = Snapshot(
             now_s=self._world.clock.now_s(),
             objects=objects,
@@ -127,10 +128,21 @@ class Loop:
             served=await self._world.served(),
         )
         written_at_s = memory.document_written_at_s
-        decision = self._world.decide(tuning_snapshot(snapshot, spec, memory.state, written_at_s))
+        course = course_of(
+            intent,
+            wanted,
+            snapshot,
+            before=memory.rollout,
+            windows=memory.windows,
+            document_written_at_s=written_at_s,
+            bundle=self._world.bundle,
+        )
+        spec = course.sd.spec
+        decision = self._world.decide(tuning_snapshot(snapshot, course, memory.state, written_at_s))
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
-        carried = await self._actor.carry_out(intent, wanted, snapshot, decision, memory)
+        carried = await self._actor.carry_out(course, snapshot, decision, memory)
+        memory.rollout = course.rollout
         tuned = report(
             decision, spec.speculation.tuning.mode, snapshot.now_s, memory.tuning, memory.measured
         )
@@ -142,7 +154,7 @@ class Loop:
         await self._reporter.warn_of_pins(pins, objects, memory)
         findings = findings_of(
             intent,
-            wanted,
+            course,
             snapshot,
             plan=carried.plan,
             refusals=carried.refusals,
@@ -155,7 +167,8 @@ class Loop:
         if carried.refusals:
             return self._failed()
         self._failures = 0
-        return max(SHORTEST_SLEEP_S, min(RESYNC_S, decision.wake_after_s, until_report_s))
+        soonest_s = min(RESYNC_S, decision.wake_after_s, course.wake_after_s, until_report_s)
+        return max(SHORTEST_SLEEP_S, soonest_s)
 
     async def _look(self, now_s: float) -> Objects | None:
         known = self._memory.objects if self._memory else None

@@ -9,7 +9,10 @@ from fathom.core.model_facts import ModelRef
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
 from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.rollout.rollout import Rollout
 from fathom.runtime.apply_guard import ApplyGuard
+from fathom.runtime.canary_windows import CanaryWindows
+from fathom.runtime.kept import Kept
 from fathom.tuning.state import TuningState
 
 
@@ -28,8 +31,9 @@ class Memory:
     tuning_written_at_s: float
     document_generation: int = 0
     document_written_at_s: float = 0.0
-    announced_revision: str = ""
-    """The rollout that an event has told of."""
+    rollout: Rollout | None = None
+    """The one under way, with what was seen since it was last written."""
+    windows: CanaryWindows = field(default_factory=CanaryWindows)
     warned_pins: set[tuple[str, str]] = field(default_factory=set)
     models: tuple[ModelRef, ...] = ()
     """What the spec names, as of `models_generation`."""
@@ -51,6 +55,7 @@ class Memory:
             state=TuningState.from_json(stored) if stored else TuningState(),
             tuning=status.tuning,
             measured=status.measured,
+            rollout=Kept.of(objects.tuning).rollout,
             status_written_at_s=now_s if objects.status else never,
             tuning_written_at_s=now_s if objects.tuning else never,
         )

@@ -2,34 +2,35 @@
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.events import Happening, Severity
+from fathom.core.manifest import Manifest
 from fathom.core.revision import changed_restart_fields
-from fathom.core.snapshot import Objects
-from fathom.runtime.intent import LAST_GOOD_SPEC_KEY, earlier_spec
+from fathom.rollout.rollout import Rollout
+from fathom.runtime.intent import earlier_spec
+from fathom.runtime.kept import Kept
 
 
 def rolling_notice(
-    wanted: SpeculativeDeployment, objects: Objects, revision: str
-) -> Happening | None:
-    """What to say of this rollout; None: there is none, or it has been told before.
+    wanted: SpeculativeDeployment, resource: Manifest, kept: Kept, rollout: Rollout
+) -> Happening:
+    """What to say of a rollout that begins.
 
-    Told before means: the last good spec already is the wanted one, so an earlier operator
-    announced the rollout that this one continues.
+    Args:
+        wanted: the spec that asks for it.
+        resource: the SpeculativeDeployment as it was read.
+        kept: what is known of the specs before.
+        rollout: the one that begins.
     """
-    others = [each.revision for each in objects.deployments if each.revision != revision]
-    if not others or wanted.spec.rollout.paused:
-        return None
-    earlier = earlier_spec(objects.resource, objects.tuning.get(LAST_GOOD_SPEC_KEY))
+    earlier = earlier_spec(resource, kept.spec_of(rollout.stable))
     fields = changed_restart_fields(earlier.spec, wanted.spec) if earlier else ()
-    if earlier is not None and not fields:
-        return None
     because = f"{fields[0]} changed" if fields else "the spec changed"
     if len(fields) > 1:
         because += f" (and {', '.join(fields[1:])})"
-    rollout = wanted.spec.rollout
+    wishes = wanted.spec.rollout
+    held = " It waits while rollout.paused is set." if wishes.paused else ""
     return Happening(
         Severity.NORMAL,
         "Rolling",
-        f"{because}, which needs new pods: revision {', '.join(others)} is replaced by "
-        f"{revision}, with at most {rollout.max_unavailable} replicas missing and "
-        f"{rollout.max_surge} added at a time.",
+        f"{because}, which needs new pods: revision {rollout.stable} is replaced by "
+        f"{rollout.revision}, one canary first, with at most {wishes.max_unavailable} replicas "
+        f"missing and {wishes.max_surge} added at a time.{held}",
     )

@@ -1,16 +1,16 @@
 """What the tuner is told, from a spec and a snapshot."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fathom.api import names
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth_refusal
+from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.measurement import PodCounters
 from fathom.core.observed import ObservedPod
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
-from fathom.runtime.intent import wanted_revision
+from fathom.runtime.course import Course
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
@@ -26,14 +26,14 @@ class BadPin:
 
 
 def tuning_snapshot(
-    snapshot: Snapshot,
-    spec: SpeculativeDeploymentSpec,
-    state: TuningState,
-    document_written_at_s: float,
+    snapshot: Snapshot, course: Course, state: TuningState, document_written_at_s: float
 ) -> TuningSnapshot:
     """Everything the tuner may know, in its own words."""
+    spec = course.sd.spec
     settings = settings_of(spec)
-    leaders = tuned_pods(snapshot.objects, spec)
+    if course.stable is not None:
+        settings = within(settings, course.stable.spec.speculation.effective_max_tokens)
+    leaders = tuned_pods(snapshot.objects, course)
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings,
@@ -48,15 +48,30 @@ def tuning_snapshot(
     )
 
 
-def tuned_pods(objects: Objects, spec: SpeculativeDeploymentSpec) -> tuple[ObservedPod, ...]:
-    """The pods to judge by: the wanted revision's, or before it has any, the others.
+def tuned_pods(objects: Objects, course: Course) -> tuple[ObservedPod, ...]:
+    """The pods to judge by: those of the revision that most replicas are, or else all.
 
     During a rollout two kinds of engine serve. What an old one reports, at an old `maxTokens` or
-    without the plugin, says nothing about the new ones, and it need not obey either.
+    without the plugin, says nothing about the new ones, and it need not obey either. While a canary
+    is on trial it is the other way round; and without the plugin the stable ones cannot obey.
     """
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
-    wanted = wanted_revision(spec, objects.resource, objects.tuning)
-    return tuple(pod for pod in leaders if pod.revision == wanted) or leaders
+    tuned = course.tuned_revision
+    if tuned != course.revision and live_depth(course.sd.spec):
+        deployments = (each for each in objects.deployments if each.revision == tuned)
+        if not any(each.plugin for each in deployments):
+            return ()
+    return tuple(pod for pod in leaders if pod.revision == tuned) or leaders
+
+
+def within(settings: Settings, max_tokens: int) -> Settings:
+    """No deeper than other engines that read the same document."""
+    return replace(
+        settings,
+        max_tokens=min(settings.max_tokens, max_tokens),
+        min_tokens=min(settings.min_tokens, max_tokens),
+        tokens=min(settings.tokens, max_tokens),
+    )
 
 
 def settings_of(spec: SpeculativeDeploymentSpec) -> Settings:

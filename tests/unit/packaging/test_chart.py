@@ -20,7 +20,7 @@ OPERATOR_RULES = [
     (["apps"], ["deployments"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["configmaps"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["services", "serviceaccounts"], ["list", "create", "patch"]),
-    ([""], ["pods"], ["list", "watch", "patch"]),
+    ([""], ["pods"], ["list", "watch", "patch", "delete"]),
     ([""], ["events"], ["create"]),
 ]
 LEASE_RULES = [(["coordination.k8s.io"], ["leases"], ["get", "create", "update"])]

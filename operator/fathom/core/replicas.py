@@ -9,7 +9,9 @@ Two revisions stand side by side as two Deployments. With `replicas` N, `maxUnav
    that still drain.
 3. The others shrink, by no more than keeps N - U: first pods that are not ready, which serve
    nobody, then ready ones, as far as ready pods exceed N - U.
-4. Paused, nothing moves between revisions; what a change of N adds or takes goes to the revision
+4. While the wanted revision is on trial (`Bounds.most_new`), it stays that small, the others make
+   room for no more than that, and what a change of N adds or takes is theirs.
+5. Paused, nothing moves between revisions; what a change of N adds or takes goes to the revision
    that serves most.
 
 There is no memory: killed at any point, the next look continues. A revert in the middle is no
@@ -49,6 +51,18 @@ class Bounds:
     max_unavailable: int
     max_surge: int
     paused: bool = False
+    most_new: int | None = None
+    """Replicas that the wanted revision may have for now: 1 while it is a canary, 0 before; None:
+    all."""
+
+    @property
+    def kept(self) -> int:
+        """Replicas that the other revisions keep while the wanted one is on trial."""
+        if self.most_new is None:
+            return 0
+        # A surge takes no other's place.
+        missing = min(self.max_unavailable, max(0, self.most_new - self.max_surge))
+        return max(0, self.replicas - missing)
 
 
 def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
@@ -62,13 +76,19 @@ def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -
         return {wanted: bounds.replicas}
     if bounds.paused:
         return {wanted: new.asked} | _scaled(fleets, bounds.replicas)
+    if sum(fleet.asked for fleet in others) < bounds.kept:
+        return {wanted: min(new.asked, _most(bounds))} | _scaled(others, bounds.kept)
     return {wanted: _grown(new, others, bounds)} | _shrunk(new, others, bounds)
+
+
+def _most(bounds: Bounds) -> int:
+    return bounds.replicas if bounds.most_new is None else min(bounds.replicas, bounds.most_new)
 
 
 def _grown(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> int:
     held = new.held + sum(fleet.held for fleet in others)
     room = max(0, bounds.replicas + bounds.max_surge - held)
-    return min(bounds.replicas, new.asked + room)
+    return min(_most(bounds), new.asked + room)
 
 
 def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
@@ -76,7 +96,8 @@ def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> dict[str, in
     of_new = min(new.serving, bounds.replicas)
     spare = of_new + sum(fleet.serving for fleet in others) - least
     # Pods that are not ready may yet become so: even they go only as far as U allows.
-    budget = max(0, of_new + sum(fleet.asked for fleet in others) - least)
+    asked = sum(fleet.asked for fleet in others)
+    budget = max(0, min(of_new + asked - least, asked - bounds.kept))
     result = {fleet.revision: fleet.asked for fleet in others}
     # What serves least goes first: the fewest revisions at any time.
     by_service = sorted(others, key=lambda fleet: (fleet.serving, fleet.revision))

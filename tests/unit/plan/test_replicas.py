@@ -1,12 +1,12 @@
 """Whole rollouts, step by step: what each revision asks for, and what stands at each moment."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fathom.core.rollout import Bounds, Fleet, replicas_by_revision
+from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
 
 
 @dataclass
@@ -168,3 +168,55 @@ def test_every_rollout_ends_within_its_bounds(replicas: int, unavailable: int, s
     }
     assert cluster.least_ready >= replicas - unavailable
     assert cluster.most_held <= replicas + surge
+
+
+def trial(cluster: Cluster, most_new: int | None) -> None:
+    cluster.bounds = replace(cluster.bounds, most_new=most_new)
+
+
+def test_on_trial_the_new_revision_stays_one_and_the_others_keep_the_rest() -> None:
+    cluster = serving(4, 2, 0)
+    trial(cluster, 1)
+    assert rolled(cluster, "new") == [(3, 0), (3, 1)]
+    # Ready, it makes no other surplus.
+    cluster.ready("new")
+    assert cluster.ask("new") == {"old": 3, "new": 1}
+    trial(cluster, None)
+    assert rolled(cluster, "new")[-1] == (0, 4)
+    assert cluster.least_ready == 2
+
+
+def test_before_the_trial_nothing_moves() -> None:
+    cluster = serving(3, 1, 0)
+    trial(cluster, 0)
+    assert cluster.ask("new") == {"old": 3, "new": 0}
+
+
+def test_on_trial_with_a_surge_nobody_makes_room() -> None:
+    cluster = serving(3, 1, 1)
+    trial(cluster, 1)
+    assert cluster.ask("new") == {"old": 3, "new": 1}
+
+
+def test_the_trial_of_a_single_replica_takes_its_place() -> None:
+    cluster = serving(1, 1, 0)
+    trial(cluster, 1)
+    assert rolled(cluster, "new") == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [(5, {"old": 4, "new": 1}), (2, {"old": 1, "new": 1}), (0, {"old": 0, "new": 0})],
+)
+def test_on_trial_it_is_the_others_that_scale(replicas: int, expected: dict[str, int]) -> None:
+    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 1, 0))
+    assert replicas_by_revision("new", fleets, Bounds(replicas, 1, 0, most_new=1)) == expected
+
+
+def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
+    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("canary", 1, 1, 0, 0))
+    assert replicas_by_revision("new", fleets, Bounds(3, 1, 0, most_new=1)) == {
+        "old": 2,
+        "canary": 0,
+        "new": 0,
+    }

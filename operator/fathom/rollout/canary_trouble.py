@@ -1,0 +1,119 @@
+"""What ends a canary before it is judged: it crashes, does not start, or does not obey. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.core.observed import ObservedPod
+from fathom.core.pod_trouble import trouble_with_pod
+from fathom.rollout.look import Look
+from fathom.rollout.rollout import Rollout, Watch
+
+CRASHES: Final = 3
+"""Restarts before it was ever ready; one or two can be a download that broke off."""
+IMAGE_S: Final = 600.0
+"""That an image may fail to be pulled: registries have bad minutes."""
+OBEY_S: Final = 300.0
+"""After a depth document was written, until which every live engine has it in force."""
+PATIENCES: Final = 3.0
+"""Times a canary's patience, after which one that never settles is given up, whatever it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    reason: Reason
+    message: str
+
+
+def failure_of(
+    rollout: Rollout, watch: Watch, pod: ObservedPod | None, look: Look
+) -> Failure | None:
+    """Why the canary is given up; None: not yet, or not at all.
+
+    Args:
+        rollout: in stage Canary.
+        watch: of its pod.
+        pod: the canary; None: it does not exist (yet, or any more).
+        look: this pass's view.
+    """
+    checks = (
+        _crashed(watch, pod),
+        _no_image(watch, pod, look),
+        _not_obeying(watch, look),
+        _too_slow(watch, pod, look),
+        _endless(rollout, look),
+    )
+    return next((each for each in checks if each is not None), None)
+
+
+def _crashed(watch: Watch, pod: ObservedPod | None) -> Failure | None:
+    if pod is None:
+        return None
+    restarts = restarts_of(pod)
+    served = watch.ready_since_s is not None
+    if restarts < (watch.restarts + 1 if served else CRASHES):
+        return None
+    trouble = trouble_with_pod(pod)
+    said = f": {trouble.message}" if trouble else "."
+    when = "after it had become ready" if served else f"{restarts} times before it was ready"
+    return Failure(Reason.CANARY_CRASHED, f"pod {pod.name} crashed {when}{said}")
+
+
+def _no_image(watch: Watch, pod: ObservedPod | None, look: Look) -> Failure | None:
+    trouble = trouble_with_pod(pod) if pod is not None else None
+    if trouble is None or trouble.reason is not Reason.IMAGE_UNAVAILABLE:
+        return None
+    if look.now_s - (watch.unready_since_s or look.now_s) < IMAGE_S:
+        return None
+    return Failure(trouble.reason, trouble.message)
+
+
+def _not_obeying(watch: Watch, look: Look) -> Failure | None:
+    counters, document = look.counters.get(watch.pod), look.document
+    if not look.wishes.live or watch.ready_since_s is None or counters is None or document is None:
+        return None
+    since_s = max(watch.ready_since_s, look.document_written_at_s)
+    if look.now_s - since_s < OBEY_S or counters.depth_generation >= document.generation:
+        return None
+    return Failure(
+        Reason.DEPTH_NOT_OBEYED,
+        f"the engine of pod {watch.pod} does not have the depth in force that was written for it "
+        f"{(look.now_s - since_s) / 60:.0f} minutes ago: look for depth rejections and hook errors "
+        "on its /metrics, and at its log.",
+    )
+
+
+def _too_slow(watch: Watch, pod: ObservedPod | None, look: Look) -> Failure | None:
+    if watch.unready_since_s is None:
+        return None
+    waited_s = look.now_s - watch.unready_since_s
+    if waited_s < look.wishes.patience_s:
+        return None
+    minutes = f"within {waited_s / 60:.0f} minutes"
+    if pod is None:
+        return Failure(Reason.CANARY_NOT_READY, f"its pod did not come into being {minutes}.")
+    trouble = trouble_with_pod(pod)
+    if trouble is None:
+        return Failure(
+            Reason.CANARY_NOT_READY,
+            f"pod {pod.name} did not become ready {minutes}: see its log, or raise "
+            "spec.engine.startupMinutes.",
+        )
+    return Failure(trouble.reason, f"not ready {minutes}: {trouble.message}")
+
+
+def _endless(rollout: Rollout, look: Look) -> Failure | None:
+    longest_s = PATIENCES * (look.wishes.patience_s + look.wishes.bake_s)
+    if look.now_s - rollout.began_at_s < longest_s:
+        return None
+    return Failure(
+        Reason.CANARY_NOT_READY,
+        f"after {longest_s / 3600:.1f} hours no canary has stayed long enough to be judged: its "
+        "pods come and go.",
+    )
+
+
+def restarts_of(pod: ObservedPod) -> int:
+    """Of all its containers."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return sum(status.restart_count for status in statuses)

@@ -1,0 +1,212 @@
+"""What a canary has shown beside the stable replicas, in sums that fit into a few hundred bytes.
+
+Speed is compared window by window: both sides have the same minute, the same traffic and, cell by
+cell, the same batch and depth. Where an engine does not count by batch (it runs without
+`fathom_vllm`), a window compares the time per output token of the requests that finished in it, if
+both sides were about as full. Everything else is summed over the whole bake.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, log, log2, sqrt
+from typing import Final
+
+from fathom.core.measurement import CellCounts, Histogram, PodDelta
+
+LEAST_STEPS: Final = 30.0
+"""Of one cell and side, to compare its speed in a window."""
+LEAST_REQUESTS: Final = 3.0
+"""That finished on one side, to compare time per output token in a window."""
+AS_FULL: Final = 1.25
+"""Factor between the requests per replica of two sides that are about as full."""
+BATCH_COST: Final = 0.15
+"""Growth of log step time per factor of two in batch, to even out what is left of a difference
+within one bucket. From the published curves at 1, 4 and 16 requests; only a few percent of batch
+are ever left, so that its error does not matter."""
+ALIKE: Final = 2.0
+"""Windows in a row resemble each other: so many are worth one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Log ratio of the canary's speed to the stable replicas', over windows."""
+
+    windows: float = 0.0
+    weight: float = 0.0
+    weight2: float = 0.0
+    total: float = 0.0
+    """Sum of weight × log ratio."""
+    squares: float = 0.0
+    """Sum of weight × log ratio²."""
+
+    def updated(self, ratio: float, weight: float) -> "Speed":
+        """With one more window."""
+        return Speed(
+            self.windows + 1,
+            self.weight + weight,
+            self.weight2 + weight**2,
+            self.total + weight * ratio,
+            self.squares + weight * ratio**2,
+        )
+
+    @property
+    def mean(self) -> float:
+        """0 without windows."""
+        return self.total / self.weight if self.weight else 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean from the spread between windows; infinite below two."""
+        independent = self.weight**2 / self.weight2 / ALIKE if self.weight2 else 0.0
+        if independent <= 1:
+            return inf
+        spread = max(0.0, self.squares / self.weight - self.mean**2)
+        return sqrt(spread / (independent - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Sums over the bake, of one pod or of several."""
+
+    tokens: float = 0.0
+    finished: float = 0.0
+    failed: float = 0.0
+    preemptions: float = 0.0
+    tpot: Histogram = ()
+    ttft: Histogram = ()
+
+    def updated(self, deltas: Iterable[PodDelta]) -> "Side":
+        """With one more window."""
+        side = self
+        for each in deltas:
+            side = Side(
+                side.tokens + each.engine.generation_tokens,
+                side.finished + each.engine.finished_requests,
+                side.failed + each.engine.failed_requests,
+                side.preemptions + each.engine.preemptions,
+                _added(side.tpot, each.tpot),
+                _added(side.ttft, each.ttft),
+            )
+        return side
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Of one canary."""
+
+    canary: Side = field(default_factory=Side)
+    stable: Side = field(default_factory=Side)
+    speed: Speed = field(default_factory=Speed)
+    looks: float = 0.0
+    """Windows that were looked at."""
+    blind: float = 0.0
+    """Of those, the ones in which a side's metrics could not be read."""
+
+    def updated(self, canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> "Evidence":
+        """With one more window.
+
+        Args:
+            canary: what its pod counted; empty: unreadable.
+            stable: what the stable replicas counted in the same minute; empty: unreadable.
+        """
+        if not canary or not stable:
+            return replace(self, looks=self.looks + 1, blind=self.blind + 1)
+        speed = self.speed
+        found = _by_cells(canary, stable) or _by_requests(canary, stable)
+        if found is not None:
+            speed = speed.updated(*found)
+        return Evidence(
+            self.canary.updated(canary),
+            self.stable.updated(stable),
+            speed,
+            self.looks + 1,
+            self.blind,
+        )
+
+
+def slow_share(histogram: Histogram, above_s: float) -> float:
+    """Share of requests above a bound of the histogram; 0 without requests."""
+    total = histogram[-1][1] if histogram else 0.0
+    within = next((count for le, count in histogram if le >= above_s), total)
+    return (total - within) / total if total else 0.0
+
+
+def tail_bound(histogram: Histogram, share: float) -> float | None:
+    """The lowest bound that at most this share of requests exceeds; None: no finite one is."""
+    bounds = (le for le, _ in histogram if le < inf and slow_share(histogram, le) <= share)
+    return next(bounds, None) if histogram and histogram[-1][1] else None
+
+
+def _by_cells(canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> tuple[float, float] | None:
+    """Log ratio of tokens per second and request at equal batch and depth, and busy seconds."""
+    own, other = _cells(canary), _cells(stable)
+    total = weight = 0.0
+    for cell in own.keys() & other.keys():
+        left, right = own[cell], other[cell]
+        if not (_tells(left) and _tells(right)):
+            continue
+        seconds = min(left.step_seconds, right.step_seconds)
+        apart = log2(_batch(left) / _batch(right))
+        total += seconds * (log(_speed(left) / _speed(right)) + BATCH_COST * apart)
+        weight += seconds
+    return (total / weight, weight) if weight else None
+
+
+def _by_requests(
+    canary: Sequence[PodDelta], stable: Sequence[PodDelta]
+) -> tuple[float, float] | None:
+    """Log ratio of 1 / time per output token, and the requests it rests on."""
+    own, other = _tpot(canary), _tpot(stable)
+    if own is None or other is None:
+        return None
+    fullness = sorted((_running(canary), _running(stable)))
+    if fullness[1] > max(fullness[0] * AS_FULL, fullness[0] + 1):
+        return None
+    return log(other[0] / own[0]), min(own[1], other[1])
+
+
+def _cells(deltas: Iterable[PodDelta]) -> Mapping[tuple[int, int], CellCounts]:
+    """By bucket and depth; steps of both kinds, as a depth serves prompts as well."""
+    sums: dict[tuple[int, int], CellCounts] = {}
+    for each in deltas:
+        for cell, counts in each.cells.items():
+            key = (cell.batch_le, cell.depth)
+            sums[key] = sums.get(key, CellCounts()) + counts
+    return sums
+
+
+def _tells(counts: CellCounts) -> bool:
+    least = min(counts.tokens, counts.step_seconds, counts.scheduled_requests)
+    return counts.steps >= LEAST_STEPS and least > 0
+
+
+def _speed(counts: CellCounts) -> float:
+    """Tokens per request and step, over seconds per step."""
+    return counts.tokens / counts.scheduled_requests * counts.steps / counts.step_seconds
+
+
+def _batch(counts: CellCounts) -> float:
+    return counts.scheduled_requests / counts.steps
+
+
+def _tpot(deltas: Iterable[PodDelta]) -> tuple[float, float] | None:
+    """Seconds per output token and the requests that finished; None: too few."""
+    engines = [each.engine for each in deltas]
+    seconds = sum(each.tpot_seconds_sum for each in engines)
+    requests = sum(each.tpot_count for each in engines)
+    if requests < LEAST_REQUESTS or seconds <= 0:
+        return None
+    return seconds / requests, requests
+
+
+def _running(deltas: Sequence[PodDelta]) -> float:
+    """Requests per replica, at the window's end."""
+    return sum(each.engine.requests_running for each in deltas) / len(deltas)
+
+
+def _added(before: Histogram, more: Histogram) -> Histogram:
+    if not more or not before:
+        return before or more
+    if [le for le, _ in before] != [le for le, _ in more]:
+        return before
+    return tuple((le, n + m) for (le, n), (_, m) in zip(before, more, strict=True))

@@ -1,0 +1,114 @@
+"""What is remembered of one rollout; it is kept in the tuning ConfigMap.
+
+Which replicas exist is read from the cluster at every pass. What the cluster does not show is only
+this: since when the canary is watched, what it has shown, and what was decided about it.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Final, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from fathom.api.conditions import Reason
+from fathom.rollout.evidence import Evidence
+
+
+class Stage(StrEnum):
+    SETTLING = "Settling"
+    """The spec has just changed, and may change again: nothing moves yet."""
+    CANARY = "Canary"
+    """One replica of the new revision, beside the others."""
+    PROMOTED = "Promoted"
+    """All replicas follow."""
+    ROLLED_BACK = "RolledBack"
+    """The new revision is vetoed: the stable one serves until the spec asks for another."""
+
+
+_MOST_NEW: Final = {Stage.SETTLING: 0, Stage.CANARY: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One canary pod."""
+
+    pod: str
+    ready_since_s: float | None = None
+    """Unix seconds at which its bake began; None: not ready yet."""
+    unready_since_s: float | None = None
+    """None: it is ready."""
+    restarts: int = 0
+    """Of its containers, when the bake began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """From one revision to another."""
+
+    revision: str
+    """The one that the spec asks for."""
+    stable: str
+    """The one that served when it began, or that was promoted last."""
+    stage: Stage
+    began_at_s: float
+    """Unix seconds; of the present stage."""
+    reason: Reason
+    message: str = ""
+    """Where it stands, or how it ended, in words."""
+    why: str = ""
+    """The first difference between the pods of both revisions, in words."""
+    watch: Watch | None = None
+    evidence: Evidence = field(default_factory=Evidence)
+    paused_at_s: float | None = None
+    """Since when `rollout.paused` holds it."""
+    retry: str = ""
+    """What the user's annotation said when it began."""
+
+    @property
+    def carried(self) -> str:
+        """The revision to carry out."""
+        return self.stable if self.stage is Stage.ROLLED_BACK else self.revision
+
+    @property
+    def on_trial(self) -> bool:
+        return self.stage in _MOST_NEW
+
+    @property
+    def most_new(self) -> int | None:
+        """Replicas that the new revision may have for now; None: all."""
+        return _MOST_NEW.get(self.stage)
+
+    def entered(self, stage: Stage, reason: Reason, message: str, now_s: float) -> "Rollout":
+        """In another stage, from now on."""
+        return replace(self, stage=stage, reason=reason, message=message, began_at_s=now_s)
+
+    def same_step(self, other: Self | None) -> bool:
+        """Whether both stand at the same point, whatever was seen meanwhile."""
+        return other is not None and _step(self) == _step(other)
+
+    def to_json(self) -> str:
+        """Canonical text, of a few KiB at most."""
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Rollout | None":
+        """None: it is not one, or one of another Fathom."""
+        try:
+            return _ROLLOUT.validate_python(json.loads(text))
+        except (ValueError, ValidationError):
+            return None
+
+
+def _step(rollout: Rollout) -> tuple[object, ...]:
+    watch = rollout.watch
+    return (
+        rollout.revision,
+        rollout.stable,
+        rollout.stage,
+        rollout.paused_at_s is None,
+        watch and (watch.pod, watch.ready_since_s, watch.unready_since_s),
+    )
+
+
+_ROLLOUT: Final = TypeAdapter(Rollout)

@@ -1,0 +1,234 @@
+"""One step of a rollout: settle, one canary, then all or back. Pure.
+
+    Settling ──▶ Canary ──▶ Promoted ──▶ (done)
+                   │
+                   └──▶ RolledBack, until the spec asks for another revision
+
+A newer spec supersedes from any stage; a spec that goes back to the stable revision ends the
+rollout, whichever replicas exist. How many replicas each revision has at any moment is
+`fathom.core.replicas`' affair, and follows from the cluster.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.core.events import Happening, Severity
+from fathom.core.observed import ObservedPod
+from fathom.rollout.canary_trouble import failure_of, restarts_of
+from fathom.rollout.look import Look
+from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.verdict import Answer, verdict_on
+
+SETTLE_S: Final = 10.0
+"""A spec that has just changed may change again: edits within this time are one rollout."""
+WARM_UP_S: Final = 120.0
+"""After a canary became ready its prefix cache is cold: what it counts so early is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    rollout: Rollout | None
+    """As it is now; None: none is under way."""
+    happenings: tuple[Happening, ...] = ()
+
+
+def next_step(before: Rollout | None, look: Look) -> Step:
+    """Where the rollout is after this look. Idempotent: the same look twice moves it once.
+
+    Args:
+        before: as it was; None: none was under way.
+        look: this pass's view.
+    """
+    rollout, told = _of_this_spec(before, look)
+    if rollout is None:
+        return Step(None)
+    if look.wishes.paused:
+        held = rollout if rollout.paused_at_s else replace(rollout, paused_at_s=look.now_s)
+        return Step(held, told)
+    step = _advanced(_resumed(rollout, look.now_s), look)
+    return Step(step.rollout, (*told, *step.happenings))
+
+
+def _of_this_spec(
+    before: Rollout | None, look: Look
+) -> tuple[Rollout | None, tuple[Happening, ...]]:
+    """The rollout to the revision that the spec asks for; None: none is needed."""
+    if before is None:
+        return (_begun(look, look.others[0]) if look.others else None), ()
+    if before.revision == look.revision:
+        again = before.stage is Stage.ROLLED_BACK and look.retry not in {"", before.retry}
+        return (_begun(look, before.stable) if again else before), ()
+    if look.revision == before.stable:
+        back = _begun(look, look.revision).entered(
+            Stage.PROMOTED, Reason.REVERTED, "the spec asks for what served before.", look.now_s
+        )
+        message = (
+            f"The rollout to revision {before.revision} ends: the spec is back at {look.revision}."
+        )
+        quiet = before.stage is Stage.ROLLED_BACK
+        return back, () if quiet else (_normal("Reverted", message),)
+    happening = _normal(
+        "Superseded",
+        f"The rollout to revision {before.revision} ends: the spec asks for {look.revision} now.",
+    )
+    quiet = before.stage in {Stage.SETTLING, Stage.ROLLED_BACK}
+    stable = before.revision if before.stage is Stage.PROMOTED else before.stable
+    return _begun(look, stable), () if quiet else (happening,)
+
+
+def _begun(look: Look, stable: str) -> Rollout:
+    settling = Rollout(
+        revision=look.revision,
+        stable=stable,
+        stage=Stage.SETTLING,
+        began_at_s=look.now_s,
+        reason=Reason.SETTLING,
+        message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds.",
+        why=look.why,
+        retry=look.retry,
+    )
+    if look.asked(look.revision) > 1:
+        # An operator that kept no record has promoted it.
+        return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", look.now_s)
+    return settling
+
+
+def _resumed(rollout: Rollout, now_s: float) -> Rollout:
+    """After a pause, with every clock as far as it was."""
+    if rollout.paused_at_s is None:
+        return rollout
+    paused_s = now_s - rollout.paused_at_s
+    watch = rollout.watch
+    if watch is not None:
+        watch = replace(
+            watch,
+            ready_since_s=None if watch.ready_since_s is None else watch.ready_since_s + paused_s,
+            unready_since_s=(
+                None if watch.unready_since_s is None else watch.unready_since_s + paused_s
+            ),
+        )
+    began_at_s = rollout.began_at_s + paused_s
+    return replace(rollout, paused_at_s=None, began_at_s=began_at_s, watch=watch)
+
+
+def _advanced(rollout: Rollout, look: Look) -> Step:
+    match rollout.stage:
+        case Stage.SETTLING:
+            return _settled(rollout, look)
+        case Stage.CANARY:
+            return _watched(rollout, look)
+        case Stage.PROMOTED:
+            return _followed(rollout, look)
+        case Stage.ROLLED_BACK:
+            return Step(rollout)
+
+
+def _settled(rollout: Rollout, look: Look) -> Step:
+    if look.now_s - rollout.began_at_s < SETTLE_S:
+        return Step(rollout)
+    if look.ready(rollout.stable) == 0:
+        message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
+        promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, look.now_s)
+        return Step(promoted)
+    canary = rollout.entered(
+        Stage.CANARY, Reason.CANARY_STARTING, "the canary is starting.", look.now_s
+    )
+    watched = "replaced" if _alone(look) else "watched beside the others"
+    minutes = look.wishes.bake_s / 60
+    bake = f" for {minutes:.0f} minutes" if minutes and not _alone(look) else ""
+    message = (
+        f"One replica is {watched}{bake}, at revision {rollout.revision} instead of "
+        f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
+    )
+    return Step(canary, (_normal("Canary", message),))
+
+
+def _alone(look: Look) -> bool:
+    """Whether the canary takes the place of the only replica."""
+    return look.wishes.replicas <= 1 and not look.wishes.max_surge
+
+
+def _watched(rollout: Rollout, look: Look) -> Step:
+    pod = _canary(look.of_revision(rollout.revision), rollout.watch)
+    watch = _watch(rollout.watch, pod, look.now_s)
+    failure = failure_of(rollout, watch, pod, look)
+    seen = _seen(rollout, watch, look)
+    if failure is not None:
+        return _rolled_back(seen, failure.reason, failure.message, look)
+    if pod is None or watch.ready_since_s is None or not pod.ready:
+        message = f"the canary{f', pod {pod.name},' if pod else ''} is starting."
+        return Step(replace(seen, reason=Reason.CANARY_STARTING, message=message))
+    if _alone(look) or not look.wishes.bake_s:
+        return _promoted(seen, Reason.CANARY_AS_GOOD, "it became ready.", look)
+    verdict = verdict_on(seen.evidence, look.now_s - watch.ready_since_s, look.wishes.bake_s)
+    match verdict.answer:
+        case Answer.PROMOTE:
+            return _promoted(seen, verdict.reason, verdict.message, look)
+        case Answer.ROLL_BACK:
+            return _rolled_back(seen, verdict.reason, f"{pod.name}: {verdict.message}", look)
+        case Answer.WATCH:
+            message = f"pod {pod.name}: {verdict.message}"
+            return Step(replace(seen, reason=verdict.reason, message=message))
+
+
+def _seen(rollout: Rollout, watch: Watch, look: Look) -> Rollout:
+    evidence = rollout.evidence
+    warm_s = min(WARM_UP_S, look.wishes.bake_s / 4)
+    warm = watch.ready_since_s is not None and look.now_s - watch.ready_since_s >= warm_s
+    if look.window is not None and warm and watch.unready_since_s is None:
+        evidence = evidence.updated(look.window.canary, look.window.stable)
+    return replace(rollout, watch=watch, evidence=evidence)
+
+
+def _canary(pods: Iterable[ObservedPod], watch: Watch | None) -> ObservedPod | None:
+    """The one that is watched, as long as it is there."""
+    found = sorted(pods, key=lambda pod: (not pod.ready, pod.name))
+    known = (pod for pod in found if watch is not None and pod.name == watch.pod)
+    return next(known, found[0] if found else None)
+
+
+def _watch(before: Watch | None, pod: ObservedPod | None, now_s: float) -> Watch:
+    """The watch of this pod; another pod than before bakes anew."""
+    name = pod.name if pod else ""
+    watch = before if before is not None and before.pod == name else None
+    if watch is None:
+        since_s = before.unready_since_s if before is not None else None
+        watch = Watch(name, unready_since_s=now_s if since_s is None else since_s)
+    if pod is None or not pod.ready:
+        since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
+        return replace(watch, unready_since_s=since_s)
+    if watch.ready_since_s is None:
+        return Watch(name, ready_since_s=now_s, restarts=restarts_of(pod))
+    return replace(watch, unready_since_s=None)
+
+
+def _promoted(rollout: Rollout, reason: Reason, message: str, look: Look) -> Step:
+    promoted = rollout.entered(Stage.PROMOTED, reason, message, look.now_s)
+    told = f"Revision {rollout.revision} replaces {rollout.stable} everywhere: {message}"
+    return Step(promoted, (_normal("Promoted", told),))
+
+
+def _rolled_back(rollout: Rollout, reason: Reason, message: str, look: Look) -> Step:
+    if not look.stable_spec_known:
+        # Its pods stay, but what they were made from is not known: only the user can tell.
+        held = f"{message} It is held there, since the spec of {rollout.stable} is not known."
+        return Step(replace(rollout, reason=reason, message=held))
+    # Told by condition Degraded.
+    return Step(rollout.entered(Stage.ROLLED_BACK, reason, message, look.now_s))
+
+
+def _followed(rollout: Rollout, look: Look) -> Step:
+    complete = look.ready(rollout.revision) >= look.wishes.replicas
+    left = any(pod.revision != rollout.revision for pod in look.pods)
+    if not complete or left or look.others:
+        return Step(rollout)
+    message = f"Every replica is of revision {rollout.revision}."
+    # Where it went back before anything had moved, there is nothing to tell.
+    quiet = rollout.reason is Reason.REVERTED
+    return Step(None, () if quiet else (_normal("RolledOut", message),))
+
+
+def _normal(reason: str, message: str) -> Happening:
+    return Happening(Severity.NORMAL, reason, message)

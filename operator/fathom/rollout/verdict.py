@@ -1,0 +1,220 @@
+"""Whether a canary is as good as what it would replace. Pure.
+
+A change that a person asked for need not be faster; it must not be worse. It is worse if speed,
+the tail of a latency, errors or preemptions are, beyond doubt. Doubt is settled by watching on, for
+a bounded time.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import exp, expm1, inf, log1p, sqrt
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.core.measurement import Histogram
+from fathom.rollout.evidence import Evidence, slow_share, tail_bound
+
+MOST_LOSS: Final = 0.01
+"""Of speed: a canary that loses less is as good as the others."""
+EARLY_Z: Final = 3.0
+"""Standard errors beyond which a loss ends the bake early: it is looked at many times."""
+END_Z: Final = 2.0
+"""Standard errors that settle it once the bake is over: one of many looks again, but fewer."""
+LEAST_WINDOWS: Final = 8.0
+"""With a comparison of speed, to judge by it at all."""
+TAIL: Final = 0.05
+"""The stable replicas' slowest requests, by count …"""
+TAIL_FACTOR: Final = 2.0
+"""… of which a canary may have up to so many times as large a share."""
+MOST_FAILED: Final = 0.005
+"""Share of requests by which a canary may fail more than the others."""
+MOST_PREEMPTIONS: Final = 0.1
+"""Preemptions per request by which a canary may have more than the others."""
+SURE_Z: Final = 3.0
+"""Standard errors beyond which a difference of counts is none of chance."""
+LEAST_EVENTS: Final = 5.0
+"""Failures, preemptions or slow requests, before any are held against a canary."""
+BLIND_SHARE: Final = 0.5
+"""Of the windows; a bake with more that could not be read has shown nothing."""
+LONGEST_BAKE: Final = 3.0
+"""Times `canaryMinutes`, after which what is still in doubt is decided by the mean."""
+
+
+class Answer(StrEnum):
+    PROMOTE = "Promote"
+    ROLL_BACK = "RollBack"
+    WATCH = "Watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    answer: Answer
+    reason: Reason
+    message: str
+
+
+def verdict_on(evidence: Evidence, baked_s: float, bake_s: float) -> Verdict:
+    """Judge what was seen so far.
+
+    Args:
+        evidence: of this canary.
+        baked_s: seconds since it is ready.
+        bake_s: seconds that it should be watched at least.
+    """
+    worse = _worse(evidence, EARLY_Z)
+    if worse is not None:
+        return worse
+    if baked_s < bake_s:
+        left = max(1, round((bake_s - baked_s) / 60))
+        return _watch(f"{_so_far(evidence)}; watched for {left} more minutes.")
+    return _at_the_end(evidence, over=baked_s >= LONGEST_BAKE * bake_s)
+
+
+def _at_the_end(evidence: Evidence, *, over: bool) -> Verdict:
+    if _blind(evidence):
+        return _unseen(evidence, over=over)
+    if not evidence.stable.tokens and not evidence.canary.tokens:
+        return _promote("no requests came, and it kept ready.")
+    worse = _worse(evidence, END_Z)
+    if worse is not None:
+        return worse
+    speed = evidence.speed
+    if speed.windows >= LEAST_WINDOWS and speed.mean - END_Z * speed.error >= log1p(-MOST_LOSS):
+        return _promote(f"{_so_far(evidence)}.")
+    return _in_doubt(evidence) if over else _watch(f"{_so_far(evidence)}: not certain yet.")
+
+
+def _unseen(evidence: Evidence, *, over: bool) -> Verdict:
+    if not over:
+        return _watch("metrics of the canary or of the others cannot be read: holding.")
+    return _roll_back(
+        Reason.METRICS_LOST,
+        f"metrics could not be read in {evidence.blind:.0f} of {evidence.looks:.0f} windows, so "
+        "that nothing is known of the canary. Mend what spec.metrics names, or set "
+        "rollout.canaryMinutes to 0 to roll out without a comparison.",
+    )
+
+
+def _in_doubt(evidence: Evidence) -> Verdict:
+    if not evidence.canary.tokens:
+        return _roll_back(
+            Reason.CANARY_IDLE,
+            "it was ready and served nothing, while the others served: see whether the Service "
+            "sends it requests.",
+        )
+    if evidence.speed.windows and evidence.speed.mean < log1p(-MOST_LOSS):
+        return _roll_back(Reason.CANARY_SLOWER, f"{_so_far(evidence)}.")
+    return _promote(f"{_so_far(evidence)}; no more is known after the longest bake.")
+
+
+def _worse(evidence: Evidence, z: float) -> Verdict | None:
+    """The first thing that is worse beyond doubt."""
+    checks = (_slower(evidence, z), _fails(evidence), _slow_tails(evidence), _preempts(evidence))
+    return next((each for each in checks if each is not None), None)
+
+
+def _slower(evidence: Evidence, z: float) -> Verdict | None:
+    speed = evidence.speed
+    if speed.windows < LEAST_WINDOWS or speed.mean + z * speed.error >= log1p(-MOST_LOSS):
+        return None
+    return _roll_back(Reason.CANARY_SLOWER, f"{_so_far(evidence)}.")
+
+
+def _fails(evidence: Evidence) -> Verdict | None:
+    canary, stable = evidence.canary, evidence.stable
+    ours, theirs = _share(canary.failed, canary.finished), _share(stable.failed, stable.finished)
+    if canary.failed < LEAST_EVENTS or ours - theirs <= MOST_FAILED:
+        return None
+    if _z(canary.failed, canary.finished, stable.failed, stable.finished) < SURE_Z:
+        return None
+    return _roll_back(
+        Reason.CANARY_ERRORS,
+        f"{ours:.1%} of its {canary.finished:.0f} requests failed or were aborted, and "
+        f"{theirs:.1%} of the others'.",
+    )
+
+
+def _slow_tails(evidence: Evidence) -> Verdict | None:
+    pairs = (
+        ("time per output token", evidence.canary.tpot, evidence.stable.tpot),
+        ("time to first token", evidence.canary.ttft, evidence.stable.ttft),
+    )
+    found = (_slow_tail(*pair) for pair in pairs)
+    return next((each for each in found if each is not None), None)
+
+
+def _slow_tail(what: str, canary: Histogram, stable: Histogram) -> Verdict | None:
+    bound = tail_bound(stable, TAIL)
+    if bound is None or not canary or not canary[-1][1]:
+        return None
+    ours, theirs = slow_share(canary, bound), slow_share(stable, bound)
+    requests, others = canary[-1][1], stable[-1][1]
+    if ours * requests < LEAST_EVENTS or ours <= max(TAIL, theirs) * TAIL_FACTOR:
+        return None
+    if _z(ours * requests, requests, theirs * others, others) < SURE_Z:
+        return None
+    return _roll_back(
+        Reason.CANARY_TAIL_SLOWER,
+        f"{ours:.1%} of its requests have a {what} above {bound * 1000:.0f} ms, and "
+        f"{theirs:.1%} of the others'.",
+    )
+
+
+def _preempts(evidence: Evidence) -> Verdict | None:
+    canary, stable = evidence.canary, evidence.stable
+    ours = _share(canary.preemptions, canary.finished)
+    theirs = _share(stable.preemptions, stable.finished)
+    if canary.preemptions < LEAST_EVENTS or ours - theirs <= MOST_PREEMPTIONS:
+        return None
+    # Counts of rare events: the variance of a Poisson count is the count.
+    error = sqrt(
+        canary.preemptions / canary.finished**2
+        + stable.preemptions / max(1.0, stable.finished) ** 2
+    )
+    if ours - theirs < SURE_Z * error:
+        return None
+    return _roll_back(
+        Reason.CANARY_PREEMPTS,
+        f"it preempts {ours:.2f} times per request, and the others {theirs:.2f} times: its KV "
+        "cache is too small for this traffic.",
+    )
+
+
+def _blind(evidence: Evidence) -> bool:
+    return not evidence.looks or evidence.blind >= max(1.0, evidence.looks * BLIND_SHARE)
+
+
+def _so_far(evidence: Evidence) -> str:
+    speed = evidence.speed
+    if not speed.windows:
+        return f"{evidence.canary.finished:.0f} requests served, too few to compare speed"
+    change = expm1(speed.mean) * 100
+    if speed.error == inf:
+        return f"{change:+.1f} % tokens per second and request, after one window"
+    margin = 2 * speed.error * exp(speed.mean) * 100
+    return f"{change:+.1f} % ± {margin:.1f} tokens per second and request beside the others"
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _z(part: float, whole: float, other_part: float, other_whole: float) -> float:
+    """Two-proportion z statistic, pooled; 0 where nothing can be told."""
+    if not whole or not other_whole:
+        return 0.0
+    pooled = (part + other_part) / (whole + other_whole)
+    variance = pooled * (1 - pooled) * (1 / whole + 1 / other_whole)
+    return (part / whole - other_part / other_whole) / sqrt(variance) if variance > 0 else 0.0
+
+
+def _watch(message: str) -> Verdict:
+    return Verdict(Answer.WATCH, Reason.CANARY_BAKING, message)
+
+
+def _promote(message: str) -> Verdict:
+    return Verdict(Answer.PROMOTE, Reason.CANARY_AS_GOOD, message)
+
+
+def _roll_back(reason: Reason, message: str) -> Verdict:
+    return Verdict(Answer.ROLL_BACK, reason, message)

@@ -1,0 +1,183 @@
+"""Which spec and which revision one pass carries out, as far as the rollout has come."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.core.events import Happening
+from fathom.core.kinds import DEPLOYMENT
+from fathom.core.observed import ObservedPod
+from fathom.core.plugin import PluginBundle
+from fathom.core.snapshot import Objects, Snapshot
+from fathom.manifests.pod_template import pod_template
+from fathom.manifests.template_change import first_change
+from fathom.rollout.look import Look, Window, Wishes
+from fathom.rollout.rollout import Rollout, Stage
+from fathom.rollout.steps import SETTLE_S, next_step
+from fathom.runtime.canary_windows import CanaryWindows, window_length_s
+from fathom.runtime.intent import Intent, earlier_spec, good_spec_text, wanted_revision
+from fathom.runtime.kept import Kept
+from fathom.runtime.rolling_notice import rolling_notice
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What one pass carries out."""
+
+    sd: SpeculativeDeployment
+    """The spec in force: the one asked for, or, while that one is vetoed, the stable one."""
+    revision: str
+    """Of `sd`."""
+    stable: SpeculativeDeployment | None
+    """What most replicas still are, while another revision is on trial; None: `sd`."""
+    kept: Kept
+    """What should survive a restart."""
+    happenings: tuple[Happening, ...]
+
+    @property
+    def rollout(self) -> Rollout | None:
+        return self.kept.rollout
+
+    @property
+    def tuned_revision(self) -> str:
+        """The revision whose pods the tuner judges by: most replicas."""
+        trial = self.rollout is not None and self.rollout.on_trial
+        return self.rollout.stable if self.rollout is not None and trial else self.revision
+
+    @property
+    def wake_after_s(self) -> float:
+        """Seconds after which the rollout wants to be looked at again at the latest."""
+        match self.rollout.stage if self.rollout else None:
+            case Stage.SETTLING:
+                return SETTLE_S
+            case Stage.CANARY:
+                return window_length_s(_bake_s(self.sd.spec))
+            case _:
+                return float("inf")
+
+
+def course_of(
+    intent: Intent,
+    wanted: SpeculativeDeployment,
+    snapshot: Snapshot,
+    *,
+    before: Rollout | None,
+    windows: CanaryWindows,
+    document_written_at_s: float,
+    bundle: PluginBundle,
+) -> Course:
+    """Take the rollout one step on.
+
+    Args:
+        intent: what the spec asks for.
+        wanted: the spec that could be carried out.
+        snapshot: this pass's view.
+        before: the rollout as it was.
+        windows: cuts what canary and others count; it remembers.
+        document_written_at_s: when the depth document was written (Unix seconds).
+        bundle: this Fathom's plugin.
+    """
+    objects = snapshot.objects
+    kept = replace(Kept.of(objects.tuning), rollout=before)
+    revision = wanted_revision(wanted.spec, objects.resource, kept)
+    new = before is None or before.revision != revision
+    look = Look(
+        now_s=snapshot.now_s,
+        revision=revision,
+        wishes=_wishes(wanted.spec),
+        deployments=objects.deployments,
+        pods=objects.leaders,
+        counters=snapshot.counters,
+        document=objects.depth,
+        document_written_at_s=document_written_at_s,
+        window=_window(before, objects, snapshot, windows, wanted.spec),
+        stable_spec_known=before is not None and kept.spec_of(before.stable) is not None,
+        retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
+    )
+    if new and look.others:
+        look = replace(look, why=_why(objects, look.others[0], wanted, revision, bundle))
+    step = next_step(before, look)
+    after = _kept(kept, step.rollout, intent, objects, revision)
+    told = step.happenings
+    if new and step.rollout is not None and step.rollout.stage is Stage.SETTLING:
+        told = (rolling_notice(wanted, objects.resource, kept, step.rollout), *told)
+    rollout = step.rollout
+    carried, stable = wanted, None
+    if rollout is not None and rollout.stage is Stage.ROLLED_BACK:
+        earlier = earlier_spec(objects.resource, after.stable_spec)
+        if earlier is not None:
+            carried, revision = earlier, rollout.stable
+    elif rollout is not None and rollout.on_trial:
+        stable = earlier_spec(objects.resource, after.stable_spec)
+    return Course(carried, revision, stable, after, told)
+
+
+def _wishes(spec: SpeculativeDeploymentSpec) -> Wishes:
+    return Wishes(
+        replicas=spec.replicas,
+        max_unavailable=spec.rollout.max_unavailable,
+        max_surge=spec.rollout.max_surge,
+        bake_s=_bake_s(spec),
+        startup_s=spec.engine.startup_minutes * 60.0,
+        drain_s=float(spec.engine.drain_seconds),
+        paused=spec.rollout.paused,
+        live=live_depth(spec),
+    )
+
+
+def _bake_s(spec: SpeculativeDeploymentSpec) -> float:
+    return spec.rollout.canary_minutes * 60.0
+
+
+def _window(
+    before: Rollout | None,
+    objects: Objects,
+    snapshot: Snapshot,
+    windows: CanaryWindows,
+    spec: SpeculativeDeploymentSpec,
+) -> Window | None:
+    if before is None or before.stage is not Stage.CANARY or before.watch is None:
+        windows.forget()
+        return None
+    # Pods with a depth of their own are no measure for one without.
+    own = objects.depth.pods if objects.depth else {}
+    ready = [pod for pod in objects.leaders if pod.ready and pod.name not in own]
+    return windows.next(
+        _names(ready, before.revision) & {before.watch.pod},
+        _names(ready, before.stable),
+        snapshot.counters,
+        snapshot.now_s,
+        window_length_s(_bake_s(spec)),
+    )
+
+
+def _names(pods: Iterable[ObservedPod], revision: str) -> frozenset[str]:
+    return frozenset(pod.name for pod in pods if pod.revision == revision)
+
+
+def _kept(
+    kept: Kept, rollout: Rollout | None, intent: Intent, objects: Objects, revision: str
+) -> Kept:
+    """What should survive a restart, after this step."""
+    good = good_spec_text(objects.resource) if intent.newest else kept.good_spec
+    stable = kept.spec_of(rollout.stable) if rollout is not None else None
+    return Kept(good, None if good is None else revision, stable, rollout)
+
+
+def _why(
+    objects: Objects,
+    stable: str,
+    wanted: SpeculativeDeployment,
+    revision: str,
+    bundle: PluginBundle,
+) -> str:
+    """The first difference between the pods that serve and those that are wanted."""
+    live = objects.live.get((DEPLOYMENT, names.revision_child(objects.key.name, stable)), {})
+    spec = live.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    if not isinstance(template, dict):
+        return ""
+    return first_change(template, pod_template(wanted, revision=revision, bundle=bundle))

@@ -1,0 +1,66 @@
+"""What the tuning ConfigMap keeps of specs and rollouts, beside the tuner's state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.rollout.rollout import Rollout
+
+_GOOD_SPEC: Final = "lastGoodSpec.json"
+_GOOD_REVISION: Final = "revision"
+_STABLE_SPEC: Final = "stableSpec.json"
+_ROLLOUT: Final = "rollout.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Specs as JSON; None: not known."""
+
+    good_spec: str | None = None
+    """The newest spec that could be carried out."""
+    good_revision: str | None = None
+    """The revision that its pods were given."""
+    stable_spec: str | None = None
+    """Of the rollout's stable revision."""
+    rollout: Rollout | None = None
+    """The one under way, or the one whose revision is vetoed."""
+
+    @classmethod
+    def of(cls, tuning: Mapping[str, str]) -> "Kept":
+        """Read from the ConfigMap's data."""
+        rollout = tuning.get(_ROLLOUT)
+        return cls(
+            tuning.get(_GOOD_SPEC),
+            tuning.get(_GOOD_REVISION),
+            tuning.get(_STABLE_SPEC),
+            Rollout.from_json(rollout) if rollout else None,
+        )
+
+    def data(self) -> dict[str, str]:
+        """As data of the ConfigMap."""
+        found = {
+            _GOOD_SPEC: self.good_spec,
+            _GOOD_REVISION: self.good_revision,
+            _STABLE_SPEC: self.stable_spec,
+            _ROLLOUT: self.rollout.to_json() if self.rollout else None,
+        }
+        return {key: text for key, text in found.items() if text is not None}
+
+    def specs(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of a revision and the spec that its pods were made from, the newest first."""
+        stable = self.rollout.stable if self.rollout else None
+        pairs = ((self.good_revision, self.good_spec), (stable, self.stable_spec))
+        return tuple((revision, spec) for revision, spec in pairs if revision and spec)
+
+    def spec_of(self, revision: str) -> str | None:
+        return next((spec for found, spec in self.specs() if found == revision), None)
+
+    def same_step(self, other: "Kept") -> bool:
+        """Whether both keep the same specs, and a rollout at the same point."""
+        ours, theirs = self.rollout, other.rollout
+        same = ours is theirs if ours is None or theirs is None else ours.same_step(theirs)
+        return same and (self.good_spec, self.good_revision, self.stable_spec) == (
+            other.good_spec,
+            other.good_revision,
+            other.stable_spec,
+        )

@@ -1,0 +1,99 @@
+"""A canary beside the others: what is compared with what."""
+
+from dataclasses import replace
+from math import exp, inf, log
+
+import pytest
+
+from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.rollout.evidence import BATCH_COST, Evidence, Speed, slow_share, tail_bound
+
+BUCKET = Cell(8, 3, StepKind.DECODE)
+
+
+def steps(count: float, *, step_s: float, per_request: float, batch: float) -> CellCounts:
+    return CellCounts(count, count * step_s, count * per_request * batch, count * batch)
+
+
+def delta(
+    cells: dict[Cell, CellCounts] | None = None, *, pod: str = "p", **engine: float
+) -> PodDelta:
+    return PodDelta(pod, 0, 60, EngineCounts(**engine), cells or {}, {})
+
+
+def compared(canary: PodDelta, *stable: PodDelta) -> Speed:
+    return Evidence().updated([canary], stable).speed
+
+
+def test_speed_is_tokens_per_request_and_second_at_the_same_batch_and_depth() -> None:
+    ours = delta({BUCKET: steps(1000, step_s=0.02, per_request=3.3, batch=6)})
+    theirs = delta({BUCKET: steps(2000, step_s=0.02, per_request=3.0, batch=6)})
+    assert compared(ours, theirs).mean == pytest.approx(log(1.1))
+
+
+def test_other_batches_and_depths_are_not_compared() -> None:
+    ours = delta({BUCKET: steps(1000, step_s=0.02, per_request=3.3, batch=6)})
+    for cell in (replace(BUCKET, batch_le=16), replace(BUCKET, depth=5)):
+        theirs = delta({cell: steps(1000, step_s=0.01, per_request=3.0, batch=6)})
+        assert compared(ours, theirs).windows == 0
+
+
+def test_what_is_left_of_a_difference_in_batch_is_evened_out() -> None:
+    """A fuller replica has longer steps, which is no fault of its engine."""
+    ours = delta({BUCKET: steps(1000, step_s=0.02 * exp(BATCH_COST), per_request=3, batch=8)})
+    theirs = delta({BUCKET: steps(1000, step_s=0.02, per_request=3, batch=4)})
+    assert compared(ours, theirs).mean == pytest.approx(0)
+
+
+def test_a_few_steps_tell_nothing() -> None:
+    ours = delta({BUCKET: steps(20, step_s=0.04, per_request=3, batch=6)})
+    theirs = delta({BUCKET: steps(2000, step_s=0.02, per_request=3, batch=6)})
+    assert compared(ours, theirs).windows == 0
+
+
+def test_engines_that_do_not_count_by_batch_compare_time_per_output_token() -> None:
+    ours = delta(tpot_seconds_sum=1.1, tpot_count=100, requests_running=6)
+    theirs = delta(tpot_seconds_sum=2.0, tpot_count=200, requests_running=6)
+    assert compared(ours, theirs).mean == pytest.approx(log(1 / 1.1))
+
+
+def test_and_only_if_they_are_about_as_full() -> None:
+    ours = delta(tpot_seconds_sum=1.1, tpot_count=100, requests_running=12)
+    theirs = delta(tpot_seconds_sum=2.0, tpot_count=200, requests_running=6)
+    assert compared(ours, theirs).windows == 0
+
+
+def test_a_window_that_could_not_be_read_is_counted_and_compares_nothing() -> None:
+    ours = delta({BUCKET: steps(1000, step_s=0.02, per_request=3, batch=6)})
+    found = Evidence().updated([ours], []).updated([], [ours])
+    assert (found.looks, found.blind, found.speed.windows) == (2, 2, 0)
+
+
+def test_sums_are_over_all_replicas_and_windows() -> None:
+    one = replace(
+        delta(generation_tokens=10, finished_requests=2, failed_requests=1, preemptions=3),
+        tpot=((0.1, 1.0), (inf, 2.0)),
+    )
+    found = Evidence().updated([one], [one, one]).updated([one], [one, one])
+    assert found.canary.failed == 2
+    assert found.stable.finished == 8
+    assert found.stable.preemptions == 12
+    assert found.stable.tpot == ((0.1, 4.0), (inf, 8.0))
+
+
+def test_the_error_of_the_mean_comes_from_the_spread_between_windows() -> None:
+    spread = Speed()
+    for value in (0.1, -0.1) * 10:
+        spread = spread.updated(value, 1.0)
+    assert spread.mean == pytest.approx(0)
+    # 20 windows, of which two are worth one.
+    assert spread.error == pytest.approx(0.1 / 3)
+    assert Speed().updated(0.1, 1.0).error == inf
+
+
+def test_the_tail_is_where_a_share_of_the_requests_is_slower() -> None:
+    histogram = ((0.1, 90.0), (0.2, 96.0), (1.0, 100.0), (inf, 100.0))
+    assert tail_bound(histogram, 0.05) == 0.2
+    assert slow_share(histogram, 0.2) == pytest.approx(0.04)
+    assert tail_bound(((0.1, 0.0), (inf, 100.0)), 0.05) is None
+    assert tail_bound((), 0.05) is None

@@ -1,0 +1,136 @@
+"""What is held against a canary, and when doubt ends."""
+
+import itertools
+from math import inf, log
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.core.measurement import Histogram
+from fathom.rollout.evidence import Evidence, Side, Speed
+from fathom.rollout.verdict import Answer, Verdict, verdict_on
+
+BAKE_S = 1200.0
+
+
+def speed(ratio: float, windows: int = 20, noise: float = 0.01) -> Speed:
+    """Windows of a canary that is so much faster than the others."""
+    found = Speed()
+    for sign in itertools.islice(itertools.cycle((1, -1)), windows):
+        found = found.updated(log(ratio) + sign * noise, 50.0)
+    return found
+
+
+def histogram(requests: float, slow: float) -> Histogram:
+    """So many requests, of which a share is slower than 100 ms."""
+    fast = requests * (1 - slow)
+    return ((0.05, fast * 0.9), (0.1, fast), (1.0, requests), (inf, requests))
+
+
+def evidence(
+    canary: Side | None = None, found: Speed | None = None, *, blind: float = 0
+) -> Evidence:
+    stable = Side(tokens=2e5, finished=2000, tpot=histogram(2000, 0.01))
+    mine = Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.01))
+    return Evidence(canary or mine, stable, speed(1.0) if found is None else found, 20, blind)
+
+
+def at_the_end(found: Evidence, bakes: float = 1.0) -> Verdict:
+    return verdict_on(found, bakes * BAKE_S, BAKE_S)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.05, 0.998])
+def test_as_good_is_promoted_when_the_bake_is_over_and_not_before(ratio: float) -> None:
+    found = evidence(found=speed(ratio))
+    early = verdict_on(found, BAKE_S - 60, BAKE_S)
+    assert early.answer is Answer.WATCH
+    assert "1 more minutes" in early.message
+    assert at_the_end(found).answer is Answer.PROMOTE
+
+
+def test_slower_by_three_percent_ends_the_bake_early() -> None:
+    found = verdict_on(evidence(found=speed(0.97)), 600, BAKE_S)
+    assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_SLOWER)
+    assert found.message.startswith("-3.")
+
+
+def test_a_few_windows_judge_no_speed() -> None:
+    found = evidence(found=speed(0.9, windows=6))
+    assert verdict_on(found, 600, BAKE_S).answer is Answer.WATCH
+
+
+def test_a_doubt_is_watched_on_and_then_settled_by_the_mean() -> None:
+    slower = evidence(found=speed(0.98, windows=12, noise=0.15))
+    assert at_the_end(slower).answer is Answer.WATCH
+    assert at_the_end(slower, 3.0).answer is Answer.ROLL_BACK
+    level = evidence(found=speed(1.05, windows=12, noise=0.15))
+    assert at_the_end(level).answer is Answer.WATCH
+    assert at_the_end(level, 3.0).answer is Answer.PROMOTE
+
+
+def test_failures_beyond_chance_and_beyond_the_others_are_held_against_it() -> None:
+    bad = Side(tokens=1e5, finished=1000, failed=20)
+    assert at_the_end(evidence(bad)).reason is Reason.CANARY_ERRORS
+    few = Side(tokens=1e5, finished=1000, failed=4)
+    assert at_the_end(evidence(few)).answer is Answer.PROMOTE
+    # The others fail as often: it is the clients.
+    found = evidence(bad)
+    alike = Evidence(found.canary, Side(tokens=2e5, finished=2000, failed=40), found.speed, 20, 0)
+    assert at_the_end(alike).answer is Answer.PROMOTE
+
+
+@pytest.mark.parametrize(("slow", "answer"), [(0.25, Answer.ROLL_BACK), (0.06, Answer.PROMOTE)])
+def test_a_tail_twice_as_heavy_is_held_against_it(slow: float, answer: Answer) -> None:
+    canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, slow))
+    found = at_the_end(evidence(canary))
+    assert found.answer is answer
+    assert ("time per output token above 100 ms" in found.message) is (answer is Answer.ROLL_BACK)
+
+
+def test_the_same_tail_of_a_handful_of_requests_is_not() -> None:
+    canary = Side(tokens=1e5, finished=12, tpot=histogram(12, 0.25))
+    assert at_the_end(evidence(canary)).answer is Answer.PROMOTE
+
+
+def test_late_first_tokens_are_held_against_it() -> None:
+    found = evidence(Side(tokens=1e5, finished=1000, ttft=histogram(1000, 0.3)))
+    stable = Side(tokens=2e5, finished=2000, ttft=histogram(2000, 0.01))
+    late = Evidence(found.canary, stable, found.speed, 20, 0)
+    assert at_the_end(late).reason is Reason.CANARY_TAIL_SLOWER
+    assert "time to first token" in at_the_end(late).message
+
+
+def test_preemptions_are_held_against_it() -> None:
+    preempting = Side(tokens=1e5, finished=1000, preemptions=400)
+    found = at_the_end(evidence(preempting))
+    assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_PREEMPTS)
+    seldom = Side(tokens=1e5, finished=1000, preemptions=50)
+    assert at_the_end(evidence(seldom)).answer is Answer.PROMOTE
+
+
+def test_what_could_not_be_seen_is_held_and_then_goes_back() -> None:
+    dark = evidence(blind=15)
+    assert at_the_end(dark).answer is Answer.WATCH
+    assert at_the_end(dark, 3.0).reason is Reason.METRICS_LOST
+    never_looked = Evidence()
+    assert at_the_end(never_looked).answer is Answer.WATCH
+    assert at_the_end(never_looked, 3.0).reason is Reason.METRICS_LOST
+    some = evidence(blind=5)
+    assert at_the_end(some).answer is Answer.PROMOTE
+
+
+def test_no_requests_anywhere_need_no_comparison() -> None:
+    quiet = Evidence(looks=20)
+    assert at_the_end(quiet).answer is Answer.PROMOTE
+
+
+def test_a_canary_that_gets_nothing_while_the_others_serve_goes_back() -> None:
+    idle = evidence(Side(), Speed())
+    assert at_the_end(idle).answer is Answer.WATCH
+    found = at_the_end(idle, 3.0)
+    assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_IDLE)
+
+
+def test_a_trickle_of_requests_is_no_reason_to_go_back() -> None:
+    trickle = evidence(Side(tokens=500, finished=5), Speed())
+    assert at_the_end(trickle, 3.0).answer is Answer.PROMOTE
