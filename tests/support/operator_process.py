@@ -47,7 +47,7 @@ RULES: Sequence[dict[str, list[str]]] = (
         "resources": ["services", "serviceaccounts"],
         "verbs": ["list", "create", "patch"],
     },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )
 """All that the operator asks for, beside its lease and the discovery everybody may read."""

@@ -2,7 +2,7 @@
 
 from fathom.api.accelerators import preset_for
 from fathom.api.problem import Problem
-from fathom.api.spec import Actuation, AutoOrNever, SpeculativeDeploymentSpec
+from fathom.api.spec import Actuation, SpeculativeDeploymentSpec
 
 
 def not_yet_supported(spec: SpeculativeDeploymentSpec) -> Problem | None:
@@ -26,10 +26,5 @@ def not_yet_supported(spec: SpeculativeDeploymentSpec) -> Problem | None:
         return Problem(
             "spec.speculation.tuning.actuation",
             "changing depth by new pods is not supported yet: use Auto or Live.",
-        )
-    if spec.rollout.refresh is AutoOrNever.AUTO:
-        return Problem(
-            "spec.rollout.refresh",
-            "restarting replicas whose acceptance decays is not supported yet: use Never.",
         )
     return None

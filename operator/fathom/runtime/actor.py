@@ -1,20 +1,23 @@
 """Carries out one pass's decisions: children, depth, and what must survive a restart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fathom.api import names
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
+from fathom.core.events import Happening, Severity
 from fathom.core.kinds import CONFIG_MAP
 from fathom.core.plan import Plan, Rendering, plan_of
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.rollout.refresh import Refresh
 from fathom.runtime.course import Course
 from fathom.runtime.kept import Kept
 from fathom.runtime.memory import Memory
 from fathom.runtime.operations import Desired, Operation, depth_nudges, operations
 from fathom.runtime.ports import World
+from fathom.runtime.refreshing import refresh_of
 from fathom.runtime.reporter import QUIET_S, Reporter
 from fathom.runtime.writer import Writer
 from fathom.tuning.interface import Action, TuningDecision
@@ -31,6 +34,8 @@ class Carried:
     """The depths asked for, as they are written; None: this engine's depth is not live."""
     decided: bool
     """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
+    refresh: Refresh
+    """Which replica was restarted for its age, or why none."""
 
 
 class Actor:
@@ -60,7 +65,9 @@ class Actor:
         most_new = course.rollout.most_new if course.rollout else None
         plan = plan_of(objects, sd.spec, course.revision, rendering, most_new=most_new)
         document = decision.document if live else None
-        tuning_data = _tuning_data(course.kept, objects, decision, memory, now_s)
+        refresh = refresh_of(course, snapshot, decision, plan, checking=False)
+        kept = replace(course.kept, refreshes=refresh.log)
+        tuning_data = _tuning_data(kept, objects, decision, memory, now_s)
         desired = Desired(sd, bundle, live, document, tuning_data)
         todo = operations(objects, plan, desired)
         await self._reporter.tell(course.happenings, objects)
@@ -69,12 +76,21 @@ class Actor:
             memory.objects = None
         if _holds(todo, names.tuning_config_map(name)):
             memory.tuning_written_at_s = now_s
+        if refresh.pod is not None and not _holds(outcome.left, names.tuning_config_map(name)):
+            # Only once its record is written: a second one must not follow by mistake.
+            await self._refresh(refresh.pod, refresh.why, objects, memory)
         decided = not _holds(outcome.left, names.depth_config_map(name))
         if not decided:
             document = objects.depth
         elif document is not None:
             await self._tell_engines(objects, document, decision, memory, now_s)
-        return Carried(plan, outcome.refusals, document, decided)
+        return Carried(plan, outcome.refusals, document, decided, refresh)
+
+    async def _refresh(self, pod: str, why: str, objects: Objects, memory: Memory) -> None:
+        if await self._writer.restart(pod, why):
+            memory.objects = None
+            happening = Happening(Severity.NORMAL, "Refreshing", why)
+            await self._reporter.tell([happening], objects)
 
     async def _tell_engines(
         self,

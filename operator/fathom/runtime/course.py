@@ -164,7 +164,13 @@ def _kept(
     """What should survive a restart, after this step."""
     good = good_spec_text(objects.resource) if intent.newest else kept.good_spec
     stable = kept.spec_of(rollout.stable) if rollout is not None else None
-    return Kept(good, None if good is None else revision, stable, rollout)
+    return replace(
+        kept,
+        good_spec=good,
+        good_revision=None if good is None else revision,
+        stable_spec=stable,
+        rollout=rollout,
+    )
 
 
 def _why(

@@ -5,18 +5,19 @@ from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DraftStatus, EngineStatus, RolloutStatus
 from fathom.core.capability import live_depth, live_depth_refusal
-from fathom.core.depth import DepthDocument
 from fathom.core.engine_version import engine_version
 from fathom.core.missing_apis import skipped
 from fathom.core.plan import Plan, Progress
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.status import Finding, Findings
 from fathom.core.times import rfc3339
+from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
+from fathom.runtime.actor import Carried
 from fathom.runtime.course import Course
 from fathom.runtime.intent import Intent
 from fathom.runtime.memory import Memory
-from fathom.tuning.interface import Alarm, TuningDecision
+from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision
 
 
 def findings_of(
@@ -24,9 +25,7 @@ def findings_of(
     course: Course,
     snapshot: Snapshot,
     *,
-    plan: Plan,
-    refusals: tuple[str, ...],
-    document: DepthDocument | None,
+    carried: Carried,
     tuning_finding: Finding,
     decision: TuningDecision,
     memory: Memory,
@@ -37,18 +36,21 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         unsupported=intent.unsupported,
-        progress=progress_of(plan, course.rollout),
+        progress=progress_of(carried.plan, course.rollout),
         rolled_back=_rolled_back(course.rollout),
         rollout=_rollout_status(course.rollout),
-        refusals=refusals,
+        refusals=carried.refusals,
         skipped=skipped(course.sd.spec, snapshot.served),
         not_obeyed=decision.not_obeyed,
-        alarms={ConditionType(each.kind): _alarm_finding(each) for each in decision.alarms},
+        alarms={
+            ConditionType(each.kind): _alarm_finding(each, carried.refresh)
+            for each in decision.alarms
+        },
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
         engine=_engine_status(course.sd),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
-        document=document,
+        document=carried.document,
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
@@ -123,8 +125,11 @@ def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:
     )
 
 
-def _alarm_finding(alarm: Alarm) -> Finding:
-    return Finding(ConditionStatus.TRUE, alarm.reason, f"{alarm.message} {alarm.recommendation}")
+def _alarm_finding(alarm: Alarm, refresh: Refresh) -> Finding:
+    message = f"{alarm.message} {alarm.recommendation}"
+    if alarm.kind is AlarmKind.ACCEPTANCE_DECAY:
+        message += f" Now: {refresh.why}"
+    return Finding(ConditionStatus.TRUE, alarm.reason, message)
 
 
 def _draft_finding(intent: Intent) -> Finding:

@@ -1,15 +1,17 @@
-"""What the tuning ConfigMap keeps of specs and rollouts, beside the tuner's state."""
+"""What the tuning ConfigMap keeps of specs, rollouts and refreshes, beside the tuner's state."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
 
 _GOOD_SPEC: Final = "lastGoodSpec.json"
 _GOOD_REVISION: Final = "revision"
 _STABLE_SPEC: Final = "stableSpec.json"
 _ROLLOUT: Final = "rollout.json"
+_REFRESHES: Final = "refreshes.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +26,19 @@ class Kept:
     """Of the rollout's stable revision."""
     rollout: Rollout | None = None
     """The one under way, or the one whose revision is vetoed."""
+    refreshes: RefreshLog = field(default_factory=RefreshLog)
+    """Replicas that were restarted for their age."""
 
     @classmethod
     def of(cls, tuning: Mapping[str, str]) -> "Kept":
         """Read from the ConfigMap's data."""
-        rollout = tuning.get(_ROLLOUT)
+        rollout, refreshes = tuning.get(_ROLLOUT), tuning.get(_REFRESHES)
         return cls(
             tuning.get(_GOOD_SPEC),
             tuning.get(_GOOD_REVISION),
             tuning.get(_STABLE_SPEC),
             Rollout.from_json(rollout) if rollout else None,
+            RefreshLog.from_json(refreshes) if refreshes else RefreshLog(),
         )
 
     def data(self) -> dict[str, str]:
@@ -43,6 +48,7 @@ class Kept:
             _GOOD_REVISION: self.good_revision,
             _STABLE_SPEC: self.stable_spec,
             _ROLLOUT: self.rollout.to_json() if self.rollout else None,
+            _REFRESHES: self.refreshes.to_json() if self.refreshes.refreshes else None,
         }
         return {key: text for key, text in found.items() if text is not None}
 
@@ -59,8 +65,4 @@ class Kept:
         """Whether both keep the same specs, and a rollout at the same point."""
         ours, theirs = self.rollout, other.rollout
         same = ours is theirs if ours is None or theirs is None else ours.same_step(theirs)
-        return same and (self.good_spec, self.good_revision, self.stable_spec) == (
-            other.good_spec,
-            other.good_revision,
-            other.stable_spec,
-        )
+        return same and replace(self, rollout=None) == replace(other, rollout=None)

@@ -81,6 +81,15 @@ class Writer:
         await self._kube.apply(SPECULATIVE_DEPLOYMENT, manifest, subresource="status")
         self._count(names.KIND, "status")
 
+    async def restart(self, pod: str, why: str) -> bool:
+        """Delete a pod, for its Deployment to replace it; whether the API server took it."""
+        try:
+            await self._one(Delete(POD, pod, why))
+        except KubeError as error:
+            self._log.warning("pod not restarted", pod=pod, error=error.message)
+            return False
+        return True
+
     async def nudge(self, pods: Sequence[tuple[str, Mapping[str, JsonValue]]]) -> None:
         """Annotate pods; best effort, as their kubelets refresh by themselves in the end."""
         for name, patch in pods:

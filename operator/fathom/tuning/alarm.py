@@ -32,6 +32,8 @@ class Alarm:
     recommendation: str
     since_s: float
     """Since when it stands (Unix seconds)."""
+    older_than_s: float | None = None
+    """Age of the engines that it is about; None: it is not about age."""
 
 
 NORMAL_AFTER_S: Final = 3600.0
@@ -50,9 +52,17 @@ class Watch:
     last_seen_s: float
     raised_at_s: float = 0.0
     """Since when it stands; 0: not yet."""
+    older_than_s: float | None = None
 
     def alarm(self) -> Alarm:
-        return Alarm(self.kind, self.reason, self.message, self.recommendation, self.raised_at_s)
+        return Alarm(
+            self.kind,
+            self.reason,
+            self.message,
+            self.recommendation,
+            self.raised_at_s,
+            self.older_than_s,
+        )
 
 
 def is_normal(watches: Iterable[Watch]) -> bool:

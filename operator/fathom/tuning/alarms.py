@@ -60,6 +60,7 @@ class _Sight:
     message: str
     recommendation: str
     needed_s: float
+    older_than_s: float | None = None
 
 
 def watched(
@@ -117,6 +118,7 @@ def _next(
         first_seen_s=first_seen_s,
         last_seen_s=now_s,
         raised_at_s=before.raised_at_s if before is not None else 0.0,
+        older_than_s=sight.older_than_s,
     )
     if not watch.raised_at_s and now_s - first_seen_s >= sight.needed_s:
         watch = replace(watch, raised_at_s=now_s)
@@ -181,9 +183,9 @@ def _decay(acceptance: Acceptance, now_s: float) -> _Sight | None:
         Reason.OLDER_REPLICAS_ACCEPT_LESS,
         f"{names} run for more than {split_s / 3600:.1f} h and accept {1 - ratio:.0%} less than "
         "replicas that started later, under the same traffic.",
-        "Restart the older replicas one at a time; rollout.refresh: Auto will do so once it is "
-        "supported.",
+        "Restart the older replicas one at a time, or let rollout.refresh: Auto do so.",
         DECAY_S,
+        older_than_s=split_s,
     )
 
 

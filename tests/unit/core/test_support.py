@@ -13,7 +13,6 @@ from manifest_samples import resource
         ({"engine.pipelineParallelSize": 2}, "spec.engine.tensorParallelSize"),
         ({"engine.dataParallelSize": 2}, "spec.engine.dataParallelSize"),
         ({"speculation.tuning.actuation": "Rollout"}, "spec.speculation.tuning.actuation"),
-        ({"rollout.refresh": "Auto"}, "spec.rollout.refresh"),
     ],
 )
 def test_what_is_not_built_is_said_and_not_guessed(changes: dict[str, Any], field: str) -> None:
@@ -31,6 +30,7 @@ def test_what_is_not_built_is_said_and_not_guessed(changes: dict[str, Any], fiel
         {"engine.tensorParallelSize": 2, "engine.pipelineParallelSize": 2},
         {"engine.tensorParallelSize": 8, "nodePool.accelerator": "H200"},
         {"speculation.tuning.actuation": "Live"},
+        {"rollout.refresh": "Auto"},
     ],
 )
 def test_what_fits_one_node_is_supported(changes: dict[str, Any]) -> None:

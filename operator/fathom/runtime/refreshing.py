@@ -1,0 +1,48 @@
+"""What a refresh depends on, gathered from one pass."""
+
+from typing import Final
+
+from fathom.api.spec import AutoOrNever
+from fathom.core.plan import Plan
+from fathom.core.snapshot import Snapshot
+from fathom.rollout.refresh import Refresh, RefreshLook, next_refresh
+from fathom.rollout.rollout import Stage
+from fathom.runtime.course import Course
+from fathom.tuning.interface import AlarmKind, TuningDecision
+
+LOADING_S: Final = 3600.0
+"""A replica that is restarted is missing for about so long: that time must be quiet as well."""
+
+
+def refresh_of(
+    course: Course, snapshot: Snapshot, decision: TuningDecision, plan: Plan, *, checking: bool
+) -> Refresh:
+    """Whether to restart a replica now.
+
+    Args:
+        course: what this pass carries out.
+        snapshot: this pass's view.
+        decision: the tuner's, with its alarms.
+        plan: what becomes of the Deployments.
+        checking: whether a quality check is under way.
+    """
+    spec, now_s = course.sd.spec, snapshot.now_s
+    rollout, load = course.rollout, decision.state.load
+    alarms = {each.kind: each for each in decision.alarms}
+    decay = alarms.get(AlarmKind.ACCEPTANCE_DECAY)
+    rolling = rollout is not None and rollout.stage is not Stage.ROLLED_BACK
+    return next_refresh(
+        RefreshLook(
+            now_s=now_s,
+            auto=spec.rollout.refresh is AutoOrNever.AUTO,
+            paused=spec.rollout.paused,
+            decay_since_s=decay.since_s if decay else None,
+            decay_after_s=decay.older_than_s if decay else None,
+            busy=rolling or plan.progress.moving or checking,
+            trough=load.is_trough(now_s) and load.is_trough(now_s + LOADING_S),
+            replicas=spec.replicas,
+            max_unavailable=spec.rollout.max_unavailable,
+            pods=snapshot.objects.leaders,
+            log=course.kept.refreshes,
+        )
+    )
