@@ -8,6 +8,7 @@ from typing import Any
 
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
+from fathom.core.completion import Completion, CompletionRequest, Unanswered
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.measurement import EngineCounts, PodCounters
@@ -61,6 +62,24 @@ class FakeMetrics:
         )
 
 
+class FakeCompletions:
+    """Engines that all say the same."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.requests: list[tuple[str, CompletionRequest]] = []
+
+    async def complete(
+        self,
+        pod: PodEndpoint,
+        model: str,
+        request: CompletionRequest,
+    ) -> Completion | Unanswered:
+        self.asked.append(pod.pod)
+        self.requests.append((model, request))
+        return Completion((1, 2, 3), "abc", (9,))
+
+
 def holding(snapshot: TuningSnapshot) -> TuningDecision:
     """A tuner that never moves: the document that is there, or the first one."""
     settings = snapshot.settings
@@ -94,6 +113,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.kube = FakeKube(self.served)
         self.metrics = FakeMetrics(self.clock)
+        self.completions = FakeCompletions()
         self.version = "0.1.0"
         self.bundle = PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa")
         self.loops = 0
@@ -119,6 +139,7 @@ class Bench:
         self.world = World(
             kube=self.kube,
             metrics_for=metrics_for,
+            completions=self.completions,
             clock=self.clock,
             decide=self._decide,
             models=models,

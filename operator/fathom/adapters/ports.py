@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
+from fathom.core.completion import Completion, CompletionRequest, Unanswered
 from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
@@ -37,6 +38,22 @@ class MetricsPort(Protocol):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its own time. Idempotent."""
+        ...
+
+
+class CompletionsPort(Protocol):
+    """Greedy completions from one engine. Never raises for what it cannot get: it says so."""
+
+    async def complete(
+        self, pod: PodEndpoint, model: str, request: CompletionRequest
+    ) -> Completion | Unanswered:
+        """Ask one pod's engine. Idempotent.
+
+        Args:
+            pod: where it is.
+            model: the name under which it serves the model.
+            request: what to complete.
+        """
         ...
 
 

@@ -14,6 +14,7 @@ from fathom.api.status import (
     DraftStatus,
     EngineStatus,
     MeasuredStatus,
+    QualityStatus,
     RolloutStatus,
     SpeculativeDeploymentStatus,
     TuningStatus,
@@ -66,6 +67,8 @@ class Findings:
     document_written_at_s: float
     measured: MeasuredStatus
     tuning: TuningStatus
+    quality: QualityStatus | None
+    """Of the last check; None: none was ever asked for."""
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
     alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
     """Those that stand."""
@@ -101,6 +104,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         rollout=_rollout(findings.rollout, objects.status),
         measured=findings.measured,
         tuning=findings.tuning,
+        quality=findings.quality,
     )
 
 
@@ -156,6 +160,7 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
         status.draft,
         status.depth.schedule,
         status.rollout and (status.rollout.revision, status.rollout.stage),
+        status.quality,
     )
 
 

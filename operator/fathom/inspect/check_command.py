@@ -12,7 +12,9 @@ from fathom.adapters.ports import ModelHub
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.inspect.check_view import lines_of
-from fathom.inspect.resources import REFUSED, Files, judged, read, tell
+from fathom.inspect.live_check_command import WAIT_S, live_check
+from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse
+from fathom.inspect.resources import REFUSED, judged, read, tell
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 
@@ -22,7 +24,24 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def check_command(
     *,
-    filename: Files,
+    filename: Annotated[
+        list[str] | None,
+        typer.Option("-f", "--filename", metavar="FILE", help="Manifests in YAML; - reads stdin."),
+    ] = None,
+    live: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Instead of files: have the operator compare what a running one says with and "
+            "without speculation.",
+        ),
+    ] = "",
+    wait: Annotated[
+        float, typer.Option(min=1, help="With --live: seconds to wait for the operator's answer.")
+    ] = WAIT_S,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
     offline: Annotated[
         bool,
         typer.Option(
@@ -40,10 +59,21 @@ def check_command(
 
     Reads the config.json of target and draft, from an absolute directory or from the Hugging Face
     Hub (HF_TOKEN, HF_ENDPOINT), and no weights. Exit code 2: something is refused.
+
+    With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
+    0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
     """
+    if bool(filename) == bool(live):
+        refuse("Name either files (-f FILE) or a running SpeculativeDeployment (--live NAME).")
+    if live:
+        raise typer.Exit(
+            live_check(
+                live, namespace=namespace, context=context, kubeconfig=kubeconfig, wait_s=wait
+            )
+        )
     hub = HuggingFaceHub(offline=offline, timeout_s=timeout)
     refused = False
-    for document in read(filename):
+    for document in read(filename or ()):
         if not isinstance(document.parsed, SpeculativeDeployment):
             tell(document.where, document.parsed)
             refused = True

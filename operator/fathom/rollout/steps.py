@@ -47,6 +47,9 @@ def next_step(before: Rollout | None, look: Look) -> Step:
     if look.wishes.paused:
         held = rollout if rollout.paused_at_s else replace(rollout, paused_at_s=look.now_s)
         return Step(held, told)
+    if rollout is not before and rollout.stage is Stage.PROMOTED:
+        # Where it is over at once, the status would go on to tell of the one before.
+        return Step(rollout, told)
     step = _advanced(_resumed(rollout, look.now_s), look)
     return Step(step.rollout, (*told, *step.happenings))
 

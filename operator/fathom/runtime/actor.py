@@ -62,10 +62,9 @@ class Actor:
             plugin=names.plugin_config_map(name, bundle.content) if live else "",
             depth=names.depth_config_map(name) if live else "",
         )
-        most_new = course.rollout.most_new if course.rollout else None
-        plan = plan_of(objects, sd.spec, course.revision, rendering, most_new=most_new)
+        plan = plan_of(objects, sd.spec, course.revision, rendering, most_new=course.most_new)
         document = decision.document if live else None
-        refresh = refresh_of(course, snapshot, decision, plan, checking=False)
+        refresh = refresh_of(course, snapshot, decision, plan, checking=bool(course.held))
         kept = replace(course.kept, refreshes=refresh.log)
         tuning_data = _tuning_data(kept, objects, decision, memory, now_s)
         desired = Desired(sd, bundle, live, document, tuning_data)

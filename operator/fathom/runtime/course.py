@@ -1,7 +1,8 @@
 """Which spec and which revision one pass carries out, as far as the rollout has come."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
@@ -20,6 +21,7 @@ from fathom.rollout.steps import SETTLE_S, next_step
 from fathom.runtime.canary_windows import CanaryWindows, window_length_s
 from fathom.runtime.intent import Intent, earlier_spec, good_spec_text, wanted_revision
 from fathom.runtime.kept import Kept
+from fathom.runtime.quality_step import QualityStep
 from fathom.runtime.rolling_notice import rolling_notice
 
 
@@ -36,27 +38,40 @@ class Course:
     kept: Kept
     """What should survive a restart."""
     happenings: tuple[Happening, ...]
+    held: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Depth that a quality check holds some pods at."""
+    wake_after_s: float = float("inf")
+    """Seconds after which it wants to be looked at again at the latest."""
+
+    def with_quality(self, step: QualityStep) -> "Course":
+        """With what a quality check needs for its next step."""
+        return replace(
+            self,
+            kept=replace(self.kept, quality=step.kept),
+            happenings=(*self.happenings, *step.happenings),
+            held=step.holds,
+            wake_after_s=min(self.wake_after_s, step.wake_after_s),
+        )
 
     @property
     def rollout(self) -> Rollout | None:
         return self.kept.rollout
 
     @property
+    def most_new(self) -> int | None:
+        """Replicas that `revision` may have for now; None: all."""
+        if self.rollout is None:
+            return None
+        if self.rollout.stage is Stage.ROLLED_BACK and self.revision != self.rollout.stable:
+            # This Fathom cannot read the stable spec. What is vetoed gets nothing all the same.
+            return 0
+        return self.rollout.most_new
+
+    @property
     def tuned_revision(self) -> str:
         """The revision whose pods the tuner judges by: most replicas."""
         trial = self.rollout is not None and self.rollout.on_trial
         return self.rollout.stable if self.rollout is not None and trial else self.revision
-
-    @property
-    def wake_after_s(self) -> float:
-        """Seconds after which the rollout wants to be looked at again at the latest."""
-        match self.rollout.stage if self.rollout else None:
-            case Stage.SETTLING:
-                return SETTLE_S
-            case Stage.CANARY:
-                return window_length_s(_bake_s(self.sd.spec))
-            case _:
-                return float("inf")
 
 
 def course_of(
@@ -112,7 +127,18 @@ def course_of(
             carried, revision = earlier, rollout.stable
     elif rollout is not None and rollout.on_trial:
         stable = earlier_spec(objects.resource, after.stable_spec)
-    return Course(carried, revision, stable, after, told)
+    wake_after_s = _wake_after_s(rollout, wanted.spec)
+    return Course(carried, revision, stable, after, told, wake_after_s=wake_after_s)
+
+
+def _wake_after_s(rollout: Rollout | None, spec: SpeculativeDeploymentSpec) -> float:
+    match rollout.stage if rollout else None:
+        case Stage.SETTLING:
+            return SETTLE_S
+        case Stage.CANARY:
+            return window_length_s(_bake_s(spec))
+        case _:
+            return float("inf")
 
 
 def _wishes(spec: SpeculativeDeploymentSpec) -> Wishes:

@@ -3,7 +3,7 @@
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.status import DraftStatus, EngineStatus, RolloutStatus
+from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.engine_version import engine_version
 from fathom.core.missing_apis import skipped
@@ -28,6 +28,7 @@ def findings_of(
     carried: Carried,
     tuning_finding: Finding,
     decision: TuningDecision,
+    quality: QualityStatus | None,
     memory: Memory,
 ) -> Findings:
     """Of a pass that carried out a spec."""
@@ -54,6 +55,7 @@ def findings_of(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+        quality=quality,
         counters=snapshot.counters,
     )
 
@@ -85,6 +87,7 @@ def findings_without_spec(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+        quality=objects.status.quality if objects.status else None,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fathom.core.quality import QUALITY_KEY
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
 
@@ -28,6 +29,8 @@ class Kept:
     """The one under way, or the one whose revision is vetoed."""
     refreshes: RefreshLog = field(default_factory=RefreshLog)
     """Replicas that were restarted for their age."""
+    quality: str | None = None
+    """The quality check that is under way."""
 
     @classmethod
     def of(cls, tuning: Mapping[str, str]) -> "Kept":
@@ -39,6 +42,7 @@ class Kept:
             tuning.get(_STABLE_SPEC),
             Rollout.from_json(rollout) if rollout else None,
             RefreshLog.from_json(refreshes) if refreshes else RefreshLog(),
+            tuning.get(QUALITY_KEY),
         )
 
     def data(self) -> dict[str, str]:
@@ -49,6 +53,7 @@ class Kept:
             _STABLE_SPEC: self.stable_spec,
             _ROLLOUT: self.rollout.to_json() if self.rollout else None,
             _REFRESHES: self.refreshes.to_json() if self.refreshes.refreshes else None,
+            QUALITY_KEY: self.quality,
         }
         return {key: text for key, text in found.items() if text is not None}
 

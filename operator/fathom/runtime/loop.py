@@ -23,8 +23,9 @@ from fathom.runtime.intent import Intent, intent_of, models_of
 from fathom.runtime.kept import Kept
 from fathom.runtime.memory import Memory
 from fathom.runtime.ports import World
+from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
-from fathom.runtime.tuning_input import bad_pins, tuning_snapshot
+from fathom.runtime.tuning_input import bad_pins, tuned_pods, tuning_snapshot
 from fathom.runtime.tuning_report import report
 from fathom.runtime.writer import Writer
 
@@ -45,6 +46,7 @@ class Loop:
         writer = Writer(world.kube, key, world.telemetry)
         self._reporter = Reporter(world, writer)
         self._actor = Actor(world, writer, self._reporter)
+        self._quality = QualityChecker(world.completions, self.poke)
         self._memory: Memory | None = None
         self._failures = 0
         self._poked = asyncio.Event()
@@ -64,16 +66,22 @@ class Loop:
         Args:
             settle_s: how long to wait after a poke, so that a burst of them costs one pass.
         """
-        while (delay := await self.tick()) is not None:
-            try:
-                # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes
-                # together with a poke, and the loop would never end.
-                async with asyncio.timeout(delay):
-                    await self._poked.wait()
-                await asyncio.sleep(settle_s)
-            except TimeoutError:
-                pass
-            self._poked.clear()
+        try:
+            while (delay := await self.tick()) is not None:
+                await self._sleep(delay, settle_s)
+        finally:
+            await self._quality.stop()
+
+    async def _sleep(self, delay_s: float, settle_s: float) -> None:
+        try:
+            # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes together
+            # with a poke, and the loop would never end.
+            async with asyncio.timeout(delay_s):
+                await self._poked.wait()
+            await asyncio.sleep(settle_s)
+        except TimeoutError:
+            pass
+        self._poked.clear()
 
     async def tick(self) -> float | None:
         """One pass; whatever goes wrong in it stays in it.
@@ -138,7 +146,14 @@ class Loop:
             bundle=self._world.bundle,
         )
         spec = course.sd.spec
-        decision = self._world.decide(tuning_snapshot(snapshot, course, memory.state, written_at_s))
+        pods = tuned_pods(objects, course)
+        quality = await self._quality.advance(snapshot, pods, (course.stable or course.sd).spec)
+        course = course.with_quality(quality)
+        decision = self._world.decide(
+            tuning_snapshot(
+                snapshot, course, memory.state, document_written_at_s=written_at_s, pods=pods
+            )
+        )
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
         carried = await self._actor.carry_out(course, snapshot, decision, memory)
@@ -159,6 +174,7 @@ class Loop:
             carried=carried,
             tuning_finding=tuned.finding,
             decision=decision,
+            quality=quality.status,
             memory=memory,
         )
         until_report_s = await self._reporter.report(findings, objects, memory)

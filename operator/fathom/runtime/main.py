@@ -12,6 +12,7 @@ from prometheus_client import start_http_server
 from fathom import __version__
 from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
+from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
 from fathom.core.plugin import plugin_bundle
@@ -64,6 +65,7 @@ async def _operate(options: RunOptions) -> None:
         world = World(
             kube=kube,
             metrics_for=sources.of,
+            completions=EngineCompletions(session),
             clock=clock,
             decide=decide,
             models=models.facts,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from fathom.adapters.ports import Clock, KubePort, MetricsPort
+from fathom.adapters.ports import Clock, CompletionsPort, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
@@ -21,6 +21,7 @@ class World:
 
     kube: KubePort
     metrics_for: Callable[[MetricsSpec], MetricsPort]
+    completions: CompletionsPort
     clock: Clock
     decide: Decide
     models: LookUp

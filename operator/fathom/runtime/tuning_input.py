@@ -1,12 +1,11 @@
 """What the tuner is told, from a spec and a snapshot."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api import names
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth, live_depth_refusal
-from fathom.core.measurement import PodCounters
 from fathom.core.observed import ObservedPod
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
@@ -26,20 +25,32 @@ class BadPin:
 
 
 def tuning_snapshot(
-    snapshot: Snapshot, course: Course, state: TuningState, document_written_at_s: float
+    snapshot: Snapshot,
+    course: Course,
+    state: TuningState,
+    *,
+    document_written_at_s: float,
+    pods: Sequence[ObservedPod],
 ) -> TuningSnapshot:
-    """Everything the tuner may know, in its own words."""
+    """Everything the tuner may know, in its own words.
+
+    Args:
+        snapshot: this pass's view.
+        course: what it carries out.
+        state: what the tuner learnt.
+        document_written_at_s: when the depth document was written (Unix seconds).
+        pods: those to judge by.
+    """
     spec = course.sd.spec
     settings = settings_of(spec)
     if course.stable is not None:
         settings = within(settings, course.stable.spec.speculation.effective_max_tokens)
-    leaders = tuned_pods(snapshot.objects, course)
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings,
         pods=tuple(
-            _tuned_pod(pod, snapshot.counters, snapshot.now_s, settings.max_tokens)
-            for pod in leaders
+            _tuned_pod(pod, snapshot, settings.max_tokens, course.held.get(pod.name))
+            for pod in pods
         ),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
@@ -101,14 +112,13 @@ def pinned_depth(pod: ObservedPod, max_tokens: int = MAX_TOKENS_LIMIT) -> int | 
     return int(value) if int(value) <= max_tokens else None
 
 
-def _tuned_pod(
-    pod: ObservedPod, counters: Mapping[str, PodCounters], now_s: float, max_tokens: int
-) -> TunedPod:
+def _tuned_pod(pod: ObservedPod, snapshot: Snapshot, max_tokens: int, held: int | None) -> TunedPod:
     since = pod.ready_since_s
     return TunedPod(
         name=pod.name,
         ready=pod.ready,
-        ready_for_s=0.0 if since is None else max(0.0, now_s - since),
-        pinned_depth=pinned_depth(pod, max_tokens),
-        counters=counters.get(pod.name),
+        ready_for_s=0.0 if since is None else max(0.0, snapshot.now_s - since),
+        pinned_depth=pinned_depth(pod, max_tokens) if held is None else held,
+        checked=held is not None,
+        counters=snapshot.counters.get(pod.name),
     )

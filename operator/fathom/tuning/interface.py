@@ -53,9 +53,11 @@ class TunedPod:
     ready_for_s: float
     """Seconds since it became ready."""
     pinned_depth: int | None = None
-    """Depth a person holds this pod at, by annotation."""
+    """Depth this pod is held at: by a person, or by a quality check."""
     counters: PodCounters | None = None
     """Latest look at its metrics; None: unreadable, which is not zero."""
+    checked: bool = False
+    """Whether it is a quality check that holds it, which may ask for depth 0 in any case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def orders(given: Situation) -> TuningDecision | None:
     return given.act(
         Action.PIN,
         Reason.PINNED,
-        f"Pods held by annotation: {held or 'none any more'}.",
+        f"Pods held by annotation or by a quality check: {held or 'none any more'}.",
         document,
     )
 

@@ -20,6 +20,8 @@ from fathom.tuning.value import Evidence, Gain, Z
 RETURN_Z: Final = 3.0
 """Certainty asked for going back to a depth that was left a short while ago."""
 RETURN_S: Final = 600.0
+MEND_Z: Final = 1.0
+"""The same where the SLO is missed: to stay by mistake costs as much as to go by mistake."""
 FARTHEST_GUESS: Final = 2
 """Tokens that a probe may be away from what was measured while the slope is a guess."""
 SPEED_COUNTS: Final = 0.1
@@ -145,6 +147,7 @@ class Policy:
                 for option in self._alternatives(bucket, share)
                 if self._may_visit(bucket, option.to)
                 and self._in_reach(bucket, option.to)
+                and self._may_mend(option)
                 and (worth := self.worth(option, probe)) > 0
             ]
             if options:
@@ -207,7 +210,8 @@ class Policy:
                 and (cell is None or self.evidence.now_s - cell.at_s > CONTROL_AGAIN_S)
                 and self._may_visit(bucket, tokens)
             ):
-                wanted.append(Option(bucket, self.depths[bucket], tokens, gain, share))
+                option = Option(bucket, self.depths[bucket], tokens, gain, share)
+                wanted += [option] if self._may_mend(option) else []
         return tuple(wanted)
 
     def nearest_rivals(self) -> tuple[Option, ...]:
@@ -229,7 +233,7 @@ class Policy:
         if gain is None:
             return None
         if self.slo is not None:
-            slow = self.slo.slow_seconds(self.evidence, self.depths, bucket, tokens)
+            slow = self.slo.slow_seconds(self.evidence, bucket, tokens)
             if slow is not None and self.slo.loses(slow):
                 return max(0.0, expm1(gain.mean))
         return expm1(gain.mean)
@@ -279,8 +283,8 @@ class Policy:
         gain = self.evidence.gain(bucket, to, start)
         if gain is None or self.slo is None:
             return gain
-        slow_to = self.slo.slow_seconds(self.evidence, self.depths, bucket, to)
-        slow_start = self.slo.slow_seconds(self.evidence, self.depths, bucket, start)
+        slow_to = self.slo.slow_seconds(self.evidence, bucket, to)
+        slow_start = self.slo.slow_seconds(self.evidence, bucket, start)
         if slow_to is None or slow_start is None:
             return gain
         if self.slo.loses(slow_start):
@@ -288,15 +292,28 @@ class Policy:
             needed = log(slow_start / (ENTER * self.slo.wanted_seconds))
             mended = min(log(slow_start / slow_to), needed)
             return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
-        return gain if self.slo.allows(self.evidence, self.depths, bucket, to) else None
+        return gain if self.slo.allows(self.evidence, bucket, to) else None
 
     def steadier(self, bucket: int, depth: int, other: int) -> bool:
         """With objective Goodput: whether slow requests are faster at a depth than at another."""
         if self.slo is None:
             return False
-        slow = self.slo.slow_seconds(self.evidence, self.depths, bucket, depth)
-        slow_other = self.slo.slow_seconds(self.evidence, self.depths, bucket, other)
+        slow = self.slo.slow_seconds(self.evidence, bucket, depth)
+        slow_other = self.slo.slow_seconds(self.evidence, bucket, other)
         return slow is not None and slow_other is not None and slow < slow_other
+
+    def _may_mend(self, option: Option) -> bool:
+        """While the SLO is missed: whether slow requests may be faster there, within the error.
+
+        Any other depth would make them slower still, on the pod that tries it.
+        """
+        if self.slo is None or not self.slo.is_missed:
+            return True
+        slow = self.slo.slow_seconds(self.evidence, option.bucket, option.to)
+        slow_start = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
+        if slow is None or slow_start is None:
+            return True
+        return log(slow / slow_start) <= Z * option.gain.sd
 
     def _best(self, bucket: int, share: float) -> Option | None:
         """The depth that is certainly better, and by how much at least."""
@@ -305,9 +322,18 @@ class Policy:
             for option in self._alternatives(bucket, share)
             if option.gain.step_time_measured
             and option.gain.mean >= self._least_gain(option)
-            and option.gain.lower(RETURN_Z if self._just_left(bucket, option.to) else Z) > 0
+            and option.gain.lower(self._certainty(option)) > 0
         ]
         return max(options, key=lambda each: each.gain.lower(), default=None)
+
+    def _certainty(self, option: Option) -> float:
+        """Standard errors that a move takes."""
+        if self._just_left(option.bucket, option.to):
+            return RETURN_Z
+        if self.slo is None:
+            return Z
+        slow = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
+        return MEND_Z if slow is not None and self.slo.loses(slow) else Z
 
     def _least_gain(self, option: Option) -> float:
         least = log1p(self.bounds.min_gain)

@@ -98,7 +98,7 @@ def clear_override(given: Situation) -> TuningDecision | None:
 def start_probe(given: Situation) -> TuningDecision | None:
     """Try what may be better; or, now and then, the user's own depth, to know the gain.
 
-    Never near an SLO: a probe could miss it.
+    Never while an SLO is just kept: a probe could miss it.
     """
     pods = sum(pod.ready for pod in given.snapshot.pods)
     options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))

@@ -18,7 +18,7 @@ from fathom.tuning.obedience import Obedience, obedience
 from fathom.tuning.observe import observe
 from fathom.tuning.policy import Bounds, Policy
 from fathom.tuning.rolls import Canary
-from fathom.tuning.slo import Slo, slope_in_force
+from fathom.tuning.slo import Slo, mean_slope
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
 from fathom.tuning.traffic import steps_in
 from fathom.tuning.value import Evidence
@@ -151,10 +151,13 @@ def clamped(depth: int, settings: Settings) -> int:
 
 
 def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
-    """Overrides that people ask for by annotation, within the spec's bounds."""
+    """Overrides that are asked for: by people, within the spec's bounds; by quality checks."""
     settings = snapshot.settings
+    unbounded = replace(settings, min_tokens=0)
     return {
-        pod.name: flat(clamped(pod.pinned_depth, settings), settings.max_batch)
+        pod.name: flat(
+            clamped(pod.pinned_depth, unbounded if pod.checked else settings), settings.max_batch
+        )
         for pod in snapshot.pods
         if pod.pinned_depth is not None
     }
@@ -172,7 +175,7 @@ def _by_text(state: TuningState, policy: Policy) -> ByText:
     if policy.slo is None:
         return state.by_text
     spread = state.tail.slow_over_mean()
-    slope = slope_in_force(policy.evidence, policy.depths)
+    slope = mean_slope(policy.evidence, state.tail)
     if spread is None or slope is None:
         return state.by_text
     return state.by_text.updated(slope, spread, policy.evidence.now_s)
@@ -196,6 +199,7 @@ def _deepest(settings: Settings, state: TuningState, in_force: Iterable[int]) ->
         settings.tokens,
         *in_force,
         *(cell.depth for cell in state.step_times.cells),
+        *(each.depth for each in state.tail.ran),
         *(max(change.start, change.to) for change in trial),
         *(depth for _, depth in probe),
     )

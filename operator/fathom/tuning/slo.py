@@ -1,10 +1,9 @@
 """Goodput: which depths keep the SLO on time per output token (TPOT), at its 95th percentile."""
 
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp
 from typing import Final
 
-from fathom.tuning.buckets import Depths
 from fathom.tuning.by_text import ByText
 from fathom.tuning.tail import Tail
 from fathom.tuning.value import Evidence
@@ -17,7 +16,7 @@ LEAVE: Final = 0.99
 ENTER: Final = 0.96
 """And gone to only below this share, so that it does not go back and forth."""
 NEAR: Final = 0.9
-"""Above this share of the SLO nothing is tried."""
+"""Above this share of the SLO nothing is tried, as long as it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +29,33 @@ class Slo:
 
     @property
     def is_near(self) -> bool:
-        """Whether a probe could miss it."""
+        """Whether it is kept, but a probe could miss it."""
         slow = self.tail.slow_seconds
-        return slow is not None and NEAR * self.wanted_seconds < slow <= self.seconds
+        return slow is not None and slow > NEAR * self.wanted_seconds and not self.loses(slow)
 
-    def slow_seconds(
-        self, evidence: Evidence, in_force: Depths, bucket: int, depth: int
-    ) -> float | None:
+    @property
+    def is_missed(self) -> bool:
+        """Whether slow requests take longer at present than they should."""
+        slow = self.tail.slow_seconds
+        return slow is not None and self.loses(slow)
+
+    def slow_seconds(self, evidence: Evidence, bucket: int, depth: int) -> float | None:
         """Predicted 95th percentile of TPOT in a bucket at a depth; None: not known."""
         mean = evidence.tpot_seconds(bucket, depth)
         if mean is None:
             return None
-        spread, slope = self.tail.slow_over_mean(), slope_in_force(evidence, in_force)
+        spread, slope = self.tail.slow_over_mean(), mean_slope(evidence, self.tail)
         # Prefill and waiting in between slow all requests alike, at any depth.
-        overhead = self._overhead(evidence, in_force)
+        overhead = self._overhead(evidence)
         if spread is None or slope is None or slope <= 0:
             return mean * overhead * exp(spread or 0.0)
         further = evidence.lengths.logit_slope(depth) - slope
         spread = max(0.0, spread + self.by_text.steepness(slope, spread) * further)
         return mean * overhead * exp(spread)
 
-    def allows(self, evidence: Evidence, in_force: Depths, bucket: int, depth: int) -> bool:
+    def allows(self, evidence: Evidence, bucket: int, depth: int) -> bool:
         """Whether a depth keeps the SLO with a margin, as far as is known."""
-        slow = self.slow_seconds(evidence, in_force, bucket, depth)
+        slow = self.slow_seconds(evidence, bucket, depth)
         return slow is not None and slow <= ENTER * self.wanted_seconds
 
     def loses(self, slow_seconds: float) -> bool:
@@ -64,28 +67,24 @@ class Slo:
         """What the 95th percentile must be on average, so that it holds in nearly every window."""
         return self.seconds * exp(-KEPT_Z * self.tail.scatter)
 
-    def _overhead(self, evidence: Evidence, in_force: Depths) -> float:
-        """Measured mean TPOT over that of decode steps alone."""
+    def _overhead(self, evidence: Evidence) -> float:
+        """Measured mean TPOT over what is predicted of decode steps where those requests ran."""
         measured = self.tail.mean_seconds
-        total = expected = 0.0
-        for bucket, share in evidence.traffic.shares().items():
-            seconds = (
-                evidence.tpot_seconds(bucket, in_force[bucket]) if bucket in in_force else None
-            )
+        tokens = expected = 0.0
+        for each in self.tail.ran:
+            seconds = evidence.tpot_seconds(each.batch_le, each.depth)
             if seconds is not None:
-                # Requests are finished where tokens are made.
-                total += share
-                expected += share * log(seconds)
-        if measured is None or total <= 0:
+                tokens += each.tokens
+                expected += each.tokens * seconds
+        if measured is None or expected <= 0:
             return 1.0
-        return max(1.0, measured / exp(expected / total))
+        return measured * tokens / expected
 
 
-def slope_in_force(evidence: Evidence, in_force: Depths) -> float | None:
-    """`Lengths.logit_slope` at the depths in force, weighted by load; None without load."""
-    shares = evidence.traffic.shares()
-    total = sum(share for bucket, share in shares.items() if bucket in in_force)
+def mean_slope(evidence: Evidence, tail: Tail) -> float | None:
+    """`Lengths.logit_slope` at the depths that the tail's requests had; None: not known."""
+    total = sum(each.tokens for each in tail.ran)
     if total <= 0:
         return None
     slope = evidence.lengths.logit_slope
-    return sum(s * slope(in_force[b]) for b, s in shares.items() if b in in_force) / total
+    return sum(each.tokens * slope(each.depth) for each in tail.ran) / total

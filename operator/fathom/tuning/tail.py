@@ -7,6 +7,10 @@ of all positions' log-odds by z standard deviations changes log E[L | k] by zÂ·Ï
 mean, measured at one depth, grows with g(k) towards another, as far as text is what makes them
 differ: deeper drafts make the slow requests relatively slower, and the depth that is fastest on
 average need not be the one that keeps an SLO.
+
+Requests that are counted here ran minutes ago, some of them before the last move, some on a pod
+that was probing. So it is kept where they ran, and what was measured is set against that, never
+against what is in force now.
 """
 
 from collections.abc import Iterable
@@ -25,6 +29,17 @@ SCATTER_GAIN: Final = 0.05
 MOST_SCATTER: Final = 0.1
 LEAST_REQUESTS: Final = 20.0
 """Fewer finished requests have no 95th percentile."""
+LEAST_RAN: Final = 1e-3
+"""Share of the tokens below which a bucket and depth are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What was made in one bucket at one depth."""
+
+    batch_le: int
+    depth: int
+    tokens: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +54,13 @@ class Tail:
     """Logarithm of the windows' mean TPOT, smoothed; 0: none yet."""
     scatter_squared: float = 0.0
     """Mean square of what windows differ from that, smoothed."""
+    ran: tuple[Ran, ...] = ()
+    """Where those requests were served, by the tokens that were made there."""
 
     def updated(self, deltas: Iterable[PodDelta]) -> "Tail":
         """With one more window."""
         histogram, seconds, at_s = dict(self.tpot), self.seconds_sum, self.at_s
+        ran = {(each.batch_le, each.depth): each.tokens for each in self.ran}
         added = False
         window_s = window_requests = 0.0
         for each in deltas:
@@ -52,9 +70,13 @@ class Tail:
                 kept = 0.5 ** (max(0.0, each.to_s - at_s) / HALF_LIFE_S) if at_s else 0.0
                 histogram = {le: kept * count for le, count in histogram.items()}
                 seconds *= kept
+                ran = {where: kept * tokens for where, tokens in ran.items()}
                 added = True
             for le, count in each.tpot:
                 histogram[_finite(le)] = histogram.get(_finite(le), 0.0) + count
+            for cell, counts in each.cells.items():
+                where = (cell.batch_le, cell.depth)
+                ran[where] = ran.get(where, 0.0) + counts.tokens
             seconds += each.engine.tpot_seconds_sum
             window_s += each.engine.tpot_seconds_sum
             window_requests += each.tpot[-1][1]
@@ -62,7 +84,7 @@ class Tail:
         if not added or window_s <= 0:
             return self
         level, scatter = self._scattered(log(window_s / window_requests))
-        return Tail(tuple(sorted(histogram.items())), seconds, at_s, level, scatter)
+        return Tail(tuple(sorted(histogram.items())), seconds, at_s, level, scatter, _kept(ran))
 
     @property
     def scatter(self) -> float:
@@ -125,6 +147,11 @@ _Z95: Final = _NORMAL.inv_cdf(QUANTILE)
 _LEAST_SHARE: Final = 0.5
 INFINITE_S: Final = 1e9
 """Stands for +Inf, which JSON cannot say."""
+
+
+def _kept(ran: dict[tuple[int, int], float]) -> tuple[Ran, ...]:
+    least = LEAST_RAN * sum(ran.values())
+    return tuple(Ran(*where, ran[where]) for where in sorted(ran) if ran[where] > least)
 
 
 def _finite(le: float) -> float:

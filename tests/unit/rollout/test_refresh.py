@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.core.observed import ObservedPod
@@ -322,6 +322,7 @@ EVENTS = st.tuples(
 )
 
 
+@settings(deadline=None)  # other work may take the processor
 @given(
     st.integers(min_value=1, max_value=12),
     st.integers(min_value=0, max_value=4),

@@ -1,0 +1,129 @@
+"""Greedy completions over vLLM's OpenAI-compatible API.
+
+Fields as in `vllm/entrypoints/openai/completion/protocol.py` of vLLM 0.28.0 and 0.32.0.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import aiohttp
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from fathom.adapters.ports import PodEndpoint
+from fathom.core.completion import Completion, CompletionRequest, Unanswered
+
+TIMEOUT_S: Final = 120.0
+"""A busy engine has a queue, and Model Runner V1 compiles a kernel for its first logprobs."""
+LARGEST_ANSWER_BYTES: Final = 1024 * 1024
+"""An answer of 64 tokens has a few kilobytes."""
+_OK: Final = 200
+_NEEDS_KEY: Final = frozenset({401, 403})
+_SHOWN_CHARACTERS: Final = 200
+_ID_PREFIX: Final = "token_id:"
+
+
+class EngineCompletions:
+    """Asks pods directly. A `CompletionsPort`."""
+
+    def __init__(self, session: aiohttp.ClientSession, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Borrow a session; the caller closes it.
+
+        Args:
+            session: shared with other readers.
+            timeout_s: seconds one request may take in all.
+        """
+        self._session = session
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._timeout_s = timeout_s
+
+    async def complete(
+        self, pod: PodEndpoint, model: str, request: CompletionRequest
+    ) -> Completion | Unanswered:
+        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+        url = f"http://{host}:{pod.port}/v1/completions"
+        where = f"Pod {pod.namespace}/{pod.pod} at {url}"
+        try:
+            status, answer = await self._post(url, _body(model, request))
+        except TimeoutError:
+            return Unanswered(f"{where} did not answer within {self._timeout_s:g} s.")
+        except (aiohttp.ClientError, OSError) as error:
+            return Unanswered(f"{where} cannot be asked: {str(error) or type(error).__name__}.")
+        if status in _NEEDS_KEY:
+            return Unanswered(
+                f"{where} answers {status}: it asks for an API key, and the operator has none. "
+                "Such engines cannot be checked."
+            )
+        if status != _OK:
+            said = answer.decode(errors="replace")[:_SHOWN_CHARACTERS]
+            return Unanswered(f"{where} answers {status}: {said}")
+        try:
+            return _Answer.model_validate_json(answer).completion
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "it"
+            return Unanswered(
+                f"{where} does not answer as vLLM does, whose completions hold token ids "
+                f"({field}: {first['msg']})."
+            )
+
+    async def _post(self, url: str, body: Mapping[str, JsonValue]) -> tuple[int, bytes]:
+        async with self._session.post(
+            url, json=body, timeout=self._timeout, allow_redirects=False
+        ) as response:
+            answer = bytearray()
+            async for chunk in response.content.iter_any():
+                answer += chunk
+                if len(answer) > LARGEST_ANSWER_BYTES:
+                    break
+            return response.status, bytes(answer)
+
+
+def _body(model: str, request: CompletionRequest) -> dict[str, JsonValue]:
+    prompt = request.prompt
+    body: dict[str, JsonValue] = {
+        "model": model,
+        "prompt": prompt if isinstance(prompt, str) else list(prompt),
+        "max_tokens": request.most_tokens,
+        "temperature": 0,
+        # Else the model's generation_config.json decides, and greedy is not the likeliest token.
+        "repetition_penalty": 1,
+        "return_token_ids": True,
+    }
+    if request.likeliest:
+        body |= {"logprobs": request.likeliest, "return_tokens_as_token_ids": True}
+    return body
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Logprobs(_Read):
+    top_logprobs: tuple[dict[str, float] | None, ...] = ()
+
+
+class _Choice(_Read):
+    text: str
+    token_ids: tuple[int, ...]
+    prompt_token_ids: tuple[int, ...] | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Answer(_Read):
+    choices: Annotated[tuple[_Choice, ...], Field(min_length=1)]
+
+    @property
+    def completion(self) -> Completion:
+        choice = self.choices[0]
+        first = choice.logprobs.top_logprobs[:1] if choice.logprobs else ()
+        return Completion(
+            token_ids=choice.token_ids,
+            text=choice.text,
+            prompt_token_ids=choice.prompt_token_ids or (),
+            logprobs={
+                int(token.removeprefix(_ID_PREFIX)): logprob
+                for candidates in first
+                for token, logprob in (candidates or {}).items()
+                if token.removeprefix(_ID_PREFIX).isdecimal()
+            },
+        )

@@ -1,0 +1,205 @@
+"""Carries out the quality check that a resource's annotation asks for: see `fathom.core.quality`.
+
+Prompts are sent in the background, so that no pass waits for an engine.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from fathom.adapters.ports import CompletionsPort, PodEndpoint
+from fathom.api import names
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.status import QualityResult, QualityStatus
+from fathom.core.capability import live_depth_refusal
+from fathom.core.completion import Completion, Unanswered
+from fathom.core.events import Happening, Severity
+from fathom.core.measurement import PodCounters
+from fathom.core.observed import Meta, ObservedPod
+from fathom.core.quality import LONGEST_ID, QUALITY_KEY, QualityCheck, Question, begun
+from fathom.core.quality_replicas import Fleet, Replica
+from fathom.core.snapshot import Objects, Snapshot
+from fathom.manifests.vllm_args import HTTP_PORT
+from fathom.runtime.quality_step import QualityStep
+from fathom.runtime.tuning_input import pinned_depth
+
+WAKE_S: Final = 5.0
+"""Between two looks while a depth comes into force."""
+
+Replies = tuple[Completion, ...] | Unanswered
+
+
+class QualityChecker:
+    """At most one check at a time, for one loop. All methods belong to its event loop's thread."""
+
+    def __init__(self, completions: CompletionsPort, poke: Callable[[], None]) -> None:
+        """Start with none.
+
+        Args:
+            completions: how engines are asked.
+            poke: called when answers have come, so that the next pass comes soon.
+        """
+        self._completions = completions
+        self._poke = poke
+        self._check: QualityCheck | None = None
+        self._uid = ""
+        self._asking: asyncio.Task[Replies] | None = None
+
+    async def advance(
+        self, snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
+    ) -> QualityStep:
+        """Go on with the check that is asked for, if there is one. Idempotent; never waits for it.
+
+        A request that is withdrawn ends its check without a result; another one begins anew.
+
+        Args:
+            snapshot: this pass's view.
+            pods: those that the tuner judges by.
+            spec: what they were made from.
+        """
+        objects, now_s = snapshot.objects, snapshot.now_s
+        last = objects.status.quality if objects.status else None
+        request_id = requested(objects.metadata)
+        if not self._in_hand(objects.metadata.uid, request_id):
+            await self.stop()
+            self._check = None
+            if not request_id or (last is not None and last.request_id == request_id):
+                return QualityStep(holds={}, status=last, kept=None)
+        fleet = fleet_of(snapshot, pods, spec)
+        check = self._check or _recalled(objects, request_id) or begun(request_id, fleet)
+        # Before the answers: those of a replica that was let go meanwhile do not count.
+        check = check.advanced(fleet)
+        if self._asking is not None and self._asking.done() and check.questions:
+            done, self._asking = self._asking, None
+            check = check.answered(done.result(), now_s)
+        news = check is not self._check
+        self._check, self._uid = check, objects.metadata.uid
+        if not check.questions:
+            await self.stop()
+        elif self._asking is None:
+            self._ask(check.questions, pods, spec)
+        if check.result is None:
+            return QualityStep(check.holds, last, check.to_json(), wake_after_s=WAKE_S)
+        told = (_happening(check.result),) if news else ()
+        return QualityStep(holds={}, status=check.result, kept=None, happenings=told)
+
+    async def stop(self) -> None:
+        """Ask nothing more; what was under way, the next operator asks again."""
+        task, self._asking = self._asking, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _in_hand(self, uid: str, request_id: str) -> bool:
+        """Whether the check in hand is the one that is asked for."""
+        check = self._check
+        return check is not None and (self._uid, check.request_id) == (uid, request_id)
+
+    def _ask(
+        self,
+        questions: Sequence[Question],
+        pods: Sequence[ObservedPod],
+        spec: SpeculativeDeploymentSpec,
+    ) -> None:
+        model = spec.model.served_name or spec.model.id
+        where = {
+            pod.name: PodEndpoint(pod.metadata.namespace, pod.name, pod.status.pod_ip, HTTP_PORT)
+            for pod in pods
+        }
+        self._asking = asyncio.create_task(
+            replies_to(self._completions, model, where, questions), name="quality check"
+        )
+        self._asking.add_done_callback(self._came)
+
+    def _came(self, task: "asyncio.Task[Replies]") -> None:
+        if not task.cancelled():
+            self._poke()
+
+
+async def replies_to(
+    completions: CompletionsPort,
+    model: str,
+    where: Mapping[str, PodEndpoint],
+    questions: Sequence[Question],
+) -> Replies:
+    """Ask all questions: pods beside each other, each pod one thing at a time.
+
+    Returns:
+        One completion for each question, in their order; or the first failure of a pod, after
+        which that pod is asked nothing more.
+    """
+
+    async def ask(pod: str) -> list[Completion] | Unanswered:
+        found = []
+        for question in questions:
+            if question.pod == pod:
+                reply = await completions.complete(where[pod], model, question.request)
+                if isinstance(reply, Unanswered):
+                    return reply
+                found.append(reply)
+        return found
+
+    pods = tuple(dict.fromkeys(question.pod for question in questions))
+    replies = dict(zip(pods, await asyncio.gather(*map(ask, pods)), strict=True))
+    came = {}
+    for pod, found in replies.items():
+        if isinstance(found, Unanswered):
+            return found
+        came[pod] = iter(found)
+    return tuple(next(came[question.pod]) for question in questions)
+
+
+def requested(metadata: Meta) -> str:
+    """The id of the check that is asked for; empty: none is."""
+    return metadata.annotations.get(names.ANNOTATION_CHECK_QUALITY, "").strip()[:LONGEST_ID]
+
+
+def fleet_of(
+    snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
+) -> Fleet:
+    """The replicas as a check sees them."""
+    return Fleet(
+        now_s=snapshot.now_s,
+        replicas=tuple(
+            _replica(pod, snapshot.counters.get(pod.name))
+            for pod in pods
+            if pod.ready and pod.status.pod_ip
+        ),
+        document=snapshot.objects.depth,
+        refusal=_refusal(spec),
+    )
+
+
+def _replica(pod: ObservedPod, counters: PodCounters | None) -> Replica:
+    return Replica(
+        name=pod.name,
+        revision=pod.revision,
+        pinned=pinned_depth(pod) is not None,
+        live=counters is not None and counters.live_depth,
+        generation=counters.depth_generation if counters else 0,
+    )
+
+
+def _refusal(spec: SpeculativeDeploymentSpec) -> str:
+    if not spec.tunable:
+        return (
+            "Mode Static: no replica can be held at depth 0 without a restart. Set "
+            "speculation.tuning.mode to Advise (that needs new pods) and ask again."
+        )
+    refusal = live_depth_refusal(spec)
+    return f"Depth cannot be changed live: {refusal[1]}" if refusal else ""
+
+
+def _recalled(objects: Objects, request_id: str) -> QualityCheck | None:
+    """The check that an earlier operator was in the middle of."""
+    check = QualityCheck.from_json(objects.tuning.get(QUALITY_KEY, ""))
+    return check if check is not None and check.request_id == request_id else None
+
+
+def _happening(result: QualityStatus) -> Happening:
+    well = result.result is QualityResult.LOSSLESS
+    return Happening(
+        Severity.NORMAL if well else Severity.WARNING,
+        "QualityChecked",
+        f"{result.result}: {result.message}",
+    )

@@ -1,0 +1,281 @@
+"""Rollouts of real engines behind one Service, under traffic. In order, on one fleet of three."""
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from e2e.observation import depth_in_force, until
+from fathom.api import names
+from fathom_local.cluster import LocalCluster
+from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.stage import (
+    EXAMPLE,
+    condition,
+    create,
+    create_namespace,
+    install_operator,
+    wait_ready,
+)
+from fathom_local.engine.model_pair import pair_directory
+from fathom_local.engine.setup import ensure_engine
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY
+from fathom_local.kube import MERGE_PATCH, Object
+from fathom_local.paths import cache_dir
+from support.local_cluster import is_ready
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
+
+NAMESPACE = "llm"
+REPLICAS = 3
+MOST_MISSING = 1
+DEPTH = 3
+CONCURRENCY = REPLICAS
+"""Whichever replica goes, it has a request to lose."""
+SAMPLE_SECONDS = 0.2
+START_SECONDS = 600.0
+"""For three engines at a time on two processors."""
+ROLLOUT_SECONDS = 1500.0
+ARGS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "1024", "--max-num-seqs")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Drafts beside the constructed one: `weak`, which is always wrong, and `broken`."""
+    ensure_engine()
+    good = pair_directory(cache_dir()) / "draft"
+    directory = tmp_path_factory.mktemp("models")
+    weak, broken = directory / "weak", directory / "broken"
+    for each in (weak, broken):
+        shutil.copytree(good, each)
+    _blank(weak / "model.safetensors", "lm_head.weight")
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    return directory
+
+
+@pytest.fixture(scope="module")
+async def fleet(models: Path) -> AsyncIterator[Fleet]:
+    """Three engines that serve with the weak draft."""
+    example: Object = yaml.safe_load(EXAMPLE.read_text())
+    spec = example["spec"]
+    spec["replicas"] = REPLICAS
+    spec["draft"] = {"id": str(models / "weak")}
+    # Both revisions at one depth, so that they are compared from the first minute on.
+    spec["speculation"] = {"tokens": DEPTH, "tuning": {"mode": "Advise"}}
+    spec["engine"]["args"] = [*ARGS, "16"]
+    # No processors of their own: a fourth engine on two of them would have to share anyway.
+    spec["engine"]["resources"] = {"limits": {"cpu": "600m"}}
+    spec["rollout"] = {"canaryMinutes": 1}
+    # vLLM leaves no termination message of its own: the end of its log stands in.
+    spec["podTemplate"] = {
+        "spec": {
+            "containers": [{"name": "vllm", "terminationMessagePolicy": "FallbackToLogsOnError"}]
+        }
+    }
+    async with (
+        LocalCluster.start("e2e-rollouts") as cluster,
+        cluster.api() as api,
+        aiohttp.ClientSession() as http,
+    ):
+        await install_operator(cluster)
+        await create_namespace(api, NAMESPACE)
+        fleet = Fleet(api, http, NAMESPACE, "eagle")
+        await create(fleet, example)
+        await wait_ready(fleet, say, START_SECONDS)
+        yield fleet
+
+
+async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost(
+    fleet: Fleet,
+) -> None:
+    before = {pod.name for pod in await fleet.pods()}
+    async with under_traffic(fleet, CONCURRENCY) as (load, seen):
+        await until(lambda: served(load, 10), within_seconds=60)
+        await edit(fleet, {"draft": {"id": "/models/draft"}, "engine": {"args": [*ARGS, "8"]}})
+        await until(lambda: stage_is(fleet, "Complete"), ROLLOUT_SECONDS)
+        await wait_ready(fleet, say)
+        await until(lambda: is_in_force(fleet), within_seconds=60)
+        after = len(load.results)
+        await until(lambda: served(load, after + 20), within_seconds=60)
+
+    say(f"{len(load.results)} requests; {seen}")
+    assert failures(load) == []
+    assert seen.stages == ["Settling", "Canary", "Promoted", "Complete"]
+    assert seen.least_ready >= REPLICAS - MOST_MISSING
+    assert seen.most_held == REPLICAS
+    assert not before & {pod.name for pod in await fleet.pods()}
+    assert [pod.restarts for pod in await fleet.pods()] == [0] * REPLICAS
+    rollout = (await fleet.resource())["status"]["rollout"]
+    assert "--speculative-config: model " in rollout["why"]
+    told = await events(fleet)
+    steps = [each for each in told if each[0] in {"Rolling", "Canary", "Promoted", "RolledOut"}]
+    assert [reason for reason, _ in steps] == ["Rolling", "Canary", "Promoted", "RolledOut"]
+    assert "spec.engine.args" in steps[0][1]
+    assert rollout["why"] in steps[1][1]
+    assert "tokens per second and request beside the others" in steps[2][1]
+
+
+async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
+    fleet: Fleet, models: Path
+) -> None:
+    before = {pod["metadata"]["uid"] for pod in await raw_pods(fleet)}
+    good = (await fleet.resource())["spec"]["draft"]["id"]
+    async with under_traffic(fleet, 1) as (load, seen):
+        await edit(fleet, {"draft": {"id": str(models / "broken")}})
+        await until(lambda: stage_is(fleet, "RolledBack"), ROLLOUT_SECONDS)
+        await until(lambda: all_of_old_serve(fleet), START_SECONDS)
+
+        resource = await fleet.resource()
+        degraded, rollout = condition(resource, "Degraded"), resource["status"]["rollout"]
+        assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
+        assert rollout["reason"] == "CanaryCrashed"
+        say(degraded["message"])
+        told = [message for reason, message in await events(fleet) if reason == "RolledBack"]
+        assert len(told) == 1
+        for said in (degraded["message"], *told):
+            assert "Engine core initialization failed" in said
+
+        await edit(fleet, {"draft": {"id": good}})
+        await until(lambda: is_well(fleet), within_seconds=60)
+        await until(lambda: served(load, 100), within_seconds=120)
+
+    say(f"{len(load.results)} requests; {seen}")
+    assert failures(load) == []
+    assert seen.stages[:4] == ["Complete", "Settling", "Canary", "RolledBack"]
+    assert seen.stages[-1] == "Complete"
+    rollout = (await fleet.resource())["status"]["rollout"]
+    assert (rollout["revision"], rollout["reason"]) == (rollout["stable"], "Reverted")
+    assert seen.least_ready >= REPLICAS - MOST_MISSING
+    assert seen.most_held == REPLICAS
+    pods = await raw_pods(fleet)
+    assert len(before & {pod["metadata"]["uid"] for pod in pods}) == REPLICAS - MOST_MISSING
+    assert [pod.restarts for pod in await fleet.pods()] == [0] * REPLICAS
+
+
+@dataclass
+class Seen:
+    """What the API server showed, look after look."""
+
+    began_s: float = field(default_factory=time.monotonic, repr=False)
+    least_ready: int = REPLICAS
+    most_held: int = 0
+    """Pods that exist, those included that drain: each holds its GPUs."""
+    stages: list[str] = field(default_factory=list)
+    samples: int = 0
+
+    def add(self, pods: list[Object], stage: str) -> None:
+        ready = [pod for pod in pods if is_ready(pod) and not _terminating(pod)]
+        self.least_ready = min(self.least_ready, len(ready))
+        self.most_held = max(self.most_held, len(pods))
+        self.samples += 1
+        if stage and stage not in self.stages[-1:]:
+            self.stages.append(stage)
+            say(f"{time.monotonic() - self.began_s:4.0f} s  {stage}")
+
+
+@asynccontextmanager
+async def under_traffic(
+    fleet: Fleet, concurrency: int
+) -> AsyncIterator[tuple[LoadGenerator, Seen]]:
+    """Requests without a pause, and every change of the fleet noted."""
+    model = (await fleet.resource())["spec"]["model"]["id"]
+    seen = Seen()
+
+    async def watch() -> None:
+        while True:
+            stage = (await fleet.resource())["status"].get("rollout", {}).get("stage", "")
+            seen.add(await raw_pods(fleet), stage)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async with LoadGenerator(await fleet.service_url(), model) as load:
+        load.set_phase(Phase(EASY, concurrency))
+        watching = asyncio.create_task(watch())
+        try:
+            yield load, seen
+        finally:
+            await load.stop()
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def failures(load: LoadGenerator) -> list[str]:
+    return [result.error for result in load.results if not result.ok]
+
+
+async def edit(fleet: Fleet, spec: Mapping[str, Any]) -> None:
+    await fleet.api.request("PATCH", fleet.path, body={"spec": spec}, content_type=MERGE_PATCH)
+
+
+async def raw_pods(fleet: Fleet) -> list[Object]:
+    listed = await fleet.api.request(
+        "GET",
+        f"/api/v1/namespaces/{fleet.namespace}/pods",
+        query={"labelSelector": f"{names.LABEL_NAME}={fleet.name}"},
+    )
+    return list(listed["items"])
+
+
+async def events(fleet: Fleet) -> list[tuple[str, str]]:
+    """Reasons and messages of the resource's events, oldest first."""
+    listed = await fleet.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
+    own = [each for each in listed["items"] if each["involvedObject"]["name"] == fleet.name]
+    own.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
+    return [(each["reason"], each["message"]) for each in own]
+
+
+async def served(load: LoadGenerator, requests: int) -> bool:
+    return len(load.results) >= requests
+
+
+async def stage_is(fleet: Fleet, stage: str) -> bool:
+    status = (await fleet.resource())["status"]
+    return bool(status.get("rollout", {}).get("stage") == stage)
+
+
+async def is_in_force(fleet: Fleet) -> bool:
+    return await depth_in_force(fleet, CONCURRENCY) == DEPTH
+
+
+async def all_of_old_serve(fleet: Fleet) -> bool:
+    stable = (await fleet.resource())["status"]["rollout"]["stable"]
+    ready = [pod for pod in await raw_pods(fleet) if is_ready(pod) and not _terminating(pod)]
+    revisions = [pod["metadata"]["labels"][names.LABEL_REVISION] for pod in ready]
+    return revisions == [stable] * REPLICAS
+
+
+async def is_well(fleet: Fleet) -> bool:
+    resource = await fleet.resource()
+    degraded = condition(resource, "Degraded")
+    fresh = degraded["observedGeneration"] == resource["metadata"]["generation"]
+    over = resource["status"]["rollout"]["stage"] == "Complete"
+    return bool(fresh and over and degraded["status"] == "False")
+
+
+def _terminating(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _blank(weights: Path, tensor: str) -> None:
+    """Write zeros over a tensor. The format: github.com/huggingface/safetensors#format."""
+    content = bytearray(weights.read_bytes())
+    data_at = 8 + int.from_bytes(content[:8], "little")
+    begin, end = json.loads(content[8:data_at])[tensor]["data_offsets"]
+    content[data_at + begin : data_at + end] = bytes(end - begin)
+    weights.write_bytes(content)

@@ -1,0 +1,138 @@
+"""A quality check against real vLLM: the same words at depth 0 and at depth 3, token for token."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+
+from fathom.adapters.completions import EngineCompletions
+from fathom.adapters.ports import PodEndpoint
+from fathom.api.status import QualityResult
+from fathom.core.completion import Completion, CompletionRequest
+from fathom.core.depth import DepthDocument, flat
+from fathom.core.quality import QualityCheck, begun
+from fathom.core.quality_comparison import Difference, differences, gap_nats, gap_request
+from fathom.core.quality_prompts import MOST_TOKENS, PROMPTS
+from fathom.core.quality_replicas import Fleet, Replica
+from fathom.runtime.quality_check import replies_to
+from fathom_local.engine.process import EngineProcess, EngineSetup
+from fathom_local.engine.scrape import scrape
+from fathom_local.engine.walk import EASY, HARD, class_of
+
+pytestmark = pytest.mark.engine
+
+DEADLINE_S = 60.0
+COMPILING_S = 240.0
+DEPTH = 3
+POD = "pod-0"
+WALKS = tuple(traffic.walk(traffic.first_token, 8) for traffic in (EASY, HARD))
+
+
+@pytest.fixture(scope="module")
+def served(setup: EngineSetup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    with EngineProcess(setup, tmp_path_factory.mktemp("quality")) as process:
+        yield process
+
+
+@pytest.fixture
+async def completions() -> AsyncIterator[EngineCompletions]:
+    async with aiohttp.ClientSession() as session:
+        # The first log probabilities have the engine compile a kernel, on one slow core.
+        yield EngineCompletions(session, timeout_s=COMPILING_S)
+
+
+def endpoint(engine: EngineProcess) -> PodEndpoint:
+    return PodEndpoint("llm", POD, "127.0.0.1", engine.port)
+
+
+async def obeyed(engine: EngineProcess, document: DepthDocument) -> Fleet:
+    """Write a document, and wait until the engine reports it in force."""
+    engine.write_depth_text(document.to_json())
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            found = await scrape(engine.base_url)
+            generation = int(found.total("fathom_depth_generation"))
+            if generation == document.generation:
+                return Fleet(0.0, (Replica(POD, generation=generation),), document)
+            await asyncio.sleep(0.05)
+
+
+async def asked(
+    completions: EngineCompletions, engine: EngineProcess, request: CompletionRequest
+) -> Completion:
+    found = await completions.complete(endpoint(engine), engine.model, request)
+    assert isinstance(found, Completion), found.sentence
+    return found
+
+
+async def test_a_whole_check_of_one_engine_is_lossless(
+    served: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
+) -> None:
+    document = DepthDocument(next(generations), flat(DEPTH, 16))
+    check: QualityCheck = begun("one", await obeyed(served, document))
+    before = await scrape(served.base_url)
+    held = []
+    while check.result is None:
+        held.append(check.holds)
+        own = {pod: flat(depth, 16) for pod, depth in check.holds.items()}
+        fleet = await obeyed(served, DepthDocument(next(generations), flat(DEPTH, 16), own))
+        check = check.advanced(fleet)
+        replies = await replies_to(
+            completions, served.model, {POD: endpoint(served)}, check.questions
+        )
+        check = check.answered(replies, 0.0)
+    after = await scrape(served.base_url)
+
+    assert held == [{POD: DEPTH}, {POD: 0}]
+    assert check.result.result is QualityResult.LOSSLESS, check.result.message
+    assert check.result.ties == 0
+    assert check.result.tokens == len(PROMPTS) * MOST_TOKENS
+    # It was no comparison of two times the same thing.
+    for depth in (0, DEPTH):
+        steps = {"depth": str(depth), "step": "decode"}
+        assert after.total("fathom_steps_total", **steps) > before.total(
+            "fathom_steps_total", **steps
+        )
+
+
+async def test_accepted_and_rejected_drafts_leave_the_words_as_they_are(
+    served: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
+) -> None:
+    said = {}
+    for depth in (0, DEPTH):
+        before = await scrape(served.base_url)
+        await obeyed(served, DepthDocument(next(generations), flat(depth, 16)))
+        requests = [CompletionRequest(prompt, MOST_TOKENS) for prompt in WALKS]
+        said[depth] = [await asked(completions, served, request) for request in requests]
+        after = await scrape(served.base_url)
+        drafted, accepted = (
+            after.total(name) - before.total(name)
+            for name in ("fathom_drafts_total", "fathom_accepted_tokens_total")
+        )
+        assert (drafted > 0) is (depth > 0)
+        assert accepted < DEPTH * drafted or depth == 0
+
+    assert differences(said[0], said[DEPTH]) == ()
+    for prompt, completion in zip(WALKS, said[0], strict=True):
+        traffic = class_of(prompt[-1])
+        assert traffic is not None
+        assert completion.prompt_token_ids == prompt
+        assert completion.token_ids == traffic.walk(prompt[-1], MOST_TOKENS)
+
+
+async def test_the_engine_tells_how_far_apart_two_candidates_are(
+    served: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
+) -> None:
+    await obeyed(served, DepthDocument(next(generations), flat(0, 16)))
+    reference = await asked(completions, served, CompletionRequest(WALKS[0], 10))
+    parted = Difference(prompt=0, position=4)
+
+    again = await asked(completions, served, gap_request(reference, parted))
+
+    (likeliest, *others) = sorted(again.logprobs, key=lambda each: -again.logprobs[each])
+    assert likeliest == reference.token_ids[4]
+    assert len(others) == 4
+    token_ids = (*reference.token_ids[:4], others[0])
+    gap = gap_nats(parted, reference, Completion(token_ids, ""), again)
+    assert gap == again.logprobs[likeliest] - again.logprobs[others[0]] > 0
