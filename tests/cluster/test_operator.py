@@ -82,7 +82,8 @@ async def test_a_change_that_needs_new_pods_rolls_and_says_so_first(
     await resource.apply(SPEC)
     await resource.wait("Ready", "True")
     (before,) = await namespace.all_of("Deployment")
-    await resource.edit({"speculation": {"maxTokens": 4}})
+    # As soon as the canary is ready: it gets no requests to be judged by.
+    await resource.edit({"speculation": {"maxTokens": 4}, "rollout": {"canaryMinutes": 0}})
 
     async def rolled() -> bool:
         deployments = await namespace.all_of("Deployment")
