@@ -78,12 +78,6 @@ async def fleet(models: Path) -> AsyncIterator[Fleet]:
     # No processors of their own: a fourth engine on two of them would have to share anyway.
     spec["engine"]["resources"] = {"limits": {"cpu": "600m"}}
     spec["rollout"] = {"canaryMinutes": 1}
-    # vLLM leaves no termination message of its own: the end of its log stands in.
-    spec["podTemplate"] = {
-        "spec": {
-            "containers": [{"name": "vllm", "terminationMessagePolicy": "FallbackToLogsOnError"}]
-        }
-    }
     async with (
         LocalCluster.start("e2e-rollouts") as cluster,
         cluster.api() as api,

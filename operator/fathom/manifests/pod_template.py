@@ -89,6 +89,8 @@ def _container(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
         "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "resources": _resources(spec),
         "securityContext": {"allowPrivilegeEscalation": False},
+        # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": {
             **health,
             "periodSeconds": STARTUP_PERIOD_SECONDS,

@@ -140,7 +140,7 @@ def _settled(rollout: Rollout, look: Look) -> Step:
     )
     watched = "replaced" if _alone(look) else "watched beside the others"
     minutes = look.wishes.bake_s / 60
-    bake = f" for {minutes:.0f} minutes" if minutes and not _alone(look) else ""
+    bake = f" for {minutes:.0f} min" if minutes and not _alone(look) else ""
     message = (
         f"One replica is {watched}{bake}, at revision {rollout.revision} instead of "
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
