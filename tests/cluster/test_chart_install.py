@@ -137,7 +137,8 @@ async def test_upgrade_of_an_unchanged_chart_changes_nothing(installed: Server) 
         ("patch", "speculativedeployments.fathom.dev/scale", False),
         ("patch", "deployments.apps", True),
         ("patch", "pods", True),
-        ("delete", "pods", False),
+        # One at a time, where `rollout.refresh` is Auto.
+        ("delete", "pods", True),
         ("delete", "services", False),
         ("create", "pods/exec", False),
         ("get", "secrets", False),

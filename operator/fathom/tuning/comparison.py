@@ -1,19 +1,25 @@
 """One pod beside the others, at the same time and at matched batch: how a canary is judged.
 
-In every window and batch bucket, the logarithm of the pod's tokens per second and request over that
-of the pods at the depth in force. Hours, prompts, contexts and neighbours are common to both and
-cancel. What is left is the depth, the pod itself, and its requests. The pod itself is told by the
-windows in which it runs the depth in force, as all do. Its requests, and how its draft ages, are
-told by the drafted positions that both have in common: what is accepted there does not depend on
-the depth, so that a difference is no merit of it.
+A depth is worth tokens per step over seconds per step, and each is learnt where it is told best.
+
+*Seconds* belong to the hardware. In every window and batch bucket: the logarithm of the pod's steps
+per second over that of the pods at the depth in force. Hours, contexts and neighbours are common to
+both and cancel. What is left is the depth and the pod itself, which is told by the windows in which
+it runs the depth in force, as all do. So a few windows of an hour tell of the whole day.
+
+*Tokens* belong to the traffic, and differ by the hour. What the others accept at each drafted
+position is kept for every hour of the day, whatever the canary runs; positions that only a canary
+drafts follow from the one before, by how both compare where both were drafted. A pod whose requests
+are easier, or whose draft is younger, gets no credit for it.
 
 The error comes from how much windows differ, and from what was not seen: other batches of the
-bucket, and other hours of the day, as far as acceptance differs from hour to hour.
+bucket, other hours of the day, and what is accepted deeper in hours that the canary missed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import zip_longest
 from math import hypot, log, log2, sqrt
 from operator import or_
 from typing import Final, NamedTuple
@@ -27,7 +33,7 @@ from fathom.core.measurement import (
     pooled_drafts,
     position_at,
 )
-from fathom.tuning.load import DAY_S, hour_of
+from fathom.tuning.load import DAY_S, HOURS, hour_of
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.value import Gain
 
@@ -52,9 +58,14 @@ ALIKE: Final = 2.0
 """Windows in a row resemble each other: so many are worth one."""
 EARLIER_DAYS: Final = 0.2
 """Weight of what an hour showed on the days before, beside what it shows today."""
-BY_HOUR: Final = 0.4
-"""How much what a depth gains varies from hour to hour, of how much acceptance does. Between
-published curves of two kinds of text it is 0.3 to 0.6 for depths two to four apart."""
+HOURS_SD: Final = 0.05
+"""Expected difference between hours in what a depth gains by its tokens …"""
+LENGTHS_SD: Final = 0.1
+"""… and in the logarithm of tokens per step …"""
+HOURS_WORTH: Final = 3.0
+"""… which count as so many hours."""
+LEAST_DRAFTS: Final = 200.0
+"""That reached a position within an hour, to tell what is accepted there."""
 PODS_SD: Final = 0.02
 """Spread between pods that are all well, until this one was seen at the others' depth."""
 
@@ -73,7 +84,7 @@ class Contrast(NamedTuple):
     """Busy seconds, discounted."""
     weight_squares: float = 0.0
     mean: float = 0.0
-    """Logarithm of the ratio of tokens per second and request."""
+    """Logarithm of the ratio of steps per second."""
     squares: float = 0.0
     """Weighted squared deviations from the mean."""
     hours: int = 0
@@ -135,20 +146,61 @@ class Contrast(NamedTuple):
 
 
 class Hour(NamedTuple):
-    """How much is accepted in one hour of the day (UTC) at the depth in force."""
+    """What is accepted in one hour of the day (UTC), whatever the canary runs."""
 
     hour: int
-    weight: float = 0.0
-    """Busy seconds, discounted."""
-    log_length: float = 0.0
-    """Mean logarithm of tokens per step."""
+    trials: tuple[float, ...] = ()
+    """By position from the first: drafts that reached it, discounted."""
+    accepted: tuple[float, ...] = ()
+    """And those accepted there."""
     at_s: float = 0.0
 
-    def updated(self, log_length: float, weight: float, at_s: float) -> "Hour":
+    def updated(self, drafts: DraftCounts, depth: int, at_s: float) -> "Hour":
         """With one more window. What an earlier day showed soon counts for little."""
-        before = self.weight if at_s - self.at_s < DAY_S / 2 else EARLIER_DAYS * self.weight
-        mean = self.log_length + (log_length - self.log_length) * weight / (before + weight)
-        return Hour(self.hour, round(before + weight, 2), round(mean, 6), round(at_s, 1))
+        kept = 1.0 if at_s - self.at_s < DAY_S / 2 else EARLIER_DAYS
+        own = tuple(position_at(drafts.accepted, i) for i in range(depth))
+        reached = (drafts.drafts, *own)[:depth]
+        return Hour(
+            self.hour, _added(self.trials, reached, kept), _added(self.accepted, own, kept),
+            round(at_s, 1),
+        )  # fmt: skip
+
+    def length(self, depth: int, ratios: Sequence[float]) -> float | None:
+        """Tokens per step at a depth; None where not even the first position was drafted.
+
+        Args:
+            depth: drafted tokens.
+            ratios: what is accepted at a position, relative to the one before.
+        """
+        length = reached = rate = 1.0
+        for i in range(depth):
+            if position_at(self.trials, i) >= LEAST_DRAFTS:
+                rate = position_at(self.accepted, i) / self.trials[i]
+            elif i == 0:
+                return None
+            else:
+                rate = min(1.0, rate * (ratios[i] if i < len(ratios) else 1.0))
+            reached *= rate
+            length += reached
+        return length
+
+
+class Position(NamedTuple):
+    """Drafts that were at least so deep, of any pod: how far they were accepted. Discounted."""
+
+    drafts: float = 0.0
+    """That reached the position before."""
+    before: float = 0.0
+    """Of them, accepted there …"""
+    here: float = 0.0
+    """… and at the position itself as well."""
+
+    @property
+    def ratio(self) -> float:
+        """Share accepted here, of those that get here, over that of the position before."""
+        if min(self.drafts, self.before) < LEAST_DRAFTS:
+            return 1.0
+        return self.here * self.drafts / self.before**2
 
 
 _ITSELF: Final = Contrast(0, 0, 0)
@@ -165,15 +217,25 @@ class Comparison:
     loads: tuple[tuple[int, int, float], ...] = ()
     """Bucket, part, and busy seconds of all pods in it, discounted."""
     hours: tuple[Hour, ...] = ()
+    positions: tuple[Position, ...] = ()
+    """From the second."""
     at_s: float = 0.0
 
-    def gain(self, batch_le: int, depth: int) -> Gain | None:
-        """What a depth gains over the one in force, at the bucket's usual batches.
+    def gain(
+        self, batch_le: int, depth: int, in_force: int, busy: Mapping[int, float]
+    ) -> Gain | None:
+        """What a depth gains over the one in force, at the bucket's usual batches and hours.
 
         Parts of the bucket that were not compared take after the nearest one that was.
 
+        Args:
+            batch_le: the bucket.
+            depth: the depth in question.
+            in_force: the others' depth.
+            busy: the bucket's load by hour of the day.
+
         Returns:
-            None where it was not compared at all.
+            None where it was not compared at all, or nothing is known of what is accepted.
         """
         found = {c.part: c for c in self._of(batch_le) if c.depth == depth and c.known}
         loads = {part: seconds for bucket, part, seconds in self.loads if bucket == batch_le}
@@ -187,9 +249,12 @@ class Comparison:
             share = seconds / sum(loads.values())
             mean += share * nearest.mean
             sd += share * hypot(sqrt(nearest.variance), apart * (nearest.part - part))
-        hours = reduce(or_, (each.hours for each in found.values()))
-        error = hypot(sd, sqrt(variance), self._unseen(hours))
-        return Gain(mean - itself, error, True, True)  # noqa: FBT003
+        seen = reduce(or_, (each.hours for each in found.values()))
+        tokens = self._tokens(depth, in_force, busy, seen)
+        if tokens is None:
+            return None
+        more, unseen = tokens
+        return Gain(mean - itself + more, hypot(sd, sqrt(variance), unseen), True, True)  # noqa: FBT003
 
     def compared(self, batch_le: int) -> tuple[int, ...]:
         """Depths that a bucket was compared at."""
@@ -216,14 +281,13 @@ class Comparison:
         own = _sides([each for each in deltas if each.pod == pod])
         others = _sides([each for each in deltas if each.pod != pod])
         slopes = {each.batch_le: each.slope for each in times.elasticities}
-        hours = {each.hour: each._replace(weight=kept * each.weight) for each in before.hours}
+        hours = {each.hour: each for each in before.hours}
         hour = hour_of(at_s)
-        for (bucket, depth), side in others.items():
-            if depth == in_force.get(bucket) and side.tells:
-                known_hour = hours.get(hour, Hour(hour))
-                hours[hour] = known_hour.updated(
-                    log(side.length(depth)), side.counts.step_seconds, at_s
-                )
+        telling = [(d, s) for (b, d), s in others.items() if d == in_force.get(b) and s.tells(d)]
+        if telling and not any(depth for depth, _ in telling):
+            telling = [(depth, side) for (_, depth), side in own.items() if side.tells(depth)]
+        for depth, side in telling:
+            hours[hour] = hours.get(hour, Hour(hour)).updated(side.drafts, depth, at_s)
         for (bucket, _), side in (*own.items(), *others.items()):
             where = bucket, side.part(bucket)
             loads[where] = loads.get(where, 0.0) + side.counts.step_seconds
@@ -231,10 +295,9 @@ class Comparison:
             other = others.get((bucket, in_force.get(bucket, -1)))
             if other is None:
                 continue
-            common = min(depth, in_force[bucket])
-            if not side.comparable(other, common):
+            if not (side.tells(depth) and other.tells(in_force[bucket])):
                 continue
-            ratio = _log_ratio(side, other, common, slopes.get(bucket, 0.0))
+            ratio = _log_ratio(side, other, slopes.get(bucket, 0.0))
             weight = min(side.counts.step_seconds, other.counts.step_seconds)
             if depth == in_force[bucket]:
                 itself = itself.updated(ratio, weight, hour)
@@ -247,6 +310,7 @@ class Comparison:
             _heaviest(known.values()),
             tuple((*where, round(loads[where], 1)) for where in sorted(loads)),
             tuple(hours[each] for each in sorted(hours)),
+            _deeper(before.positions, kept, deltas),
             at_s,
         )
 
@@ -274,18 +338,33 @@ class Comparison:
         shrunk = 1 / (1 + variance / PODS_SD**2)
         return shrunk * self.itself.mean, PODS_SD**2 * (1 - shrunk)
 
-    def _unseen(self, seen: int) -> float:
-        """Error from the hours in which a depth was not compared.
+    def _tokens(
+        self, depth: int, in_force: int, busy: Mapping[int, float], seen: int
+    ) -> tuple[float, float] | None:
+        """How many more tokens a step has at a depth over the day (log), and the error.
 
-        As large as acceptance varies from hour to hour, for as much of the load as was not seen.
+        Seconds per step do not depend on the hour, so that what counts is the mean of the hours'
+        tokens, and not of their logarithms.
         """
-        total = sum(each.weight for each in self.hours)
-        if total <= 0:
-            return 0.0
-        mean = sum(each.weight * each.log_length for each in self.hours) / total
-        squares = sum(each.weight * (each.log_length - mean) ** 2 for each in self.hours) / total
-        unseen = sum(each.weight for each in self.hours if not seen >> each.hour & 1) / total
-        return BY_HOUR * sqrt(squares * unseen)
+        ratios = (1.0, *(each.ratio for each in self.positions))
+        rows: list[tuple[float, float, float, bool]] = []
+        for each in self.hours:
+            own, other = each.length(depth, ratios), each.length(in_force, ratios)
+            if own is not None and other is not None:
+                # An hour without load in this bucket still tells a little of it.
+                share = busy.get(each.hour, 0.0) + 1e-6
+                rows.append((share, own, other, bool(seen >> each.hour & 1)))
+        if not rows:
+            return None
+        total = sum(share for share, *_ in rows)
+        own = sum(share * own for share, own, _, _ in rows) / total
+        other = sum(share * other for share, _, other, _ in rows) / total
+        gains = [(share, log(own / other)) for share, own, other, _ in rows]
+        lengths = [(share, log(other)) for share, _, other, _ in rows]
+        unseen = _spread(gains, HOURS_SD) * (1 - min(1.0, len(self.hours) / HOURS))
+        missed = sum(share for share, *_, was in rows if not was) / total
+        deeper = max(0.0, 1 - other / own) * _spread(lengths, LENGTHS_SD) * missed
+        return log(own / other), hypot(unseen, deeper)
 
     def _apart(self) -> float:
         """How far neighbouring parts of a bucket lie apart beyond their errors, at one depth."""
@@ -318,22 +397,17 @@ class _Side:
     counts: CellCounts
     drafts: DraftCounts
 
-    @property
-    def tells(self) -> bool:
+    def tells(self, depth: int) -> bool:
+        """Steps that only prefill, say, tell nothing of a depth at which others draft."""
         counts = self.counts
-        least = min(counts.tokens, counts.step_seconds, counts.scheduled_requests)
-        return counts.steps >= LEAST_STEPS and least > 0
-
-    def comparable(self, other: "_Side", common: int) -> bool:
-        """Whether both tell of speed, and of the positions that they have in common."""
-        drafted = min(self.drafts.drafts, other.drafts.drafts) > 0
-        return self.tells and other.tells and (drafted or not common)
+        least = min(counts.step_seconds, counts.scheduled_requests)
+        drafted = self.drafts.drafts > 0 or not depth
+        return counts.steps >= LEAST_STEPS and least > 0 and drafted
 
     @property
     def speed(self) -> float:
-        """Tokens per request and step, over seconds per step."""
-        counts = self.counts
-        return counts.tokens / counts.scheduled_requests * counts.steps / counts.step_seconds
+        """Steps per second."""
+        return self.counts.steps / self.counts.step_seconds
 
     @property
     def log_batch(self) -> float:
@@ -342,13 +416,6 @@ class _Side:
     def part(self, batch_le: int) -> int:
         """Of the bucket's batches, which lie between half its bound and its bound."""
         return min(PARTS - 1, max(0, int(PARTS * (self.log_batch - log2(batch_le) + 1))))
-
-    def length(self, depth: int) -> float:
-        """Tokens per step that the first positions alone would give."""
-        if self.drafts.drafts <= 0:
-            return 1.0
-        accepted = sum(position_at(self.drafts.accepted, i) for i in range(depth))
-        return 1.0 + accepted / self.drafts.drafts
 
 
 def _sides(deltas: Sequence[PodDelta]) -> dict[tuple[int, int], _Side]:
@@ -363,14 +430,41 @@ def _sides(deltas: Sequence[PodDelta]) -> dict[tuple[int, int], _Side]:
     }
 
 
-def _log_ratio(own: _Side, other: _Side, common: int, slope: float) -> float:
-    """Of tokens per second and request, at the other's batch and with the other's requests.
+def _log_ratio(own: _Side, other: _Side, slope: float) -> float:
+    """Of steps per second, at the other's batch.
 
     Args:
         own: the pod.
         other: the others, at the depth in force.
-        common: how many drafted positions both have.
         slope: growth of log step time per factor of two in batch within the bucket.
     """
-    requests = own.length(common) / other.length(common)
-    return log(own.speed / other.speed / requests) + slope * (own.log_batch - other.log_batch)
+    return log(own.speed / other.speed) + slope * (own.log_batch - other.log_batch)
+
+
+def _deeper(
+    before: tuple[Position, ...], kept: float, deltas: Sequence[PodDelta]
+) -> tuple[Position, ...]:
+    """What is accepted at each position from the second, beside the one before."""
+    total = [Position(*(kept * each for each in position)) for position in before]
+    for cell, counts in pooled_drafts(deltas).items():
+        reached = (counts.drafts, *(position_at(counts.accepted, i) for i in range(cell.depth)))
+        for i in range(cell.depth - 1):
+            if i == len(total):
+                total.append(Position())
+            pairs = zip(total[i], reached[i : i + 3], strict=True)
+            total[i] = Position(*(a + b for a, b in pairs))
+    return tuple(Position(*(round(each, 1) for each in position)) for position in total)
+
+
+def _added(before: tuple[float, ...], more: tuple[float, ...], kept: float) -> tuple[float, ...]:
+    pairs = zip_longest(before, more, fillvalue=0.0)
+    return tuple(round(kept * a + b, 1) for a, b in pairs)
+
+
+def _spread(values: Sequence[tuple[float, float]], expected: float) -> float:
+    """Standard deviation between hours, weighted by load, beside what is expected of it."""
+    total = sum(share for share, _ in values)
+    mean = sum(share * each for share, each in values) / total
+    squares = sum(share * (each - mean) ** 2 for share, each in values) / total
+    hours = len(values)
+    return sqrt((hours * squares + HOURS_WORTH * expected**2) / (hours + HOURS_WORTH))

@@ -39,10 +39,12 @@ def shown(given: Situation, bucket: int, depth: int) -> Gain | None:
 
     With objective Goodput, what it gains under the SLO, which the tables know.
     """
-    gain = given.state.rolls.comparison.gain(bucket, depth)
+    in_force = given.policy.depths[bucket]
+    busy = {each.hour: each.busy.get(bucket, 0.0) for each in given.state.load.hours}
+    gain = given.state.rolls.comparison.gain(bucket, depth, in_force, busy)
     if gain is None or given.policy.slo is None:
         return gain
-    return given.policy.gain(bucket, depth, given.policy.depths[bucket])
+    return given.policy.gain(bucket, depth, in_force)
 
 
 def best_plan(given: Situation) -> Plan:

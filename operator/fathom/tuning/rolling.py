@@ -4,8 +4,9 @@ The depth document is carried out by new pods: its schedule by all, its override
 restart costs a replica for as long as it loads, so three things bound what is tried: what a canary
 teaches must be worth its restart, what is promoted must pay for its roll within a week, and there
 are at most two promotions a week. A campaign is a few canaries, one after the other, each at the
-depths that could gain most; at its end one promotion or none, of what the canary itself has shown
-beside the others over a whole day.
+depths that could gain most; at its end one promotion or none, of what the canaries have shown. That
+waits until a whole day was seen, for load and traffic differ by the hour, unless waiting surely
+loses more than another roll would cost.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import summary
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.load import DAY_S
+from fathom.tuning.load import DAY_S, hour_of
 from fathom.tuning.observe import candidate
 from fathom.tuning.roll_plans import LEAST_GAIN, Plan, best_plan, next_canary, runs
 from fathom.tuning.rolls import Canary
@@ -30,9 +31,6 @@ RESTART_S: Final = 3600.0
 """What loading is assumed to take: large models take about an hour."""
 LEAST_CERTAINTY: Final = 0.95
 """P(gain > 0) that a promotion needs."""
-LARGE_GAIN: Final = 0.1
-"""Load and traffic differ by the hour, so what is promoted was compared over a whole day, unless it
-gains so much beyond doubt that a day without it costs more than it can lose."""
 LEARN_S: Final = 1800.0
 """Traffic seen before the first canary."""
 BAKE_S: Final = 2400.0
@@ -46,8 +44,12 @@ MOST_CANARIES: Final = 6
 WEEK_S: Final = 7 * DAY_S
 MOST_PROMOTIONS: Final = 2
 """A week."""
+SETTLE_S: Final = 3600.0
+"""Rest after a promotion: pods are being restarted."""
 VETO_S: Final = 16 * 3600.0
-"""Rest after a campaign without a promotion; it doubles with each, up to a week."""
+"""Rest after a campaign without a promotion; it doubles with each, up to a week …"""
+EARLY_VETO_S: Final = 6 * 3600.0
+"""… but before a whole day was seen, until other hours with other batches have come."""
 
 
 def stop_canary(given: Situation) -> TuningDecision | None:
@@ -81,7 +83,7 @@ def start_canary(given: Situation) -> TuningDecision | None:
     state = given.state
     known_s = given.now_s - state.load.since_s if state.load.since_s else 0.0
     ready = [pod for pod in given.snapshot.pods if pod.ready and pod.pinned_depth is None]
-    may_roll = state.rolls.may_roll(given.now_s, MOST_PROMOTIONS, WEEK_S, DAY_S)
+    may_roll = state.rolls.may_roll(given.now_s, MOST_PROMOTIONS, WEEK_S, SETTLE_S)
     if known_s < LEARN_S or not may_roll or len(ready) <= 1:
         return None
     plan = next_canary(given)
@@ -121,8 +123,26 @@ class _Look:
 
     @property
     def baked(self) -> bool:
-        quick = self.given.state.rolls.tried < QUICK_CANARIES
-        return self.age_s >= (BAKE_S if quick else LONG_BAKE_S)
+        return self.age_s >= (BAKE_S if self.quick else LONG_BAKE_S)
+
+    @property
+    def quick(self) -> bool:
+        return self.given.state.rolls.tried < QUICK_CANARIES
+
+    @property
+    def urgent(self) -> bool:
+        """Whether to wait for a whole day surely loses more than a roll too many costs.
+
+        With the last promotion of the week, several times as much: nothing could mend it.
+        """
+        cost_s = PAYBACK * RESTART_S if self.last else RESTART_S
+        return self.best.gain.lower() * _unseen_s(self.given) >= cost_s
+
+    @property
+    def last(self) -> bool:
+        """Whether a promotion would be the last one of the week."""
+        made = self.given.state.rolls.promotions(self.given.now_s, WEEK_S)
+        return made + 1 >= MOST_PROMOTIONS
 
     @property
     def tries_left(self) -> bool:
@@ -150,6 +170,16 @@ def _too_young(look: _Look) -> TuningDecision | None:
 def _gone(look: _Look) -> TuningDecision | None:
     there = any(pod.name == look.canary.pod for pod in look.given.snapshot.pods)
     return None if there else _end(look.given, f"{look.canary.pod} is gone.")
+
+
+def _urgent(look: _Look) -> TuningDecision | None:
+    """What cannot wait for the slower canaries is rolled out before them.
+
+    But not with the last promotion of the week: nothing could add what they find.
+    """
+    if look.quick or look.last or not look.urgent:
+        return None
+    return _promote(look.given, look.best)
 
 
 def _explore(look: _Look) -> TuningDecision | None:
@@ -181,7 +211,7 @@ def _uncertain(look: _Look) -> TuningDecision | None:
 
 def _before_a_day(look: _Look) -> TuningDecision | None:
     given, gain = look.given, look.best.gain
-    if given.now_s - given.state.load.since_s >= DAY_S or gain.lower() >= log1p(LARGE_GAIN):
+    if _unseen_s(given) <= 0 or look.urgent:
         return None
     if look.tries_left and look.baked and not look.runs(look.best):
         return _try(given, look.best)
@@ -189,22 +219,34 @@ def _before_a_day(look: _Look) -> TuningDecision | None:
 
 
 def _busy_hour(look: _Look) -> TuningDecision | None:
-    if look.given.state.load.is_trough(look.given.now_s) or look.age_s >= 2 * LONGEST_BAKE_S:
+    """Wait for less load, unless the wait loses more than restarts at a quiet hour save."""
+    given, gain = look.given, look.best.gain
+    load, now_s = given.state.load, given.now_s
+    waits = range(0, round(DAY_S), 3600)
+    wait_s = next((each for each in waits if load.is_trough(now_s + each)), 0)
+    totals = {each.hour: each.total for each in load.hours}
+    more = totals.get(hour_of(now_s), 0.0) - totals.get(hour_of(now_s + wait_s), 0.0)
+    saved_s = RESTART_S * more * len(totals) / (sum(totals.values()) or 1.0)
+    if not wait_s or gain.mean * wait_s >= saved_s:
         return None
-    return look.given.hold(
-        Reason.CANARY, f"Waits for an hour with less load to roll out ({look.best.gain})."
-    )
+    return given.hold(Reason.CANARY, f"Waits for an hour with less load to roll out ({gain}).")
 
 
 _CHECKS: Final = (
     _too_young,
     _gone,
+    _urgent,
     _explore,
     _fruitless,
     _uncertain,
     _before_a_day,
     _busy_hour,
 )
+
+
+def _unseen_s(given: Situation) -> float:
+    """What is missing of a whole day; not above 0: nothing."""
+    return DAY_S - (given.now_s - given.state.load.since_s)
 
 
 def _promising(plan: Plan) -> bool:
@@ -258,12 +300,14 @@ def _promote(given: Situation, plan: Plan) -> TuningDecision:
 
 def _end(given: Situation, why: str) -> TuningDecision:
     fruitless = given.state.rolls.fruitless
+    rest_s = min(WEEK_S, VETO_S * 2.0**fruitless)
+    early = _unseen_s(given) > 0
     rolls = replace(
         given.state.rolls,
         canary=None,
         tried=0,
-        fruitless=fruitless + 1,
-        rest_until_s=given.now_s + min(WEEK_S, VETO_S * 2.0**fruitless),
+        fruitless=fruitless if early else fruitless + 1,
+        rest_until_s=given.now_s + (EARLY_VETO_S if early else rest_s),
     )
     after = given.with_state(replace(given.state, rolls=rolls))
     return after.act(

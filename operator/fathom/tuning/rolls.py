@@ -35,6 +35,10 @@ class Rolls:
         rested = all(now_s - at_s >= cooldown_s for at_s in recent)
         return self.canary is None and len(recent) < most and rested and now_s >= self.rest_until_s
 
+    def promotions(self, now_s: float, within_s: float) -> int:
+        """How many there were of late."""
+        return sum(now_s - at_s < within_s for at_s in self.promoted_at_s)
+
     def promoted(
         self, before: Mapping[int, int], after: Mapping[int, int], now_s: float, within_s: float
     ) -> "Rolls":

@@ -37,9 +37,10 @@ class RolloutFleet(Fleet):
 
     def carry_out(self, document: DepthDocument) -> None:
         """The restarts follow one by one, in `act`."""
-        if not self.schedules or self.schedules[-1][1] != document.schedule:
+        first = not self.schedules
+        if first or self.schedules[-1][1] != document.schedule:
             self.schedules.append((self.now_s, document.schedule))
-        if len(self.schedules) == 1:
+        if first:
             for pod in self.pods:  # The engines start with the first document.
                 pod.run(document.for_pod(pod.engine.pod), self.settings.max_batch)
 

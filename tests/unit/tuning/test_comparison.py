@@ -26,6 +26,7 @@ from fathom.tuning.comparison import (
     Comparison,
     Contrast,
     Hour,
+    Position,
 )
 from fathom.tuning.rolls import Rolls
 from fathom.tuning.state import LARGEST_BYTES, TuningState
@@ -86,6 +87,8 @@ def counted(
     )
 
 
+EVEN = dict.fromkeys(range(24), 1.0)
+"""The same load at every hour."""
 STEP_S = 0.02
 """Of the others, at depth 3."""
 
@@ -126,7 +129,7 @@ class Beside:
         return self
 
     def gain(self, depth: int = 5) -> Gain:
-        gain = self.comparison.gain(BUCKET, depth)
+        gain = self.comparison.gain(BUCKET, depth, IN_FORCE[BUCKET], EVEN)
         assert gain is not None
         return gain
 
@@ -158,7 +161,7 @@ def test_a_pod_known_at_the_others_depth_is_not_taken_for_its_depth(itself: floa
     unknown = Beside().run(20, at_five(0.05 + itself)).gain()
 
     assert known.mean == pytest.approx(0.05, abs=0.002)
-    assert unknown.mean == pytest.approx(0.05 + itself)
+    assert unknown.mean == pytest.approx(0.05 + itself, abs=1e-5)
     assert known.sd < unknown.sd
 
 
@@ -169,23 +172,21 @@ def test_a_pod_hardly_known_at_the_others_depth_is_believed_to_be_like_them() ->
 
 
 @pytest.mark.parametrize("of", [1.2, 0.7], ids=["easier requests", "an aged draft"])
-def test_what_is_accepted_at_the_common_positions_is_no_merit_of_the_depth(of: float) -> None:
-    """The draft's luck makes the pod faster or slower, at its own depth and at the others'."""
+@pytest.mark.parametrize("depth", [1, 3, 5])
+def test_the_luck_of_a_pods_requests_is_no_merit_of_its_depth(of: float, depth: int) -> None:
     lucky = tuple(of * each for each in USUAL)
-    alike = Beside().run(10, counted(CANARY, 3, step_s=STEP_S, accepted=lucky))
-    assert alike.comparison.itself.mean == pytest.approx(0.0, abs=1e-9)
-
-    # At depth 5 there is a 4th and a 5th position as well, as lucky as the three before.
-    common = (1 + sum(lucky[:3])) / (1 + sum(USUAL[:3]))
-    deep = (*lucky[:3], (1 + sum(USUAL[:5])) * common - 1 - sum(lucky[:3]))
-    tried = counted(CANARY, 4, step_s=step_for(0.05, 5), accepted=deep)
-    assert Beside().run(20, tried).gain(4).mean == pytest.approx(0.05)
+    tried = counted(CANARY, depth, step_s=step_for(0.05, depth), accepted=lucky)
+    beside = Beside().run(20, tried)
+    if depth == IN_FORCE[BUCKET]:
+        assert beside.comparison.itself.mean == pytest.approx(0.05, abs=1e-5)
+    else:
+        assert beside.gain(depth).mean == pytest.approx(0.05, abs=1e-4)
 
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_a_shallower_canary_is_judged_by_its_own_positions_alone(depth: int) -> None:
     tried = counted(CANARY, depth, step_s=step_for(0.05, depth))
-    assert Beside().run(20, tried).gain(depth).mean == pytest.approx(0.05)
+    assert Beside().run(20, tried).gain(depth).mean == pytest.approx(0.05, abs=1e-5)
 
 
 def test_larger_batches_in_the_same_bucket_are_not_blamed_on_the_depth() -> None:
@@ -248,30 +249,96 @@ def test_how_far_parts_lie_apart_is_learnt_where_both_were_compared() -> None:
     assert error(0.4) > 2 * error(0.0)
 
 
-def hours_apart(easier: float, *, both: bool) -> Gain:
-    """Seen in one hour, or in two, of which the other has other text."""
-    shift = tuple(easier * each for each in USUAL)
+HARD = tuple(0.2 * each for each in USUAL)
+EASY = (0.95, 0.9, 0.85, 0.8, 0.75)
+
+
+def night_and_day(canary_at: str, *, depth: int = 5) -> Gain:
+    """Hard text at night, easy text by day; the canary ran at one of them, or at both."""
     beside = Beside()
-    beside.run(3, at_five(0.05))
-    beside.now_s = MIDNIGHT_S + 12 * HOUR_S
-    tried = counted(CANARY, 5, step_s=step_for(0.05, 5), accepted=shift) if both else None
-    beside.run(3, tried, others=usual(accepted=shift))
-    return beside.gain()
+    for start_s, when, text in ((0.0, "night", HARD), (12 * HOUR_S, "day", EASY)):
+        beside.now_s = MIDNIGHT_S + start_s
+        own = counted(CANARY, depth, step_s=STEP_S, accepted=text)
+        others = usual(accepted=text)
+        beside.run(5, own if canary_at in (when, "both") else None, others=others)
+    return beside.gain(depth)
 
 
-def test_hours_that_were_not_compared_widen_the_error_only_where_acceptance_differs() -> None:
-    alike, other = hours_apart(1.0, both=False), hours_apart(0.5, both=False)
-    assert other.sd > alike.sd + 0.02
-    assert alike.sd == pytest.approx(Beside().run(3, at_five(0.05)).gain().sd, rel=1e-3)
+def tokens(text: tuple[float, ...], depth: int) -> float:
+    return 1 + sum(text[:depth])
 
 
-def test_hours_that_were_compared_do_not() -> None:
-    assert hours_apart(0.5, both=True).sd < hours_apart(0.5, both=False).sd - 0.02
+@pytest.mark.parametrize("canary_at", ["night", "day"])
+def test_one_hour_tells_what_a_shallower_depth_is_worth_all_day(canary_at: str) -> None:
+    """Its step takes as long at every hour; what it accepts is known from the others."""
+    day = log(sum(tokens(t, 1) for t in (HARD, EASY)) / sum(tokens(t, 3) for t in (HARD, EASY)))
+    gain = night_and_day(canary_at, depth=1)
+    assert gain.mean == pytest.approx(day, abs=1e-3)
+    assert gain.sd == pytest.approx(night_and_day("both", depth=1).sd, abs=5e-3)
 
 
-def test_the_more_the_hours_differ_the_wider_the_error() -> None:
-    errors = [hours_apart(easier, both=False).sd for easier in (1.0, 0.8, 0.5, 0.2)]
-    assert errors == sorted(errors)
+def test_a_deeper_depth_is_worth_the_tokens_of_all_hours_together() -> None:
+    day = log(sum(tokens(t, 5) for t in (HARD, EASY)) / sum(tokens(t, 3) for t in (HARD, EASY)))
+    assert night_and_day("day").mean == pytest.approx(day, abs=0.01)
+
+
+def test_deeper_positions_in_hours_that_were_not_compared_widen_the_error() -> None:
+    assert night_and_day("night").sd > night_and_day("both").sd + 0.005
+
+
+def test_the_more_a_bucket_is_used_at_an_hour_the_more_it_counts() -> None:
+    beside = Beside()
+    for hour, text in ((0, HARD), (12, EASY)):
+        beside.now_s = MIDNIGHT_S + hour * HOUR_S
+        beside.run(5, counted(CANARY, 1, step_s=STEP_S, accepted=text), others=usual(accepted=text))
+
+    def gain(busy: Mapping[int, float]) -> float:
+        found = beside.comparison.gain(BUCKET, 1, IN_FORCE[BUCKET], busy)
+        assert found is not None
+        return found.mean
+
+    at_night, by_day = gain({0: 1.0}), gain({12: 1.0})
+    assert at_night == pytest.approx(log(tokens(HARD, 1) / tokens(HARD, 3)), abs=1e-3)
+    assert by_day == pytest.approx(log(tokens(EASY, 1) / tokens(EASY, 3)), abs=1e-3)
+    assert by_day < gain({0: 1.0, 12: 1.0}) < at_night
+
+
+def test_hours_of_which_nothing_is_known_widen_the_error_until_a_day_was_seen() -> None:
+    errors = []
+    for hours in (1, 12, 24):
+        beside = Beside().run(12, at_five(0.05))
+        beside.run(6 * (hours - 1), None)
+        errors.append(beside.gain().sd)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > errors[-1] + 0.01
+
+
+def test_what_an_hour_showed_counts_for_little_once_it_came_again_with_other_text() -> None:
+    beside = Beside().run(5, counted(CANARY, 1, step_s=STEP_S), others=usual(accepted=EASY))
+    beside.now_s = MIDNIGHT_S + DAY_S
+    beside.run(5, counted(CANARY, 1, step_s=STEP_S, accepted=HARD), others=usual(accepted=HARD))
+    now = log(tokens(HARD, 1) / tokens(HARD, 3))
+    before = log(tokens(EASY, 1) / tokens(EASY, 3))
+    assert beside.gain(1).mean == pytest.approx(now, abs=0.4 * (now - before))
+
+
+def test_where_nothing_is_drafted_the_canary_tells_what_is_accepted() -> None:
+    comparison = Comparison()
+    for i in range(20):
+        deltas = [counted(pod, 0, step_s=STEP_S) for pod in OTHERS]
+        deltas.append(counted(CANARY, 3, step_s=1.5 * STEP_S))
+        at_s = MIDNIGHT_S + i * WINDOW_S
+        shifted = [replace(each, from_s=at_s - WINDOW_S, to_s=at_s) for each in deltas]
+        comparison = comparison.updated(CANARY, shifted, {BUCKET: 0}, UNKNOWN)
+    gain = comparison.gain(BUCKET, 3, 0, EVEN)
+    assert gain is not None
+    assert gain.mean == pytest.approx(log(tokens(USUAL, 3) / 1.5), abs=1e-3)
+
+
+def test_nothing_is_known_where_nothing_was_ever_drafted() -> None:
+    contrast = Contrast(BUCKET, 0, 5, 6000.0, 3_600_000.0, 0.1)
+    bare = Comparison(CANARY, contrasts=(contrast,), loads=((BUCKET, 0, 6000.0),))
+    assert bare.gain(BUCKET, 5, 3, EVEN) is None
 
 
 @pytest.mark.parametrize("spread", [WINDOWS_SD, 2 * WINDOWS_SD, 0.2])
@@ -319,15 +386,15 @@ def test_one_long_window_is_worth_one_window() -> None:
 
 
 def test_nothing_is_known_before_anything_is_compared() -> None:
-    assert Comparison().gain(BUCKET, 5) is None
+    assert Comparison().gain(BUCKET, 5, 3, EVEN) is None
     assert Comparison().compared(BUCKET) == ()
 
 
 def test_a_depth_and_a_bucket_that_were_not_compared_are_not_known() -> None:
     comparison = Beside().run(20, at_five(0.05)).comparison
     assert comparison.compared(BUCKET) == (5,)
-    assert comparison.gain(BUCKET, 4) is None
-    assert comparison.gain(16, 5) is None
+    assert comparison.gain(BUCKET, 4, 3, EVEN) is None
+    assert comparison.gain(16, 5, 3, EVEN) is None
 
 
 @pytest.mark.parametrize("few", ["canary", "others"])
@@ -373,7 +440,7 @@ def test_another_pod_starts_anew() -> None:
     before = Beside().run(20, at_five(0.05)).comparison
     after = before.updated("pod-0", usual(), IN_FORCE, UNKNOWN)
     assert after.pod == "pod-0"
-    assert after.gain(BUCKET, 5) is None
+    assert after.gain(BUCKET, 5, 3, EVEN) is None
     assert after.contrasts == ()
     # It is the others that it is compared with: the pod before is not among these windows.
     assert after.itself.windows == pytest.approx(1)
@@ -390,8 +457,8 @@ def test_weights_fade() -> None:
     assert new.mean == old.mean
     assert new.windows == pytest.approx(old.windows, rel=1e-3)
     assert after.itself.weight == pytest.approx(before.itself.weight / 2, rel=1e-3)
-    assert [each.weight for each in after.hours] == pytest.approx(
-        [each.weight / 2 for each in before.hours], rel=1e-3
+    assert [each.drafts for each in after.positions] == pytest.approx(
+        [each.drafts / 2 for each in before.positions], rel=1e-2
     )
 
 
@@ -422,8 +489,8 @@ def found(itself: float = 0.0, **means: float) -> Comparison:
         Contrast(0, 0, 0, 6000.0, 3_600_000.0, itself),
         tuple(contrasts),
         ((BUCKET, 0, 6000.0),),
-        (Hour(0, 3000.0), Hour(1, 3000.0)),
-        MIDNIGHT_S,
+        tuple(Hour(hour, (1000.0,) * 8, (0.0,) * 8) for hour in (0, 1)),
+        at_s=MIDNIGHT_S,
     )
 
 
@@ -442,14 +509,14 @@ def test_how_fast_the_pod_is_by_itself_is_in_every_contrast_once() -> None:
     before = found(itself=0.03, at_1=-0.17, at_5=0.09)
     rebased = before.rebased({BUCKET: 3}, {BUCKET: 5})
 
-    def gain(of: Comparison, depth: int) -> float:
-        known = of.gain(BUCKET, depth)
+    def gain(of: Comparison, depth: int, in_force: int) -> float:
+        known = of.gain(BUCKET, depth, in_force, EVEN)
         assert known is not None
         return known.mean
 
     assert rebased.itself == before.itself
-    assert gain(rebased, 3) == pytest.approx(-gain(before, 5), abs=1e-5)
-    assert gain(rebased, 1) == pytest.approx(gain(before, 1) - gain(before, 5), abs=1e-5)
+    assert gain(rebased, 3, 5) == pytest.approx(-gain(before, 5, 3), abs=1e-5)
+    assert gain(rebased, 1, 5) == pytest.approx(gain(before, 1, 3) - gain(before, 5, 3), abs=1e-5)
 
 
 def test_there_and_back_again_is_what_it_was() -> None:
@@ -499,7 +566,8 @@ def full(buckets: int, depths: int) -> Comparison:
             for depth in range(depths)
         ),
         tuple((1 << i, part, 123456.1) for i in range(buckets) for part in range(PARTS)),
-        tuple(Hour(hour, 12345.678901234567, 0.98765432101234567, ugly) for hour in each_hour),
+        tuple(Hour(hour, (98765432.1,) * 8, (12345678.9,) * 8, ugly) for hour in each_hour),
+        (Position(98765432.1, 98765432.1, 98765432.1),) * 7,
         ugly,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 
 from fathom.core.depth import depth_at
 from fathom.tuning.buckets import schedule_of
-from fathom.tuning.comparison import Comparison, Contrast
+from fathom.tuning.comparison import Comparison, Contrast, Hour
 from fathom.tuning.load import HourLoad, Load
 from fathom.tuning.roll_plans import (
     BETTER_Z,
@@ -67,12 +67,16 @@ ITSELF = Contrast(0, 0, 0, 600 * WINDOWS, 600**2 * WINDOWS)
 """A pod that is known to be like the others."""
 
 
+NOTHING_ACCEPTED = tuple(Hour(hour, (1000.0,) * 8, (0.0,) * 8) for hour in range(24))
+"""A whole day in which all depths had as many tokens: what differs is the step time."""
+
+
 def contrast(bucket: int, depth: int, mean: float, sd: float) -> Contrast:
     """What many even windows have shown, so that the mean has this error."""
     between = sd**2 * WINDOWS * (WINDOWS + 3) / 2 - 3 * 0.03**2
     weight = 600 * WINDOWS
     return Contrast(
-        bucket, 3, depth, weight, 600**2 * WINDOWS, mean, max(0.0, between) * weight / WINDOWS, (0,)
+        bucket, 3, depth, weight, 600**2 * WINDOWS, mean, max(0.0, between) * weight / WINDOWS, 1
     )
 
 
@@ -93,7 +97,7 @@ def situation(
     assert fleet.document is not None
     given = assess(fleet.snapshot(), fleet.document)
     parts = tuple((bucket, 3, 1000 * share) for bucket, share in load.items())
-    comparison = Comparison("pod-1", ITSELF, contrasts, parts, at_s=START_S)
+    comparison = Comparison("pod-1", ITSELF, contrasts, parts, NOTHING_ACCEPTED, at_s=START_S)
     hours = (HourLoad(0, tuple((b, 1000 * share) for b, share in load.items()), 1000.0),)
     state = replace(
         given.state,

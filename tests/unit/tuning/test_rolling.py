@@ -9,6 +9,7 @@ from fathom.api.spec import TuningMode
 from fathom.core.depth import depth_at, flat
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.load import HourLoad
+from fathom.tuning.rolling import EARLY_VETO_S, VETO_S
 from fathom.tuning.state import TuningState
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, hours_long
 
@@ -18,7 +19,11 @@ BY_ROLLOUT = replace(SETTINGS, window_seconds=600.0, by_rollout=True)
 
 
 def rolled_out(
-    *, days: float, acceptance: tuple[float, ...] = EASY, replicas: int = 4, tokens: int = 3
+    *,
+    days: float,
+    acceptance: tuple[float, ...] = EASY,
+    replicas: int = 4,
+    tokens: int = 3,
 ) -> Fleet:
     return hours_long(
         settings=replace(BY_ROLLOUT, tokens=tokens),
@@ -108,16 +113,55 @@ def test_there_are_at_most_two_promotions_a_week_however_traffic_changes() -> No
     assert 1 <= len(fleet.actions(Action.PROMOTE)) <= 2
 
 
-@pytest.mark.parametrize("tokens", [3, 4], ids=["too little to pay for a roll", "the best already"])
-def test_where_nothing_pays_the_canary_is_ended_and_nothing_rolled_out(tokens: int) -> None:
-    fleet = rolled_out(days=2, acceptance=MIDDLE, tokens=tokens)
-    own = flat(tokens, 16)
+def test_where_the_users_own_depth_is_best_the_canary_is_ended_and_nothing_rolled_out() -> None:
+    fleet = rolled_out(days=2, acceptance=MIDDLE, tokens=4)
     assert not fleet.actions(Action.PROMOTE)
     assert fleet.actions(Action.ROLL_BACK)
     for each in fleet.actions(Action.ROLL_BACK):
         assert each.document.pods == {}
         assert each.message.startswith("The canary is ended:")
-    assert all(document.schedule == own for _, document in fleet.writes)
+    assert all(document.schedule == flat(4, 16) for _, document in fleet.writes)
+
+
+def test_a_campaign_in_vain_is_followed_by_a_longer_rest_once_a_whole_day_was_seen() -> None:
+    def rest(seen_s: float) -> tuple[float, int]:
+        fleet = canary_runs()
+        (canary,) = fleet.actions(Action.CANARY)[0].document.pods
+        fleet.pods = [pod for pod in fleet.pods if pod.name != canary]
+        load = replace(fleet.state.load, since_s=fleet.now_s - seen_s)
+        fleet.state = replace(fleet.state, load=load)
+        fleet.run(HOUR_S)
+        ended_s, ended = next(e for e in fleet.decisions if e[1].action is Action.ROLL_BACK)
+        rolls = ended.state.rolls
+        return round(rolls.rest_until_s - ended_s), rolls.fruitless
+
+    assert rest(HOUR_S) == (EARLY_VETO_S, 0)
+    assert rest(DAY_S) == (VETO_S, 1)
+
+
+SOMEWHAT = (0.69,) * 16
+"""One token more gains 1 to 2 percent."""
+
+
+def test_a_gain_that_does_not_pay_for_a_roll_is_not_rolled_out() -> None:
+    assert not rolled_out(days=1.5, acceptance=SOMEWHAT).actions(Action.PROMOTE)
+
+
+def test_what_loses_little_by_waiting_is_rolled_out_after_a_whole_day() -> None:
+    fleet = rolled_out(days=1.5, acceptance=(0.75,) * 16)
+    promoted_s = next(at_s for at_s, d in fleet.decisions if d.action is Action.PROMOTE)
+    assert promoted_s - fleet.decisions[0][0] >= DAY_S
+
+
+def test_a_second_campaign_begins_without_a_rest_after_a_promotion() -> None:
+    """A partial gain was rolled out early: what it missed need not wait for the next day."""
+    fleet = hours_long(settings=BY_ROLLOUT, acceptance=HARD, replicas=4, tick_s=60.0)
+    while not fleet.actions(Action.PROMOTE):
+        fleet.run(600)
+    since_s = fleet.now_s
+    fleet.acceptance = EASY
+    fleet.run(6 * HOUR_S)
+    assert any(d.action is Action.CANARY for at_s, d in fleet.decisions if at_s > since_s)
 
 
 def test_without_traffic_nothing_is_restarted() -> None:
@@ -141,21 +185,29 @@ def test_a_canary_that_is_gone_is_ended() -> None:
     assert fleet.actions(Action.ROLL_BACK)[0].message == f"The canary is ended: {canary} is gone."
 
 
-def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
-    """As if a canary had been started in the middle of the busiest hours."""
-    fleet = canary_runs()
-    # From the fourth hour from now until the fifteenth there is little load, and most before.
+def busy_now(fleet: Fleet, for_hours: int) -> set[int]:
+    """As if a canary had been started in hours that stay busy for so long; then twelve are quiet.
+
+    Returns:
+        The hours that are busy.
+    """
     hour = int(fleet.now_s // HOUR_S) % 24
     ahead = {(hour + i) % 24: i for i in range(24)}
-    busy = {each: 4e7 if i < 4 else 3e7 for each, i in ahead.items() if not 4 <= i < 15}
+    busy = {each: 4e7 for each, i in ahead.items() if not for_hours <= i < for_hours + 12}
     fleet.state = replace(
         fleet.state,
         load=replace(
             fleet.state.load,
             hours=tuple(HourLoad(each, ((4, busy.get(each, 3e4)),), 3e4) for each in range(24)),
+            since_s=fleet.now_s - DAY_S,
         ),
     )
-    since_s = fleet.now_s
+    return set(busy)
+
+
+def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
+    fleet = canary_runs()
+    since_s, busy = fleet.now_s, busy_now(fleet, 4)
     fleet.run(12 * HOUR_S)
     promoted_s = next(at_s for at_s, d in fleet.decisions if d.action is Action.PROMOTE)
 
@@ -163,6 +215,14 @@ def test_a_roll_waits_for_a_quiet_hour_once_a_whole_day_was_seen() -> None:
     assert waits
     assert {d.reason for d in waits} == {Reason.CANARY}
     assert int(promoted_s // HOUR_S) % 24 not in busy
+
+
+def test_where_waiting_loses_more_than_a_quiet_hour_saves_it_does_not_wait() -> None:
+    fleet = canary_runs()
+    busy = busy_now(fleet, 12)
+    fleet.run(12 * HOUR_S)
+    promoted_s = next(at_s for at_s, d in fleet.decisions if d.action is Action.PROMOTE)
+    assert int(promoted_s // HOUR_S) % 24 in busy
 
 
 def test_narrower_bounds_hold_by_rollout_too() -> None:
