@@ -82,13 +82,14 @@ class Load:
     def is_trough(self, now_s: float) -> bool:
         """Whether this hour has hardly more than the median hour's load.
 
-        Before a whole day was seen, every hour will do: nobody knows of a better one.
+        Before a whole day was seen, every hour will do: nobody knows of a better one. After it, an
+        hour that is not known had no requests.
         """
-        if len(self.hours) < HOURS:
+        if len(self.hours) < HOURS and self.at_s - self.since_s < DAY_S:
             return True
-        totals = sorted(each.total for each in self.hours)
-        present = next(each for each in self.hours if each.hour == hour_of(now_s))
-        return present.total <= EVEN * totals[HOURS // 2 - 1]
+        known = {each.hour: each.total for each in self.hours}
+        totals = sorted(known.get(hour, 0.0) for hour in range(HOURS))
+        return known.get(hour_of(now_s), 0.0) <= EVEN * totals[HOURS // 2 - 1]
 
 
 def hour_of(at_s: float) -> int:

@@ -34,6 +34,16 @@ def test_the_night_is_a_trough_once_a_whole_day_was_seen() -> None:
     assert load.is_trough(MIDNIGHT_S + 22 * HOUR_S)
 
 
+def test_hours_without_requests_are_the_trough() -> None:
+    """Nothing is counted in them, so they are never recorded."""
+    load = Load()
+    for hour in range(48):
+        if 8 <= hour % 24 < 18:
+            load = load.updated(busy(1800), MIDNIGHT_S + (hour + 0.5) * HOUR_S, HOUR_S)
+    troughs = [hour for hour in range(HOURS) if load.is_trough(MIDNIGHT_S + hour * HOUR_S)]
+    assert troughs == [*range(8), *range(18, 24)]
+
+
 def test_half_of_the_day_busy_is_no_trough() -> None:
     load = a_day(Load(), first_busy=8)
     troughs = [hour for hour in range(HOURS) if load.is_trough(MIDNIGHT_S + hour * HOUR_S)]
