@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import aiohttp
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from fathom.adapters.answers import first_bytes
 from fathom.adapters.ports import PodEndpoint
 from fathom.core.completion import Completion, CompletionRequest, Unanswered
 
@@ -39,8 +40,7 @@ class EngineCompletions:
     async def complete(
         self, pod: PodEndpoint, model: str, request: CompletionRequest
     ) -> Completion | Unanswered:
-        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-        url = f"http://{host}:{pod.port}/v1/completions"
+        url = pod.url("/v1/completions")
         where = f"Pod {pod.namespace}/{pod.pod} at {url}"
         try:
             status, answer = await self._post(url, _body(model, request))
@@ -70,12 +70,7 @@ class EngineCompletions:
         async with self._session.post(
             url, json=body, timeout=self._timeout, allow_redirects=False
         ) as response:
-            answer = bytearray()
-            async for chunk in response.content.iter_any():
-                answer += chunk
-                if len(answer) > LARGEST_ANSWER_BYTES:
-                    break
-            return response.status, bytes(answer)
+            return response.status, await first_bytes(response, LARGEST_ANSWER_BYTES)
 
 
 def _body(model: str, request: CompletionRequest) -> dict[str, JsonValue]:

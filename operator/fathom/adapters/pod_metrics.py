@@ -4,6 +4,7 @@ from typing import Final
 
 import aiohttp
 
+from fathom.adapters.answers import first_bytes
 from fathom.adapters.exposition import NotAnEngine, parse
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
@@ -48,8 +49,7 @@ class PodMetrics:
         )
 
     async def _read(self, pod: PodEndpoint) -> PodCounters | str:
-        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-        url = f"http://{host}:{pod.port}/metrics"
+        url = pod.url("/metrics")
         where = f"Metrics of pod {pod.namespace}/{pod.pod} at {url}"
         try:
             text = await self._page(url)
@@ -70,9 +70,7 @@ class PodMetrics:
                 url, timeout=self._timeout, allow_redirects=False, raise_for_status=True
             ) as response,
         ):
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > LARGEST_PAGE_BYTES:
-                    raise NotAnEngine(f"it is larger than {LARGEST_PAGE_BYTES} bytes")
-            return body.decode()
+            page = await first_bytes(response, LARGEST_PAGE_BYTES + 1)
+            if len(page) > LARGEST_PAGE_BYTES:
+                raise NotAnEngine(f"it is larger than {LARGEST_PAGE_BYTES} bytes")
+            return page.decode()

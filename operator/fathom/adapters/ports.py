@@ -16,12 +16,17 @@ from fathom.core.served import ServedApis
 
 @dataclass(frozen=True, slots=True)
 class PodEndpoint:
-    """Where one serving pod's metrics are."""
+    """Where one serving pod answers."""
 
     namespace: str
     pod: str
     ip: str
     port: int
+
+    def url(self, path: str) -> str:
+        """Of what the pod serves at a path."""
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        return f"http://{host}:{self.port}{path}"
 
 
 @dataclass(frozen=True, slots=True)
