@@ -11,6 +11,9 @@ import pytest
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until, writes
 from fathom.api import names
 from fathom.core.depth import depth_at
+from fathom.runtime.reporter import QUIET_S
+from fathom.tuning.probing import GIVE_UP_S
+from fathom.tuning.readiness import TRAFFIC_WINDOWS
 from fathom_local.audit import AuditEvent
 from fathom_local.demo import measure
 from fathom_local.demo.phases import Timing
@@ -25,6 +28,10 @@ CONCURRENCY = 4
 BATCH = 2
 """Requests in one of the two engines."""
 ANSWER_SECONDS = 60.0
+WINDOW_SECONDS = 10
+REST_SECONDS = TRAFFIC_WINDOWS * WINDOW_SECONDS + GIVE_UP_S + QUIET_S + 15
+"""From the last request: the tuner's windows, a probe that nobody sees any more, and the wait of
+what is not urgent, with some seconds for the operator's passes."""
 
 
 async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Stage) -> None:
@@ -130,7 +137,7 @@ async def test_steady_traffic_costs_at_most_a_write_a_minute(stage: Stage) -> No
 
 
 async def test_at_rest_nothing_is_written(stage: Stage) -> None:
-    await asyncio.sleep(75)
+    await until(lambda: rests(stage), within_seconds=REST_SECONDS)
     since = now()
     await asyncio.sleep(60)
     assert dict(writes(stage.cluster, since)) == {}
@@ -236,6 +243,15 @@ async def answer(
 async def served(load: LoadGenerator, requests: int) -> bool:
     """Enough for "none failed" to say something, however slow the machine."""
     return len(load.results) >= requests
+
+
+async def rests(stage: Stage) -> bool:
+    """Whether the status says that there is no traffic, and is up to date with the depth."""
+    status = (await stage.fleet.resource())["status"]
+    document = await stage.fleet.document()
+    depth = status["depth"]
+    reported = depth["generation"] == document.generation and depth["appliedReplicas"] == 2
+    return reported and not document.pods and status["tuning"]["summary"] == "Auto/NoTraffic"
 
 
 async def obeyed(stage: Stage) -> bool:
