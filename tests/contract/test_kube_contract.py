@@ -13,6 +13,7 @@ from fathom.core.kinds import (
     DEPLOYMENT,
     EVENT,
     POD,
+    POD_MONITOR,
     SERVICE,
     SPECULATIVE_DEPLOYMENT,
     Kind,
@@ -223,8 +224,8 @@ async def test_a_second_object_of_one_name_is_a_conflict(server: Server) -> None
 async def test_discovery_finds_what_is_served_and_nothing_else(namespace: TestNamespace) -> None:
     async with namespace.cluster.api_client() as client:
         served = await Kube(client).served()
-    assert served.has("apps/v1", "Deployment")
-    assert not served.has("monitoring.coreos.com/v1", "PodMonitor")
+    assert served.has(DEPLOYMENT)
+    assert not served.has(POD_MONITOR)
 
 
 async def test_a_server_that_does_not_answer_is_an_error_in_time(namespace: TestNamespace) -> None:

@@ -5,6 +5,7 @@ from pydantic import JsonValue
 
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import KubeError
+from fathom.core.kinds import DEPLOYMENT, POD_MONITOR
 
 DEPLOYMENTS: Mapping[str, JsonValue] = {"resources": [{"kind": "Deployment"}, {"kind": "Scale"}]}
 
@@ -18,8 +19,8 @@ async def test_a_group_that_is_missing_or_broken_is_not_served() -> None:
         return None
 
     served = await discover(get)
-    assert served.has("apps/v1", "Deployment")
-    assert not served.has("monitoring.coreos.com/v1", "PodMonitor")
+    assert served.has(DEPLOYMENT)
+    assert not served.has(POD_MONITOR)
 
 
 async def test_a_server_that_does_not_answer_is_no_cluster_without_apis() -> None:

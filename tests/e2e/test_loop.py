@@ -194,6 +194,8 @@ async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do
     done = {used for event in events for used in rights_used(event)}
     # A restart for age needs days of decay: tests/unit/runtime/test_refreshing.py shows its use.
     granted = await rules(stage) - {("", "pods", "delete")}
+    # This cluster serves neither: tests/cluster/test_optional_children.py shows one in use.
+    granted = {each for each in granted if each[0] not in {"policy", "monitoring.coreos.com"}}
     assert granted - done == set(), "granted and never used"
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -46,6 +46,16 @@ RULES: Sequence[dict[str, list[str]]] = (
         "apiGroups": [""],
         "resources": ["services", "serviceaccounts"],
         "verbs": ["list", "create", "patch"],
+    },
+    {
+        "apiGroups": ["policy"],
+        "resources": ["poddisruptionbudgets"],
+        "verbs": ["list", "create", "patch"],
+    },
+    {
+        "apiGroups": ["monitoring.coreos.com"],
+        "resources": ["podmonitors"],
+        "verbs": ["list", "create", "patch", "delete"],
     },
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
@@ -125,9 +135,11 @@ async def operator_in(namespace: TestNamespace, directory: Path) -> AsyncIterato
             operator.kill()
 
 
-async def install_crd(namespace: TestNamespace) -> None:
-    """Install the CRD, unless it is there, and wait until it is served."""
-    crd = yaml.safe_load(CRD.read_text())
+async def install_crd(
+    namespace: TestNamespace, definition: Mapping[str, Any] | None = None
+) -> None:
+    """Install a CRD, ours by default, unless it is there, and wait until it is served."""
+    crd = yaml.safe_load(CRD.read_text()) if definition is None else definition
     try:
         await namespace.api.request("POST", CRDS, body=crd)
     except ApiException as error:

@@ -18,6 +18,13 @@
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [list, create, patch]
+# Where the cluster serves these APIs.
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, create, patch]
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [list, create, patch, delete]
 # Pods are watched, annotated so that a new depth reaches their volume soon, and deleted one at a
 # time to be started afresh, with `rollout.refresh: Auto` only.
 - apiGroups: [""]

@@ -271,6 +271,8 @@ class MetricsSpec(ApiModel):
     """Base URL of a Prometheus that scrapes the pods."""
     pod_monitor: AutoOrNever = AutoOrNever.AUTO
     """Whether to create a PodMonitor where the cluster has that API."""
+    pod_monitor_labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of the PodMonitor, for a Prometheus that selects those it obeys by label."""
 
 
 class RolloutSpec(ApiModel):

@@ -40,11 +40,17 @@ SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 EVENT: Final = Kind("", "v1", "Event", "events")
 
+POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+POD_MONITOR: Final = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
+
 CHILD_KINDS: Final = (DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT, CONFIG_MAP)
 """What the operator reads beside the resource itself."""
+OPTIONAL_KINDS: Final = (POD_DISRUPTION_BUDGET, POD_MONITOR)
+"""Children that are made only where the cluster serves their API and lets the operator use it."""
 
 _BY_NAME: Final = {
-    (kind.api_version, kind.kind): kind for kind in (SPECULATIVE_DEPLOYMENT, EVENT, *CHILD_KINDS)
+    (kind.api_version, kind.kind): kind
+    for kind in (SPECULATIVE_DEPLOYMENT, EVENT, *CHILD_KINDS, *OPTIONAL_KINDS)
 }
 
 

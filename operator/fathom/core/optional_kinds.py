@@ -1,22 +1,45 @@
-"""What a spec would use and this cluster does not serve, in sentences."""
+"""Which of the children that need an API of their own a spec asks for, and which are left out."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from fathom.api.spec import AutoOrNever, SpeculativeDeploymentSpec
+from fathom.core.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.served import ServedApis
 
-_POD_MONITOR = ("monitoring.coreos.com/v1", "PodMonitor")
+_CONSEQUENCE: Final[Mapping[Kind, str]] = {
+    POD_DISRUPTION_BUDGET: "draining nodes may take more replicas at a time than "
+    "rollout.maxUnavailable.",
+    POD_MONITOR: "a Prometheus has to be told to scrape port http of the pods.",
+}
 
 
-def skipped(spec: SpeculativeDeploymentSpec, served: ServedApis) -> tuple[str, ...]:
-    """One sentence for each thing that is left out; empty: nothing is."""
-    return tuple(_skipped(spec, served))
-
-
-def _skipped(spec: SpeculativeDeploymentSpec, served: ServedApis) -> Iterator[str]:
+def wanted_optional(spec: SpeculativeDeploymentSpec) -> frozenset[Kind]:
+    """The optional kinds that a spec asks for."""
     if spec.metrics.pod_monitor is AutoOrNever.AUTO:
-        scrape = "a Prometheus has to be told to scrape port http of the pods."
-        if served.has(*_POD_MONITOR):
-            yield f"PodMonitors are not made yet: {scrape}"
-        else:
-            yield f"No PodMonitor, as this cluster does not serve {_POD_MONITOR[0]}: {scrape}"
+        return frozenset(OPTIONAL_KINDS)
+    return frozenset(OPTIONAL_KINDS) - {POD_MONITOR}
+
+
+def skipped(
+    spec: SpeculativeDeploymentSpec, served: ServedApis, usable: Collection[Kind]
+) -> tuple[str, ...]:
+    """One sentence for each thing that is left out; empty: nothing is.
+
+    Args:
+        spec: what is asked for.
+        served: what the cluster has.
+        usable: the optional kinds that the operator may use in it.
+    """
+    left_out = wanted_optional(spec).difference(usable)
+    return tuple(
+        f"No {kind.kind}, as {_cause(kind, served)}: {_CONSEQUENCE[kind]}"
+        for kind in OPTIONAL_KINDS
+        if kind in left_out
+    )
+
+
+def _cause(kind: Kind, served: ServedApis) -> str:
+    if served.has(kind):
+        return f"the operator may not list {kind.plural}.{kind.group}, which its chart allows"
+    return f"this cluster does not serve {kind.api_version}"

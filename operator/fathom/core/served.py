@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from fathom.core.kinds import Kind
+
 
 @dataclass(frozen=True, slots=True)
 class ServedApis:
@@ -13,8 +15,8 @@ class ServedApis:
     everything: bool = False
     """Assume that any API is served: no cluster was asked."""
 
-    def has(self, api_version: str, kind: str) -> bool:
-        return self.everything or (api_version, kind) in self.kinds
+    def has(self, kind: Kind) -> bool:
+        return self.everything or (kind.api_version, kind.kind) in self.kinds
 
 
 ALL: Final = ServedApis(everything=True)

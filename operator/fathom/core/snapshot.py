@@ -33,6 +33,8 @@ class Objects:
     """What survives a restart of the operator, as it was last written."""
     live: Mapping[tuple[Kind, str], Manifest] = field(repr=False)
     """Every child as it was read, to compare with what is rendered."""
+    optional: frozenset[Kind] = frozenset()
+    """Of the kinds that are made only where that can be done, those that can be made here."""
 
     @property
     def key(self) -> ObjectKey:

@@ -10,6 +10,11 @@ from fathom.api.resource import SpeculativeDeployment
 MANAGED_BY = "fathom"
 
 
+def serving_labels(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+    """What selects the pods that answer requests, of every revision."""
+    return {names.LABEL_NAME: sd.metadata.name, names.LABEL_ROLE: names.ROLE_LEADER}
+
+
 def child_metadata(
     sd: SpeculativeDeployment,
     name: str,
@@ -18,15 +23,16 @@ def child_metadata(
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, JsonValue]:
     """Name, labels and, where the resource lives in a cluster, its ownership."""
+    own: dict[str, JsonValue] = {
+        names.LABEL_MANAGED_BY: MANAGED_BY,
+        names.LABEL_NAME: sd.metadata.name,
+    }
     metadata: dict[str, JsonValue] = {
         "name": name,
         # Invented, it would stand against `kubectl apply -n`.
         **({"namespace": sd.metadata.namespace} if sd.metadata.namespace else {}),
-        "labels": {
-            names.LABEL_MANAGED_BY: MANAGED_BY,
-            names.LABEL_NAME: sd.metadata.name,
-            **(labels or {}),
-        },
+        # Last again: by these the operator finds its own.
+        "labels": {**own, **(labels or {}), **own},
     }
     if annotations:
         metadata["annotations"] = dict(annotations)

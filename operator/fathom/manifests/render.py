@@ -1,18 +1,30 @@
 """All children of one resource, in the order in which they are applied."""
 
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.manifest import Manifest
+from fathom.core.optional_kinds import wanted_optional
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.manifests import vllm_args
 from fathom.manifests.deployment import deployment
 from fathom.manifests.depth_config_map import depth_config_map
 from fathom.manifests.plugin_config_map import plugin_config_map
+from fathom.manifests.pod_disruption_budget import pod_disruption_budget
+from fathom.manifests.pod_monitor import pod_monitor
 from fathom.manifests.service import service
 from fathom.manifests.service_account import service_account
+
+_OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment], Manifest]]] = {
+    POD_DISRUPTION_BUDGET: pod_disruption_budget,
+    POD_MONITOR: pod_monitor,
+}
 
 
 def max_batch(spec: SpeculativeDeploymentSpec) -> int:
@@ -27,8 +39,21 @@ def initial_depth(sd: SpeculativeDeployment) -> DepthDocument:
     )
 
 
+def optional_children(sd: SpeculativeDeployment, usable: Collection[Kind]) -> tuple[Manifest, ...]:
+    """What is made only where the cluster has the API for it.
+
+    Args:
+        sd: whose.
+        usable: the optional kinds that can be made.
+    """
+    wanted = wanted_optional(sd.spec)
+    return tuple(
+        build(sd) for kind, build in _OPTIONAL.items() if kind in wanted and kind in usable
+    )
+
+
 def children(sd: SpeculativeDeployment, bundle: PluginBundle) -> tuple[Manifest, ...]:
-    """What a new resource gets. What a pod mounts comes before the Deployment.
+    """What a new resource gets where all APIs are served. What a pod mounts comes before it.
 
     The tuning ConfigMap is not among them: it appears with the first thing worth keeping.
 
@@ -45,6 +70,7 @@ def children(sd: SpeculativeDeployment, bundle: PluginBundle) -> tuple[Manifest,
         service_account(sd),
         *configuration,
         service(sd),
+        *optional_children(sd, OPTIONAL_KINDS),
         deployment(
             sd,
             revision=revision_of(sd.spec),

@@ -1,7 +1,6 @@
-from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.manifest import Manifest
-from fathom.manifests.metadata import child_metadata
+from fathom.manifests.metadata import child_metadata, serving_labels
 from fathom.manifests.vllm_args import HTTP_PORT
 
 
@@ -12,10 +11,7 @@ def service(sd: SpeculativeDeployment) -> Manifest:
         "kind": "Service",
         "metadata": child_metadata(sd, sd.metadata.name),
         "spec": {
-            "selector": {
-                names.LABEL_NAME: sd.metadata.name,
-                names.LABEL_ROLE: names.ROLE_LEADER,
-            },
+            "selector": serving_labels(sd),
             "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }

@@ -6,7 +6,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.engine_version import engine_version
-from fathom.core.missing_apis import skipped
+from fathom.core.optional_kinds import skipped
 from fathom.core.plan import Plan, Progress
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.status import Finding, Findings
@@ -41,7 +41,7 @@ def findings_of(
         rolled_back=_rolled_back(course.rollout),
         rollout=_rollout_status(course.rollout),
         refusals=carried.refusals,
-        skipped=skipped(course.sd.spec, snapshot.served),
+        skipped=skipped(course.sd.spec, snapshot.served, snapshot.objects.optional),
         not_obeyed=decision.not_obeyed,
         alarms={
             ConditionType(each.kind): _alarm_finding(each, carried.refresh)

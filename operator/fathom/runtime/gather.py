@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from fathom.adapters.ports import KubePort, MetricsPort, PodEndpoint, Sample
+from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
 from fathom.core.depth import DepthDocument
 from fathom.core.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    OPTIONAL_KINDS,
     POD,
     SPECULATIVE_DEPLOYMENT,
     Kind,
@@ -20,15 +21,25 @@ from fathom.core.kinds import (
 )
 from fathom.core.manifest import Manifest
 from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
+from fathom.core.served import ServedApis
 from fathom.core.snapshot import Objects, status_in
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.vllm_args import HTTP_PORT
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
+_FORBIDDEN: Final = 403
 
 
-async def read_objects(kube: KubePort, key: ObjectKey, now_s: float) -> Objects | None:
+async def read_objects(
+    kube: KubePort, key: ObjectKey, served: ServedApis, now_s: float
+) -> Objects | None:
     """Read a SpeculativeDeployment and its children; None: it is gone.
+
+    Args:
+        kube: the API server.
+        key: whose.
+        served: which of the optional kinds there can be.
+        now_s: Unix seconds.
 
     Raises:
         KubeError: one of the reads failed. Half a picture is none.
@@ -37,11 +48,14 @@ async def read_objects(kube: KubePort, key: ObjectKey, now_s: float) -> Objects 
     if resource is None:
         return None
     selector = f"{names.LABEL_NAME}={key.name}"
+    optional = [kind for kind in OPTIONAL_KINDS if served.has(kind)]
     lists = await asyncio.gather(
-        *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS)
+        *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS),
+        *(_select_if_allowed(kube, kind, key.namespace, selector) for kind in optional),
     )
     metadata = Meta.model_validate(resource["metadata"])
-    children = dict(zip(CHILD_KINDS, lists, strict=True))
+    found = zip((*CHILD_KINDS, *optional), lists, strict=True)
+    children = {kind: listed for kind, listed in found if listed is not None}
     config_maps = _observed(ObservedConfigMap, children[CONFIG_MAP])
     depth = _ours(config_maps, names.depth_config_map(key.name), metadata.uid)
     tuning = _ours(config_maps, names.tuning_config_map(key.name), metadata.uid)
@@ -56,6 +70,7 @@ async def read_objects(kube: KubePort, key: ObjectKey, now_s: float) -> Objects 
         depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,
         tuning=tuning.data if tuning else {},
         live=dict(_by_name(children.items())),
+        optional=frozenset(children.keys() & set(optional)),
     )
 
 
@@ -67,6 +82,18 @@ async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sam
         if pod.ready and pod.status.pod_ip
     ]
     return await metrics.sample(endpoints) if endpoints else Sample(())
+
+
+async def _select_if_allowed(
+    kube: KubePort, kind: Kind, namespace: str, selector: str
+) -> Sequence[Manifest] | None:
+    """None: the operator may not, as with rights that are older than this kind of child."""
+    try:
+        return await kube.select(kind, namespace, selector)
+    except KubeError as error:
+        if error.status == _FORBIDDEN:
+            return None
+        raise
 
 
 def _observed(model: type[_Observed], found: Iterable[Manifest]) -> tuple[_Observed, ...]:

@@ -190,7 +190,8 @@ class Loop:
             return known
         # Before the read: what is poked about while it runs, it may have missed.
         self._stale = False
-        objects = await read_objects(self._world.kube, self.key, now_s)
+        served = await self._world.served()
+        objects = await read_objects(self._world.kube, self.key, served, now_s)
         if self._memory is not None:
             self._memory.objects = objects
         return objects

@@ -13,8 +13,9 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.depth import DepthDocument
 from fathom.core.diff import first_difference
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, Kind, kind_of
+from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, OPTIONAL_KINDS, Kind, kind_of
 from fathom.core.manifest import Manifest
+from fathom.core.optional_kinds import wanted_optional
 from fathom.core.plan import DeploymentStep, Plan, Template
 from fathom.core.plugin import PluginBundle
 from fathom.core.snapshot import Objects
@@ -22,6 +23,7 @@ from fathom.manifests.deployment import deployment
 from fathom.manifests.depth_config_map import depth_config_map
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.plugin_config_map import plugin_config_map
+from fathom.manifests.render import optional_children
 from fathom.manifests.service import service
 from fathom.manifests.service_account import service_account
 from fathom.manifests.tuning_config_map import tuning_config_map
@@ -82,20 +84,21 @@ def operations(objects: Objects, plan: Plan, desired: Desired) -> tuple[Operatio
     return (
         *_applies(objects, plan, desired),
         *_deployments(objects, plan, desired),
+        *_unwanted(objects, desired.sd),
         *(Delete(DEPLOYMENT, name, "its revision serves no more") for name in plan.emptied),
         *(Delete(CONFIG_MAP, name, "no pod mounts it") for name in plan.unused_config_maps),
     )
 
 
 def _applies(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
-    for manifest in _supporting(plan, desired):
+    for manifest in _supporting(objects, plan, desired):
         kind = kind_of(manifest["apiVersion"], manifest["kind"])
         why = _difference(objects, kind, manifest)
         if why is not None:
             yield Apply(kind, manifest, why)
 
 
-def _supporting(plan: Plan, desired: Desired) -> Iterator[Manifest]:
+def _supporting(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Manifest]:
     sd = desired.sd
     yield service_account(sd)
     if plan.renders_pods and desired.mounts_plugin:
@@ -105,6 +108,15 @@ def _supporting(plan: Plan, desired: Desired) -> Iterator[Manifest]:
     if desired.tuning_data is not None:
         yield tuning_config_map(sd, desired.tuning_data)
     yield service(sd)
+    yield from optional_children(sd, objects.optional)
+
+
+def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation]:
+    """Optional children that the spec asked for before."""
+    unwanted = objects.optional - wanted_optional(sd.spec)
+    for kind in OPTIONAL_KINDS:
+        if kind in unwanted and (kind, sd.metadata.name) in objects.live:
+            yield Delete(kind, sd.metadata.name, "the spec does not ask for it any more")
 
 
 def _deployments(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:

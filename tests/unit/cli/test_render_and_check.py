@@ -32,6 +32,8 @@ def test_render_prints_nothing_but_yaml(cli: CliRunner, tmp_path: Path) -> None:
         "ConfigMap",
         "ConfigMap",
         "Service",
+        "PodDisruptionBudget",
+        "PodMonitor",
         "Deployment",
     ]
 

@@ -278,10 +278,6 @@ async def test_scaling_to_zero_and_back(bench: Bench) -> None:
     assert bench.status["ready"] == "1/1"
 
 
-async def test_the_clusters_missing_apis_are_named(bench: Bench) -> None:
-    assert "monitoring.coreos.com/v1" in bench.condition("Progressing")["message"]
-
-
 async def test_another_resource_of_the_same_name_inherits_nothing(bench: Bench) -> None:
     resource = bench.resource
     resource["metadata"]["uid"] = "another"

@@ -1,0 +1,34 @@
+"""Who tells a Prometheus operator to scrape the engines."""
+
+from typing import Final
+
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.kinds import POD_MONITOR
+from fathom.core.manifest import Manifest
+from fathom.manifests.metadata import child_metadata, serving_labels
+
+SCRAPES_PER_WINDOW: Final = 2
+"""A counter's growth within a window needs two looks at it."""
+SHORTEST_INTERVAL_S: Final = 5
+LONGEST_INTERVAL_S: Final = 30
+"""What is common: dashboards and alarms expect it."""
+
+
+def pod_monitor(sd: SpeculativeDeployment) -> Manifest:
+    """Scrapes each leader's own /metrics, often enough for the tuner's windows.
+
+    The Prometheus operator adds the labels `namespace` and `pod`, by which Fathom finds them again.
+    """
+    window_s = sd.spec.speculation.tuning.window_seconds
+    interval_s = min(LONGEST_INTERVAL_S, max(SHORTEST_INTERVAL_S, window_s // SCRAPES_PER_WINDOW))
+    return {
+        "apiVersion": POD_MONITOR.api_version,
+        "kind": POD_MONITOR.kind,
+        "metadata": child_metadata(sd, sd.metadata.name, labels=sd.spec.metrics.pod_monitor_labels),
+        "spec": {
+            "selector": {"matchLabels": serving_labels(sd)},
+            "podMetricsEndpoints": [
+                {"port": "http", "path": "/metrics", "interval": f"{interval_s}s"}
+            ],
+        },
+    }
