@@ -121,3 +121,23 @@ async def test_a_signal_stops_it_at_once_and_changes_nothing(
     assert await operator.terminate() == 0
     assert operator.writes()[before:] == []
     assert len(await namespace.all_of("Pod")) == 1
+
+
+async def test_a_pod_that_finds_no_node_says_what_the_nodes_have_instead(
+    operator: Operator, resource: Resource
+) -> None:
+    await resource.apply({**SPEC, "replicas": 1, "nodePool": {"accelerator": "H100"}})
+    degraded = await resource.wait("Degraded", "True", "PodUnschedulable")
+    assert (
+        "finds no node: 0 nodes carry nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3; "
+        in degraded["message"]
+    )
+    assert "2 carry NVIDIA-GB200, 1 carries none: correct nodePool.accelerator" in (
+        degraded["message"]
+    )
+
+    asked = [event for event in operator.requests() if event.resource == "nodes"]
+    await resource.edit({"nodePool": {"accelerator": "GB200"}})
+    await resource.wait("Ready", "True")
+    assert asked
+    assert {event.verb for event in asked} == {"list"}

@@ -60,7 +60,7 @@ RULES: Sequence[dict[str, list[str]]] = (
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )
-"""All that the operator asks for, beside its lease and the discovery everybody may read."""
+"""All that it asks for, beside its lease, the nodes, and the discovery everybody may read."""
 
 
 @dataclass
@@ -170,6 +170,7 @@ async def _account(namespace: TestNamespace, directory: Path) -> Path:
         rbac | role,
         rbac | binding,
     )
+    await _may_see_nodes(namespace)
     token = await namespace.api.request(
         "POST",
         f"{namespace.path('ServiceAccount', ACCOUNT)}/token",
@@ -182,3 +183,20 @@ async def _account(namespace: TestNamespace, directory: Path) -> Path:
     path = directory / "operator.kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+async def _may_see_nodes(namespace: TestNamespace) -> None:
+    """What no Role can grant; it goes with the cluster."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    named = {"name": f"fathom-{namespace.name}"}
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", **named}
+    account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace.name}
+    await namespace.api.request(
+        "POST", f"{rbac}/clusterroles", body={"metadata": named, "rules": rules}
+    )
+    await namespace.api.request(
+        "POST",
+        f"{rbac}/clusterrolebindings",
+        body={"metadata": named, "roleRef": role, "subjects": [account]},
+    )

@@ -8,7 +8,7 @@ from fathom.api import names
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """One namespaced kind at one version."""
+    """One kind at one version."""
 
     group: str
     """Empty for the core group."""
@@ -39,6 +39,8 @@ SERVICE: Final = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 EVENT: Final = Kind("", "v1", "Event", "events")
+NODE: Final = Kind("", "v1", "Node", "nodes")
+"""Not namespaced."""
 
 POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POD_MONITOR: Final = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")

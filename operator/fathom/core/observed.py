@@ -1,7 +1,7 @@
 """What the operator reads of objects in the cluster: the few fields it decides on, typed."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -21,6 +21,15 @@ class _Read(BaseModel):
 
 
 _Strings = Annotated[Mapping[str, str], _absent_as({})]
+
+
+_GPU: Final = "nvidia.com/gpu"
+
+
+def _count(quantity: int | str | None) -> int:
+    """A quantity of whole things; what is spelled in another way than a number counts as none."""
+    text = str(quantity)
+    return int(text) if text.isdecimal() else 0
 
 
 class Owner(_Read):
@@ -57,8 +66,46 @@ class _Volume(_Read):
     config_map: _ConfigMapSource | None = None
 
 
-class _PodSpec(_Read):
+class Taint(_Read):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
+
+
+class Toleration(_Read):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """As the scheduler has it: an empty key (with Exists) or effect stands for all."""
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        return self.operator == "Exists" or (self.key != "" and self.value == taint.value)
+
+
+class _Resources(_Read):
+    limits: Annotated[Mapping[str, int | str], _absent_as({})] = Field(default_factory=dict)
+
+
+class _Container(_Read):
+    resources: Annotated[_Resources, _absent_as(_Resources())] = _Resources()
+
+
+class PodSpec(_Read):
+    containers: Annotated[tuple[_Container, ...], _absent_as(())] = ()
     volumes: Annotated[tuple[_Volume, ...], _absent_as(())] = ()
+    node_selector: _Strings = Field(default_factory=dict)
+    tolerations: Annotated[tuple[Toleration, ...], _absent_as(())] = ()
+
+    @property
+    def gpus(self) -> int:
+        """That the scheduler has to find on one node."""
+        return sum(_count(each.resources.limits.get(_GPU)) for each in self.containers)
 
     @property
     def config_maps(self) -> frozenset[str]:
@@ -116,7 +163,7 @@ class _Revised(_Read):
 class ObservedPod(_Revised):
     """One pod of a SpeculativeDeployment."""
 
-    spec: _PodSpec = _PodSpec()
+    spec: PodSpec = PodSpec()
     status: _PodStatus = _PodStatus()
 
     @property
@@ -150,9 +197,15 @@ class ObservedPod(_Revised):
     def condition(self, kind: str) -> Condition | None:
         return next((each for each in self.status.conditions if each.type == kind), None)
 
+    @property
+    def unscheduled(self) -> bool:
+        """Whether the scheduler has looked for a node, and found none."""
+        scheduled = self.condition("PodScheduled")
+        return scheduled is not None and scheduled.status == "False" and not self.terminating
+
 
 class _PodTemplate(_Read):
-    spec: _PodSpec = _PodSpec()
+    spec: PodSpec = PodSpec()
 
 
 class _DeploymentSpec(_Read):
@@ -198,3 +251,24 @@ class ObservedConfigMap(_Read):
     def component(self) -> str:
         """`depth`, `tuning` or `plugin`."""
         return self.metadata.labels.get(names.LABEL_COMPONENT, "")
+
+
+class _NodeSpec(_Read):
+    taints: Annotated[tuple[Taint, ...], _absent_as(())] = ()
+
+
+class _NodeStatus(_Read):
+    allocatable: Annotated[Mapping[str, int | str], _absent_as({})] = Field(default_factory=dict)
+
+
+class ObservedNode(_Read):
+    """One node of the cluster."""
+
+    metadata: Meta
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+    @property
+    def gpus(self) -> int:
+        """That pods can have of it, taken or not."""
+        return _count(self.status.allocatable.get(_GPU))

@@ -1,10 +1,12 @@
 """What is wrong with a pod, as a reason and a sentence."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.observed import ContainerStatus, ObservedDeployment, ObservedPod
+from fathom.core.observed import ContainerStatus, ObservedDeployment, ObservedNode, ObservedPod
+from fathom.core.placement import why_no_node
 
 _IMAGE_REASONS: Final = frozenset(
     {
@@ -28,16 +30,21 @@ class Trouble:
     message: str
 
 
-def trouble_with_pod(pod: ObservedPod) -> Trouble | None:
-    """Why this pod does not serve, if it is more than not there yet."""
+def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Trouble | None:
+    """Why this pod does not serve, if it is more than not there yet.
+
+    Args:
+        pod: in question.
+        nodes: the cluster's, to say what they have instead of what it needs; none: not known.
+    """
     if pod.terminating or pod.ready:
         return None
     if pod.status.phase == "Failed":
         said = pod.status.message or pod.status.reason or "it says no more"
         return _trouble(Reason.POD_FAILING, f"pod {pod.name} failed: {said}")
     scheduled = pod.condition("PodScheduled")
-    if scheduled is not None and scheduled.status == "False":
-        said = scheduled.message or scheduled.reason
+    if scheduled is not None and pod.unscheduled:
+        said = why_no_node(pod.spec, nodes) or scheduled.message or scheduled.reason
         return _trouble(Reason.POD_UNSCHEDULABLE, f"pod {pod.name} finds no node: {said}")
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     found = (_trouble_with_container(pod.name, status) for status in statuses)

@@ -10,7 +10,13 @@ from fathom.core.depth import DepthDocument
 from fathom.core.kinds import Kind, ObjectKey
 from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
-from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
+from fathom.core.observed import (
+    Meta,
+    ObservedConfigMap,
+    ObservedDeployment,
+    ObservedNode,
+    ObservedPod,
+)
 from fathom.core.served import ServedApis
 
 
@@ -35,6 +41,8 @@ class Objects:
     """Every child as it was read, to compare with what is rendered."""
     optional: frozenset[Kind] = frozenset()
     """Of the kinds that are made only where that can be done, those that can be made here."""
+    nodes: tuple[ObservedNode, ...] = ()
+    """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
 
     @property
     def key(self) -> ObjectKey:

@@ -262,7 +262,8 @@ def _true(reason: Reason, message: str) -> Finding:
 
 def _worst_trouble(objects: Objects) -> Trouble | None:
     """One trouble, and how many more of its kind there are."""
-    found = [trouble_with_pod(pod) for pod in sorted(objects.leaders, key=lambda pod: pod.name)]
+    pods = sorted(objects.leaders, key=lambda pod: pod.name)
+    found = [trouble_with_pod(pod, objects.nodes) for pod in pods]
     troubles = [each for each in found if each is not None]
     if not troubles:
         refused = (trouble_with_deployment(each) for each in objects.deployments)

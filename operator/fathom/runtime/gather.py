@@ -13,6 +13,7 @@ from fathom.core.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    NODE,
     OPTIONAL_KINDS,
     POD,
     SPECULATIVE_DEPLOYMENT,
@@ -20,7 +21,13 @@ from fathom.core.kinds import (
     ObjectKey,
 )
 from fathom.core.manifest import Manifest
-from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
+from fathom.core.observed import (
+    Meta,
+    ObservedConfigMap,
+    ObservedDeployment,
+    ObservedNode,
+    ObservedPod,
+)
 from fathom.core.served import ServedApis
 from fathom.core.snapshot import Objects, status_in
 from fathom.manifests.depth_config_map import DEPTH_KEY
@@ -57,6 +64,7 @@ async def read_objects(
     found = zip((*CHILD_KINDS, *optional), lists, strict=True)
     children = {kind: listed for kind, listed in found if listed is not None}
     config_maps = _observed(ObservedConfigMap, children[CONFIG_MAP])
+    pods = _observed(ObservedPod, children[POD])
     depth = _ours(config_maps, names.depth_config_map(key.name), metadata.uid)
     tuning = _ours(config_maps, names.tuning_config_map(key.name), metadata.uid)
     return Objects(
@@ -65,12 +73,13 @@ async def read_objects(
         metadata=metadata,
         status=status_in(resource),
         deployments=_observed(ObservedDeployment, children[DEPLOYMENT]),
-        pods=_observed(ObservedPod, children[POD]),
+        pods=pods,
         config_maps=config_maps,
         depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,
         tuning=tuning.data if tuning else {},
         live=dict(_by_name(children.items())),
         optional=frozenset(children.keys() & set(optional)),
+        nodes=await _nodes(kube) if any(pod.unscheduled for pod in pods) else (),
     )
 
 
@@ -84,10 +93,15 @@ async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sam
     return await metrics.sample(endpoints) if endpoints else Sample(())
 
 
+async def _nodes(kube: KubePort) -> tuple[ObservedNode, ...]:
+    """None where the operator may not see them, as where it serves chosen namespaces only."""
+    return _observed(ObservedNode, await _select_if_allowed(kube, NODE, "", "") or ())
+
+
 async def _select_if_allowed(
     kube: KubePort, kind: Kind, namespace: str, selector: str
 ) -> Sequence[Manifest] | None:
-    """None: the operator may not, as with rights that are older than this kind of child."""
+    """None: the operator may not, as with rights that are older than this use."""
     try:
         return await kube.select(kind, namespace, selector)
     except KubeError as error:

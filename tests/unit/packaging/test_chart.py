@@ -57,7 +57,8 @@ def test_creates_these_objects_and_no_others(render: Render) -> None:
 
 def test_operator_is_granted_exactly_what_it_uses(render: Render) -> None:
     manifests = render({})
-    assert rules_of(manifests["ClusterRole", "fathom"]) == OPERATOR_RULES
+    nodes = ([""], ["nodes"], ["list"])
+    assert rules_of(manifests["ClusterRole", "fathom"]) == [*OPERATOR_RULES, nodes]
     assert rules_of(manifests["Role", "fathom"]) == LEASE_RULES
 
 
