@@ -132,8 +132,9 @@ async def test_a_pod_that_finds_no_node_says_what_the_nodes_have_instead(
         "finds no node: 0 nodes carry nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3; "
         in degraded["message"]
     )
-    assert "2 carry NVIDIA-GB200, 1 carries none: correct nodePool.accelerator" in (
-        degraded["message"]
+    assert (
+        "2 carry NVIDIA-GB200, 1 carries none: correct nodePool.accelerator"
+        in (degraded["message"])
     )
 
     asked = [event for event in operator.requests() if event.resource == "nodes"]

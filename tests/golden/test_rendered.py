@@ -22,7 +22,14 @@ from fathom.manifests.tuning_config_map import tuning_config_map
 from support.foreign_kinds import schema_of
 
 HERE = Path(__file__).parent
-SOURCES = sorted([*(HERE / "cases").glob("*.yaml"), *(HERE.parents[1] / "examples").glob("*.yaml")])
+EXAMPLES = HERE.parents[1] / "examples"
+SOURCES = sorted(
+    [
+        *(HERE / "cases").glob("*.yaml"),
+        *EXAMPLES.glob("*.yaml"),
+        *(EXAMPLES / "recipes").glob("*.yaml"),
+    ]
+)
 BUNDLE = PluginBundle(
     {
         "fathom_vllm/__init__.py": '"""The plugin."""\n',

@@ -3,16 +3,11 @@
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import yaml
-from typer.testing import CliRunner
+from golden.rendering import EXAMPLES, SERVING, command, container, multiset
 
-from fathom.cli import app
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDS = """
 vllm serve nvidia/Kimi-K2.6-NVFP4
   --trust-remote-code
@@ -25,38 +20,6 @@ vllm serve nvidia/Kimi-K2.6-NVFP4
                          "num_speculative_tokens":3}'
   --language-model-only
 """
-SERVING = "--host 0.0.0.0 --port 8000 --shutdown-timeout 120"
-
-
-def container(example: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["render", "-f", str(EXAMPLES / example)])
-    assert result.exit_code == 0, result.stderr
-    (deployment,) = (
-        document
-        for document in yaml.safe_load_all(result.stdout)
-        if document["kind"] == "Deployment"
-    )
-    (only,) = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(only)
-
-
-def command(example: str) -> list[str]:
-    found = container(example)
-    return [*found["command"], *found["args"]]
-
-
-def multiset(arguments: Iterable[str]) -> Counter[str]:
-    """Arguments without their order: `--a=b` is `--a b`, and JSON is what it says."""
-    counts: Counter[str] = Counter()
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        parts = [name, value] if equals and name.startswith("--") else [argument]
-        counts.update(map(_canonical, parts))
-    return counts
-
-
-def _canonical(argument: str) -> str:
-    return json.dumps(json.loads(argument), sort_keys=True) if argument[:1] == "{" else argument
 
 
 def without_speculation(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

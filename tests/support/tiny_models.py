@@ -16,7 +16,7 @@ _SHAPE: Mapping[str, Any] = MappingProxyType(
         "num_key_value_heads": 4,
         "head_dim": 16,
         "hidden_act": "silu",
-        "max_position_embeddings": 4096,
+        "max_position_embeddings": 262_144,
         "rms_norm_eps": 1e-6,
         "torch_dtype": "bfloat16",
     }

@@ -1,0 +1,119 @@
+"""What public recipes set comes out of our resource, and nothing that they do not set.
+
+The recipes' facts are retyped from the files that docs/recipes.md names.
+"""
+
+import json
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden.rendering import EXAMPLES, SERVING, container, multiset, pod_spec
+
+SPECULATIVE = json.dumps(
+    {"method": "eagle3", "model": "lightseekorg/kimi-k2.6-eagle3-mla", "num_speculative_tokens": 3}
+)
+VLLM_RECIPES = f"""
+vllm serve nvidia/Kimi-K2.6-NVFP4 --trust-remote-code --kv-cache-dtype fp8 --tensor-parallel-size 4
+  --attention-config '{{"use_prefill_query_quantization":true}}'
+  --tool-call-parser kimi_k2 --enable-auto-tool-choice --reasoning-parser kimi_k2
+  --speculative-config '{SPECULATIVE}'
+"""
+DYNAMO = f"""
+vllm serve nvidia/Kimi-K2.6-NVFP4 --served-model-name=moonshotai/Kimi-K2.6 --trust-remote-code
+  --max-model-len=262144 --kv-cache-dtype=fp8 --gpu-memory-utilization=0.95
+  --enable-flashinfer-autotune --moe-backend=flashinfer_trtllm --mm-encoder-tp-mode=data
+  --tensor-parallel-size=4 --attention-backend TOKENSPEED_MLA
+  --attention-config '{{"mla_prefill_backend":"TOKENSPEED_MLA",
+                       "use_prefill_query_quantization":true}}'
+  --compilation-config '{{"pass_config":{{"fuse_allreduce_rms":true,"fuse_attn_quant":true}},
+                         "max_cudagraph_capture_size":512}}'
+  --kv-transfer-config '{{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both",
+     "kv_connector_extra_config":{{"lmcache.local_cpu":true,"lmcache.max_local_cpu_size":500,
+     "lmcache.pre_caching_hash_algorithm":"sha256_cbor","lmcache.enable_kv_events":false,
+     "lmcache.extra_config":{{"save_only_first_rank":true}}}}}}'
+  --enable-auto-tool-choice --tool-call-parser kimi_k2 --reasoning-parser kimi_k2
+  --speculative-config '{SPECULATIVE}'
+"""
+"""Its backend stands in --attention-config there, which vLLM reads as the same."""
+
+
+@pytest.mark.parametrize(
+    ("example", "theirs"),
+    [
+        ("recipes/vllm-kimi-k2.6-gb200.yaml", VLLM_RECIPES),
+        ("recipes/dynamo-kimi-k2.6-b200.yaml", DYNAMO),
+    ],
+)
+def test_the_engine_gets_the_same_arguments(example: str, theirs: str) -> None:
+    found = container(example)
+
+    assert multiset([*found["command"], *found["args"]]) == (
+        multiset(shlex.split(theirs)) + multiset(SERVING.split())
+    )
+
+
+def test_the_recipes_of_vllm_set_one_variable() -> None:
+    assert environment("recipes/vllm-kimi-k2.6-gb200.yaml") == {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}
+
+
+def test_the_environment_of_dynamos_recipe() -> None:
+    found = container("recipes/dynamo-kimi-k2.6-b200.yaml")
+
+    assert environment("recipes/dynamo-kimi-k2.6-b200.yaml") == {
+        "HF_HOME": "/model-cache",
+        "TRITON_CACHE_DIR": "/tmp/.triton-cache",
+        "VLLM_CONFIG_ROOT": "/tmp/vllm-config",
+        "VLLM_CACHE_ROOT": "/tmp/vllm-cache",
+        "HF_MODULES_CACHE": "/tmp/hf_modules",
+        "NCCL_IB_DISABLE": "1",
+        "PYTHONHASHSEED": "42",
+        "VLLM_USE_NCCL_SYMM_MEM": "1",
+        "NCCL_CUMEM_ENABLE": "1",
+        "NCCL_NVLS_ENABLE": "1",
+    }
+    assert found["envFrom"] == [{"secretRef": {"name": "hf-token-secret"}}]
+
+
+def test_the_pod_of_dynamos_recipe() -> None:
+    pod = pod_spec("recipes/dynamo-kimi-k2.6-b200.yaml")
+    found = container("recipes/dynamo-kimi-k2.6-b200.yaml")
+
+    assert found["resources"] == {
+        "requests": {"memory": "750Gi"},
+        "limits": {"nvidia.com/gpu": "4"},
+    }
+    assert found["securityContext"]["runAsUser"] == 0
+    assert {"name": "model-cache", "mountPath": "/model-cache"} in found["volumeMounts"]
+    claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "model-cache"}}
+    assert claim in pod["volumes"]
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-B200"}
+    tolerated = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert tolerated in pod["tolerations"]
+    probe = found["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 60 * 60
+
+
+def test_the_table_counts_the_lines_that_there_are() -> None:
+    table = (EXAMPLES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+
+    for path in sorted((EXAMPLES / "recipes").glob("*.yaml")):
+        assert f"[{lines_of(path)}](../examples/recipes/{path.name})" in table
+
+
+def lines_of(path: Path) -> int:
+    """Lines that say something: neither comments nor blanks."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines)
+
+
+def environment(example: str) -> dict[str, Any]:
+    """Variables with a value, but for the one that serving in a pod needs."""
+    given = Counter(each["name"] for each in container(example)["env"])
+    assert set(given.values()) == {1}
+    values = {each["name"]: each["value"] for each in container(example)["env"]}
+    del values["VLLM_ENGINE_READY_TIMEOUT_S"]
+    return values
