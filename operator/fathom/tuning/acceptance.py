@@ -62,16 +62,19 @@ class Acceptance:
             looks: each pod's latest counters, for when its engine started.
             normal: False while an alarm stands: then this window is no part of what is normal.
         """
+        deltas = tuple(deltas)
         windows = {each.pod: (each.to_s, trials(each.drafts)) for each in deltas}
         pooled = sum((window for _, window in windows.values()), Trials())
         if not pooled.reached or pooled.reached[0] < LEAST_DRAFTS:
             return self
         rate = pooled.accepted[0] / pooled.reached[0]
         at_s = max(to_s for to_s, _ in windows.values())
-        seconds = min(max(0.0, at_s - self.at_s), 600.0) if self.at_s else 0.0
+        passed_s = max(0.0, at_s - self.at_s) if self.at_s else 0.0
         level = rate if self.level is None else 0.5 * (self.level + rate)
+        # Not what passed: after a night without requests the first window would be normal at once.
+        watched_s = min(passed_s, max(each.seconds for each in deltas))
         return Acceptance(
-            levels=self._levels(rate, seconds) if normal else self.levels,
+            levels=self._levels(rate, watched_s, passed_s) if normal else self.levels,
             level=level,
             pods=self._pods(windows, looks, rate),
             at_s=at_s,
@@ -95,10 +98,10 @@ class Acceptance:
         """Seconds that `normal` rests on."""
         return sum(self.levels)
 
-    def _levels(self, rate: float, seconds: float) -> tuple[float, ...]:
-        kept = 0.5 ** (seconds / LEVELS_HALF_LIFE_S)
+    def _levels(self, rate: float, watched_s: float, passed_s: float) -> tuple[float, ...]:
+        kept = 0.5 ** (passed_s / LEVELS_HALF_LIFE_S)
         levels = [kept * each for each in self.levels or (0.0,) * LEVELS]
-        levels[min(LEVELS - 1, int(rate * LEVELS))] += seconds
+        levels[min(LEVELS - 1, int(rate * LEVELS))] += watched_s
         return tuple(levels)
 
     def _pods(

@@ -99,6 +99,16 @@ def test_a_class_that_was_never_seen_before_is_no_cliff(known_h: int) -> None:
     assert fleet.raised_after_s(AlarmKind.DRAFT_MISMATCH, 0.0) is None
 
 
+def test_a_draft_that_no_longer_fits_after_a_night_without_requests_is_a_cliff() -> None:
+    fleet = hours_long(acceptance=PLAIN).run(KNOWN_S)
+    requests, fleet.concurrency = fleet.concurrency, 0
+    fleet.run(8 * HOUR_S)
+    since_s = fleet.now_s
+    fleet.concurrency, fleet.acceptance = requests, MISMATCHED
+    fleet.run(TEN_MINUTES_S)
+    assert fleet.raised_after_s(AlarmKind.DRAFT_MISMATCH, since_s) is not None
+
+
 def test_nothing_is_a_cliff_before_it_is_known_what_is_normal() -> None:
     fleet = hours_long(acceptance=EASY).run(600)
     fleet.acceptance = MISMATCHED
