@@ -130,8 +130,12 @@ def _runs(todo: list[_Job], jobs: int, console: Console) -> Iterator[RunScore]:
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(todo))
-        for job, runs in _finished(todo, jobs):
-            progress.update(task, advance=1, description=f"{job.world.name} {job.seed}")
+        tenth = max(1, len(todo) // 10)
+        for done, (job, runs) in enumerate(_finished(todo, jobs), start=1):
+            progress.update(task, completed=done, description=f"{job.world.name} {job.seed}")
+            if not console.is_terminal and done % tenth == 0:
+                # In a file or a log no bar moves.
+                console.print(f"{done} of {len(todo)} worlds simulated")
             yield from runs
 
 
