@@ -9,19 +9,31 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.aio.client import models
 from pydantic import BaseModel
 
+from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import (
     SpeculativeDeploymentSpec,
     TuningMode,
 )
+from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.manifests.pod_template import pod_template
 from fathom_local.tools.api_reference import reference
 
 REPOSITORY = Path(__file__).parents[3]
 DOCS = REPOSITORY / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md"])
+AROUND = DOCS / "around-the-pods.md"
+STANDARD: dict[str, Any] = {
+    "HorizontalPodAutoscaler": models.V2HorizontalPodAutoscaler,
+    "NetworkPolicy": models.V1NetworkPolicy,
+}
+FOREIGN = {"InferencePool", "ScaledObject"}
+"""Shown as their documentation has them; no schema of theirs is here."""
 
 
 def first_column(page: str) -> list[str]:
@@ -145,7 +157,40 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_manifests_in_the_pages_are_valid(page: Path) -> None:
     for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
         manifest = yaml.safe_load(block)
-        assert SpeculativeDeploymentSpec.model_validate(manifest["spec"])
+        kind = manifest.get("kind", names.KIND)
+        if kind == names.KIND:
+            assert SpeculativeDeploymentSpec.model_validate(manifest["spec"])
+        elif kind in STANDARD:
+            assert STANDARD[kind].model_validate(manifest)
+        else:
+            assert kind in FOREIGN, f"{page.name} shows a {kind}, which nothing here knows"
+
+
+def test_the_pod_that_shows_all_it_can_have_is_rendered() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", AROUND.read_text(), re.DOTALL)
+    (manifest,) = (m for m in map(yaml.safe_load, blocks) if m["kind"] == names.KIND)
+    asked = manifest["spec"]["podTemplate"]["spec"]
+    sd = parse(manifest)
+    assert isinstance(sd, SpeculativeDeployment)
+    pod = pod_template(sd, revision="abc", bundle=PluginBundle({}, "abc"))["spec"]
+    assert isinstance(pod, dict)
+    for field in ("priorityClassName", "serviceAccountName", "imagePullSecrets"):
+        assert pod[field] == asked[field]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["shm"] == {
+        "name": "shm",
+        "emptyDir": {"medium": "Memory", "sizeLimit": "200Gi"},
+    }
+    assert {"scratch", "fathom-plugin", "fathom-depth"} <= volumes.keys()
+
+
+def test_what_selects_pods_selects_those_that_answer() -> None:
+    leaders = {names.LABEL_NAME: "kimi-k2", names.LABEL_ROLE: names.ROLE_LEADER}
+    page = AROUND.read_text()
+    selected = re.findall(r"matchLabels: (\{fathom[^}]*\})", page)
+    assert len(selected) == 3
+    assert all(yaml.safe_load(each) == leaders for each in selected)
+    assert yaml.safe_load(page.split("```")[1]) == leaders
 
 
 def test_rights_on_the_page_are_the_chart_s() -> None:
