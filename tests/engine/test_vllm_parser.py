@@ -174,7 +174,7 @@ def test_vllm_reads_the_examples_as_they_are_meant(path: Path) -> None:
     (found,) = ask_vllm([args])["parsed"]
 
     assert found["tensor_parallel_size"] == sd.spec.engine.tensor_parallel_size
-    assert found["speculative_config"]["method"] == "eagle3"
+    assert found["speculative_config"]["method"] == sd.spec.draft.method
     assert found["speculative_config"]["model"] == sd.spec.draft.id
     assert found["trust_remote_code"] == sd.spec.model.trust_remote_code
     assert found["shutdown_timeout"] == sd.spec.engine.drain_seconds
