@@ -50,7 +50,7 @@ RULES: Sequence[dict[str, list[str]]] = (
     {
         "apiGroups": ["policy"],
         "resources": ["poddisruptionbudgets"],
-        "verbs": ["list", "create", "patch"],
+        "verbs": ["list", "create", "patch", "delete"],
     },
     {
         "apiGroups": ["monitoring.coreos.com"],

@@ -21,7 +21,7 @@
 # Where the cluster serves these APIs.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [list, create, patch]
+  verbs: [list, create, patch, delete]
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]
   verbs: [list, create, patch, delete]

@@ -286,6 +286,9 @@ class RolloutSpec(ApiModel):
     """How long the first new replica is watched, in minutes."""
     paused: bool = False
     """Hold everything but scaling."""
+    pod_disruption_budget: AutoOrNever = AutoOrNever.AUTO
+    """Whether to create a PodDisruptionBudget where the cluster has that API. Never if one of your
+    own selects these pods: Kubernetes evicts no pod that two of them select."""
     refresh: AutoOrNever = AutoOrNever.NEVER
     """Whether replicas whose acceptance decays with uptime are restarted, one at a time."""
 

@@ -16,9 +16,11 @@ _CONSEQUENCE: Final[Mapping[Kind, str]] = {
 
 def wanted_optional(spec: SpeculativeDeploymentSpec) -> frozenset[Kind]:
     """The optional kinds that a spec asks for."""
-    if spec.metrics.pod_monitor is AutoOrNever.AUTO:
-        return frozenset(OPTIONAL_KINDS)
-    return frozenset(OPTIONAL_KINDS) - {POD_MONITOR}
+    asked = {
+        POD_DISRUPTION_BUDGET: spec.rollout.pod_disruption_budget,
+        POD_MONITOR: spec.metrics.pod_monitor,
+    }
+    return frozenset(kind for kind, choice in asked.items() if choice is AutoOrNever.AUTO)
 
 
 def skipped(

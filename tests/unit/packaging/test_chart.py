@@ -20,7 +20,7 @@ OPERATOR_RULES = [
     (["apps"], ["deployments"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["configmaps"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["services", "serviceaccounts"], ["list", "create", "patch"]),
-    (["policy"], ["poddisruptionbudgets"], ["list", "create", "patch"]),
+    (["policy"], ["poddisruptionbudgets"], ["list", "create", "patch", "delete"]),
     (["monitoring.coreos.com"], ["podmonitors"], ["list", "create", "patch", "delete"]),
     ([""], ["pods"], ["list", "watch", "patch", "delete"]),
     ([""], ["events"], ["create"]),

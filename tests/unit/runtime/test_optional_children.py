@@ -89,6 +89,15 @@ async def test_one_that_is_not_asked_for_any_more_goes() -> None:
     assert "No PodMonitor" not in said(bench)
 
 
+async def test_a_budget_beside_one_of_the_users_own_goes() -> None:
+    bench = await up(POD_DISRUPTION_BUDGET, POD_MONITOR)
+    bench.edit({"rollout": {"podDisruptionBudget": "Never"}})
+    await bench.until_ready()
+    assert bench.kube.all_of(POD_DISRUPTION_BUDGET) == []
+    assert len(bench.kube.all_of(POD_MONITOR)) == 1
+    assert "No PodDisruptionBudget" not in said(bench)
+
+
 async def test_the_budget_follows_the_rollouts_bound() -> None:
     bench = await up(POD_DISRUPTION_BUDGET)
     bench.edit({"rollout": {"maxUnavailable": 2}})
