@@ -165,17 +165,31 @@ def test_vllm_takes_what_is_refused_and_reads_batches_alike() -> None:
         assert max_batch(resource({"engine.args": line.split()}).spec) == found["max_num_seqs"]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
-def test_vllm_reads_the_examples_as_they_are_meant(path: Path) -> None:
-    sd = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
-    assert isinstance(sd, SpeculativeDeployment)
-    _, *args = engine_args(sd.spec)
+EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
 
-    (found,) = ask_vllm([args])["parsed"]
 
-    assert found["tensor_parallel_size"] == sd.spec.engine.tensor_parallel_size
-    assert found["speculative_config"]["method"] == sd.spec.draft.method
-    assert found["speculative_config"].get("model", "") == sd.spec.draft.id
-    assert found["trust_remote_code"] == sd.spec.model.trust_remote_code
-    assert found["shutdown_timeout"] == sd.spec.engine.drain_seconds
+@pytest.fixture(scope="module")
+def parsed_examples() -> dict[Path, Any]:
+    """By file. One process for all, since importing vLLM takes longer than all the rest."""
+    lines = [list(engine_args(example(path).spec))[1:] for path in EXAMPLE_FILES]
+    return dict(zip(EXAMPLE_FILES, ask_vllm(lines)["parsed"], strict=True))
+
+
+@pytest.mark.parametrize("path", EXAMPLE_FILES, ids=lambda path: path.name)
+def test_vllm_reads_the_examples_as_they_are_meant(
+    path: Path, parsed_examples: dict[Path, Any]
+) -> None:
+    spec, found = example(path).spec, parsed_examples[path]
+
+    assert found["tensor_parallel_size"] == spec.engine.tensor_parallel_size
+    assert found["speculative_config"]["method"] == spec.draft.method
+    assert found["speculative_config"].get("model", "") == spec.draft.id
+    assert found["trust_remote_code"] == spec.model.trust_remote_code
+    assert found["shutdown_timeout"] == spec.engine.drain_seconds
     assert (found["scheduler_cls"] is None) == ("static" in path.name)
+
+
+def example(path: Path) -> SpeculativeDeployment:
+    sd = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert isinstance(sd, SpeculativeDeployment), sd
+    return sd
