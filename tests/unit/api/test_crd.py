@@ -75,6 +75,7 @@ def test_the_defaults_are_those_of_the_models() -> None:
         "maxSurge": 0,
         "canaryMinutes": 20,
         "paused": False,
+        "podDisruptionBudget": "Auto",
         "refresh": "Never",
     }
 
