@@ -26,6 +26,7 @@ from fathom.manifests.startup_schedule import startup_schedule
 from fathom.manifests.vllm_args import engine_args, max_batch
 from fathom_local.engine.environment import engine_variables, ensure_engine_environment
 from fathom_vllm.bundle import SCHEDULER_CLASS
+from golden.rendering import SOURCES
 from manifest_samples import resource
 from support.tiny_models import with_tiny_models, write_models
 
@@ -35,16 +36,7 @@ HERE = Path(__file__).parent
 ALWAYS = ("0.28.0", "0.32.0")
 """Run by `make test`; others when they are asked for."""
 RELEASES = tuple(dict.fromkeys([*ALWAYS, *os.environ.get("FATHOM_ENGINE_VERSIONS", "").split()]))
-GOLDEN = {
-    path.stem: path
-    for path in sorted(
-        [
-            *(HERE.parent / "golden" / "cases").glob("*.yaml"),
-            *(HERE.parents[1] / "examples").glob("*.yaml"),
-            *(HERE.parents[1] / "examples" / "recipes").glob("*.yaml"),
-        ]
-    )
-}
+GOLDEN = {path.stem: path for path in SOURCES}
 
 NEEDS_CUDA = frozenset({"dynamo-kimi-k2.6-b200"})
 """Commands whose kernels vLLM looks up when it makes its configuration."""

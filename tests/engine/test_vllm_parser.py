@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.manifests.vllm_args import engine_args, max_batch, owned_flag_problems
 from fathom_local.engine.environment import engine_variables, ensure_engine_environment
+from golden.rendering import EXAMPLES, read
 from manifest_samples import resource
 
 pytestmark = pytest.mark.engine
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # Reads a list of command lines, and prints what each is parsed to; first, what every beginning of
 # every option stands for.
@@ -171,7 +169,7 @@ EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
 @pytest.fixture(scope="module")
 def parsed_examples() -> dict[Path, Any]:
     """By file. One process for all, since importing vLLM takes longer than all the rest."""
-    lines = [list(engine_args(example(path).spec))[1:] for path in EXAMPLE_FILES]
+    lines = [list(engine_args(read(path).spec))[1:] for path in EXAMPLE_FILES]
     return dict(zip(EXAMPLE_FILES, ask_vllm(lines)["parsed"], strict=True))
 
 
@@ -179,7 +177,7 @@ def parsed_examples() -> dict[Path, Any]:
 def test_vllm_reads_the_examples_as_they_are_meant(
     path: Path, parsed_examples: dict[Path, Any]
 ) -> None:
-    spec, found = example(path).spec, parsed_examples[path]
+    spec, found = read(path).spec, parsed_examples[path]
 
     assert found["tensor_parallel_size"] == spec.engine.tensor_parallel_size
     assert found["speculative_config"]["method"] == spec.draft.method
@@ -187,9 +185,3 @@ def test_vllm_reads_the_examples_as_they_are_meant(
     assert found["trust_remote_code"] == spec.model.trust_remote_code
     assert found["shutdown_timeout"] == spec.engine.drain_seconds
     assert (found["scheduler_cls"] is None) == ("static" in path.name)
-
-
-def example(path: Path) -> SpeculativeDeployment:
-    sd = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
-    assert isinstance(sd, SpeculativeDeployment), sd
-    return sd

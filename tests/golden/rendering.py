@@ -9,10 +9,25 @@ from typing import Any
 import yaml
 from typer.testing import CliRunner
 
+from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.cli import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SOURCES = sorted(
+    [
+        *(Path(__file__).parent / "cases").glob("*.yaml"),
+        *EXAMPLES.glob("*.yaml"),
+        *(EXAMPLES / "recipes").glob("*.yaml"),
+    ]
+)
+"""All that is rendered, recorded, and asked of vLLM."""
 SERVING = "--host 0.0.0.0 --port 8000 --shutdown-timeout 120"
+
+
+def read(source: Path) -> SpeculativeDeployment:
+    parsed = parse(yaml.safe_load(source.read_text(encoding="utf-8")))
+    assert isinstance(parsed, SpeculativeDeployment), "\n".join(map(str, parsed))
+    return parsed
 
 
 def pod_spec(example: str) -> dict[str, Any]:

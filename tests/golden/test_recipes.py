@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from golden.rendering import EXAMPLES, SERVING, container, multiset, pod_spec
+from golden.rendering import EXAMPLES, SERVING, command, container, multiset, pod_spec
 
 SPECULATIVE = json.dumps(
     {"method": "eagle3", "model": "lightseekorg/kimi-k2.6-eagle3-mla", "num_speculative_tokens": 3}
@@ -49,11 +49,7 @@ vllm serve nvidia/Kimi-K2.6-NVFP4 --served-model-name=moonshotai/Kimi-K2.6 --tru
     ],
 )
 def test_the_engine_gets_the_same_arguments(example: str, theirs: str) -> None:
-    found = container(example)
-
-    assert multiset([*found["command"], *found["args"]]) == (
-        multiset(shlex.split(theirs)) + multiset(SERVING.split())
-    )
+    assert multiset(command(example)) == (multiset(shlex.split(theirs)) + multiset(SERVING.split()))
 
 
 def test_the_recipes_of_vllm_set_one_variable() -> None:

@@ -7,29 +7,20 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 from kubernetes.aio.client import models
 
 from fathom import __version__
 from fathom.adapters.yaml_documents import to_yaml
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.core.support import not_yet_supported
 from fathom.manifests.problems import problems_of
 from fathom.manifests.render import children
 from fathom.manifests.tuning_config_map import tuning_config_map
+from golden.rendering import SOURCES, read
 from support.foreign_kinds import schema_of
 
 HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples"
-SOURCES = sorted(
-    [
-        *(HERE / "cases").glob("*.yaml"),
-        *EXAMPLES.glob("*.yaml"),
-        *(EXAMPLES / "recipes").glob("*.yaml"),
-    ]
-)
 BUNDLE = PluginBundle(
     {
         "fathom_vllm/__init__.py": '"""The plugin."""\n',
@@ -49,12 +40,6 @@ MODELS = {
 
 FOREIGN = {"PodMonitor": schema_of("podmonitors.yaml")}
 """Kinds of others, by what Fathom uses of their published schemas."""
-
-
-def read(source: Path) -> SpeculativeDeployment:
-    parsed = parse(yaml.safe_load(source.read_text(encoding="utf-8")))
-    assert isinstance(parsed, SpeculativeDeployment), "\n".join(map(str, parsed))
-    return parsed
 
 
 def rendered(source: Path) -> tuple[Manifest, ...]:

@@ -7,6 +7,11 @@ from typing import Final
 
 from fathom.api.spec import Accelerator, NodePoolSpec
 
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+"""As NVIDIA's device plugin offers it."""
+PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
+"""Of a node, set by GPU Feature Discovery."""
+
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorPreset:

@@ -1,12 +1,13 @@
 """What the operator reads of objects in the cluster: the few fields it decides on, typed."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from fathom.api import names
+from fathom.api.accelerators import GPU_RESOURCE
 
 
 def _absent_as(default: object) -> BeforeValidator:
@@ -21,9 +22,6 @@ class _Read(BaseModel):
 
 
 _Strings = Annotated[Mapping[str, str], _absent_as({})]
-
-
-_GPU: Final = "nvidia.com/gpu"
 
 
 def _count(quantity: int | str | None) -> int:
@@ -105,7 +103,7 @@ class PodSpec(_Read):
     @property
     def gpus(self) -> int:
         """That the scheduler has to find on one node."""
-        return sum(_count(each.resources.limits.get(_GPU)) for each in self.containers)
+        return sum(_count(each.resources.limits.get(GPU_RESOURCE)) for each in self.containers)
 
     @property
     def config_maps(self) -> frozenset[str]:
@@ -198,10 +196,12 @@ class ObservedPod(_Revised):
         return next((each for each in self.status.conditions if each.type == kind), None)
 
     @property
-    def unscheduled(self) -> bool:
-        """Whether the scheduler has looked for a node, and found none."""
+    def unscheduled(self) -> Condition | None:
+        """What the scheduler says, which has looked for a node and found none; None: it has not."""
         scheduled = self.condition("PodScheduled")
-        return scheduled is not None and scheduled.status == "False" and not self.terminating
+        if scheduled is None or scheduled.status != "False" or self.terminating:
+            return None
+        return scheduled
 
 
 class _PodTemplate(_Read):
@@ -271,4 +271,4 @@ class ObservedNode(_Read):
     @property
     def gpus(self) -> int:
         """That pods can have of it, taken or not."""
-        return _count(self.status.allocatable.get(_GPU))
+        return _count(self.status.allocatable.get(GPU_RESOURCE))

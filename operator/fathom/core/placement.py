@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL
 from fathom.core.observed import ObservedNode, PodSpec, Taint, Toleration
 
-PRODUCT: Final = "nvidia.com/gpu.product"
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 _MOST_NAMED: Final = 4
 
@@ -44,7 +44,7 @@ def _carries(node: ObservedNode, selector: Mapping[str, str]) -> bool:
 
 def _no_label(selector: Mapping[str, str], nodes: Sequence[ObservedNode]) -> str:
     # The accelerator first: it is what most often is another one.
-    ordered = sorted(selector.items(), key=lambda label: label[0] != PRODUCT)
+    ordered = sorted(selector.items(), key=lambda label: label[0] != PRODUCT_LABEL)
     for key, value in ordered:
         if not any(_carries(node, {key: value}) for node in nodes):
             return _no_single_label(key, value, nodes)
@@ -57,7 +57,7 @@ def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str
     if set(found) == {""}:
         advice = (
             "install GPU Feature Discovery, which sets it, or use nodePool.accelerator: Custom."
-            if key == PRODUCT
+            if key == PRODUCT_LABEL
             else "correct nodePool.nodeSelector."
         )
         return f"none of {len(nodes)} nodes carries {key}: {advice}"
@@ -65,7 +65,7 @@ def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str
         (f"{count} {'carries' if count == 1 else 'carry'} {each or 'none'}", count)
         for each, count in found.items()
     )
-    field = "accelerator" if key == PRODUCT else "nodeSelector"
+    field = "accelerator" if key == PRODUCT_LABEL else "nodeSelector"
     return f"0 nodes carry {key}={value}; {others}: correct nodePool.{field}, or add such nodes."
 
 
@@ -95,7 +95,7 @@ def _no_size(gpus: int, largest: int, nodes: int) -> str:
         if not largest
         else "lower engine.tensorParallelSize × pipelineParallelSize, or correct nodePool."
     )
-    return f"a replica needs {gpus} nvidia.com/gpu, and {have}: {advice}"
+    return f"a replica needs {gpus} {GPU_RESOURCE}, and {have}: {advice}"
 
 
 def _named(counted: Iterable[tuple[str, int]]) -> str:

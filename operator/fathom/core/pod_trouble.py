@@ -42,9 +42,8 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     if pod.status.phase == "Failed":
         said = pod.status.message or pod.status.reason or "it says no more"
         return _trouble(Reason.POD_FAILING, f"pod {pod.name} failed: {said}")
-    scheduled = pod.condition("PodScheduled")
-    if scheduled is not None and pod.unscheduled:
-        said = why_no_node(pod.spec, nodes) or scheduled.message or scheduled.reason
+    if (unscheduled := pod.unscheduled) is not None:
+        said = why_no_node(pod.spec, nodes) or unscheduled.message or unscheduled.reason
         return _trouble(Reason.POD_UNSCHEDULABLE, f"pod {pod.name} finds no node: {said}")
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     found = (_trouble_with_container(pod.name, status) for status in statuses)

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.accelerators import preset_for
+from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
@@ -23,7 +23,6 @@ from fathom.manifests.strategic_merge import merged
 from fathom.manifests.vllm_args import COMMAND, HTTP_PORT, engine_args
 
 CONTAINER: Final = "vllm"
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 
 PRE_STOP_SECONDS: Final = 5
 """Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
@@ -135,7 +134,7 @@ def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
 
 def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     product = preset_for(spec.node_pool).product
-    own: dict[str, JsonValue] = {"nvidia.com/gpu.product": product} if product else {}
+    own: dict[str, JsonValue] = {PRODUCT_LABEL: product} if product else {}
     return {**own, **spec.node_pool.node_selector}
 
 

@@ -79,7 +79,7 @@ async def read_objects(
         tuning=tuning.data if tuning else {},
         live=dict(_by_name(children.items())),
         optional=frozenset(children.keys() & set(optional)),
-        nodes=await _nodes(kube) if any(pod.unscheduled for pod in pods) else (),
+        nodes=await _nodes(kube) if any(pod.unscheduled is not None for pod in pods) else (),
     )
 
 

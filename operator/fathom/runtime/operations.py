@@ -13,7 +13,7 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.depth import DepthDocument
 from fathom.core.diff import first_difference
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, OPTIONAL_KINDS, Kind, kind_of
+from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, Kind, kind_of
 from fathom.core.manifest import Manifest
 from fathom.core.optional_kinds import wanted_optional
 from fathom.core.plan import DeploymentStep, Plan, Template
@@ -113,9 +113,8 @@ def _supporting(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Mani
 
 def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation]:
     """Optional children that the spec asked for before."""
-    unwanted = objects.optional - wanted_optional(sd.spec)
-    for kind in OPTIONAL_KINDS:
-        if kind in unwanted and (kind, sd.metadata.name) in objects.live:
+    for kind in sorted(objects.optional - wanted_optional(sd.spec)):
+        if (kind, sd.metadata.name) in objects.live:
             yield Delete(kind, sd.metadata.name, "the spec does not ask for it any more")
 
 
