@@ -26,6 +26,7 @@ LABEL_COMPONENT: Final = f"{GROUP}/component"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 ROLE_LEADER: Final = "leader"
+ROLE_WORKER: Final = "worker"
 
 ANNOTATION_DEPTH_GENERATION: Final = f"{GROUP}/depth-generation"
 """On pods: bumped when the depth changes, so that kubelets refresh the volume soon."""
@@ -37,9 +38,9 @@ ANNOTATION_RETRY_ROLLOUT: Final = f"{GROUP}/retry-rollout"
 """On the SpeculativeDeployment, by a person: any new value tries a revision that was rolled back
 once more."""
 ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"
-"""On Deployments: the Fathom version that rendered the pod template."""
+"""On workloads: the Fathom version that rendered the pod template."""
 ANNOTATION_PLUGIN: Final = f"{GROUP}/plugin"
-"""On Deployments: the name of the plugin ConfigMap that its pods mount."""
+"""On workloads: the name of the plugin ConfigMap that their pods mount."""
 
 
 def depth_config_map(name: str) -> str:
@@ -55,6 +56,11 @@ def tuning_config_map(name: str) -> str:
 def plugin_config_map(name: str, content: str) -> str:
     """Name of the immutable ConfigMap with the engine plugin whose content hash is `content`."""
     return f"{name}-plugin-{content}"
+
+
+def channel_claim_template(name: str) -> str:
+    """Name of the ResourceClaimTemplate that a ComputeDomain's driver makes."""
+    return f"{name}-channel"
 
 
 def revision_child(name: str, revision: str) -> str:

@@ -47,6 +47,12 @@ def _fits_a_tray_layout(spec: SpeculativeDeploymentSpec) -> bool:
     return gpus % size == 0 if size <= gpus else size % gpus == 0
 
 
+def _fills_its_nodes(spec: SpeculativeDeploymentSpec) -> bool:
+    gpus = preset_for(spec.node_pool).gpus_per_node
+    size = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    return size <= gpus or size % gpus == 0
+
+
 def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
     size, target = spec.draft.tensor_parallel_size, spec.engine.tensor_parallel_size
     if size is None or size == target:
@@ -72,6 +78,7 @@ def _gpus_per_node_cel() -> str:
 
 _GPUS: Final = _gpus_per_node_cel()
 _TP: Final = "self.engine.tensorParallelSize"
+_PP: Final = "self.engine.pipelineParallelSize"
 _MAX: Final = (
     "(has(self.speculation.maxTokens) ? self.speculation.maxTokens : "
     f"(self.speculation.tokens > {DEFAULT_MAX_TOKENS} ? self.speculation.tokens "
@@ -129,6 +136,13 @@ RULES: Final[tuple[Rule, ...]] = (
         "or 4 on a GB200 tray) or a multiple of them.",
         cel=f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0",
         holds=_fits_a_tray_layout,
+    ),
+    Rule(
+        field="engine.pipelineParallelSize",
+        message="a replica over several nodes takes whole ones: make tensorParallelSize × "
+        "pipelineParallelSize a multiple of the GPUs on one node (4 on a GB200 tray).",
+        cel=f"{_TP} * {_PP} <= {_GPUS} || {_TP} * {_PP} % {_GPUS} == 0",
+        holds=_fills_its_nodes,
     ),
     Rule(
         field="draft.tensorParallelSize",

@@ -13,9 +13,11 @@ from fathom.core.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    LEADER_WORKER_SET,
     NODE,
     OPTIONAL_KINDS,
     POD,
+    SPANNING_KINDS,
     SPECULATIVE_DEPLOYMENT,
     Kind,
     ObjectKey,
@@ -25,6 +27,7 @@ from fathom.core.observed import (
     Meta,
     ObservedConfigMap,
     ObservedDeployment,
+    ObservedLeaderWorkerSet,
     ObservedNode,
     ObservedPod,
 )
@@ -55,7 +58,7 @@ async def read_objects(
     if resource is None:
         return None
     selector = f"{names.LABEL_NAME}={key.name}"
-    optional = [kind for kind in OPTIONAL_KINDS if served.has(kind)]
+    optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
     lists = await asyncio.gather(
         *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS),
         *(_select_if_allowed(kube, kind, key.namespace, selector) for kind in optional),
@@ -72,7 +75,10 @@ async def read_objects(
         resource=resource,
         metadata=metadata,
         status=status_in(resource),
-        deployments=_observed(ObservedDeployment, children[DEPLOYMENT]),
+        workloads=(
+            *_observed(ObservedDeployment, children[DEPLOYMENT]),
+            *_observed(ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ())),
+        ),
         pods=pods,
         config_maps=config_maps,
         depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,
