@@ -49,8 +49,9 @@ def _fits_a_tray_layout(spec: SpeculativeDeploymentSpec) -> bool:
 
 def _fills_its_nodes(spec: SpeculativeDeploymentSpec) -> bool:
     gpus = preset_for(spec.node_pool).gpus_per_node
-    size = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
-    return size <= gpus or size % gpus == 0
+    one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    size = one * spec.engine.data_parallel_size
+    return size <= gpus or (size % gpus == 0 and (gpus % one == 0 or one % gpus == 0))
 
 
 def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
@@ -78,7 +79,8 @@ def _gpus_per_node_cel() -> str:
 
 _GPUS: Final = _gpus_per_node_cel()
 _TP: Final = "self.engine.tensorParallelSize"
-_PP: Final = "self.engine.pipelineParallelSize"
+_ONE: Final = f"{_TP} * self.engine.pipelineParallelSize"
+_ALL: Final = f"{_ONE} * self.engine.dataParallelSize"
 _MAX: Final = (
     "(has(self.speculation.maxTokens) ? self.speculation.maxTokens : "
     f"(self.speculation.tokens > {DEFAULT_MAX_TOKENS} ? self.speculation.tokens "
@@ -138,10 +140,12 @@ RULES: Final[tuple[Rule, ...]] = (
         holds=_fits_a_tray_layout,
     ),
     Rule(
-        field="engine.pipelineParallelSize",
+        field="engine",
         message="a replica over several nodes takes whole ones: make tensorParallelSize × "
-        "pipelineParallelSize a multiple of the GPUs on one node (4 on a GB200 tray).",
-        cel=f"{_TP} * {_PP} <= {_GPUS} || {_TP} * {_PP} % {_GPUS} == 0",
+        "pipelineParallelSize × dataParallelSize a multiple of the GPUs on one node (4 on a GB200 "
+        "tray), and let no data-parallel engine begin in the middle of another's node.",
+        cel=f"{_ALL} <= {_GPUS} || ({_ALL} % {_GPUS} == 0 "
+        f"&& ({_GPUS} % ({_ONE}) == 0 || ({_ONE}) % {_GPUS} == 0))",
         holds=_fills_its_nodes,
     ),
     Rule(

@@ -214,7 +214,8 @@ class EngineSpec(ApiModel):
     pipeline_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
     """Pipeline stages."""
     data_parallel_size: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Data-parallel engines per replica. Live depth needs 1."""
+    """Data-parallel engines per replica, behind one address. Live depth needs 1. Experts are spread
+    over them with the argument --enable-expert-parallel."""
     attention_backend: Annotated[str, Field(max_length=64)] = ""
     """vLLM attention backend; empty lets vLLM choose."""
     args: Annotated[

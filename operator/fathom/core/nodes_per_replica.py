@@ -5,8 +5,9 @@ from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
 
 
 def gpus_per_replica(spec: SpeculativeDeploymentSpec) -> int:
-    """GPUs of one engine: tensor × pipeline parallelism."""
-    return spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    """GPUs of all its engines: tensor × pipeline × data parallelism."""
+    engine = spec.engine
+    return engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
 
 
 def nodes_per_replica(spec: SpeculativeDeploymentSpec) -> int:

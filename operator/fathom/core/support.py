@@ -77,7 +77,7 @@ def _group_need(spec: SpeculativeDeploymentSpec) -> _Need:
         f"a replica of {gpus_per_replica(spec)} GPUs is a group of {nodes_per_replica(spec)} pods, "
         "which LeaderWorkerSet keeps together",
         "install LeaderWorkerSet (github.com/kubernetes-sigs/lws), or keep tensorParallelSize × "
-        "pipelineParallelSize within one node",
+        "pipelineParallelSize × dataParallelSize within one node",
     )
 
 
@@ -93,13 +93,6 @@ def _domain_need(spec: SpeculativeDeploymentSpec) -> _Need:
 
 def not_yet_supported(spec: SpeculativeDeploymentSpec) -> Problem | None:
     """The first thing in a valid spec that this Fathom cannot do yet; None: it can do all."""
-    engine = spec.engine
-    if engine.data_parallel_size > 1:
-        return Problem(
-            "spec.engine.dataParallelSize",
-            "several data-parallel engines in one replica are not supported yet: use more "
-            "replicas instead.",
-        )
     if spec.speculation.tuning.actuation is Actuation.ROLLOUT:
         return Problem(
             "spec.speculation.tuning.actuation",

@@ -107,26 +107,28 @@ def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonV
 
 def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonValue]:
     engine = spec.engine
-    container: dict[str, JsonValue] = {
+    http: JsonValue = {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}
+    serves = role is Role.LEADER
+    return {
         "name": CONTAINER,
         "image": engine.image,
         "command": list(COMMAND),
         "args": list(engine_args(spec, role)),
         "env": engine_env(spec, role),
+        **({"ports": [http]} if serves else {}),
         "resources": _resources(spec),
         "securityContext": {"allowPrivilegeEscalation": False},
         # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
         "terminationMessagePolicy": "FallbackToLogsOnError",
+        **(_watched_leader(engine) if serves else watched_worker(engine)),
         "volumeMounts": _volume_mounts(spec, role),
     }
-    return container | (_served(engine) if role is Role.LEADER else watched_worker(engine))
 
 
-def _served(engine: EngineSpec) -> dict[str, JsonValue]:
-    """What a container has whose engine answers requests."""
+def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
+    """Probes of an engine that answers requests."""
     health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
     return {
-        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "startupProbe": {
             **health,
             "periodSeconds": STARTUP_PERIOD_SECONDS,

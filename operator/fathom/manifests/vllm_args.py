@@ -228,6 +228,8 @@ def engine_args(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> tu
     args += ["--tensor-parallel-size", str(engine.tensor_parallel_size)]
     if engine.pipeline_parallel_size > 1:
         args += ["--pipeline-parallel-size", str(engine.pipeline_parallel_size)]
+    if engine.data_parallel_size > 1:
+        args += ["--data-parallel-size", str(engine.data_parallel_size)]
     if engine.attention_backend:
         args += ["--attention-backend", engine.attention_backend]
     args += ["--speculative-config", json.dumps(speculative_config(spec), separators=(",", ":"))]

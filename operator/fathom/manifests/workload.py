@@ -1,7 +1,5 @@
 """What holds one revision's pods, and where its serving pods' template stands in it."""
 
-from collections.abc import Mapping
-
 from pydantic import JsonValue
 
 from fathom.api.resource import SpeculativeDeployment
@@ -36,7 +34,7 @@ def workload(
     return build(sd, revision=revision, replicas=replicas, bundle=bundle)
 
 
-def serving_template(kind: Kind, manifest: Manifest) -> Mapping[str, JsonValue] | None:
+def serving_template(kind: Kind, manifest: Manifest) -> dict[str, JsonValue] | None:
     """The template of the pods that serve, of a workload as it was read; None: it has none."""
     path = (
         ("spec", "leaderWorkerTemplate", "leaderTemplate")

@@ -12,7 +12,6 @@ from manifest_samples import resource
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"engine.dataParallelSize": 2}, "spec.engine.dataParallelSize"),
         ({"speculation.tuning.actuation": "Rollout"}, "spec.speculation.tuning.actuation"),
     ],
 )
@@ -32,6 +31,7 @@ def test_what_is_not_built_is_said_and_not_guessed(changes: dict[str, Any], fiel
         {"engine.tensorParallelSize": 8, "nodePool.accelerator": "H200"},
         {"engine.tensorParallelSize": 8},
         {"engine.pipelineParallelSize": 2},
+        {"engine.dataParallelSize": 2},
         {"speculation.tuning.actuation": "Live"},
         {"rollout.refresh": "Auto"},
     ],

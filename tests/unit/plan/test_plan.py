@@ -218,8 +218,10 @@ def test_over_several_nodes_a_revision_is_a_leader_worker_set() -> None:
 def test_a_revision_of_the_other_kind_gives_way_as_any_other() -> None:
     serving = [pod("a", "old"), pod("b", "old")]
     found = plan(deployment("old", 2), *serving, changes=TWO_TRAYS)
-    assert [(step.kind, step.replicas) for step in found.workloads] == [
-        (LEADER_WORKER_SET, 0),
+    assert [(step.kind, step.replicas) for step in found.workloads] == [(DEPLOYMENT, 1)]
+    room = plan(deployment("old", 1), serving[0], changes=TWO_TRAYS)
+    assert [(step.kind, step.replicas) for step in room.workloads] == [
+        (LEADER_WORKER_SET, 1),
         (DEPLOYMENT, 1),
     ]
 

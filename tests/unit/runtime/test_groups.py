@@ -115,8 +115,8 @@ async def test_without_leader_worker_set_it_says_what_to_install() -> None:
         "spec.engine.tensorParallelSize: a replica of 8 GPUs is a group of 2 pods, which "
         "LeaderWorkerSet keeps together, and this cluster does not serve "
         "leaderworkerset.x-k8s.io/v1: install LeaderWorkerSet (github.com/kubernetes-sigs/lws), or "
-        "keep tensorParallelSize × pipelineParallelSize within one node. Until then, nothing is "
-        "started."
+        "keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one node. Until "
+        "then, nothing is started."
     )
     assert bench.kube.all_of(DEPLOYMENT) == bench.kube.all_of(POD) == []
 
