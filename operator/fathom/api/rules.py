@@ -51,7 +51,9 @@ def _fills_its_nodes(spec: SpeculativeDeploymentSpec) -> bool:
     gpus = preset_for(spec.node_pool).gpus_per_node
     one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
     size = one * spec.engine.data_parallel_size
-    return size <= gpus or (size % gpus == 0 and (gpus % one == 0 or one % gpus == 0))
+    if size <= gpus or not _fits_a_tray_layout(spec):
+        return True
+    return size % gpus == 0 and (gpus % one == 0 or one % gpus == 0)
 
 
 def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
@@ -79,6 +81,7 @@ def _gpus_per_node_cel() -> str:
 
 _GPUS: Final = _gpus_per_node_cel()
 _TP: Final = "self.engine.tensorParallelSize"
+_LAYOUT: Final = f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0"
 _ONE: Final = f"{_TP} * self.engine.pipelineParallelSize"
 _ALL: Final = f"{_ONE} * self.engine.dataParallelSize"
 _MAX: Final = (
@@ -136,7 +139,7 @@ RULES: Final[tuple[Rule, ...]] = (
         field="engine.tensorParallelSize",
         message="no layout of nodes fits this size: use a divisor of the GPUs on one node (1, 2 "
         "or 4 on a GB200 tray) or a multiple of them.",
-        cel=f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0",
+        cel=_LAYOUT,
         holds=_fits_a_tray_layout,
     ),
     Rule(
@@ -144,7 +147,7 @@ RULES: Final[tuple[Rule, ...]] = (
         message="a replica over several nodes takes whole ones: make tensorParallelSize × "
         "pipelineParallelSize × dataParallelSize a multiple of the GPUs on one node (4 on a GB200 "
         "tray), and let no data-parallel engine begin in the middle of another's node.",
-        cel=f"{_ALL} <= {_GPUS} || ({_ALL} % {_GPUS} == 0 "
+        cel=f"{_ALL} <= {_GPUS} || !({_LAYOUT}) || ({_ALL} % {_GPUS} == 0 "
         f"&& ({_GPUS} % ({_ONE}) == 0 || ({_ONE}) % {_GPUS} == 0))",
         holds=_fills_its_nodes,
     ),

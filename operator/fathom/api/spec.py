@@ -118,11 +118,10 @@ class DraftSpec(ApiModel):
     """Speculation method as vLLM names it. EAGLE 3 and EAGLE 3.1 are both `eagle3`."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] | None = None
     """1 or the target's; absent means vLLM's own default."""
-    options: dict[str, JsonValue] = Field(
-        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
-    )
-    """More keys of vLLM's speculative configuration, such as draft_sample_method. What has a field
-    of its own may not be repeated here."""
+    options: dict[str, str] = Field(default_factory=dict)
+    """More keys of vLLM's speculative configuration, such as prompt_lookup_max: "4". Values are
+    text; what reads as JSON is passed on as such. What has a field of its own may not be repeated
+    here."""
 
 
 class TuningSpec(ApiModel):

@@ -253,6 +253,15 @@ def _serving(engine: EngineSpec) -> list[str]:
     return args
 
 
+def _value(text: str) -> JsonValue:
+    """What an option stands for: `4` and `true` are no words."""
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return value
+
+
 def _ranks(spec: SpeculativeDeploymentSpec, role: Role) -> list[str]:
     """Who meets whom where; Kubernetes fills in the variables of the LeaderWorkerSet."""
     rank = "0" if role is Role.LEADER else f"$({WORKER_INDEX})"
@@ -268,7 +277,7 @@ def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     """The value of --speculative-config."""
     draft, speculation = spec.draft, spec.speculation
     live = live_depth(spec)
-    config: dict[str, JsonValue] = dict(draft.options)
+    config = {key: _value(text) for key, text in draft.options.items()}
     if draft.id:
         config["model"] = draft.id
     if draft.revision:
