@@ -33,6 +33,15 @@ class Method(StrEnum):
         """Whether a draft model of its own is loaded beside the target."""
         return self in {Method.EAGLE3, Method.EAGLE, Method.DRAFT_MODEL, Method.DFLASH}
 
+    @property
+    def takes_no_draft(self) -> bool:
+        """Whether tokens are found in the text itself, by no model at all.
+
+        vLLM would silently ignore one (vllm/config/speculative.py, `__post_init__`). The others
+        may have a draft of their own or, as mtp and dspark, come with the target.
+        """
+        return self in {Method.NGRAM, Method.SUFFIX}
+
 
 class TuningMode(StrEnum):
     AUTO = "Auto"
