@@ -57,6 +57,8 @@ RESTART = edits(
         "engine.args": st.sampled_from([[], ["--max-num-seqs", "16"], ["--enforce-eager"]]),
         "engine.env": st.sampled_from([[], [{"name": "PYTHONPATH", "value": "/x"}]]),
         "engine.resources.requests": st.sampled_from([{}, {"cpu": 4}]),
+        "engine.sharedMemory": st.sampled_from(["", "64Gi"]),
+        "engine.user": st.sampled_from([None, 2000]),
         "engine.startupMinutes": st.sampled_from([90, 60]),
         "engine.drainSeconds": st.sampled_from([120, 60]),
         "nodePool.accelerator": st.sampled_from(["GB200", "GB300", "H100"]),

@@ -8,6 +8,7 @@ from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.fabric_env import fabric_env
+from fathom.manifests.security_context import user_env
 from fathom_vllm.bundle import STAT_LOGGER_NAME
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
@@ -27,7 +28,7 @@ def engine_env(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
     own = [
         # vLLM's own limit is ten minutes, whatever the startup probe allows.
         _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
-        *(_value(*each) for each in fabric_env(spec).items()),
+        *(_value(*each) for each in {**user_env(spec), **fabric_env(spec)}.items()),
     ]
     if secret := spec.model.token_secret_ref:
         reference: JsonValue = {"name": secret.name, "key": secret.key}
