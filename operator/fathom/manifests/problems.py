@@ -16,6 +16,7 @@ from fathom.core.engine_version import parsed_version
 from fathom.core.plugin import PluginBundle
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import revision_of
+from fathom.manifests.plain_secrets import plain_secret_problems
 from fathom.manifests.pod_template import CONTAINER, pod_template
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
@@ -42,6 +43,7 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
             f"{spec.engine.version!r} is not a version: write vLLM's, such as 0.32.0.",
         )
     yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
+    yield from plain_secret_problems(spec)
     yield from _max_num_seqs_problems(spec)
     yield from engine_problems(spec)
     if verdict.refused:

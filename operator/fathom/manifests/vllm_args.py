@@ -88,6 +88,11 @@ OWNED_FLAGS: Final[tuple[OwnedFlag, ...]] = (
     OwnedFlag(("--grpc", "--grpc-port"), _BY_OPERATOR),
     OwnedFlag(("--api-server-count", "-asc"), "one server per pod shows all of its metrics"),
     OwnedFlag(
+        ("--api-key",),
+        "arguments are for all to read; put the key into a Secret, and set VLLM_API_KEY from it in "
+        "spec.engine.env",
+    ),
+    OwnedFlag(
         ("--ssl-*", "--enable-ssl-refresh", "--no-enable-ssl-refresh"),
         "probes and metrics use plain HTTP in the pod; end TLS in front of the Service",
     ),
