@@ -84,6 +84,16 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "correct the accelerator."
         ),
     ),
+    "KV cache that tokenspeed_mla cannot read": (
+        {
+            "engine.attentionBackend": "tokenspeed_mla",
+            "engine.args": ["--kv-cache-dtype", "bfloat16"],
+        },
+        (
+            "spec.engine.args: attention backend tokenspeed_mla reads an FP8 KV cache only, not "
+            "--kv-cache-dtype bfloat16: set that to fp8, or choose another attentionBackend."
+        ),
+    ),
     "API key in the arguments": (
         {"engine.args": ["--api-key", "secret"]},
         (

@@ -253,5 +253,10 @@ def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:
     return last_value(spec.engine.args, "--max-num-seqs", shortest="--max-num-se")
 
 
+def stated_kv_cache_dtype(spec: SpeculativeDeploymentSpec) -> str:
+    """What `engine.args` says about the KV cache's type; `auto`, vLLM's default, for nothing."""
+    return last_value(spec.engine.args, "--kv-cache-dtype", shortest="--kv-cache-d") or "auto"
+
+
 def _ranges(schedule: Schedule) -> list[JsonValue]:
     return [[part.first, part.last, part.depth] for part in schedule]
