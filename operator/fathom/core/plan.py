@@ -41,6 +41,7 @@ class DeploymentStep:
 _MOVING: Final = frozenset(
     {
         Reason.STARTING,
+        Reason.FETCHING_WEIGHTS,
         Reason.ROLLING_OUT,
         Reason.SCALING,
         Reason.SETTLING,
@@ -88,6 +89,8 @@ class Rendering:
     """Name of the plugin ConfigMap that they mount; empty: none."""
     depth: str
     """Name of the depth ConfigMap that they mount; empty: none."""
+    weights: str = ""
+    """The commits that they load, as their Deployment says it; empty: left to them."""
 
 
 def plan_of(
@@ -97,6 +100,7 @@ def plan_of(
     rendering: Rendering,
     *,
     most_new: int | None = None,
+    held: bool = False,
 ) -> Plan:
     """Decide from what is there; idempotent, and safe to be cut off after any step.
 
@@ -106,6 +110,7 @@ def plan_of(
         revision: its revision.
         rendering: what identifies pods of this Fathom.
         most_new: replicas that the revision may have for now, while it is on trial; None: all.
+        held: whether the revision's pods may not be created yet.
     """
     rollout = spec.rollout
     bounds = Bounds(
@@ -118,7 +123,7 @@ def plan_of(
     steps = []
     for each, count in sorted(replicas.items()):
         deployment = present.get(each)
-        if each in emptied or (deployment is None and count == 0 and present):
+        if each in emptied or (deployment is None and (held or (count == 0 and present))):
             continue
         steps.append(
             DeploymentStep(
@@ -165,7 +170,8 @@ def _template(
 ) -> Template:
     if deployment is None:
         return Template.RENDER
-    ours = (deployment.rendered_by, deployment.plugin) == (rendering.version, rendering.plugin)
+    is_rendered = (deployment.rendered_by, deployment.plugin, deployment.weights)
+    ours = is_rendered == (rendering.version, rendering.plugin, rendering.weights)
     return Template.RENDER if wanted and ours else Template.KEEP
 
 

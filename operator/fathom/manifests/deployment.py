@@ -6,6 +6,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.capability import live_depth
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import fetched_by
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.pod_template import pod_template, selector_labels
 
@@ -31,6 +32,8 @@ def deployment(
         annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
             sd.metadata.name, bundle.content
         )
+    if commits := fetched_by(sd):
+        annotations[names.ANNOTATION_WEIGHTS] = commits
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

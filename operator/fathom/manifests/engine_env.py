@@ -6,13 +6,13 @@ from pydantic import JsonValue
 
 from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
+from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom_vllm.bundle import STAT_LOGGER_NAME
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
 DEPTH_DIRECTORY: Final = "/etc/fathom/depth"
 COUNTERS_FILE: Final = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
-CACHE_DIRECTORY: Final = "/cache"
 
 _Variable = dict[str, JsonValue]
 
@@ -24,11 +24,12 @@ def engine_env(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
         # vLLM's own limit is ten minutes, whatever the startup probe allows.
         _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60))
     ]
-    if secret := spec.model.token_secret_ref:
-        reference: JsonValue = {"name": secret.name, "key": secret.key}
-        own.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
-    if spec.cache.claim_name:
-        own.append(_value("HF_HOME", f"{CACHE_DIRECTORY}/huggingface"))
+    own += hub_token(spec)
+    if spec.cache.exists:
+        own.append(_value("HF_HOME", HUB_HOME))
+        own.append(_value("VLLM_CACHE_ROOT", compile_cache(spec)))
+    if offline(spec):
+        own.append(_value("HF_HUB_OFFLINE", "1"))
     shared: list[_Variable] = []
     if live_depth(spec):
         own.append({"name": "FATHOM_POD_NAME", "valueFrom": {"fieldRef": _POD_NAME}})
@@ -43,6 +44,15 @@ def engine_env(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
         *shared,
         *user.values(),
     ]
+
+
+def hub_token(spec: SpeculativeDeploymentSpec) -> list[_Variable]:
+    """What lets a hub's client in where a token is needed; empty: no token is given."""
+    secret = spec.model.token_secret_ref
+    if secret is None:
+        return []
+    reference: JsonValue = {"name": secret.name, "key": secret.key}
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
 
 
 _POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}

@@ -11,9 +11,9 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.engine_env import (
-    CACHE_DIRECTORY,
     DEPTH_DIRECTORY,
     PLUGIN_DIRECTORY,
     engine_env,
@@ -57,7 +57,7 @@ def pod_template(
             ),
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "nodeSelector": _node_selector(spec),
-            "tolerations": _tolerations(spec),
+            "tolerations": node_tolerations(spec),
             "containers": [_container(spec)],
             "volumes": _volumes(sd, bundle),
         },
@@ -138,7 +138,8 @@ def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     return {**own, **spec.node_pool.node_selector}
 
 
-def _tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    """What lets a pod onto the nodes that replicas run on."""
     tolerations: list[JsonValue] = []
     if preset_for(spec.node_pool).architecture == "arm64":
         tolerations.append(
@@ -160,10 +161,8 @@ def _tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
 def _volumes(sd: SpeculativeDeployment, bundle: PluginBundle) -> list[JsonValue]:
     name, spec = sd.metadata.name, sd.spec
     volumes: list[JsonValue] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
-    if spec.cache.claim_name:
-        volumes.append(
-            {"name": "cache", "persistentVolumeClaim": {"claimName": spec.cache.claim_name}}
-        )
+    if claim := claim_of(sd):
+        volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
     if live_depth(spec):
         volumes.append(
             {
@@ -190,7 +189,7 @@ def _volumes(sd: SpeculativeDeployment, bundle: PluginBundle) -> list[JsonValue]
 
 def _volume_mounts(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
     mounts: list[JsonValue] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount
-    if spec.cache.claim_name:
+    if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
     if live_depth(spec):
         mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})

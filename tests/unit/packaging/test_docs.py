@@ -116,7 +116,12 @@ ROWS = dict(
 )
 FIELDS = dict(fields(SpeculativeDeploymentSpec.model_validate(BASE)))
 # Lists whose members are not environment variables.
-OTHERS = {"engine.args": ["--seed"], "nodePool.tolerations": [{"key": "a"}]}
+OTHERS = {
+    "engine.args": ["--seed"],
+    "nodePool.tolerations": [{"key": "a"}],
+    "cache.accessModes": ["ReadWriteOnce"],
+    "cache.size": "1Ti",
+}
 
 
 @pytest.mark.parametrize("path", FIELDS)
