@@ -116,7 +116,12 @@ async def test_token_is_renewed_before_it_expires(tmp_path: Path) -> None:
         ]
     )
     volumes = PodVolumes(
-        tmp_path / "v", tmp_path / "m", Sources({}, {}), request_token, clock=lambda: now[0]
+        tmp_path / "v",
+        tmp_path / "m",
+        tmp_path / "c",
+        Sources({}, {}),
+        request_token,
+        clock=lambda: now[0],
     )
     for now[0] in (0.0, 799.0, 800.0):
         await volumes.refresh(pod, ADDRESSES)
@@ -130,7 +135,7 @@ async def test_missing_sources_are_sentences(tmp_path: Path) -> None:
         raise AssertionError((pod, source))
 
     sources = Sources({("ns", "here"): {"data": {"a": "1"}}}, {})
-    volumes = PodVolumes(tmp_path, tmp_path / "m", sources, no_token)
+    volumes = PodVolumes(tmp_path, tmp_path / "m", tmp_path / "c", sources, no_token)
     for volume, message in (
         ({"configMap": {"name": "gone"}}, "ConfigMap ns/gone, which a volume needs, not found."),
         ({"secret": {"secretName": "gone"}}, "Secret ns/gone, which a volume needs, not found."),
