@@ -89,8 +89,9 @@ class Rendering:
     """Name of the plugin ConfigMap that they mount; empty: none."""
     depth: str
     """Name of the depth ConfigMap that they mount; empty: none."""
-    weights: str = ""
-    """The commits that they load, as their Deployment says it; empty: left to them."""
+    weights: str | None = ""
+    """The commits that they load, as their Deployment says it; empty: left to them; None: those
+    that run were started without a fetch, which this Fathom would not do."""
 
 
 def plan_of(

@@ -7,6 +7,7 @@ from fathom.api import names
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Happening, Severity
+from fathom.core.fetch import FetchStage
 from fathom.core.kinds import CONFIG_MAP
 from fathom.core.plan import Plan, Rendering, plan_of
 from fathom.core.snapshot import Objects, Snapshot
@@ -59,11 +60,12 @@ class Actor:
         objects, now_s, sd = snapshot.objects, snapshot.now_s, course.sd
         live = live_depth(sd.spec)
         name, bundle = sd.metadata.name, self._world.bundle
+        as_they_are = course.weights.stage is FetchStage.PODS_AS_THEY_ARE
         rendering = Rendering(
             version=self._world.version,
             plugin=names.plugin_config_map(name, bundle.content) if live else "",
             depth=names.depth_config_map(name) if live else "",
-            weights=fetched_by(sd),
+            weights=None if as_they_are else fetched_by(sd),
         )
         plan = plan_of(
             objects,
