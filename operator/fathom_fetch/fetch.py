@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 
 from fathom_fetch.cache import CachedModel
 from fathom_fetch.files import INDEX, wanted_files
 from fathom_fetch.reasons import reason
+
+_CONFIGS: Final = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ def fetch(
         with _explained(each.wanted):
             cached[each.wanted.role].tidy()
             names = [_literally(path) for path in sorted(each.sizes)]
-            snapshot_download(each.wanted.id, revision=each.commit, allow_patterns=names)
+            found = snapshot_download(each.wanted.id, revision=each.commit, allow_patterns=names)
+            for repository in _lending_code(Path(found)):
+                snapshot_download(repository, allow_patterns="*.py")
     return resolved
 
 
@@ -90,6 +95,19 @@ def _indexed(model_id: str, commit: str) -> frozenset[str]:
     path = hf_hub_download(model_id, INDEX, revision=commit)
     weight_map = json.loads(Path(path).read_text(encoding="utf-8")).get("weight_map")
     return frozenset(weight_map.values()) if isinstance(weight_map, dict) else frozenset()
+
+
+def _lending_code(snapshot: Path) -> frozenset[str]:
+    """Other repositories whose code a model's configuration refers to, as `org/name--file.Class`.
+
+    Only fetched: whether it is run is the engine's to decide.
+    """
+    configs = (snapshot / name for name in _CONFIGS)
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in configs if path.exists()]
+    maps = [each.get("auto_map") for each in documents if isinstance(each, dict)]
+    named = [value for each in maps if isinstance(each, dict) for value in each.values()]
+    flat = [part for value in named for part in (value if isinstance(value, list) else [value])]
+    return frozenset(part.split("--")[0] for part in flat if isinstance(part, str) and "--" in part)
 
 
 def _literally(path: str) -> str:

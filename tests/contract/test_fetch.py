@@ -129,6 +129,22 @@ async def test_shows_how_far_it_is_and_goes_on_after_a_kill(program: Program) ->
     assert hub.sent_bytes[TWO] <= len(SECOND)
 
 
+async def test_code_that_a_configuration_borrows_is_fetched_too(program: Program) -> None:
+    config = {
+        "auto_map": {"AutoModel": "org/code--modeling.Model", "AutoTokenizer": ["own.T", None]}
+    }
+    program.hub.repositories["org/borrower"] = Repository(
+        {"config.json": json.dumps(config).encode(), "model.safetensors": b"w" * 10}
+    )
+    program.hub.repositories["org/code"] = Repository(
+        {"modeling.py": b"pass", "model.safetensors": b"w" * 10_000}
+    )
+    ended = await program.run("--model", "org/borrower")
+    assert ended.code == 0
+    assert program.hub.sent_bytes["modeling.py"] == 4
+    assert program.hub.sent_bytes["model.safetensors"] == 10
+
+
 async def test_leaves_at_once_when_it_is_told_to(program: Program) -> None:
     program.hub.held[ONE] = 0
     process = await program.start("--model", "org/target")

@@ -155,6 +155,8 @@ def _with_weights(
     kept: Kept, standing: FetchStanding, wanted: SpeculativeDeployment, objects: Objects
 ) -> Kept:
     """With what this fetch has found; what was found for other specs goes with them."""
+    if not kept.weights and standing.fetched is None:
+        return kept
     found = {}
     if standing.fetch is not None and standing.fetched is not None:
         found[standing.fetch.digest] = standing.fetched
