@@ -15,7 +15,7 @@ from huggingface_hub.file_download import repo_folder_name
 
 _PARTIAL: Final = "*.incomplete"
 _OF_ONE_PROCESS: Final = re.compile(r".+\.[0-9a-f]{8}\.incomplete")
-"""Partial files as huggingface_hub 2 names them: no other process goes on with one."""
+"""Partial files as huggingface_hub 1.33 and 2.4 name them: no other process goes on with one."""
 ABANDONED_SECONDS: Final = 3600.0
 """A partial file that nobody has written to for so long has been given up: a fetch that was killed
 cannot tidy up after itself."""

@@ -55,12 +55,20 @@ def reason(error: Exception, *, role: str, revision: str) -> str:
                 f"{constants.HF_HUB_CACHE} may not be written: let the user that the pod runs as "
                 "write to the claim, for example by securityContext.fsGroup in spec.podTemplate"
             )
+        case OSError(errno=errno.EROFS):
+            why = (
+                f"{constants.HF_HUB_CACHE} is mounted read-only: set spec.cache.prefetch to false "
+                "if something else fills the claim"
+            )
         case HfHubHTTPError():
             status = getattr(error.response, "status_code", "unknown")
             why = f"{at} answers with HTTP status {status}"
         case _:
             said = " ".join(str(error).split()) or type(error).__name__
-            why = f"{at} cannot be reached, or broke off ({said[:LONGEST_QUOTE]})"
+            why = (
+                f"{at} cannot be reached, or broke off ({said[:LONGEST_QUOTE]}): where the claim "
+                "has been filled by hand, set spec.cache.prefetch to false"
+            )
     return why
 
 

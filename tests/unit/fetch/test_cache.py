@@ -57,7 +57,7 @@ def test_a_size_that_is_not_known_makes_the_total_unknown(tmp_path: Path) -> Non
 
 
 def test_partial_files_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
-    """Those of huggingface_hub 2; a file with no process in its name is gone on with by older."""
+    """Older releases of huggingface_hub go on with a file that no process has put its name to."""
     old = blob(tmp_path, "etag-a.01234567.incomplete", 1)
     fresh = blob(tmp_path, "etag-b.89abcdef.incomplete", 1)
     of_an_older = blob(tmp_path, "etag-c.incomplete", 1)

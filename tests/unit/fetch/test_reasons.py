@@ -14,9 +14,16 @@ from fathom_fetch.reasons import LONGEST_QUOTE, reason
         (OSError(errno.ENOSPC, "no space"), "the volume is full: enlarge the claim"),
         (OSError(errno.EDQUOT, "quota"), "the volume is full: enlarge the claim"),
         (PermissionError(errno.EACCES, "denied"), "may not be written: let the user that the pod"),
+        (
+            OSError(errno.EROFS, "read-only"),
+            "is mounted read-only: set spec.cache.prefetch to",
+        ),
         (HFValidationError("no"), "that is no Hugging Face id: correct spec.draft.id"),
         (OfflineModeIsEnabled("no"), "HF_HUB_OFFLINE is set where it runs"),
-        (ConnectionError("no route"), "cannot be reached, or broke off (no route)"),
+        (
+            ConnectionError("no route"),
+            "cannot be reached, or broke off (no route): where the",
+        ),
         (RuntimeError(), "cannot be reached, or broke off (RuntimeError)"),
     ],
 )
@@ -32,4 +39,4 @@ def test_a_full_volume_is_seen_behind_what_a_library_makes_of_it() -> None:
 
 def test_a_long_message_is_cut() -> None:
     said = reason(RuntimeError("x" * 5000), role="model", revision="")
-    assert len(said) < LONGEST_QUOTE + 100
+    assert len(said) < LONGEST_QUOTE + 200
