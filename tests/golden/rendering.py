@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ SOURCES = sorted(
     ]
 )
 """All that is rendered, recorded, and asked of vLLM."""
+WORKLOADS = ("Deployment", "LeaderWorkerSet")
 SERVING = "--host 0.0.0.0 --port 8000 --shutdown-timeout 120"
 
 
@@ -30,20 +31,30 @@ def read(source: Path) -> SpeculativeDeployment:
     return parsed
 
 
-def pod_spec(example: str) -> dict[str, Any]:
-    """Of the Deployment that an example renders to.
+def documents(example: str) -> list[dict[str, Any]]:
+    """All that an example renders to.
 
     Args:
         example: a file, relative to the examples.
     """
     result = CliRunner().invoke(app, ["render", "-f", str(EXAMPLES / example)])
     assert result.exit_code == 0, result.stderr
-    (deployment,) = (
-        document
-        for document in yaml.safe_load_all(result.stdout)
-        if document["kind"] == "Deployment"
-    )
-    return dict(deployment["spec"]["template"]["spec"])
+    return list(yaml.safe_load_all(result.stdout))
+
+
+def pod_templates(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of a Deployment, one; of a LeaderWorkerSet, the leader's and the workers'."""
+    spec = workload["spec"]
+    if workload["kind"] == "Deployment":
+        return [spec["template"]]
+    group = spec["leaderWorkerTemplate"]
+    return [group["leaderTemplate"], group["workerTemplate"]]
+
+
+def pod_spec(example: str) -> dict[str, Any]:
+    """Of the pods that serve."""
+    (workload,) = (each for each in documents(example) if each["kind"] in WORKLOADS)
+    return dict(pod_templates(workload)[0]["spec"])
 
 
 def container(example: str) -> dict[str, Any]:

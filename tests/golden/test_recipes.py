@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from golden.rendering import EXAMPLES, SERVING, command, container, multiset, pod_spec
+from golden.rendering import (
+    EXAMPLES,
+    SERVING,
+    command,
+    container,
+    documents,
+    multiset,
+    pod_spec,
+    pod_templates,
+)
 
 SPECULATIVE = json.dumps(
     {"method": "eagle3", "model": "lightseekorg/kimi-k2.6-eagle3-mla", "num_speculative_tokens": 3}
@@ -39,6 +48,22 @@ vllm serve nvidia/Kimi-K2.6-NVFP4 --served-model-name=moonshotai/Kimi-K2.6 --tru
   --speculative-config '{SPECULATIVE}'
 """
 """Its backend stands in --attention-config there, which vLLM reads as the same."""
+DSPARK = json.dumps(
+    {"method": "dspark", "num_speculative_tokens": 5, "draft_sample_method": "probabilistic"}
+)
+DYNAMO_TWO_TRAYS = f"""
+vllm serve deepseek-ai/DeepSeek-V4-Pro-0813 --trust-remote-code --tokenizer-mode deepseek_v4
+  --tensor-parallel-size 8 --enable-expert-parallel
+  --kv-cache-dtype fp8 --block-size 256 --max-num-seqs 256 --max-num-batched-tokens 16384
+  --max-model-len 1048576 --gpu-memory-utilization 0.9 --moe-backend deep_gemm_mega_moe
+  --attention-config '{{"use_fp4_indexer_cache":true}}'
+  --compilation-config '{{"mode":3,"cudagraph_mode":"FULL_AND_PIECEWISE","custom_ops":["all"]}}'
+  --enable-prefix-caching --enable-chunked-prefill --no-enable-flashinfer-autotune
+  --enable-auto-tool-choice --tool-call-parser deepseek_v4 --reasoning-parser deepseek_v4
+  --speculative-config '{DSPARK}'
+  --nnodes 2 --node-rank 0 --master-addr $(LWS_LEADER_ADDRESS) --master-port 29501
+"""
+"""A pipeline of 1 is the default, and ranks meet at vLLM's port: Dynamo's operator takes 29500."""
 
 
 @pytest.mark.parametrize(
@@ -46,6 +71,7 @@ vllm serve nvidia/Kimi-K2.6-NVFP4 --served-model-name=moonshotai/Kimi-K2.6 --tru
     [
         ("recipes/vllm-kimi-k2.6-gb200.yaml", VLLM_RECIPES),
         ("recipes/dynamo-kimi-k2.6-b200.yaml", DYNAMO),
+        ("recipes/dynamo-deepseek-v4-pro-gb200.yaml", DYNAMO_TWO_TRAYS),
     ],
 )
 def test_the_engine_gets_the_same_arguments(example: str, theirs: str) -> None:
@@ -113,3 +139,38 @@ def environment(example: str) -> dict[str, Any]:
     values = {each["name"]: each["value"] for each in container(example)["env"]}
     del values["VLLM_ENGINE_READY_TIMEOUT_S"]
     return values
+
+
+def test_the_group_of_dynamos_recipe_for_two_trays() -> None:
+    example = "recipes/dynamo-deepseek-v4-pro-gb200.yaml"
+    by_kind = {each["kind"]: each for each in documents(example)}
+    group = by_kind["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
+    (claim_template,) = {
+        claim["resourceClaimTemplateName"]
+        for template in pod_templates(by_kind["LeaderWorkerSet"])
+        for claim in template["spec"]["resourceClaims"]
+    }
+
+    assert group["size"] == 2
+    domain = by_kind["ComputeDomain"]["spec"]
+    assert domain["numNodes"] == 0
+    assert domain["channel"]["resourceClaimTemplate"]["name"] == claim_template
+    for template in pod_templates(by_kind["LeaderWorkerSet"]):
+        pod = template["spec"]
+        (vllm,) = pod["containers"]
+        assert vllm["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+        assert vllm["resources"]["claims"] == [{"name": pod["resourceClaims"][0]["name"]}]
+        assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-GB200"}
+        assert {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64",
+                "effect": "NoSchedule"} in pod["tolerations"]  # fmt: skip
+        assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "200Gi"}} in (
+            pod["volumes"]
+        )
+        mounts = {each["name"]: each["mountPath"] for each in vllm["volumeMounts"]}
+        assert mounts == {"shm": "/dev/shm", "model-cache": "/opt/models"}
+    (leader, worker) = pod_templates(by_kind["LeaderWorkerSet"])
+    startup = leader["spec"]["containers"][0]["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 6 * 3600
+    (headless,) = worker["spec"]["containers"]
+    assert headless["args"][-1] == "--headless"
+    assert "httpGet" not in json.dumps(headless)

@@ -18,7 +18,7 @@ from fathom.core.support import not_yet_supported
 from fathom.manifests.problems import problems_of
 from fathom.manifests.render import children
 from fathom.manifests.tuning_config_map import tuning_config_map
-from golden.rendering import SOURCES, read
+from golden.rendering import SOURCES, WORKLOADS, pod_templates, read
 from support.foreign_kinds import schema_of
 
 HERE = Path(__file__).parent
@@ -43,7 +43,11 @@ MODELS = {
     "ServiceAccount": models.V1ServiceAccount,
 }
 
-FOREIGN = {"PodMonitor": schema_of("podmonitors.yaml")}
+FOREIGN = {
+    "ComputeDomain": schema_of("computedomains.yaml"),
+    "LeaderWorkerSet": schema_of("leaderworkersets.yaml"),
+    "PodMonitor": schema_of("podmonitors.yaml"),
+}
 """Kinds of others, by what Fathom uses of their published schemas."""
 
 
@@ -74,6 +78,9 @@ def test_is_what_kubernetes_knows(source: Path) -> None:
     tuning = tuning_config_map(read(source), {"state": "{}"})
 
     for document in (*rendered(source), tuning):
+        if document["kind"] in WORKLOADS:
+            for template in pod_templates(document):
+                models.V1PodTemplateSpec.model_validate(template)
         if document["kind"] in FOREIGN:
             jsonschema.validate(document, FOREIGN[str(document["kind"])])
         else:
@@ -92,5 +99,5 @@ def test_nothing_stands_against_it(source: Path) -> None:
 def test_what_a_pod_mounts_comes_before_it(source: Path) -> None:
     kinds = [document["kind"] for document in rendered(source)]
 
-    assert kinds[-1] == "Deployment"
-    assert kinds.count("Deployment") == 1
+    assert kinds[-1] in WORKLOADS
+    assert sum(kind in WORKLOADS for kind in kinds) == 1

@@ -37,6 +37,8 @@ GROUPS = {
     "Job": ("/apis/batch/v1", "jobs"),
     "ReplicaSet": ("/apis/apps/v1", "replicasets"),
     "PodMonitor": ("/apis/monitoring.coreos.com/v1", "podmonitors"),
+    "LeaderWorkerSet": ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+    "ComputeDomain": ("/apis/resource.nvidia.com/v1beta1", "computedomains"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
 }
@@ -191,7 +193,7 @@ def local_cluster() -> Iterator[LocalCluster]:
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
             down(state.name)
     name = f"test-{os.getpid()}"
-    yield asyncio.run(up(name, nodes=2))
+    yield asyncio.run(up(name, nodes=4))
     down(name)
 
 

@@ -67,6 +67,16 @@ RULES: Sequence[dict[str, list[str]]] = (
         "resources": ["podmonitors"],
         "verbs": ["list", "create", "patch", "delete"],
     },
+    {
+        "apiGroups": ["leaderworkerset.x-k8s.io"],
+        "resources": ["leaderworkersets"],
+        "verbs": ["list", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["resource.nvidia.com"],
+        "resources": ["computedomains"],
+        "verbs": ["list", "create", "patch", "delete"],
+    },
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )

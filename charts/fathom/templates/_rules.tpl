@@ -32,6 +32,13 @@
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]
   verbs: [list, create, patch, delete]
+# A replica over several nodes, where the cluster serves these APIs.
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [list, create, patch, delete]
+- apiGroups: [resource.nvidia.com]
+  resources: [computedomains]
+  verbs: [list, create, patch, delete]
 # Pods are watched, annotated so that a new depth reaches their volume soon, and deleted one at a
 # time to be started afresh, with `rollout.refresh: Auto` only.
 - apiGroups: [""]

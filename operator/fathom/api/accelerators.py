@@ -7,6 +7,8 @@ from typing import Final
 
 from fathom.api.spec import Accelerator, NodePoolSpec
 
+CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
+"""Of a node, set by GPU Feature Discovery: `<cluster>.<clique>`, the NVLink partition it is in."""
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 """As NVIDIA's device plugin offers it."""
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
@@ -24,13 +26,15 @@ class AcceleratorPreset:
     """Memory of one GPU as GPU Feature Discovery labels it; 0: unknown."""
     architecture: str
     """`kubernetes.io/arch` of the nodes; empty: unknown."""
+    domain_key: str = ""
+    """Node label whose value the nodes of one NVLink domain share; empty: each node is one."""
 
 
 PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
     {
         # One GB200 node is one NVL72 compute tray: 4 GPUs, 2 Grace CPUs.
-        Accelerator.GB200: AcceleratorPreset("NVIDIA-GB200", 4, 189_471, "arm64"),
-        Accelerator.GB300: AcceleratorPreset("NVIDIA-GB300", 4, 0, "arm64"),
+        Accelerator.GB200: AcceleratorPreset("NVIDIA-GB200", 4, 189_471, "arm64", CLIQUE_LABEL),
+        Accelerator.GB300: AcceleratorPreset("NVIDIA-GB300", 4, 0, "arm64", CLIQUE_LABEL),
         Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 0, "amd64"),
         Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771, "amd64"),
         Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559, "amd64"),

@@ -66,6 +66,7 @@ class Reason(StrEnum):
     AS_EXPECTED = "AsExpected"
     INVALID_SPEC = "InvalidSpec"
     NOT_YET_SUPPORTED = "NotYetSupported"
+    API_MISSING = "ApiMissing"
     POD_FAILING = "PodFailing"
     POD_UNSCHEDULABLE = "PodUnschedulable"
     IMAGE_UNAVAILABLE = "ImageUnavailable"

@@ -26,6 +26,7 @@ LABEL_COMPONENT: Final = f"{GROUP}/component"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 ROLE_LEADER: Final = "leader"
+ROLE_WORKER: Final = "worker"
 
 ANNOTATION_DEPTH_GENERATION: Final = f"{GROUP}/depth-generation"
 """On pods: bumped when the depth changes, so that kubelets refresh the volume soon."""
@@ -37,11 +38,11 @@ ANNOTATION_RETRY_ROLLOUT: Final = f"{GROUP}/retry-rollout"
 """On the SpeculativeDeployment, by a person: any new value tries a revision that was rolled back
 once more."""
 ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"
-"""On Deployments: the Fathom version that rendered the pod template."""
+"""On workloads: the Fathom version that rendered the pod template."""
 ANNOTATION_PLUGIN: Final = f"{GROUP}/plugin"
-"""On Deployments: the name of the plugin ConfigMap that its pods mount."""
+"""On workloads: the name of the plugin ConfigMap that their pods mount."""
 ANNOTATION_WEIGHTS: Final = f"{GROUP}/weights"
-"""On Deployments: the commits of the weights that its pods load, where they were fetched before."""
+"""On workloads: the commits of the weights that their pods load, where they were fetched before."""
 
 
 def depth_config_map(name: str) -> str:
@@ -72,6 +73,11 @@ def fetch_config_map(name: str, content: str) -> str:
 def cache_claim(name: str) -> str:
     """Name of the PersistentVolumeClaim that the operator makes for the weights."""
     return f"{name}-cache"
+
+
+def channel_claim_template(name: str) -> str:
+    """Name of the ResourceClaimTemplate that a ComputeDomain's driver makes."""
+    return f"{name}-channel"
 
 
 def revision_child(name: str, revision: str) -> str:

@@ -47,6 +47,15 @@ def _fits_a_tray_layout(spec: SpeculativeDeploymentSpec) -> bool:
     return gpus % size == 0 if size <= gpus else size % gpus == 0
 
 
+def _fills_its_nodes(spec: SpeculativeDeploymentSpec) -> bool:
+    gpus = preset_for(spec.node_pool).gpus_per_node
+    one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    size = one * spec.engine.data_parallel_size
+    if size <= gpus or not _fits_a_tray_layout(spec):
+        return True
+    return size % gpus == 0 and (gpus % one == 0 or one % gpus == 0)
+
+
 def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
     size, target = spec.draft.tensor_parallel_size, spec.engine.tensor_parallel_size
     if size is None or size == target:
@@ -72,6 +81,9 @@ def _gpus_per_node_cel() -> str:
 
 _GPUS: Final = _gpus_per_node_cel()
 _TP: Final = "self.engine.tensorParallelSize"
+_LAYOUT: Final = f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0"
+_ONE: Final = f"{_TP} * self.engine.pipelineParallelSize"
+_ALL: Final = f"{_ONE} * self.engine.dataParallelSize"
 _MAX: Final = (
     "(has(self.speculation.maxTokens) ? self.speculation.maxTokens : "
     f"(self.speculation.tokens > {DEFAULT_MAX_TOKENS} ? self.speculation.tokens "
@@ -127,8 +139,17 @@ RULES: Final[tuple[Rule, ...]] = (
         field="engine.tensorParallelSize",
         message="no layout of nodes fits this size: use a divisor of the GPUs on one node (1, 2 "
         "or 4 on a GB200 tray) or a multiple of them.",
-        cel=f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0",
+        cel=_LAYOUT,
         holds=_fits_a_tray_layout,
+    ),
+    Rule(
+        field="engine",
+        message="a replica over several nodes takes whole ones: make tensorParallelSize × "
+        "pipelineParallelSize × dataParallelSize a multiple of the GPUs on one node (4 on a GB200 "
+        "tray), and let no data-parallel engine begin in the middle of another's node.",
+        cel=f"{_ALL} <= {_GPUS} || !({_LAYOUT}) || ({_ALL} % {_GPUS} == 0 "
+        f"&& ({_GPUS} % ({_ONE}) == 0 || ({_ONE}) % {_GPUS} == 0))",
+        holds=_fills_its_nodes,
     ),
     Rule(
         field="draft.tensorParallelSize",

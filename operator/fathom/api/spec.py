@@ -131,6 +131,10 @@ class DraftSpec(ApiModel):
     """Speculation method as vLLM names it. EAGLE 3 and EAGLE 3.1 are both `eagle3`."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] | None = None
     """1 or the target's; absent means vLLM's own default."""
+    options: dict[str, str] = Field(default_factory=dict)
+    """More keys of vLLM's speculative configuration, such as prompt_lookup_max: "4". Values are
+    text; what reads as JSON is passed on as such. What has a field of its own may not be repeated
+    here."""
 
 
 class TuningSpec(ApiModel):
@@ -222,7 +226,8 @@ class EngineSpec(ApiModel):
     pipeline_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
     """Pipeline stages."""
     data_parallel_size: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Data-parallel engines per replica. Live depth needs 1."""
+    """Data-parallel engines per replica, behind one address. Live depth needs 1. Experts are spread
+    over them with the argument --enable-expert-parallel."""
     attention_backend: Annotated[str, Field(max_length=64)] = ""
     """vLLM attention backend; empty lets vLLM choose."""
     args: Annotated[
@@ -260,9 +265,12 @@ class NodePoolSpec(ApiModel):
     """More node labels to require."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] = ()
     """More tolerations."""
+    topology_key: Annotated[str, Field(max_length=317)] = ""
+    """Node label whose value the pods of one replica share where a replica spans several nodes;
+    empty means nvidia.com/gpu.clique on GB200 and GB300, and none elsewhere."""
     compute_domain: ComputeDomainPolicy = ComputeDomainPolicy.AUTO
-    """NVLink domain for replicas over several trays: made by the operator, by another component,
-    or never."""
+    """What lets the nodes of one replica use NVLink between them. Auto: the operator makes a
+    ComputeDomain where pods share a topologyKey. External: another component does. Never: none."""
 
 
 class CacheSpec(ApiModel):

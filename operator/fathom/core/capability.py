@@ -44,8 +44,9 @@ def live_depth_refusal(spec: SpeculativeDeploymentSpec) -> tuple[Reason, str] | 
         )
     if engine.data_parallel_size > 1 and not LIVE_DEPTH_DATA_PARALLEL.in_version(version):
         return Reason.LIVE_DEPTH_UNSUPPORTED, (
-            f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: use "
-            "more replicas instead."
+            f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: change "
+            "tokens, which rolls out with a canary that is judged by speed, or use more replicas "
+            "instead."
         )
     if spec.draft.method not in LIVE_DEPTH.methods:
         return Reason.LIVE_DEPTH_UNSUPPORTED, (

@@ -19,7 +19,7 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import ModelSpec
 from fathom.core.model_facts import ModelRef
-from fathom.core.observed import ObservedDeployment, ObservedJob, ObservedPod
+from fathom.core.observed import ObservedJob, ObservedPod, ObservedWorkload
 from fathom_fetch.shown import BYTES, COMMIT, DRAFT, MODEL
 
 COMPONENT: Final = "fetch"
@@ -163,7 +163,7 @@ def standing_of(
     fetch: Fetch | None,
     name: str,
     *,
-    deployment: ObservedDeployment | None,
+    workload: ObservedWorkload | None,
     jobs: Sequence[ObservedJob],
     pods: Sequence[ObservedPod],
     kept: Mapping[str, Fetched],
@@ -173,7 +173,7 @@ def standing_of(
     Args:
         fetch: the one that a revision wants; None: none.
         name: of the SpeculativeDeployment.
-        deployment: the revision's; None: it has none.
+        workload: the revision's; None: it has none.
         jobs: the resource's.
         pods: the resource's.
         kept: what was fetched before, by digest.
@@ -181,8 +181,8 @@ def standing_of(
     if fetch is None:
         return NOT_WANTED
     known = kept.get(fetch.digest)
-    if known is None and deployment is not None:
-        known = Fetched.from_json(deployment.weights)
+    if known is None and workload is not None:
+        known = Fetched.from_json(workload.weights)
         if known is None:
             return FetchStanding(FetchStage.PODS_AS_THEY_ARE, fetch)
     wanted = names.fetch_job(name, fetch.digest)

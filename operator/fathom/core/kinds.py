@@ -44,6 +44,10 @@ EVENT: Final = Kind("", "v1", "Event", "events")
 NODE: Final = Kind("", "v1", "Node", "nodes")
 """Not namespaced."""
 
+LEADER_WORKER_SET: Final = Kind(
+    "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
+)
+COMPUTE_DOMAIN: Final = Kind("resource.nvidia.com", "v1beta1", "ComputeDomain", "computedomains")
 POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POD_MONITOR: Final = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
 
@@ -59,10 +63,12 @@ CHILD_KINDS: Final = (
 """What the operator reads beside the resource itself."""
 OPTIONAL_KINDS: Final = (POD_DISRUPTION_BUDGET, POD_MONITOR)
 """Children that are made only where the cluster serves their API and lets the operator use it."""
+SPANNING_KINDS: Final = (LEADER_WORKER_SET, COMPUTE_DOMAIN)
+"""Children of a replica over several nodes: without their APIs no such spec can be carried out."""
 
 _BY_NAME: Final = {
     (kind.api_version, kind.kind): kind
-    for kind in (SPECULATIVE_DEPLOYMENT, EVENT, *CHILD_KINDS, *OPTIONAL_KINDS)
+    for kind in (SPECULATIVE_DEPLOYMENT, EVENT, *CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
 }
 
 

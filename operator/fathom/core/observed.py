@@ -1,13 +1,18 @@
 """What the operator reads of objects in the cluster: the few fields it decides on, typed."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from fathom.api import names
 from fathom.api.accelerators import GPU_RESOURCE
+from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
+
+LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+"""On pods of a LeaderWorkerSet, by its controller."""
 
 
 def _absent_as(default: object) -> BeforeValidator:
@@ -170,6 +175,12 @@ class ObservedPod(_Revised):
         return self.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_LEADER
 
     @property
+    def group_index(self) -> int | None:
+        """Which replica of its LeaderWorkerSet it belongs to; None: it is a replica by itself."""
+        index = self.metadata.labels.get(LABEL_GROUP_INDEX, "")
+        return int(index) if index.isdecimal() else None
+
+    @property
     def terminating(self) -> bool:
         """On its way out; it holds its GPUs until it is gone."""
         return self.metadata.deletion_timestamp is not None
@@ -208,25 +219,24 @@ class _PodTemplate(_Read):
     spec: PodSpec = PodSpec()
 
 
-class _DeploymentSpec(_Read):
-    replicas: int = 1
-    template: _PodTemplate = _PodTemplate()
+class ObservedWorkload(_Revised):
+    """What holds one revision's pods: a Deployment or, over several nodes, a LeaderWorkerSet."""
 
-
-class _DeploymentStatus(_Read):
-    conditions: Annotated[tuple[Condition, ...], _absent_as(())] = ()
-
-
-class ObservedDeployment(_Revised):
-    """One revision's Deployment."""
-
-    spec: _DeploymentSpec = _DeploymentSpec()
-    status: _DeploymentStatus = _DeploymentStatus()
+    kind: ClassVar[Kind]
 
     @property
+    @abstractmethod
     def replicas(self) -> int:
         """Replicas that it asks for."""
-        return self.spec.replicas
+
+    @property
+    @abstractmethod
+    def config_maps(self) -> frozenset[str]:
+        """That its pods mount."""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return ()
 
     @property
     def rendered_by(self) -> str:
@@ -276,6 +286,63 @@ class ObservedJob(_Read):
     def _condition(self, kind: str) -> Condition | None:
         found = (each for each in self.status.conditions if each.type == kind)
         return next((each for each in found if each.status == "True"), None)
+
+
+class _DeploymentSpec(_Read):
+    replicas: int = 1
+    template: _PodTemplate = _PodTemplate()
+
+
+class _DeploymentStatus(_Read):
+    conditions: Annotated[tuple[Condition, ...], _absent_as(())] = ()
+
+
+class ObservedDeployment(ObservedWorkload):
+    """One pod per replica."""
+
+    kind = DEPLOYMENT
+
+    spec: _DeploymentSpec = _DeploymentSpec()
+    status: _DeploymentStatus = _DeploymentStatus()
+
+    @property
+    def replicas(self) -> int:
+        return self.spec.replicas
+
+    @property
+    def config_maps(self) -> frozenset[str]:
+        return self.spec.template.spec.config_maps
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
+
+
+class _LeaderWorkerTemplate(_Read):
+    leader_template: _PodTemplate = _PodTemplate()
+    worker_template: _PodTemplate = _PodTemplate()
+
+
+class _LeaderWorkerSetSpec(_Read):
+    replicas: int = 1
+    leader_worker_template: _LeaderWorkerTemplate = _LeaderWorkerTemplate()
+
+
+class ObservedLeaderWorkerSet(ObservedWorkload):
+    """A group of pods per replica."""
+
+    kind = LEADER_WORKER_SET
+
+    spec: _LeaderWorkerSetSpec = _LeaderWorkerSetSpec()
+
+    @property
+    def replicas(self) -> int:
+        return self.spec.replicas
+
+    @property
+    def config_maps(self) -> frozenset[str]:
+        template = self.spec.leader_worker_template
+        return template.leader_template.spec.config_maps | template.worker_template.spec.config_maps
 
 
 class ObservedConfigMap(_Read):

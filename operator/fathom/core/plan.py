@@ -1,4 +1,4 @@
-"""What should become of each revision's Deployment and of the ConfigMaps that pods mount.
+"""What should become of each revision's workload and of the ConfigMaps that pods mount.
 
 This decides; it renders nothing, so that it knows neither vLLM's flags nor a pod's shape. Turning
 its steps into objects, and comparing those with what is live, is `runtime.operations`.
@@ -12,7 +12,10 @@ from typing import Final
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.observed import ObservedDeployment
+from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
+from fathom.core.nodes_per_replica import spans_nodes
+from fathom.core.observed import ObservedWorkload
+from fathom.core.replica_pods import ReplicaPods, replicas_in
 from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
 from fathom.core.snapshot import Objects
 
@@ -21,7 +24,7 @@ _MOUNTED: Final = frozenset({"plugin", "depth"})
 
 
 class Template(StrEnum):
-    """What happens to a Deployment's pod template."""
+    """What happens to a workload's pod templates."""
 
     RENDER = "Render"
     """It is what this Fathom renders: applied if missing, repaired if it drifted."""
@@ -31,7 +34,9 @@ class Template(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentStep:
+class WorkloadStep:
+    kind: Kind
+    """Deployment, or LeaderWorkerSet where a replica spans several nodes."""
     name: str
     revision: str
     replicas: int
@@ -67,9 +72,9 @@ class Progress:
 class Plan:
     revision: str
     """The wanted one."""
-    deployments: tuple[DeploymentStep, ...]
-    emptied: tuple[str, ...]
-    """Deployments of other revisions that have done their service: to be deleted."""
+    workloads: tuple[WorkloadStep, ...]
+    emptied: tuple[tuple[Kind, str], ...]
+    """Workloads of other revisions that have done their service: to be deleted."""
     unused_config_maps: tuple[str, ...]
     """Plugin and depth ConfigMaps that nothing mounts: to be deleted."""
     progress: Progress
@@ -77,7 +82,7 @@ class Plan:
     @property
     def renders_pods(self) -> bool:
         """Whether any pod template comes from this Fathom, so that its plugin must exist."""
-        return any(step.template is Template.RENDER for step in self.deployments)
+        return any(step.template is Template.RENDER for step in self.workloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Rendering:
     depth: str
     """Name of the depth ConfigMap that they mount; empty: none."""
     weights: str | None = ""
-    """The commits that they load, as their Deployment says it; empty: left to them; None: those
+    """The commits that they load, as their workload says it; empty: left to them; None: those
     that run were started without a fetch, which this Fathom would not do."""
 
 
@@ -120,58 +125,72 @@ def plan_of(
     fleets = fleets_of(objects)
     replicas = replicas_by_revision(revision, fleets, bounds)
     emptied = _emptied(revision, fleets, bounds)
-    present = {each.revision: each for each in objects.deployments}
+    present = {each.revision: each for each in objects.workloads}
     steps = []
     for each, count in sorted(replicas.items()):
-        deployment = present.get(each)
-        if each in emptied or (deployment is None and (held or (count == 0 and present))):
+        workload = present.get(each)
+        if each in emptied or (workload is None and (held or (count == 0 and present))):
             continue
         steps.append(
-            DeploymentStep(
-                name=_name(objects, each, deployment),
+            WorkloadStep(
+                kind=workload.kind if workload else workload_kind(spec),
+                name=_name(objects, each, workload),
                 revision=each,
                 replicas=count,
-                template=_template(each == revision, deployment, rendering),
+                template=_template(each == revision, workload, rendering),
             )
         )
     return Plan(
         revision=revision,
-        deployments=tuple(steps),
-        emptied=tuple(present[each].name for each in emptied),
+        workloads=tuple(steps),
+        emptied=tuple((present[each].kind, present[each].name) for each in emptied),
         unused_config_maps=_unused_config_maps(objects, steps, emptied, rendering),
         progress=_progress(revision, fleets, bounds),
     )
 
 
 def fleets_of(objects: Objects) -> tuple[Fleet, ...]:
-    """What each revision with a Deployment has."""
-    fleets = []
-    for deployment in objects.deployments:
-        pods = [pod for pod in objects.leaders if pod.revision == deployment.revision]
-        fleets.append(
-            Fleet(
-                revision=deployment.revision,
-                asked=deployment.replicas,
-                pods=sum(not pod.terminating for pod in pods),
-                ready=sum(pod.ready for pod in pods),
-                terminating=sum(pod.terminating for pod in pods),
-            )
-        )
-    return tuple(fleets)
+    """What each revision with a workload has."""
+    found = replicas_in(objects.pods)
+    return tuple(
+        _fleet(workload, [each for each in found if each.revision == workload.revision])
+        for workload in objects.workloads
+    )
 
 
-def _name(objects: Objects, revision: str, deployment: ObservedDeployment | None) -> str:
-    return deployment.name if deployment else names.revision_child(objects.key.name, revision)
+def _fleet(workload: ObservedWorkload, replicas: Sequence[ReplicaPods]) -> Fleet:
+    ordered = workload.kind == LEADER_WORKER_SET
+    return Fleet(
+        revision=workload.revision,
+        asked=workload.replicas,
+        pods=sum(not each.terminating for each in replicas),
+        ready=sum(each.ready for each in replicas),
+        terminating=sum(each.terminating for each in replicas),
+        ready_indices=(
+            frozenset(each.index for each in replicas if each.ready and each.index is not None)
+            if ordered
+            else None
+        ),
+    )
+
+
+def workload_kind(spec: SpeculativeDeploymentSpec) -> Kind:
+    """What holds the pods that a spec asks for."""
+    return LEADER_WORKER_SET if spans_nodes(spec) else DEPLOYMENT
+
+
+def _name(objects: Objects, revision: str, workload: ObservedWorkload | None) -> str:
+    return workload.name if workload else names.revision_child(objects.key.name, revision)
 
 
 def _template(
     wanted: bool,  # noqa: FBT001  # one private caller
-    deployment: ObservedDeployment | None,
+    workload: ObservedWorkload | None,
     rendering: Rendering,
 ) -> Template:
-    if deployment is None:
+    if workload is None:
         return Template.RENDER
-    is_rendered = (deployment.rendered_by, deployment.plugin, deployment.weights)
+    is_rendered = (workload.rendered_by, workload.plugin, workload.weights)
     ours = is_rendered == (rendering.version, rendering.plugin, rendering.weights)
     return Template.RENDER if wanted and ours else Template.KEEP
 
@@ -185,7 +204,7 @@ def _emptied(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> tuple[st
 
 def _unused_config_maps(
     objects: Objects,
-    steps: Sequence[DeploymentStep],
+    steps: Sequence[WorkloadStep],
     emptied: Sequence[str],
     rendering: Rendering,
 ) -> tuple[str, ...]:
@@ -194,9 +213,9 @@ def _unused_config_maps(
         used.add(rendering.plugin)
     for pod in objects.pods:
         used |= pod.spec.config_maps
-    for deployment in objects.deployments:
-        if deployment.revision not in emptied:
-            used |= deployment.spec.template.spec.config_maps | {deployment.plugin}
+    for workload in objects.workloads:
+        if workload.revision not in emptied:
+            used |= workload.config_maps | {workload.plugin}
     return tuple(
         sorted(
             each.name

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.observed import ContainerStatus, ObservedDeployment, ObservedNode, ObservedPod
+from fathom.core.observed import ContainerStatus, ObservedNode, ObservedPod, ObservedWorkload
 from fathom.core.placement import why_no_node
 
 _IMAGE_REASONS: Final = frozenset(
@@ -50,13 +50,14 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     return next((each for each in found if each is not None), None)
 
 
-def trouble_with_deployment(deployment: ObservedDeployment) -> Trouble | None:
+def trouble_with_workload(workload: ObservedWorkload) -> Trouble | None:
     """Why its pods cannot even be created: a quota, a policy, a webhook."""
-    for condition in deployment.status.conditions:
+    for condition in workload.conditions:
         if condition.type == "ReplicaFailure" and condition.status == "True":
             return _trouble(
                 Reason.CHILD_REFUSED,
-                f"the cluster refuses pods of Deployment {deployment.name}: {condition.message}",
+                f"the cluster refuses pods of {workload.kind.kind} {workload.name}: "
+                f"{condition.message}",
             )
     return None
 

@@ -1,11 +1,11 @@
 """How many replicas each revision should ask for right now.
 
-Two revisions stand side by side as two Deployments. With `replicas` N, `maxUnavailable` U and
+Two revisions stand side by side as two workloads. With `replicas` N, `maxUnavailable` U and
 `maxSurge` S, and looking only at what is there:
 
 1. No other revision exists: the wanted one asks for N at once.
 2. Otherwise the wanted one grows into the room that N + S leaves, where every pod counts that
-   holds GPUs: those that run, those that a Deployment asks for and does not have yet, and those
+   holds GPUs: those that run, those that a workload asks for and does not have yet, and those
    that still drain.
 3. The others shrink, by no more than keeps N - U: first pods that are not ready, which serve
    nobody, then ready ones, as far as ready pods exceed N - U.
@@ -28,11 +28,15 @@ class Fleet:
 
     revision: str
     asked: int
-    """`spec.replicas` of its Deployment."""
+    """`spec.replicas` of its workload."""
     pods: int
     """Pods that exist and are not on their way out."""
     ready: int
     terminating: int
+    ready_indices: frozenset[int] | None = None
+    """Of replicas that are numbered from 0, those that are ready: the last ones are the first to
+    go, whether they serve or not. None: they are not numbered, and those that do not serve go
+    first."""
 
     @property
     def held(self) -> int:
@@ -42,7 +46,15 @@ class Fleet:
     @property
     def serving(self) -> int:
         """Ready pods that stay: of more pods than asked for, the surplus is about to go."""
-        return min(self.ready, self.asked)
+        if self.ready_indices is None:
+            return min(self.ready, self.asked)
+        return sum(index < self.asked for index in self.ready_indices)
+
+    def last_serves(self, asked: int) -> bool:
+        """Whether the one that goes first of so many replicas is a ready one."""
+        if self.ready_indices is None:
+            return asked <= self.serving
+        return asked - 1 in self.ready_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ class Bounds:
 def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
     """Replicas that each revision should ask for; the wanted one is always among them.
 
-    `fleets` holds each revision that has a Deployment, the wanted one included if it has one.
+    `fleets` holds each revision that has a workload, the wanted one included if it has one.
     """
     new = next((f for f in fleets if f.revision == wanted), Fleet(wanted, 0, 0, 0, 0))
     others = [fleet for fleet in fleets if fleet.revision != wanted]
@@ -102,14 +114,17 @@ def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> dict[str, in
     # What serves least goes first: the fewest revisions at any time.
     by_service = sorted(others, key=lambda fleet: (fleet.serving, fleet.revision))
     for fleet in by_service:
-        given_up = min(budget, fleet.asked - fleet.serving)
-        result[fleet.revision] -= given_up
-        budget -= given_up
+        while budget > 0 and (left := result[fleet.revision]) and not fleet.last_serves(left):
+            result[fleet.revision] -= 1
+            budget -= 1
     for fleet in by_service:
-        given_up = max(0, min(budget, spare, fleet.serving))
-        result[fleet.revision] -= given_up
-        budget -= given_up
-        spare -= given_up
+        while budget > 0 and (left := result[fleet.revision]):
+            serves = fleet.last_serves(left)
+            if serves and spare <= 0:
+                break
+            result[fleet.revision] -= 1
+            budget -= 1
+            spare -= serves
     return result
 
 

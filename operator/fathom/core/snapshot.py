@@ -13,10 +13,10 @@ from fathom.core.measurement import PodCounters
 from fathom.core.observed import (
     Meta,
     ObservedConfigMap,
-    ObservedDeployment,
     ObservedJob,
     ObservedNode,
     ObservedPod,
+    ObservedWorkload,
 )
 from fathom.core.served import ServedApis
 
@@ -31,7 +31,7 @@ class Objects:
     metadata: Meta
     status: SpeculativeDeploymentStatus | None
     """None: none written yet, or not by this version."""
-    deployments: tuple[ObservedDeployment, ...]
+    workloads: tuple[ObservedWorkload, ...]
     pods: tuple[ObservedPod, ...]
     config_maps: tuple[ObservedConfigMap, ...]
     depth: DepthDocument | None

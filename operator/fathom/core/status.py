@@ -24,8 +24,9 @@ from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
 from fathom.core.plan import Progress
-from fathom.core.pod_trouble import Trouble, trouble_with_deployment, trouble_with_pod
+from fathom.core.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
 from fathom.core.snapshot import Objects
+from fathom.core.support import Obstacle
 from fathom.core.times import rfc3339
 
 
@@ -47,7 +48,8 @@ class Findings:
     """Wanted ones."""
     problems: tuple[Problem, ...]
     """Why the newest spec is not in force."""
-    unsupported: Problem | None
+    obstacle: Obstacle | None
+    """Why the newest spec, which has no problems, is not carried out."""
     progress: Progress | None
     """None: nothing is planned, as no good spec is known."""
     rolled_back: str
@@ -217,7 +219,7 @@ def _progressing(findings: Findings) -> Finding:
     if progress is None:
         return Finding(
             ConditionStatus.FALSE,
-            Reason.NOT_YET_SUPPORTED if findings.unsupported else Reason.INVALID_SPEC,
+            findings.obstacle.reason if findings.obstacle else Reason.INVALID_SPEC,
             "nothing is carried out until the spec is one that can be: see Degraded.",
         )
     message = " ".join((progress.message, *findings.skipped))
@@ -227,12 +229,12 @@ def _progressing(findings: Findings) -> Finding:
 
 def _degraded(findings: Findings, objects: Objects) -> Finding:
     """The first that applies of: the spec, the API server, the weights, the pods, the depth."""
-    runs = "what runs keeps running" if objects.deployments else "nothing is started"
+    runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
         return _true(Reason.INVALID_SPEC, f"{listed} Until that is mended, {runs}.")
-    if findings.unsupported is not None:
-        return _true(Reason.NOT_YET_SUPPORTED, f"{findings.unsupported} Until then, {runs}.")
+    if (obstacle := findings.obstacle) is not None:
+        return _true(obstacle.reason, f"{obstacle.problem} Until then, {runs}.")
     found = (
         _refused(findings),
         _rolled_back(findings),
@@ -281,11 +283,11 @@ def _true(reason: Reason, message: str) -> Finding:
 
 def _worst_trouble(objects: Objects) -> Trouble | None:
     """One trouble, and how many more of its kind there are."""
-    pods = sorted(objects.leaders, key=lambda pod: pod.name)
+    pods = sorted((pod for pod in objects.pods if not pod.finished), key=lambda pod: pod.name)
     found = [trouble_with_pod(pod, objects.nodes) for pod in pods]
     troubles = [each for each in found if each is not None]
     if not troubles:
-        refused = (trouble_with_deployment(each) for each in objects.deployments)
+        refused = (trouble_with_workload(each) for each in objects.workloads)
         return next((each for each in refused if each is not None), None)
     first = troubles[0]
     if len(troubles) == 1:

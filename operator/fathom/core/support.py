@@ -1,27 +1,98 @@
-"""What the API can say and this Fathom cannot do yet. Refused with a sentence, never guessed."""
+"""What stands against a valid spec here and now. Refused with a sentence, never guessed."""
 
-from fathom.api.accelerators import preset_for
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
 from fathom.api.spec import Actuation, SpeculativeDeploymentSpec
+from fathom.core.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, SPANNING_KINDS, Kind
+from fathom.core.nodes_per_replica import (
+    gpus_per_replica,
+    needs_compute_domain,
+    nodes_per_replica,
+    spans_nodes,
+)
+from fathom.core.served import ServedApis
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a spec without problems cannot be carried out."""
+
+    reason: Reason
+    problem: Problem
+
+
+def obstacle_to(
+    spec: SpeculativeDeploymentSpec, served: ServedApis, usable: Collection[Kind]
+) -> Obstacle | None:
+    """The first thing in a valid spec that cannot be done here; None: all can.
+
+    Args:
+        spec: what is asked for.
+        served: what the cluster has.
+        usable: of the kinds that not every cluster has, those that the operator may use in it.
+    """
+    if (problem := not_yet_supported(spec)) is not None:
+        return Obstacle(Reason.NOT_YET_SUPPORTED, problem)
+    missing = next((kind for kind in _needed(spec) if kind not in usable), None)
+    if missing is None:
+        return None
+    return Obstacle(Reason.API_MISSING, _missing(spec, missing, served))
+
+
+def _needed(spec: SpeculativeDeploymentSpec) -> tuple[Kind, ...]:
+    needed = {
+        LEADER_WORKER_SET: spans_nodes(spec),
+        COMPUTE_DOMAIN: needs_compute_domain(spec),
+    }
+    return tuple(kind for kind in SPANNING_KINDS if needed[kind])
+
+
+def _missing(spec: SpeculativeDeploymentSpec, kind: Kind, served: ServedApis) -> Problem:
+    need = _group_need(spec) if kind == LEADER_WORKER_SET else _domain_need(spec)
+    if served.has(kind):
+        return Problem(
+            need.field,
+            f"{need.why}, and the operator may not list {kind.plural}.{kind.group}: give it the "
+            "rights that its chart has.",
+        )
+    return Problem(
+        need.field,
+        f"{need.why}, and this cluster does not serve {kind.api_version}: {need.advice}.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    field: str
+    why: str
+    advice: str
+
+
+def _group_need(spec: SpeculativeDeploymentSpec) -> _Need:
+    return _Need(
+        "spec.engine.tensorParallelSize",
+        f"a replica of {gpus_per_replica(spec)} GPUs is a group of {nodes_per_replica(spec)} pods, "
+        "which LeaderWorkerSet keeps together",
+        "install LeaderWorkerSet (github.com/kubernetes-sigs/lws), or keep tensorParallelSize × "
+        "pipelineParallelSize × dataParallelSize within one node",
+    )
+
+
+def _domain_need(spec: SpeculativeDeploymentSpec) -> _Need:
+    return _Need(
+        "spec.nodePool.computeDomain",
+        f"the {nodes_per_replica(spec)} nodes of a replica reach each other over NVLink through a "
+        "ComputeDomain",
+        "install the NVIDIA DRA driver for GPUs, or set computeDomain to External if another "
+        "component makes the domain, or to Never if the nodes use another network",
+    )
 
 
 def not_yet_supported(spec: SpeculativeDeploymentSpec) -> Problem | None:
     """The first thing in a valid spec that this Fathom cannot do yet; None: it can do all."""
-    engine = spec.engine
-    per_node = preset_for(spec.node_pool).gpus_per_node
-    gpus = engine.tensor_parallel_size * engine.pipeline_parallel_size
-    if gpus > per_node:
-        return Problem(
-            "spec.engine.tensorParallelSize",
-            f"a replica of {gpus} GPUs spans several nodes of {per_node}, which is not supported "
-            "yet: keep tensorParallelSize × pipelineParallelSize within one node.",
-        )
-    if engine.data_parallel_size > 1:
-        return Problem(
-            "spec.engine.dataParallelSize",
-            "several data-parallel engines in one replica are not supported yet: use more "
-            "replicas instead.",
-        )
     if spec.speculation.tuning.actuation is Actuation.ROLLOUT:
         return Problem(
             "spec.speculation.tuning.actuation",

@@ -44,7 +44,7 @@ def offline(spec: SpeculativeDeploymentSpec) -> bool:
 
 
 def fetched_by(sd: SpeculativeDeployment) -> str:
-    """The commits that the pods load, as their Deployment says it; empty: left to the pods."""
+    """The commits that the pods load, as their workload says it; empty: left to the pods."""
     fetch = wanted_fetch(sd)
     commits = commits_in(fetch) if fetch else None
     return commits.to_json() if commits else ""

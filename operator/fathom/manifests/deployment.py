@@ -1,14 +1,12 @@
 from typing import Final
 
-from fathom import __version__
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.capability import live_depth
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.cache import fetched_by
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.pod_template import pod_template, selector_labels
+from fathom.manifests.workload_metadata import workload_annotations
 
 PROGRESS_MARGIN_SECONDS: Final = 600
 """For scheduling and pulling the image, before the pod's own start."""
@@ -27,13 +25,6 @@ def deployment(
         MergeError: `podTemplate` does not fit.
     """
     rollout = sd.spec.rollout
-    annotations = {names.ANNOTATION_RENDERED_BY: __version__}
-    if live_depth(sd.spec):
-        annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
-            sd.metadata.name, bundle.content
-        )
-    if commits := fetched_by(sd):
-        annotations[names.ANNOTATION_WEIGHTS] = commits
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -41,7 +32,7 @@ def deployment(
             sd,
             names.revision_child(sd.metadata.name, revision),
             labels={names.LABEL_REVISION: revision},
-            annotations=annotations,
+            annotations=workload_annotations(sd, bundle),
         ),
         "spec": {
             "replicas": replicas,

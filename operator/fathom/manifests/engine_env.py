@@ -8,6 +8,7 @@ from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.depth_config_map import DEPTH_KEY
+from fathom.manifests.group import Role
 from fathom_vllm.bundle import STAT_LOGGER_NAME
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
@@ -17,7 +18,7 @@ COUNTERS_FILE: Final = "/dev/shm/fathom-counters"  # noqa: S108 - memory, privat
 _Variable = dict[str, JsonValue]
 
 
-def engine_env(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> list[JsonValue]:
     """What serving needs, then the user's own, which win over ours of the same name."""
     user = {variable.name: _variable(variable) for variable in spec.engine.env}
     own = [
@@ -31,10 +32,12 @@ def engine_env(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
     if offline(spec):
         own.append(_value("HF_HUB_OFFLINE", "1"))
     shared: list[_Variable] = []
-    if live_depth(spec):
+    if live_depth(spec) and role is Role.LEADER:
         own.append({"name": "FATHOM_POD_NAME", "valueFrom": {"fieldRef": _POD_NAME}})
         own.append(_value("FATHOM_DEPTH_FILE", f"{DEPTH_DIRECTORY}/{DEPTH_KEY}"))
         own.append(_value("FATHOM_COUNTERS_FILE", COUNTERS_FILE))
+    if live_depth(spec):
+        # Every rank reads the same arguments, and those name the scheduler.
         shared += _shared("PYTHONPATH", PLUGIN_DIRECTORY, ":", user.pop("PYTHONPATH", None))
         # Unset, every plugin is loaded; set, only those it lists.
         if (plugins := user.pop("VLLM_PLUGINS", None)) is not None:

@@ -15,6 +15,11 @@ def serving_labels(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     return {names.LABEL_NAME: sd.metadata.name, names.LABEL_ROLE: names.ROLE_LEADER}
 
 
+def group_labels(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+    """What selects all pods, headless workers among them, of every revision."""
+    return {names.LABEL_NAME: sd.metadata.name}
+
+
 def child_metadata(
     sd: SpeculativeDeployment,
     name: str,

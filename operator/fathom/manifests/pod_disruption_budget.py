@@ -1,7 +1,8 @@
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.kinds import POD_DISRUPTION_BUDGET
 from fathom.core.manifest import Manifest
-from fathom.manifests.metadata import child_metadata, serving_labels
+from fathom.core.nodes_per_replica import spans_nodes
+from fathom.manifests.metadata import child_metadata, group_labels, serving_labels
 
 
 def pod_disruption_budget(sd: SpeculativeDeployment) -> Manifest:
@@ -9,13 +10,16 @@ def pod_disruption_budget(sd: SpeculativeDeployment) -> Manifest:
 
     With 0 no node that serves could ever be drained, and trays need maintenance. A replica that is
     missing for a rollout counts, so that both together stay within the bound.
+
+    Where a replica is a group, every pod of it counts: to evict a worker is to restart its group.
     """
+    selected = group_labels(sd) if spans_nodes(sd.spec) else serving_labels(sd)
     return {
         "apiVersion": POD_DISRUPTION_BUDGET.api_version,
         "kind": POD_DISRUPTION_BUDGET.kind,
         "metadata": child_metadata(sd, sd.metadata.name),
         "spec": {
             "maxUnavailable": max(1, sd.spec.rollout.max_unavailable),
-            "selector": {"matchLabels": serving_labels(sd)},
+            "selector": {"matchLabels": selected},
         },
     }

@@ -1,4 +1,4 @@
-"""The pod of one replica."""
+"""The pods of one replica: the one that serves and, over several nodes, its headless workers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,8 +8,9 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
+from fathom.core.nodes_per_replica import gpus_per_pod
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.depth_config_map import DEPTH_KEY
@@ -17,6 +18,14 @@ from fathom.manifests.engine_env import (
     DEPTH_DIRECTORY,
     PLUGIN_DIRECTORY,
     engine_env,
+)
+from fathom.manifests.group import (
+    Role,
+    container_claims,
+    for_worker,
+    group_placement,
+    resource_claims,
+    watched_worker,
 )
 from fathom.manifests.plugin_config_map import plugin_key
 from fathom.manifests.strategic_merge import merged
@@ -43,7 +52,24 @@ def pod_template(
     Raises:
         MergeError: `podTemplate` does not fit.
     """
-    labels = selector_labels(sd, revision)
+    return _template(sd, selector_labels(sd, revision), Role.LEADER, bundle)
+
+
+def worker_template(
+    sd: SpeculativeDeployment, *, revision: str, bundle: PluginBundle
+) -> dict[str, JsonValue]:
+    """The template of a headless worker: the same engine, which no client reaches.
+
+    Raises:
+        MergeError: `podTemplate` does not fit.
+    """
+    labels = {**selector_labels(sd, revision), names.LABEL_ROLE: names.ROLE_WORKER}
+    return _template(sd, labels, Role.WORKER, bundle)
+
+
+def _template(
+    sd: SpeculativeDeployment, labels: dict[str, JsonValue], role: Role, bundle: PluginBundle
+) -> dict[str, JsonValue]:
     spec = sd.spec
     built: dict[str, JsonValue] = {
         "metadata": {"labels": labels},
@@ -58,11 +84,14 @@ def pod_template(
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "nodeSelector": _node_selector(spec),
             "tolerations": node_tolerations(spec),
-            "containers": [_container(spec)],
-            "volumes": _volumes(sd, bundle),
+            **group_placement(spec),
+            "containers": [_container(spec, role)],
+            "volumes": _volumes(sd, role, bundle),
+            **resource_claims(sd),
         },
     }
-    result = merged(built, spec.pod_template, "spec.podTemplate")
+    patch = spec.pod_template if role is Role.LEADER else for_worker(spec.pod_template, CONTAINER)
+    result = merged(built, patch, "spec.podTemplate")
     # Selectors stand on these, so no merge may change them.
     return merged(result, {"metadata": {"labels": labels}})
 
@@ -76,20 +105,30 @@ def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonV
     }
 
 
-def _container(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonValue]:
     engine = spec.engine
-    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
+    http: JsonValue = {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}
+    serves = role is Role.LEADER
     return {
         "name": CONTAINER,
         "image": engine.image,
         "command": list(COMMAND),
-        "args": list(engine_args(spec)),
-        "env": engine_env(spec),
-        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "args": list(engine_args(spec, role)),
+        "env": engine_env(spec, role),
+        **({"ports": [http]} if serves else {}),
         "resources": _resources(spec),
         "securityContext": {"allowPrivilegeEscalation": False},
         # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
         "terminationMessagePolicy": "FallbackToLogsOnError",
+        **(_watched_leader(engine) if serves else watched_worker(engine)),
+        "volumeMounts": _volume_mounts(spec, role),
+    }
+
+
+def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
+    """Probes of an engine that answers requests."""
+    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
+    return {
         "startupProbe": {
             **health,
             "periodSeconds": STARTUP_PERIOD_SECONDS,
@@ -110,15 +149,12 @@ def _container(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
         },
         # By exec: API servers before 1.30 refuse preStop.sleep.
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_SECONDS)]}}},
-        "volumeMounts": _volume_mounts(spec),
     }
 
 
 def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
-    gpus = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
-    resources: dict[str, JsonValue] = {
-        "limits": {**_quantities(spec.engine.resources.limits), GPU_RESOURCE: str(gpus)}
-    }
+    limits = {**_quantities(spec.engine.resources.limits), GPU_RESOURCE: str(gpus_per_pod(spec))}
+    resources: dict[str, JsonValue] = {"limits": limits, **container_claims(spec)}
     requests = _quantities(spec.engine.resources.requests)
     # Must equal the limit, which is its default.
     requests.pop(GPU_RESOURCE, None)
@@ -158,7 +194,7 @@ def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
     return tolerations
 
 
-def _volumes(sd: SpeculativeDeployment, bundle: PluginBundle) -> list[JsonValue]:
+def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> list[JsonValue]:
     name, spec = sd.metadata.name, sd.spec
     volumes: list[JsonValue] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     if claim := claim_of(sd):
@@ -175,6 +211,7 @@ def _volumes(sd: SpeculativeDeployment, bundle: PluginBundle) -> list[JsonValue]
                 },
             }
         )
+    if live_depth(spec) and role is Role.LEADER:
         volumes.append(
             {
                 "name": "fathom-depth",
@@ -187,12 +224,13 @@ def _volumes(sd: SpeculativeDeployment, bundle: PluginBundle) -> list[JsonValue]
     return volumes
 
 
-def _volume_mounts(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValue]:
     mounts: list[JsonValue] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount
     if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
     if live_depth(spec):
         mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
+    if live_depth(spec) and role is Role.LEADER:
         # The directory, never a subPath: such mounts are not refreshed.
         mounts.append({"name": "fathom-depth", "mountPath": DEPTH_DIRECTORY, "readOnly": True})
     return mounts

@@ -19,7 +19,11 @@ from fathom.core.revision import revision_of
 from fathom.manifests.pod_template import CONTAINER, pod_template
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
-from fathom.manifests.vllm_args import owned_flag_problems, stated_max_num_seqs
+from fathom.manifests.vllm_args import (
+    draft_option_problems,
+    owned_flag_problems,
+    stated_max_num_seqs,
+)
 
 
 def problems_of(
@@ -42,6 +46,7 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
             f"{spec.engine.version!r} is not a version: write vLLM's, such as 0.32.0.",
         )
     yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
+    yield from draft_option_problems(spec)
     yield from _max_num_seqs_problems(spec)
     yield from engine_problems(spec)
     if verdict.refused:

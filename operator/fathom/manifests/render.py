@@ -10,13 +10,15 @@ from fathom.core.depth import DepthDocument, flat
 from fathom.core.fetch_program import FetchProgram
 from fathom.core.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.manifest import Manifest
+from fathom.core.nodes_per_replica import needs_compute_domain
 from fathom.core.optional_kinds import wanted_optional
+from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.manifests import vllm_args
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.cache_claim import cache_claim
-from fathom.manifests.deployment import deployment
+from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.depth_config_map import depth_config_map
 from fathom.manifests.fetch_config_map import fetch_config_map
 from fathom.manifests.fetch_job import fetch_job
@@ -25,6 +27,7 @@ from fathom.manifests.pod_disruption_budget import pod_disruption_budget
 from fathom.manifests.pod_monitor import pod_monitor
 from fathom.manifests.service import service
 from fathom.manifests.service_account import service_account
+from fathom.manifests.workload import workload
 
 _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment], Manifest]]] = {
     POD_DISRUPTION_BUDGET: pod_disruption_budget,
@@ -80,7 +83,9 @@ def children(
         *configuration,
         service(sd),
         *optional_children(sd, OPTIONAL_KINDS),
-        deployment(
+        *((compute_domain(sd),) if needs_compute_domain(sd.spec) else ()),
+        workload(
+            workload_kind(sd.spec),
             sd,
             revision=revision_of(sd.spec),
             replicas=sd.spec.replicas,

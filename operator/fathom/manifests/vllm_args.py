@@ -1,7 +1,7 @@
 """The vLLM command line. No flag of vLLM is spelled anywhere else."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -9,10 +9,12 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
-from fathom.api.spec import SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec, Switch
 from fathom.core.capability import has_flag, live_depth
 from fathom.core.depth import Schedule
+from fathom.core.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.manifests.engine_options import Option, last_value, options
+from fathom.manifests.group import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.startup_schedule import startup_schedule
 from fathom_vllm.bundle import SCHEDULER_CLASS
 
@@ -180,7 +182,37 @@ def _attention_backend(option: Option) -> _Owned | None:
     return None
 
 
-def engine_args(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
+OWNED_SPECULATIVE_KEYS: Final[Mapping[str, str]] = {
+    "model": "draft.id",
+    "revision": "draft.revision",
+    "method": "draft.method",
+    "draft_tensor_parallel_size": "draft.tensorParallelSize",
+    "num_speculative_tokens": "speculation.tokens",
+    "num_speculative_tokens_per_batch_size": "speculation.tuning",
+    "enable_adaptive_verification": "speculation.adaptiveVerification",
+}
+"""Keys of --speculative-config that the API owns, and the fields to use instead."""
+
+
+def draft_option_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
+    """Keys of `draft.options` that have a field of their own, or make a measurement of nothing."""
+    problems = [
+        Problem(f"spec.draft.options.{key}", f"this has a field: set spec.{field} instead.")
+        for key, field in OWNED_SPECULATIVE_KEYS.items()
+        if key in spec.draft.options
+    ]
+    if spec.draft.options.get("rejection_sample_method") == "synthetic" and spec.tunable:
+        problems.append(
+            Problem(
+                "spec.draft.options.rejection_sample_method",
+                "with synthetic acceptance what is measured says nothing about the draft: it is "
+                "for benchmarks, so use tuning mode Static.",
+            )
+        )
+    return tuple(problems)
+
+
+def engine_args(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> tuple[str, ...]:
     """What follows `vllm serve`.
 
     Nothing stands here that the user did not set, but for what serving in a pod needs (host, port,
@@ -197,6 +229,8 @@ def engine_args(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
     args += ["--tensor-parallel-size", str(engine.tensor_parallel_size)]
     if engine.pipeline_parallel_size > 1:
         args += ["--pipeline-parallel-size", str(engine.pipeline_parallel_size)]
+    if engine.data_parallel_size > 1:
+        args += ["--data-parallel-size", str(engine.data_parallel_size)]
     if engine.attention_backend:
         args += ["--attention-backend", engine.attention_backend]
     args += ["--speculative-config", json.dumps(speculative_config(spec), separators=(",", ":"))]
@@ -205,18 +239,46 @@ def engine_args(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
         args += ["--scheduler-cls", SCHEDULER_CLASS]
         if stated_max_num_seqs(spec) is None:
             args += ["--max-num-seqs", str(DEFAULT_MAX_NUM_SEQS)]
-    args += ["--host", "0.0.0.0"]  # noqa: S104 - pods are reached at an address of their own
+    if spans_nodes(spec):
+        args += _ranks(spec, role)
+    args += _serving(engine) if role is Role.LEADER else ["--headless"]
+    return tuple(args)
+
+
+def _serving(engine: EngineSpec) -> list[str]:
+    """What an engine needs that clients reach in a pod."""
+    args = ["--host", "0.0.0.0"]  # noqa: S104 - pods are reached at an address of their own
     args += ["--port", str(HTTP_PORT)]
     if has_flag(engine, "--shutdown-timeout"):
         args += ["--shutdown-timeout", str(engine.drain_seconds)]
-    return tuple(args)
+    return args
+
+
+def _value(text: str) -> JsonValue:
+    """What an option stands for: `4` and `true` are no words."""
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return value
+
+
+def _ranks(spec: SpeculativeDeploymentSpec, role: Role) -> list[str]:
+    """Who meets whom where; Kubernetes fills in the variables of the LeaderWorkerSet."""
+    rank = "0" if role is Role.LEADER else f"$({WORKER_INDEX})"
+    return [
+        *("--nnodes", str(nodes_per_replica(spec))),
+        *("--node-rank", rank),
+        *("--master-addr", f"$({LEADER_ADDRESS})"),
+        *("--master-port", str(MASTER_PORT)),
+    ]
 
 
 def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     """The value of --speculative-config."""
     draft, speculation = spec.draft, spec.speculation
     live = live_depth(spec)
-    config: dict[str, JsonValue] = {}
+    config = {key: _value(text) for key, text in draft.options.items()}
     if draft.id:
         config["model"] = draft.id
     if draft.revision:

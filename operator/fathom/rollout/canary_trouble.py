@@ -49,6 +49,12 @@ def failure_of(
 def _crashed(watch: Watch, pod: ObservedPod | None) -> Failure | None:
     if pod is None:
         return None
+    if watch.replaced >= CRASHES:
+        return Failure(
+            Reason.CANARY_CRASHED,
+            f"the group of pod {pod.name} was restarted {watch.replaced} times: see the logs of "
+            "its workers as well.",
+        )
     restarts = restarts_of(pod)
     served = watch.ready_since_s is not None
     if restarts < (watch.restarts + 1 if served else CRASHES):

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters, PodDelta
-from fathom.core.observed import ObservedDeployment, ObservedPod
+from fathom.core.observed import ObservedPod, ObservedWorkload
 
 SCHEDULING_S = 600.0
 """For finding a node and pulling the image, before the engine's own start. The Deployment's
@@ -50,7 +50,7 @@ class Look:
     revision: str
     """That the spec asks for."""
     wishes: Wishes
-    deployments: Sequence[ObservedDeployment]
+    workloads: Sequence[ObservedWorkload]
     pods: Sequence[ObservedPod]
     """Leaders."""
     counters: Mapping[str, PodCounters]
@@ -73,7 +73,7 @@ class Look:
         """Other revisions that have pods, or ask for some; those that serve most come first."""
         found = {
             each.revision: (self.ready(each.revision), each.replicas)
-            for each in self.deployments
+            for each in self.workloads
             if each.revision != self.revision and (each.replicas or self.of_revision(each.revision))
         }
         return tuple(sorted(found, key=lambda revision: (found[revision], revision), reverse=True))
@@ -85,5 +85,5 @@ class Look:
         return sum(pod.ready for pod in self.of_revision(revision))
 
     def asked(self, revision: str) -> int:
-        """Replicas that its Deployment asks for; 0: there is none."""
-        return next((d.replicas for d in self.deployments if d.revision == revision), 0)
+        """Replicas that its workload asks for; 0: there is none."""
+        return next((each.replicas for each in self.workloads if each.revision == revision), 0)

@@ -40,6 +40,10 @@ class Watch:
     """None: it is ready."""
     restarts: int = 0
     """Of its containers, when the bake began."""
+    uid: str = ""
+    """Of the pod; a group's leader comes back under the same name."""
+    replaced: int = 0
+    """How often it came back so."""
 
 
 @dataclass(frozen=True, slots=True)

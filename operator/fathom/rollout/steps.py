@@ -196,17 +196,35 @@ def _canary(pods: Iterable[ObservedPod], watch: Watch | None) -> ObservedPod | N
 
 def _watch(before: Watch | None, pod: ObservedPod | None, now_s: float) -> Watch:
     """The watch of this pod; another pod than before bakes anew."""
-    name = pod.name if pod else ""
-    watch = before if before is not None and before.pod == name else None
+    if pod is None:
+        return _unready(before or Watch(""), now_s)
+    watch = before if before is not None and before.pod == pod.name else None
     if watch is None:
         since_s = before.unready_since_s if before is not None else None
-        watch = Watch(name, unready_since_s=now_s if since_s is None else since_s)
-    if pod is None or not pod.ready:
+        since_s = now_s if since_s is None else since_s
+        watch = Watch(pod.name, unready_since_s=since_s, uid=pod.metadata.uid)
+    elif watch.uid != pod.metadata.uid:
+        watch = _come_back(watch, pod.metadata.uid, now_s)
+    if not pod.ready:
         since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
         return replace(watch, unready_since_s=since_s)
     if watch.ready_since_s is None:
-        return Watch(name, ready_since_s=now_s, restarts=restarts_of(pod))
+        restarts = restarts_of(pod)
+        return replace(watch, ready_since_s=now_s, unready_since_s=None, restarts=restarts)
     return replace(watch, unready_since_s=None)
+
+
+def _come_back(watch: Watch, uid: str, now_s: float) -> Watch:
+    """Of a pod under the name of an earlier one, as the leader of a restarted group is."""
+    if not watch.uid:  # kept by a Fathom that did not look
+        return replace(watch, uid=uid)
+    return replace(_unready(watch, now_s), uid=uid, replaced=watch.replaced + 1)
+
+
+def _unready(watch: Watch, now_s: float) -> Watch:
+    """Of a pod that is gone: what comes in its place bakes from the beginning."""
+    since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
+    return replace(watch, ready_since_s=None, unready_since_s=since_s)
 
 
 def _promoted(rollout: Rollout, reason: Reason, message: str, look: Look) -> Step:

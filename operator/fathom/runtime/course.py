@@ -10,7 +10,6 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.events import Happening
 from fathom.core.fetch import NOT_WANTED, Fetched, FetchStanding, pinned
-from fathom.core.kinds import DEPLOYMENT
 from fathom.core.model_facts import draft_ref, target_ref
 from fathom.core.observed import ObservedPod
 from fathom.core.plugin import PluginBundle
@@ -18,6 +17,7 @@ from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template
 from fathom.manifests.template_change import first_change
+from fathom.manifests.workload import serving_template
 from fathom.rollout.look import Look, Window, Wishes
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
@@ -112,7 +112,7 @@ def course_of(
         now_s=snapshot.now_s,
         revision=revision,
         wishes=_wishes(wanted.spec),
-        deployments=objects.deployments,
+        workloads=objects.workloads,
         pods=objects.leaders,
         counters=snapshot.counters,
         document=objects.depth,
@@ -242,10 +242,11 @@ def _why(
     bundle: PluginBundle,
 ) -> str:
     """The first difference between the pods that serve and those that are wanted."""
-    live = objects.live.get((DEPLOYMENT, names.revision_child(objects.key.name, stable)), {})
-    spec = live.get("spec")
-    template = spec.get("template") if isinstance(spec, dict) else None
-    if not isinstance(template, dict):
+    found = next((each for each in objects.workloads if each.revision == stable), None)
+    if found is None:
+        return ""
+    template = serving_template(found.kind, objects.live[found.kind, found.name])
+    if template is None:
         return ""
     return first_change(template, pod_template(wanted, revision=revision, bundle=bundle))
 

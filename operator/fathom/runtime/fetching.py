@@ -33,11 +33,11 @@ def fetch_standing(
         objects: what the cluster holds.
         kept: what was fetched before.
     """
-    found = (each for each in objects.deployments if each.revision == revision)
+    found = (each for each in objects.workloads if each.revision == revision)
     return standing_of(
         wanted_fetch(sd),
         sd.metadata.name,
-        deployment=next(found, None),
+        workload=next(found, None),
         jobs=objects.jobs,
         pods=objects.pods,
         kept=kept.weights,

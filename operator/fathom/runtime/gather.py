@@ -14,9 +14,11 @@ from fathom.core.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     JOB,
+    LEADER_WORKER_SET,
     NODE,
     OPTIONAL_KINDS,
     POD,
+    SPANNING_KINDS,
     SPECULATIVE_DEPLOYMENT,
     Kind,
     ObjectKey,
@@ -27,6 +29,7 @@ from fathom.core.observed import (
     ObservedConfigMap,
     ObservedDeployment,
     ObservedJob,
+    ObservedLeaderWorkerSet,
     ObservedNode,
     ObservedPod,
 )
@@ -57,7 +60,7 @@ async def read_objects(
     if resource is None:
         return None
     selector = f"{names.LABEL_NAME}={key.name}"
-    optional = [kind for kind in OPTIONAL_KINDS if served.has(kind)]
+    optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
     lists = await asyncio.gather(
         *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS),
         *(_select_if_allowed(kube, kind, key.namespace, selector) for kind in optional),
@@ -74,7 +77,10 @@ async def read_objects(
         resource=resource,
         metadata=metadata,
         status=status_in(resource),
-        deployments=_observed(ObservedDeployment, children[DEPLOYMENT]),
+        workloads=(
+            *_observed(ObservedDeployment, children[DEPLOYMENT]),
+            *_observed(ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ())),
+        ),
         pods=pods,
         config_maps=config_maps,
         depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,

@@ -1,7 +1,7 @@
 """Which spec is to be carried out: the newest, or, while that one is bad, the last good one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,11 +10,13 @@ from pydantic import JsonValue
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
 from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import changed_restart_fields, revision_of
-from fathom.core.support import not_yet_supported
+from fathom.core.served import ServedApis
+from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 from fathom.runtime.kept import Kept
@@ -29,19 +31,24 @@ class Intent:
     replicas: int
     problems: tuple[Problem, ...]
     """Why the newest spec cannot be carried out."""
-    unsupported: Problem | None
-    """What this Fathom cannot do yet, of a newest spec without problems."""
+    obstacle: Obstacle | None
+    """Why a newest spec without problems cannot be carried out here."""
     draft: DraftVerdict | None
     """What is known of the wanted spec's draft."""
 
     @property
     def newest(self) -> bool:
         """Whether it is the newest spec that is carried out."""
-        return not self.problems and self.unsupported is None
+        return not self.problems and self.obstacle is None
 
 
 def intent_of(
-    resource: Manifest, last_good: str | None, models: Mapping[ModelRef, ModelFacts]
+    resource: Manifest,
+    last_good: str | None,
+    models: Mapping[ModelRef, ModelFacts],
+    *,
+    served: ServedApis,
+    usable: Collection[Kind],
 ) -> Intent:
     """Judge the newest spec, and fall back where it must be.
 
@@ -49,19 +56,21 @@ def intent_of(
         resource: the SpeculativeDeployment as it was read.
         last_good: the last good spec as JSON; None: none is known.
         models: what is known of target and draft, as far as they were looked up.
+        served: what the cluster has.
+        usable: of the kinds that not every cluster has, those that can be used in it.
     """
     newest = parse(resource)
     if isinstance(newest, SpeculativeDeployment):
         verdict = check_draft(preflight_of(newest.spec, models))
         problems = problems_of(newest, verdict)
-        unsupported = None if problems else not_yet_supported(newest.spec)
-        if not problems and unsupported is None:
+        obstacle = None if problems else obstacle_to(newest.spec, served, usable)
+        if not problems and obstacle is None:
             return Intent(newest, newest.spec.replicas, (), None, verdict)
     else:
-        problems, unsupported, verdict = newest, None, None
+        problems, obstacle, verdict = newest, None, None
     earlier = earlier_spec(resource, last_good)
     replicas = _replicas(resource, earlier)
-    return Intent(earlier, replicas, problems, unsupported, verdict)
+    return Intent(earlier, replicas, problems, obstacle, verdict)
 
 
 def models_of(resource: Manifest) -> tuple[ModelRef, ...]:

@@ -117,7 +117,13 @@ class Loop:
             return RESYNC_S
         memory = self._remembered(objects, now_s)
         models = await self._models(objects, memory)
-        intent = intent_of(objects.resource, Kept.of(objects.tuning).good_spec, models)
+        intent = intent_of(
+            objects.resource,
+            Kept.of(objects.tuning).good_spec,
+            models,
+            served=await self._world.served(),
+            usable=objects.optional,
+        )
         if intent.wanted is not None:
             return await self._carry_on(intent, intent.wanted, objects, memory)
         findings = findings_without_spec(intent, objects, memory, now_s)

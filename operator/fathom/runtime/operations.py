@@ -13,13 +13,15 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.depth import DepthDocument
 from fathom.core.diff import first_difference
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, Kind, kind_of
+from fathom.core.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, Kind, kind_of
 from fathom.core.manifest import Manifest
+from fathom.core.nodes_per_replica import needs_compute_domain
+from fathom.core.observed import ObservedPod
 from fathom.core.optional_kinds import wanted_optional
-from fathom.core.plan import DeploymentStep, Plan, Template
+from fathom.core.plan import Plan, Template, WorkloadStep
 from fathom.core.plugin import PluginBundle
 from fathom.core.snapshot import Objects
-from fathom.manifests.deployment import deployment
+from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.depth_config_map import depth_config_map
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.plugin_config_map import plugin_config_map
@@ -27,6 +29,7 @@ from fathom.manifests.render import optional_children
 from fathom.manifests.service import service
 from fathom.manifests.service_account import service_account
 from fathom.manifests.tuning_config_map import tuning_config_map
+from fathom.manifests.workload import workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ Operation = Apply | Patch | Delete
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What is to exist beside the Deployments."""
+    """What is to exist beside the workloads."""
 
     sd: SpeculativeDeployment
     bundle: PluginBundle
@@ -83,9 +86,9 @@ def operations(objects: Objects, plan: Plan, desired: Desired) -> tuple[Operatio
     """
     return (
         *_applies(objects, plan, desired),
-        *_deployments(objects, plan, desired),
+        *_workloads(objects, plan, desired),
         *_unwanted(objects, desired.sd),
-        *(Delete(DEPLOYMENT, name, "its revision serves no more") for name in plan.emptied),
+        *(Delete(kind, name, "its revision serves no more") for kind, name in plan.emptied),
         *(Delete(CONFIG_MAP, name, "no pod mounts it") for name in plan.unused_config_maps),
     )
 
@@ -109,19 +112,30 @@ def _supporting(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Mani
         yield tuning_config_map(sd, desired.tuning_data)
     yield service(sd)
     yield from optional_children(sd, objects.optional)
+    if needs_compute_domain(sd.spec):
+        yield compute_domain(sd, _grouped(objects))
 
 
 def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation]:
     """Optional children that the spec asked for before."""
-    for kind in sorted(objects.optional - wanted_optional(sd.spec)):
+    for kind in sorted(set(OPTIONAL_KINDS) & objects.optional - wanted_optional(sd.spec)):
         if (kind, sd.metadata.name) in objects.live:
             yield Delete(kind, sd.metadata.name, "the spec does not ask for it any more")
+    domain = (COMPUTE_DOMAIN, sd.metadata.name)
+    if domain in objects.live and not needs_compute_domain(sd.spec) and not _grouped(objects):
+        yield Delete(*domain, "no pod holds a claim to it")
 
 
-def _deployments(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
+def _grouped(objects: Objects) -> list[ObservedPod]:
+    """Pods of replicas over several nodes, by name; those that end still use NVLink."""
+    found = (pod for pod in objects.pods if pod.group_index is not None and not pod.finished)
+    return sorted(found, key=lambda pod: pod.name)
+
+
+def _workloads(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
     # What shrinks goes first: what grows may need its GPUs.
-    asked = {each.name: each.replicas for each in objects.deployments}
-    steps = sorted(plan.deployments, key=lambda step: step.replicas - asked.get(step.name, 0))
+    asked = {each.name: each.replicas for each in objects.workloads}
+    steps = sorted(plan.workloads, key=lambda step: step.replicas - asked.get(step.name, 0))
     for step in steps:
         operation = (
             _rendered(objects, step, desired)
@@ -132,23 +146,27 @@ def _deployments(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Ope
             yield operation
 
 
-def _rendered(objects: Objects, step: DeploymentStep, desired: Desired) -> Operation | None:
-    manifest = deployment(
-        desired.sd, revision=step.revision, replicas=step.replicas, bundle=desired.bundle
+def _rendered(objects: Objects, step: WorkloadStep, desired: Desired) -> Operation | None:
+    manifest = workload(
+        step.kind,
+        desired.sd,
+        revision=step.revision,
+        replicas=step.replicas,
+        bundle=desired.bundle,
     )
-    why = _difference(objects, DEPLOYMENT, manifest)
-    return None if why is None else Apply(DEPLOYMENT, manifest, why)
+    why = _difference(objects, step.kind, manifest)
+    return None if why is None else Apply(step.kind, manifest, why)
 
 
-def _scaled(objects: Objects, step: DeploymentStep, sd: SpeculativeDeployment) -> Operation | None:
+def _scaled(objects: Objects, step: WorkloadStep, sd: SpeculativeDeployment) -> Operation | None:
     """Replicas and ownership only: any other write could restart pods that are well."""
-    live = objects.live[DEPLOYMENT, step.name]
+    live = objects.live[step.kind, step.name]
     owners = child_metadata(sd, step.name).get("ownerReferences")
     patch: dict[str, JsonValue] = {"spec": {"replicas": step.replicas}}
     if owners:
         patch["metadata"] = {"ownerReferences": owners}
     why = first_difference(patch, live)
-    return None if why is None else Patch(DEPLOYMENT, step.name, patch, why)
+    return None if why is None else Patch(step.kind, step.name, patch, why)
 
 
 def _difference(objects: Objects, kind: Kind, manifest: Manifest) -> str | None:

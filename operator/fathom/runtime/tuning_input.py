@@ -69,8 +69,8 @@ def tuned_pods(objects: Objects, course: Course) -> tuple[ObservedPod, ...]:
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
     tuned = course.tuned_revision
     if tuned != course.revision and live_depth(course.sd.spec):
-        deployments = (each for each in objects.deployments if each.revision == tuned)
-        if not any(each.plugin for each in deployments):
+        workloads = (each for each in objects.workloads if each.revision == tuned)
+        if not any(each.plugin for each in workloads):
             return ()
     return tuple(pod for pod in leaders if pod.revision == tuned) or leaders
 

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fathom_local.engine.plant import Plant
 from fathom_local.engine.simulated_core import SimulatedEngine, SimulatedRequest
+from fathom_local.engine.simulated_group import Meeting, Rank, follow
 from fathom_local.engine.simulated_metrics import EngineMetrics
 from fathom_local.engine.walk import UNKNOWN, vocabulary
 from fathom_vllm.bundle import SCHEDULER_CLASS
@@ -58,6 +59,8 @@ class Settings:
     table: list[int] | None
     hooked: bool
     shutdown_timeout_s: float
+    rank: Rank
+    headless: bool
 
 
 def parse_arguments(arguments: Sequence[str]) -> Settings:
@@ -76,6 +79,11 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     parser.add_argument("--num-speculative-tokens", type=int, default=0)
     parser.add_argument("--scheduler-cls", default="")
     parser.add_argument("--shutdown-timeout", type=float, default=0.0)
+    parser.add_argument("--nnodes", type=int, default=1)
+    parser.add_argument("--node-rank", type=int, default=0)
+    parser.add_argument("--master-addr", default="127.0.0.1")
+    parser.add_argument("--master-port", type=int, default=29501)
+    parser.add_argument("--headless", action="store_true")
     known, _ = parser.parse_known_args(list(arguments))
     words = [word for word in known.words if word != "serve"]
     config = json.loads(known.speculative_config) if known.speculative_config else {}
@@ -92,6 +100,8 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         table=_startup_table(schedule, depth, known.max_num_seqs) if schedule else None,
         hooked=known.scheduler_cls == SCHEDULER_CLASS or bool(known.num_speculative_tokens),
         shutdown_timeout_s=known.shutdown_timeout,
+        rank=Rank(known.nnodes, known.node_rank, known.master_addr, known.master_port),
+        headless=known.headless,
     )
 
 
@@ -112,6 +122,7 @@ class Server:
         self._registry = CollectorRegistry()
         self._metrics = EngineMetrics(self._registry, settings.model, settings.depth)
         self._words = vocabulary()
+        self._meeting = Meeting(settings.rank.nodes)
         hook = None
         if settings.hooked:
             hook = SchedulerHook.from_environment(
@@ -135,6 +146,8 @@ class Server:
         """The routes, and the engine's task beside them."""
         application = web.Application()
         application.cleanup_ctx.append(self._run_engine)
+        if self._settings.rank.nodes > 1:
+            application.cleanup_ctx.append(self._meet)
         application.add_routes(
             [
                 web.get("/health", self._health),
@@ -155,7 +168,13 @@ class Server:
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
+    async def _meet(self, _: web.Application) -> AsyncIterator[None]:
+        async with self._meeting.held(self._settings.rank.port):
+            yield
+
     async def _health(self, _: web.Request) -> web.Response:
+        if not self._meeting.complete:
+            raise web.HTTPServiceUnavailable
         return web.Response()
 
     async def _version(self, _: web.Request) -> web.Response:
@@ -228,6 +247,8 @@ def main() -> None:
         settings = parse_arguments(sys.argv[1:])
     except ValueError as error:
         sys.exit(f"simulated engine: {error}")
+    if settings.headless:
+        asyncio.run(follow(settings.rank))
     web.run_app(
         Server(settings, os.environ, Plant()).application(),
         host=settings.host,

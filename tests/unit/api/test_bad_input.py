@@ -59,14 +59,13 @@ def test_a_draft_that_nothing_is_known_of_is_not_refused(tmp_path: Path) -> None
 
 
 def test_what_is_not_built_yet_is_refused_as_such(tmp_path: Path) -> None:
-    file = tmp_path / "two-trays.yaml"
+    file = tmp_path / "by-rollout.yaml"
 
-    result = render(file, manifest({"engine.tensorParallelSize": 8}))
+    result = render(file, manifest({"speculation.tuning.actuation": "Rollout"}))
 
     assert result.exit_code == 2
     assert result.stderr == (
-        f"{file}: spec.engine.tensorParallelSize: a replica of 8 GPUs spans several nodes of 4, "
-        "which is not supported yet: keep tensorParallelSize × pipelineParallelSize within one "
-        "node.\n"
+        f"{file}: spec.speculation.tuning.actuation: changing depth by new pods is not supported "
+        "yet: use Auto or Live.\n"
     )
     assert result.stdout == ""

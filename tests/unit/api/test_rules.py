@@ -14,6 +14,22 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{}, {"draft.id": None, "draft.method": "ngram"}, {"draft.method": "mtp"}],
         [{"draft.id": None}, {"draft.id": "", "draft.method": "draft_model"}],
     ),
+    "engine": (
+        [
+            {"engine.pipelineParallelSize": 2},
+            {"engine.tensorParallelSize": 1, "engine.dataParallelSize": 8},
+            {"engine.tensorParallelSize": 8, "engine.dataParallelSize": 2},
+            {"engine.tensorParallelSize": 1, "engine.dataParallelSize": 3},
+        ],
+        [
+            {"engine.tensorParallelSize": 2, "engine.pipelineParallelSize": 3},
+            {
+                "engine.tensorParallelSize": 2,
+                "engine.pipelineParallelSize": 3,
+                "engine.dataParallelSize": 2,
+            },
+        ],
+    ),
     "speculation.tokens": (
         [{"speculation.tokens": 9}, {"speculation.tokens": 4, "speculation.maxTokens": 4}],
         [{"speculation.tokens": 5, "speculation.maxTokens": 4}],

@@ -17,6 +17,8 @@ from fathom.core.capability_table import (
     SPECULATIVE_CONFIG_KEYS,
     TABLE,
 )
+from fathom.core.nodes_per_replica import spans_nodes
+from fathom.manifests.group import Role
 from fathom.manifests.vllm_args import engine_args
 
 REPOSITORY = Path(__file__).parents[3]
@@ -35,11 +37,14 @@ def generated() -> tuple[set[str], set[str]]:
     for source in SOURCES:
         sd = parse(yaml.safe_load(source.read_text(encoding="utf-8")))
         assert isinstance(sd, SpeculativeDeployment)
-        args = engine_args(sd.spec)
-        flags |= {
-            each for each in args if each.startswith("--") and each not in sd.spec.engine.args
-        }
-        keys |= set(json.loads(args[args.index("--speculative-config") + 1]))
+        roles = [Role.LEADER, Role.WORKER] if spans_nodes(sd.spec) else [Role.LEADER]
+        for role in roles:
+            args = engine_args(sd.spec, role)
+            flags |= {
+                each for each in args if each.startswith("--") and each not in sd.spec.engine.args
+            }
+            config = json.loads(args[args.index("--speculative-config") + 1])
+            keys |= set(config) - set(sd.spec.draft.options)
     return flags, keys
 
 

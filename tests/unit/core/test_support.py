@@ -2,16 +2,16 @@ from typing import Any
 
 import pytest
 
-from fathom.core.support import not_yet_supported
+from fathom.api.conditions import Reason
+from fathom.core.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, Kind
+from fathom.core.served import ALL, ServedApis
+from fathom.core.support import not_yet_supported, obstacle_to
 from manifest_samples import resource
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"engine.tensorParallelSize": 8}, "spec.engine.tensorParallelSize"),
-        ({"engine.pipelineParallelSize": 2}, "spec.engine.tensorParallelSize"),
-        ({"engine.dataParallelSize": 2}, "spec.engine.dataParallelSize"),
         ({"speculation.tuning.actuation": "Rollout"}, "spec.speculation.tuning.actuation"),
     ],
 )
@@ -29,9 +29,58 @@ def test_what_is_not_built_is_said_and_not_guessed(changes: dict[str, Any], fiel
         {},
         {"engine.tensorParallelSize": 2, "engine.pipelineParallelSize": 2},
         {"engine.tensorParallelSize": 8, "nodePool.accelerator": "H200"},
+        {"engine.tensorParallelSize": 8},
+        {"engine.pipelineParallelSize": 2},
+        {"engine.dataParallelSize": 2},
         {"speculation.tuning.actuation": "Live"},
         {"rollout.refresh": "Auto"},
     ],
 )
-def test_what_fits_one_node_is_supported(changes: dict[str, Any]) -> None:
+def test_what_is_built_is_supported(changes: dict[str, Any]) -> None:
     assert not_yet_supported(resource(changes).spec) is None
+
+
+TWO_TRAYS = {"engine.tensorParallelSize": 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "usable", "missing"),
+    [
+        ({}, (), None),
+        (TWO_TRAYS, (LEADER_WORKER_SET, COMPUTE_DOMAIN), None),
+        (TWO_TRAYS, (COMPUTE_DOMAIN,), LEADER_WORKER_SET),
+        (TWO_TRAYS, (LEADER_WORKER_SET,), COMPUTE_DOMAIN),
+        ({**TWO_TRAYS, "nodePool.computeDomain": "External"}, (LEADER_WORKER_SET,), None),
+        ({**TWO_TRAYS, "nodePool.computeDomain": "Never"}, (LEADER_WORKER_SET,), None),
+        # No NVLink between nodes, unless a label says so.
+        (
+            {"engine.tensorParallelSize": 16, "nodePool.accelerator": "H100"},
+            (LEADER_WORKER_SET,),
+            None,
+        ),
+        (
+            {
+                "engine.tensorParallelSize": 16,
+                "nodePool.accelerator": "B200",
+                "nodePool.topologyKey": "rack",
+            },
+            (LEADER_WORKER_SET,),
+            COMPUTE_DOMAIN,
+        ),
+    ],
+)
+def test_groups_need_what_not_every_cluster_has(
+    changes: dict[str, Any], usable: tuple[Kind, ...], missing: Kind | None
+) -> None:
+    spec = resource(changes).spec
+    obstacle = obstacle_to(spec, ServedApis(), usable)
+
+    if missing is None:
+        assert obstacle is None
+        return
+    assert obstacle is not None
+    assert obstacle.reason is Reason.API_MISSING
+    assert f"this cluster does not serve {missing.api_version}: install" in obstacle.problem.message
+    forbidden = obstacle_to(spec, ALL, usable)
+    assert forbidden is not None
+    assert f"may not list {missing.plural}.{missing.group}" in forbidden.problem.message

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from fathom.manifests.vllm_args import engine_args, max_batch, owned_flag_problems
+from fathom.manifests.vllm_args import (
+    OWNED_SPECULATIVE_KEYS,
+    draft_option_problems,
+    engine_args,
+    max_batch,
+    owned_flag_problems,
+    speculative_config,
+)
 from manifest_samples import resource
 
 REFUSED = {
@@ -209,3 +216,28 @@ def test_fields_become_keys_of_the_speculative_config(
 
     assert config.items() >= keys.items()
     assert ("model" in config) == ("draft.id" not in changes)
+
+
+def test_draft_options_reach_vllm_as_what_they_say() -> None:
+    options = {"draft_sample_method": "probabilistic", "prompt_lookup_max": "4", "x": "true"}
+    spec = resource({"draft": {"method": "ngram", "options": options}}).spec
+    found = speculative_config(spec)
+    assert found["draft_sample_method"] == "probabilistic"
+    assert (found["prompt_lookup_max"], found["x"]) == (4, True)
+    assert found["method"] == "ngram"
+
+
+@pytest.mark.parametrize("key", sorted(OWNED_SPECULATIVE_KEYS))
+def test_a_draft_option_that_has_a_field_is_refused(key: str) -> None:
+    spec = resource({"draft.options": {key: "1"}}).spec
+    (problem,) = draft_option_problems(spec)
+    assert problem.field == f"spec.draft.options.{key}"
+    assert f"set spec.{OWNED_SPECULATIVE_KEYS[key]} instead" in problem.message
+
+
+def test_synthetic_acceptance_is_for_static_engines() -> None:
+    options = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": "2.27"}
+    tuned = resource({"draft.options": options}).spec
+    assert "says nothing about the draft" in draft_option_problems(tuned)[0].message
+    static = resource({"draft.options": options, "speculation.tuning.mode": "Static"}).spec
+    assert draft_option_problems(static) == ()

@@ -24,6 +24,12 @@ OPERATOR_RULES = [
     ([""], ["persistentvolumeclaims"], ["list", "create", "patch"]),
     (["policy"], ["poddisruptionbudgets"], ["list", "create", "patch", "delete"]),
     (["monitoring.coreos.com"], ["podmonitors"], ["list", "create", "patch", "delete"]),
+    (
+        ["leaderworkerset.x-k8s.io"],
+        ["leaderworkersets"],
+        ["list", "create", "patch", "delete"],
+    ),
+    (["resource.nvidia.com"], ["computedomains"], ["list", "create", "patch", "delete"]),
     ([""], ["pods"], ["list", "watch", "patch", "delete"]),
     ([""], ["events"], ["create"]),
 ]

@@ -5,8 +5,16 @@ from typing import Any
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.observed import Meta, ObservedConfigMap, ObservedDeployment, ObservedPod
-from fathom.core.plan import Plan, Rendering, Template, plan_of
+from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET
+from fathom.core.observed import (
+    Meta,
+    ObservedConfigMap,
+    ObservedDeployment,
+    ObservedLeaderWorkerSet,
+    ObservedPod,
+    ObservedWorkload,
+)
+from fathom.core.plan import Plan, Rendering, Template, fleets_of, plan_of
 from fathom.core.snapshot import Objects
 from manifest_samples import resource
 
@@ -48,34 +56,72 @@ def pod(
     )
 
 
+def group(
+    revision: str, index: int, *, leader: bool = True, leaving: bool = False
+) -> list[ObservedPod]:
+    """The pods of one group; without its leader, a worker that is left of it."""
+    roles = [names.ROLE_LEADER] if leader else []
+    return [
+        ObservedPod.model_validate(
+            {
+                "metadata": {
+                    "name": f"kimi-{revision}-{index}-{role}",
+                    "labels": {
+                        names.LABEL_REVISION: revision,
+                        names.LABEL_ROLE: role,
+                        "leaderworkerset.sigs.k8s.io/group-index": str(index),
+                    },
+                    **({"deletionTimestamp": "2027-01-15T08:00:00Z"} if leaving else {}),
+                },
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            }
+        )
+        for role in (*roles, names.ROLE_WORKER)
+    ]
+
+
+def leader_worker_set(revision: str, replicas: int) -> ObservedLeaderWorkerSet:
+    stamps = {names.ANNOTATION_RENDERED_BY: "0.1.0", names.ANNOTATION_PLUGIN: "kimi-plugin-a"}
+    labels = {names.LABEL_REVISION: revision}
+    return ObservedLeaderWorkerSet.model_validate(
+        {
+            "metadata": {"name": f"kimi-{revision}", "labels": labels, "annotations": stamps},
+            "spec": {"replicas": replicas},
+        }
+    )
+
+
 def config_map(name: str, component: str) -> ObservedConfigMap:
     labels = {names.LABEL_COMPONENT: component}
     return ObservedConfigMap.model_validate({"metadata": {"name": name, "labels": labels}})
 
 
-def plan(
-    *found: ObservedDeployment | ObservedPod | ObservedConfigMap,
-    revision: str = "new",
-    changes: Mapping[str, Any] | None = None,
-) -> Plan:
-    objects = Objects(
+def objects_of(*found: ObservedWorkload | ObservedPod | ObservedConfigMap) -> Objects:
+    return Objects(
         read_at_s=0,
         resource={},
         metadata=Meta(name="kimi", namespace="llm"),
         status=None,
-        deployments=tuple(each for each in found if isinstance(each, ObservedDeployment)),
+        workloads=tuple(each for each in found if isinstance(each, ObservedWorkload)),
         pods=tuple(each for each in found if isinstance(each, ObservedPod)),
         config_maps=tuple(each for each in found if isinstance(each, ObservedConfigMap)),
         depth=None,
         tuning={},
         live={},
     )
+
+
+def plan(
+    *found: ObservedWorkload | ObservedPod | ObservedConfigMap,
+    revision: str = "new",
+    changes: Mapping[str, Any] | None = None,
+) -> Plan:
     spec = resource({"replicas": 2, **(changes or {})}).spec
-    return plan_of(objects, spec, revision, OURS)
+    return plan_of(objects_of(*found), spec, revision, OURS)
 
 
 def steps(found: Plan) -> list[tuple[str, int, Template]]:
-    return [(step.name, step.replicas, step.template) for step in found.deployments]
+    return [(step.name, step.replicas, step.template) for step in found.workloads]
 
 
 def test_a_first_revision_is_rendered() -> None:
@@ -108,7 +154,7 @@ def test_an_old_revision_is_kept_while_it_shrinks() -> None:
 
 def test_an_emptied_revision_goes_once_the_new_one_serves() -> None:
     serving = (deployment("new", 2), pod("c", "new"), pod("d", "new"))
-    assert plan(deployment("old", 0), *serving).emptied == ("kimi-old",)
+    assert plan(deployment("old", 0), *serving).emptied == ((DEPLOYMENT, "kimi-old"),)
     still_draining = pod("b", "old", leaving=True)
     assert plan(deployment("old", 0), still_draining, *serving).emptied == ()
     not_yet = (deployment("new", 2), pod("c", "new"), pod("d", "new", ready=False))
@@ -159,3 +205,43 @@ def test_surplus_pods_that_drain_are_progress() -> None:
     )
     assert found.progress.reason is Reason.SCALING
     assert found.progress.message == "1 surplus replicas are draining."
+
+
+TWO_TRAYS = {"engine.tensorParallelSize": 8}
+
+
+def test_over_several_nodes_a_revision_is_a_leader_worker_set() -> None:
+    found = plan(changes=TWO_TRAYS)
+    assert [step.kind for step in found.workloads] == [LEADER_WORKER_SET]
+
+
+def test_a_revision_of_the_other_kind_gives_way_as_any_other() -> None:
+    serving = [pod("a", "old"), pod("b", "old")]
+    found = plan(deployment("old", 2), *serving, changes=TWO_TRAYS)
+    assert [(step.kind, step.replicas) for step in found.workloads] == [(DEPLOYMENT, 1)]
+    room = plan(deployment("old", 1), serving[0], changes=TWO_TRAYS)
+    assert [(step.kind, step.replicas) for step in room.workloads] == [
+        (LEADER_WORKER_SET, 1),
+        (DEPLOYMENT, 1),
+    ]
+
+
+def test_a_group_counts_once_and_until_its_last_pod_is_gone() -> None:
+    (fleet,) = fleets_of(
+        objects_of(
+            leader_worker_set("new", 2),
+            *group("new", 0),
+            *group("new", 1),
+            # What a restart or a smaller set leaves behind holds a tray.
+            *group("new", 2, leader=False, leaving=True),
+        )
+    )
+    assert (fleet.pods, fleet.ready, fleet.terminating) == (2, 2, 1)
+    assert fleet.ready_indices == {0, 1}
+
+
+def test_a_group_that_comes_back_holds_no_more_than_its_trays() -> None:
+    leaving = group("new", 0, leader=False, leaving=True)
+    (back, _) = group("new", 0)
+    (fleet,) = fleets_of(objects_of(leader_worker_set("new", 1), back, *leaving))
+    assert (fleet.pods, fleet.terminating, fleet.held) == (1, 0, 1)

@@ -220,3 +220,33 @@ def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
         "canary": 0,
         "new": 0,
     }
+
+
+def numbered(revision: str, ready: set[int], asked: int) -> Fleet:
+    """Groups, of which the last ones go first."""
+    return Fleet(revision, asked, asked, len(ready), 0, frozenset(ready))
+
+
+def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
+    """Of 0, 1 and 2 only 0 is down: to shrink by one is to take 2, which serves."""
+    new = Fleet("new", 0, 0, 0, 0)
+    idle_first = numbered("old", {1, 2}, 3)
+    assert replicas_by_revision("new", (idle_first, new), Bounds(3, 1, 0)) == {"old": 3, "new": 0}
+    idle_last = numbered("old", {0, 1}, 3)
+    assert replicas_by_revision("new", (idle_last, new), Bounds(3, 1, 0)) == {"old": 2, "new": 0}
+
+
+def test_a_surplus_group_that_serves_does_not_count() -> None:
+    assert numbered("old", {0, 2}, 2).serving == 1
+
+
+@given(st.sets(st.integers(0, 4)), st.integers(0, 3), st.integers(0, 2))
+def test_shrinking_groups_keeps_what_must_serve(
+    ready: set[int], unavailable: int, of_new: int
+) -> None:
+    old = numbered("old", ready, 5)
+    new = numbered("new", set(range(of_new)), of_new)
+    bounds = Bounds(5, unavailable, 1)
+    asked = replicas_by_revision("new", (old, new), bounds)
+    left = sum(index < asked["old"] for index in ready) + min(of_new, 5)
+    assert left >= min(len(ready) + of_new, bounds.replicas - unavailable)

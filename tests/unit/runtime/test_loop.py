@@ -184,11 +184,11 @@ async def test_a_bad_first_spec_starts_nothing() -> None:
 
 async def test_what_is_not_built_yet_is_said_and_never_a_wrong_pod(bench: Bench) -> None:
     deployments = bench.kube.names(DEPLOYMENT)
-    bench.edit({"engine.tensorParallelSize": 8})
+    bench.edit({"speculation.tuning.actuation": "Rollout"})
     await bench.until_ready()
     assert bench.kube.names(DEPLOYMENT) == deployments
     assert bench.condition("Degraded")["reason"] == "NotYetSupported"
-    assert "spec.engine.tensorParallelSize" in bench.condition("Degraded")["message"]
+    assert "spec.speculation.tuning.actuation" in bench.condition("Degraded")["message"]
 
 
 async def test_nothing_is_written_for_a_resource_that_is_being_deleted(bench: Bench) -> None:

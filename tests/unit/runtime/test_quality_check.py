@@ -119,7 +119,7 @@ class Cluster:
             resource={},
             metadata=metadata,
             status=SpeculativeDeploymentStatus(quality=self.status),
-            deployments=(),
+            workloads=(),
             pods=self.pods,
             config_maps=(),
             depth=self.document,

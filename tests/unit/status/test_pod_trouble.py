@@ -4,7 +4,7 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.observed import ObservedDeployment, ObservedPod
-from fathom.core.pod_trouble import trouble_with_deployment, trouble_with_pod
+from fathom.core.pod_trouble import trouble_with_pod, trouble_with_workload
 
 
 def pod(**status: Any) -> ObservedPod:
@@ -124,7 +124,7 @@ def test_refused_pods_are_told_of_their_deployment() -> None:
             },
         }
     )
-    trouble = trouble_with_deployment(deployment)
+    trouble = trouble_with_workload(deployment)
     assert trouble is not None
     assert trouble.reason is Reason.CHILD_REFUSED
     assert "exceeded quota: gpus" in trouble.message

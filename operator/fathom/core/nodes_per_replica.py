@@ -1,0 +1,41 @@
+"""Over how many nodes one replica of a spec spreads. Pure."""
+
+from fathom.api.accelerators import preset_for
+from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
+
+
+def gpus_per_replica(spec: SpeculativeDeploymentSpec) -> int:
+    """GPUs of all its engines: tensor × pipeline × data parallelism."""
+    engine = spec.engine
+    return engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
+
+
+def nodes_per_replica(spec: SpeculativeDeploymentSpec) -> int:
+    """Pods of one replica, one on each node that it needs."""
+    return -(-gpus_per_replica(spec) // preset_for(spec.node_pool).gpus_per_node)
+
+
+def spans_nodes(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether a replica is a group of pods: a leader that serves, and headless workers."""
+    return nodes_per_replica(spec) > 1
+
+
+def gpus_per_pod(spec: SpeculativeDeploymentSpec) -> int:
+    """GPUs that each pod asks for; of a replica over several nodes, all that a node has."""
+    return gpus_per_replica(spec) // nodes_per_replica(spec)
+
+
+def domain_key(spec: SpeculativeDeploymentSpec) -> str:
+    """The node label whose value all pods of one replica share; empty: they need none in common.
+
+    Only a replica over several nodes has to be kept together.
+    """
+    if not spans_nodes(spec):
+        return ""
+    return spec.node_pool.topology_key or preset_for(spec.node_pool).domain_key
+
+
+def needs_compute_domain(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether the operator makes the ComputeDomain through which a replica's nodes use NVLink."""
+    automatic = spec.node_pool.compute_domain is ComputeDomainPolicy.AUTO
+    return automatic and domain_key(spec) != ""

@@ -1,0 +1,18 @@
+from fathom import __version__
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.capability import live_depth
+from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import fetched_by
+
+
+def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dict[str, str]:
+    """What a new Fathom changes by itself: on the workload, where no pod rolls for it."""
+    annotations = {names.ANNOTATION_RENDERED_BY: __version__}
+    if live_depth(sd.spec):
+        annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
+            sd.metadata.name, bundle.content
+        )
+    if commits := fetched_by(sd):
+        annotations[names.ANNOTATION_WEIGHTS] = commits
+    return annotations

@@ -1,0 +1,162 @@
+"""Replicas over two nodes each, on a real API server, scheduler and garbage collector.
+
+LeaderWorkerSet and ComputeDomain are played (support/played_groups.py); the pods run simulated
+engines whose ranks really meet, on GB200 trays that are not there.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY
+from fathom_local.kube import Object
+from support.foreign_kinds import crd
+from support.local_cluster import TestNamespace, eventually
+from support.operated import SPEC, Resource, resource
+from support.operator_process import CRDS, Operator, install_crd, operator_in
+from support.played_groups import PlayedGroups, played_groups
+
+__all__ = ["resource"]
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+KINDS = ("leaderworkersets.yaml", "computedomains.yaml")
+COLLECTED_SECONDS = 120.0
+"""The garbage collector looks for new kinds every half minute."""
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """Two replicas of eight GPUs, on trays of four."""
+    engine = {**SPEC["engine"], "tensorParallelSize": 8}
+    tuning = {"tuning": {"windowSeconds": 10}}
+    return {
+        **SPEC,
+        "engine": engine,
+        "speculation": {**SPEC["speculation"], **tuning},
+        "rollout": {"canaryMinutes": 0},
+        **changes,
+    }
+
+
+@pytest.fixture
+async def operator(namespace: TestNamespace, tmp_path: Path) -> AsyncIterator[Operator]:
+    """An operator that starts on a cluster with both kinds."""
+    definitions = [crd(file) for file in KINDS]
+    for definition in definitions:
+        await install_crd(namespace, definition)
+    try:
+        async with operator_in(namespace, tmp_path) as operator:
+            yield operator
+            assert not [event for event in operator.requests() if event.code == 403]
+    finally:
+        for definition in definitions:
+            await namespace.api.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
+
+
+@pytest.fixture
+async def groups(namespace: TestNamespace, operator: Operator) -> AsyncIterator[PlayedGroups]:
+    assert operator.process is not None
+    async with played_groups(namespace) as groups:
+        yield groups
+
+
+def _role(pods: list[Object], role: str) -> list[Object]:
+    return [pod for pod in pods if pod["metadata"]["labels"]["fathom.dev/role"] == role]
+
+
+async def test_groups_come_up_follow_traffic_restart_roll_and_go(
+    namespace: TestNamespace, groups: PlayedGroups, resource: Resource
+) -> None:
+    await resource.apply(spec())
+    await resource.wait("Ready", "True")
+    pods = await namespace.all_of("Pod")
+    leaders, workers = _role(pods, "leader"), _role(pods, "worker")
+    assert (len(leaders), len(workers)) == (2, 2)
+    assert {pod["spec"]["nodeName"] for pod in pods} == {f"gb200-{i}" for i in range(4)}
+    found = (await resource.get())["status"]
+    assert (found["ready"], found["replicas"]) == ("2/2", 2)
+    assert found["engine"]["actuation"] == "Live"
+    (domain,) = await namespace.all_of("ComputeDomain")
+    assert domain["spec"]["channel"]["resourceClaimTemplate"]["name"] == "sd-channel"
+    groups.fewest_ready["sd"] = 2
+
+    # Live: only leaders read the depth, and it follows the traffic.
+    async with AsyncExitStack() as stack:
+        for number, pod in enumerate(leaders):
+            load = LoadGenerator(f"http://{pod['status']['podIP']}:8000", "pair", seed=number)
+            (await stack.enter_async_context(load)).set_phase(Phase(EASY, concurrency=2))
+
+        async def deeper() -> bool:
+            depth = (await resource.get())["status"]["depth"]
+            return bool(depth["schedule"][0][2] > 3 and depth.get("appliedReplicas") == 2)
+
+        await eventually(deeper, "depth moves beyond the user's tokens in both groups", 180)
+    assert {p["metadata"]["uid"] for p in await namespace.all_of("Pod")} == {
+        p["metadata"]["uid"] for p in pods
+    }
+
+    # A worker dies: its group is made anew, the other one goes on.
+    await namespace.delete("Pod", workers[0]["metadata"]["name"])
+
+    async def restarted() -> bool:
+        return groups.restarted == [workers[0]["metadata"]["name"].rsplit("-", 1)[0]]
+
+    await eventually(restarted, "the worker's group is made anew")
+    await resource.wait("Ready", "False")
+    await resource.wait("Ready", "True")
+    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+    kept = [
+        pod["metadata"]["name"]
+        for pod in await namespace.all_of("Pod")
+        if after.get(pod["metadata"]["name"]) == pod["metadata"]["uid"]
+    ]
+    assert len(kept) == 2
+    assert groups.fewest_ready["sd"] == 1
+
+    # What needs new pods rolls group by group.
+    await resource.edit({"engine": {"args": ["--max-num-seqs", "12"]}})
+
+    async def rolled() -> bool:
+        sets = await namespace.all_of("LeaderWorkerSet")
+        arguments = [
+            each["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["containers"][0]["args"]
+            for each in sets
+        ]
+        status = (await resource.get())["status"]
+        return len(sets) == 1 and "12" in arguments[0] and status["ready"] == "2/2"
+
+    await eventually(rolled, "both groups are of the new revision", 180)
+    assert groups.fewest_ready["sd"] == 1, "two groups were down at once"
+
+    # Pods go before the domain: its driver would take NVLink from under them.
+    await resource.delete()
+
+    async def gone() -> bool:
+        left = [await namespace.all_of(kind) for kind in ("Pod", "ComputeDomain")]
+        return not any(left)
+
+    await eventually(gone, "pods and then the domain are collected", COLLECTED_SECONDS)
+    assert groups.stranded == []
+
+
+async def test_a_spec_that_fits_a_tray_again_gives_the_domain_up(
+    namespace: TestNamespace, groups: PlayedGroups, resource: Resource
+) -> None:
+    await resource.apply(spec(replicas=1))
+    await resource.wait("Ready", "True")
+    await resource.edit({"engine": {"tensorParallelSize": 4}})
+
+    async def moved() -> bool:
+        sets = await namespace.all_of("LeaderWorkerSet")
+        domains = await namespace.all_of("ComputeDomain")
+        status = (await resource.get())["status"]
+        return not sets and not domains and status["ready"] == "1/1"
+
+    await eventually(moved, "a Deployment serves, and groups and domain are gone", 180)
+    (pod,) = await namespace.all_of("Pod")
+    assert "leaderworkerset.sigs.k8s.io/name" not in pod["metadata"]["labels"]
+    assert groups.stranded == []
