@@ -57,7 +57,7 @@ class FetchProgress:
     def summary(self) -> str:
         """Bytes of bytes, rate, time left, as far as they are known."""
         if not self.looks:
-            return "it begins"
+            return "starting"
         last = self.looks[-1]
         said = f"{size(last.present)} of {size(last.total)}"
         rate = self.bytes_per_second

@@ -14,7 +14,7 @@ def progress(*looks: tuple[float, float]) -> FetchProgress:
 
 
 def test_nothing_is_said_of_what_was_not_seen() -> None:
-    assert FetchProgress().summary == "it begins"
+    assert FetchProgress().summary == "starting"
     assert FetchProgress().percent is None
     assert FetchProgress().bytes_per_second is None
 

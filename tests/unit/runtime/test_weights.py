@@ -4,12 +4,15 @@ import json
 from typing import Any
 
 from fathom.core.kinds import (
+    COMPUTE_DOMAIN,
     CONFIG_MAP,
     DEPLOYMENT,
     JOB,
+    LEADER_WORKER_SET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
 )
+from fathom.core.served import ServedApis
 from support.bench import Bench
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -260,6 +263,23 @@ async def test_another_engine_setting_fetches_nothing_and_keeps_the_commits() ->
     assert after(container(serving(bench))["args"], "--revision") == COMMIT
     events = [e.body["message"] for e in bench.kube.written("Event")]
     assert not any("--revision" in message for message in events)
+
+
+async def test_leader_and_workers_of_a_group_wait_and_load_the_same() -> None:
+    kinds = ((kind.api_version, kind.kind) for kind in (LEADER_WORKER_SET, COMPUTE_DOMAIN))
+    changes = {"cache.claimName": "weights", "engine.tensorParallelSize": 8}
+    bench = Bench(changes, served=ServedApis(frozenset(kinds)))
+    await bench.run_for(30)
+    assert bench.kube.all_of(LEADER_WORKER_SET) == []
+    finish(bench)
+    await bench.tick()
+    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
+    templates = group["spec"]["leaderWorkerTemplate"]
+    for role in ("leaderTemplate", "workerTemplate"):
+        (engine,) = templates[role]["spec"]["containers"]
+        assert {"name": "HF_HUB_OFFLINE", "value": "1"} in engine["env"]
+        assert COMMIT in " ".join([*engine["command"], *engine["args"]])
+    assert COMMIT in group["metadata"]["annotations"]["fathom.dev/weights"]
 
 
 async def test_a_spec_that_goes_back_waits_for_nothing() -> None:
