@@ -56,14 +56,15 @@ vllm serve deepseek-ai/DeepSeek-V4-Pro-0813 --trust-remote-code --tokenizer-mode
   --tensor-parallel-size 8 --enable-expert-parallel
   --kv-cache-dtype fp8 --block-size 256 --max-num-seqs 256 --max-num-batched-tokens 16384
   --max-model-len 1048576 --gpu-memory-utilization 0.9 --moe-backend deep_gemm_mega_moe
-  --attention-config '{{"use_fp4_indexer_cache":true}}'
+  --attention-config '{{"indexer_kv_dtype":"mxfp4"}}'
   --compilation-config '{{"mode":3,"cudagraph_mode":"FULL_AND_PIECEWISE","custom_ops":["all"]}}'
   --enable-prefix-caching --enable-chunked-prefill --no-enable-flashinfer-autotune
   --enable-auto-tool-choice --tool-call-parser deepseek_v4 --reasoning-parser deepseek_v4
   --speculative-config '{DSPARK}'
   --nnodes 2 --node-rank 0 --master-addr $(LWS_LEADER_ADDRESS) --master-port 29501
 """
-"""A pipeline of 1 is the default, and ranks meet at vLLM's port: Dynamo's operator takes 29500."""
+"""A pipeline of 1 is the default, and ranks meet at vLLM's port: Dynamo's operator takes 29500.
+`use_fp4_indexer_cache` is spelled as its successor: vLLM 0.28 takes both, 0.30 only this one."""
 
 
 @pytest.mark.parametrize(

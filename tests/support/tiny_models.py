@@ -9,14 +9,15 @@ from typing import Any
 _SHAPE: Mapping[str, Any] = MappingProxyType(
     {
         "vocab_size": 128,
-        "hidden_size": 64,
+        "hidden_size": 256,
         "intermediate_size": 128,
         "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
+        # As many as the widest example has GPUs.
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
         "head_dim": 16,
         "hidden_act": "silu",
-        "max_position_embeddings": 262_144,
+        "max_position_embeddings": 1_048_576,
         "rms_norm_eps": 1e-6,
         "torch_dtype": "bfloat16",
     }
