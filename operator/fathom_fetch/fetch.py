@@ -5,6 +5,7 @@ killed is simply run again: files that are there are not fetched once more.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 
 from fathom_fetch.cache import CachedModel
 from fathom_fetch.files import INDEX, wanted_files
-from fathom_fetch.reasons import reason
+from fathom_fetch.reasons import NoCommitError, reason
 
 _CONFIGS: Final = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
 
@@ -45,6 +46,10 @@ class Resolved:
     def total_bytes(self) -> int:
         """Of the files whose size is known."""
         return sum(size or 0 for size in self.sizes.values())
+
+
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+"""What huggingface_hub takes for one: nothing else can be looked up offline."""
 
 
 class NotFetchedError(Exception):
@@ -84,6 +89,8 @@ def _resolved(wanted: Wanted) -> Resolved:
     with _explained(wanted):
         info = HfApi().model_info(wanted.id, revision=wanted.revision or None, files_metadata=True)
         commit = info.sha or ""
+        if not _COMMIT.fullmatch(commit):
+            raise NoCommitError
         sizes = {file.rfilename: file.size for file in info.siblings or ()}
         indexed = _indexed(wanted.id, commit) if INDEX in sizes else frozenset()
         chosen = wanted_files(sizes, indexed, all_weights=wanted.whole)

@@ -16,21 +16,45 @@ LONGEST_QUOTE = 300
 """Characters of a library's own message."""
 
 
+class NoCommitError(Exception):
+    """A hub's answer does not say which commit a revision means."""
+
+
 def reason(error: Exception, *, role: str, revision: str) -> str:
-    """Of what huggingface_hub raised. The order is that of its subclasses.
+    """Of whatever huggingface_hub raised.
 
     Args:
-        error: whatever it raised.
+        error: that.
         role: of the model, as the spec calls it.
         revision: that was asked for.
     """
+    return _of_the_volume(error) or _of_the_hub(error, role, revision)
+
+
+def _of_the_volume(error: Exception) -> str:
+    """Empty: it is not the volume's."""
+    if _is_full(error):
+        return (
+            "the volume is full: enlarge the claim (spec.cache.size where the operator made it), "
+            "or remove from it what no model needs"
+        )
+    if isinstance(error, PermissionError):
+        return (
+            f"{constants.HF_HUB_CACHE} may not be written: let the user that the pod runs as "
+            "write to the claim, for example by securityContext.fsGroup in spec.podTemplate"
+        )
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        return (
+            f"{constants.HF_HUB_CACHE} is mounted read-only: set spec.cache.prefetch to false if "
+            "something else fills the claim"
+        )
+    return ""
+
+
+def _of_the_hub(error: Exception, role: str, revision: str) -> str:
+    """The order is that of huggingface_hub's subclasses."""
     at = constants.ENDPOINT
     match error:
-        case _ if _is_full(error):
-            why = (
-                "the volume is full: enlarge the claim (spec.cache.size where the operator made "
-                "it), or remove from it what no model needs"
-            )
         case GatedRepoError():
             why = (
                 f"it is gated at {at}: give spec.model.tokenSecretRef a token that has been "
@@ -43,22 +67,17 @@ def reason(error: Exception, *, role: str, revision: str) -> str:
                 f"{at} shows no such repository: correct spec.{role}.id, or, if it is private, "
                 "set spec.model.tokenSecretRef"
             )
+        case NoCommitError():
+            why = (
+                f"{at} does not say which commit its revision means, so that pods cannot be held "
+                "to it: set spec.cache.prefetch to false"
+            )
         case HFValidationError():
             why = f"that is no Hugging Face id: correct spec.{role}.id"
         case OfflineModeIsEnabled():
             why = (
                 "HF_HUB_OFFLINE is set where it runs: unset it there, or set spec.cache.prefetch "
                 "to false"
-            )
-        case PermissionError():
-            why = (
-                f"{constants.HF_HUB_CACHE} may not be written: let the user that the pod runs as "
-                "write to the claim, for example by securityContext.fsGroup in spec.podTemplate"
-            )
-        case OSError(errno=errno.EROFS):
-            why = (
-                f"{constants.HF_HUB_CACHE} is mounted read-only: set spec.cache.prefetch to false "
-                "if something else fills the claim"
             )
         case HfHubHTTPError():
             status = getattr(error.response, "status_code", "unknown")

@@ -184,6 +184,13 @@ async def test_a_hub_that_is_down_is_named(program: Program) -> None:
     assert f"{program.hub.endpoint} answers with HTTP status 503" in ended.message
 
 
+async def test_a_mirror_that_names_no_commit_is_told(program: Program) -> None:
+    program.hub.commit = "main"
+    ended = await program.run("--model", "org/target")
+    assert ended.code == 1
+    assert "does not say which commit its revision means" in ended.message
+
+
 async def test_a_page_of_something_else_is_no_look() -> None:
     async with serving(HubServer({})) as hub, aiohttp.ClientSession() as session:
         port = int(hub.endpoint.rsplit(":", 1)[1])

@@ -35,6 +35,8 @@ class HubServer:
     repositories: dict[str, Repository]
     ignores_ranges: bool = False
     """As some mirrors do: the whole file comes back."""
+    commit: str = COMMIT
+    """That every revision means."""
     broken: bool = False
     """Answers everything with 503."""
     held: dict[str, int] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class HubServer:
         siblings = [
             {"rfilename": path, "size": len(content)} for path, content in repository.files.items()
         ]
-        return web.json_response({"id": name, "sha": COMMIT, "siblings": siblings})
+        return web.json_response({"id": name, "sha": self.commit, "siblings": siblings})
 
     async def _tree(self, request: web.Request) -> web.StreamResponse:
         self._note(request)

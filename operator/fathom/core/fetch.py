@@ -130,7 +130,7 @@ class FetchStage(Enum):
     PODS_AS_THEY_ARE = "pods of this revision run, and were started without a fetch"
     MISSING = "nothing fetches them yet"
     UNDER_WAY = "a Job fetches them"
-    GIVEN_UP = "the Job has been given up"
+    GIVEN_UP = "the Job has been given up, or has ended without a word"
     FORGOTTEN = "a Job has fetched them, and what it said of them is lost"
     FETCHED = "they are fetched"
 
@@ -191,12 +191,19 @@ def standing_of(
         return FetchStanding(FetchStage.FETCHED, fetch, known, job)
     if job is None:
         return FetchStanding(FetchStage.MISSING, fetch)
-    pod = _newest_pod(job, pods)
-    if job.complete:
-        said = _result(pod, fetch)
-        stage = FetchStage.FORGOTTEN if said is None else FetchStage.FETCHED
-        return FetchStanding(stage, fetch, said, job, pod, news=said is not None)
-    stage = FetchStage.UNDER_WAY if job.failed is None else FetchStage.GIVEN_UP
+    return _by_job(fetch, job, _newest_pod(job, pods))
+
+
+def _by_job(fetch: Fetch, job: ObservedJob, pod: ObservedPod | None) -> FetchStanding:
+    if not job.complete:
+        stage = FetchStage.UNDER_WAY if job.failed is None else FetchStage.GIVEN_UP
+        return FetchStanding(stage, fetch, None, job, pod)
+    said = _result(pod, fetch)
+    if said is not None:
+        return FetchStanding(FetchStage.FETCHED, fetch, said, job, pod, news=True)
+    # Asked again, a pod that is there would say the same.
+    speechless = pod is not None and pod.status.phase == "Succeeded"
+    stage = FetchStage.GIVEN_UP if speechless else FetchStage.FORGOTTEN
     return FetchStanding(stage, fetch, None, job, pod)
 
 

@@ -128,7 +128,7 @@ def _trouble(standing: FetchStanding, objects: Objects) -> Trouble | None:
     """Why it does not get on, as far as its pod tells."""
     job, pod = standing.job, standing.pod
     if standing.stage is FetchStage.GIVEN_UP and job is not None:
-        said = _last_words(pod) or job.failed or "it left no message"
+        said = _last_words(pod) or job.failed or "it left no message that says what it fetched"
         return Trouble(
             Reason.WEIGHTS_NOT_FETCHED,
             f"Job {job.name} was given up: {said.rstrip('.')}. Delete it to have it started anew.",

@@ -5,7 +5,7 @@ import errno
 import pytest
 from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
-from fathom_fetch.reasons import LONGEST_QUOTE, reason
+from fathom_fetch.reasons import LONGEST_QUOTE, NoCommitError, reason
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from fathom_fetch.reasons import LONGEST_QUOTE, reason
             OSError(errno.EROFS, "read-only"),
             "is mounted read-only: set spec.cache.prefetch to",
         ),
+        (NoCommitError(), "does not say which commit its revision means"),
         (HFValidationError("no"), "that is no Hugging Face id: correct spec.draft.id"),
         (OfflineModeIsEnabled("no"), "HF_HUB_OFFLINE is set where it runs"),
         (

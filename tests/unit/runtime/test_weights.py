@@ -325,6 +325,21 @@ async def test_the_commits_survive_the_loss_of_what_was_kept() -> None:
     assert bench.kube.all_of(JOB) == []
 
 
+async def test_a_job_that_ended_without_a_word_is_not_run_over_and_over() -> None:
+    bench = cached()
+    await bench.tick()
+    finish(bench, result="done")
+    bench.kube.writes.clear()
+    await bench.run_for(600)
+    assert bench.kube.written("Job") == []
+    assert bench.kube.all_of(DEPLOYMENT) == []
+    said = bench.condition("Degraded")["message"]
+    assert said.endswith(
+        "was given up: it left no message that says what it fetched. Delete it to have it started "
+        "anew."
+    )
+
+
 async def test_a_job_whose_result_is_lost_is_asked_again() -> None:
     bench = cached()
     await bench.tick()
