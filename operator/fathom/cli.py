@@ -17,6 +17,7 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.fetch_program import fetch_program
 from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
 from fathom.inspect.resources import REFUSED, Files, judged, read, tell
@@ -97,7 +98,7 @@ def render(filename: Files) -> None:
 
     Other kinds in the file are passed over. Of a resource that is refused nothing is printed.
     """
-    bundle = plugin_bundle()
+    bundle, program = plugin_bundle(), fetch_program()
     refused = False
     for document in read(filename):
         resource = document.parsed
@@ -108,7 +109,7 @@ def render(filename: Files) -> None:
         tell(document.where, problems)
         refused = refused or bool(problems)
         if isinstance(resource, SpeculativeDeployment) and not problems:
-            typer.echo(to_yaml(children(resource, bundle)), nl=False)
+            typer.echo(to_yaml(children(resource, bundle, program)), nl=False)
     raise typer.Exit(REFUSED if refused else 0)
 
 

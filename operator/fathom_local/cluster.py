@@ -223,6 +223,7 @@ def _start_agents(
             nodes=local_nodes(nodes),
             images=default_images(images),
             pods_directory=state.directory / "pods",
+            claims_directory=state.directory / "claims",
             logs_directory=state.pod_logs,
             memory_directory=state.memory_directory,
         ),

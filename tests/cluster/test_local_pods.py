@@ -1,6 +1,8 @@
 """What a pod sees, and what becomes of it."""
 
+import asyncio
 import base64
+from pathlib import Path
 
 import httpx
 import pytest
@@ -191,6 +193,47 @@ async def test_what_a_pod_writes_stays_in_the_pod(namespace: TestNamespace) -> N
     assert await namespace.run("ls /written-by-a-pod /tmp/written-by-a-pod 2>&1 | wc -l") == "2\n"
 
 
+async def test_a_claim_outlives_its_pods_and_its_files_go_with_it(namespace: TestNamespace) -> None:
+    await namespace.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+    )
+    mounted = {
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "container": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+    }
+    await namespace.run("echo first > /data/file", **mounted)
+    assert await namespace.run("cat /data/file", **mounted) == "first\n"
+    (claim,) = await namespace.all_of("PersistentVolumeClaim")
+    assert claim["status"]["phase"] == "Bound"
+
+    volume = f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}"
+    folder = Path((await namespace.api.request("GET", volume))["spec"]["hostPath"]["path"])
+    assert await asyncio.to_thread((folder / "file").exists)
+    await namespace.delete("PersistentVolumeClaim", "data")
+    await namespace.wait_gone("PersistentVolumeClaim", "data")
+
+    async def removed() -> bool:
+        return not await asyncio.to_thread(folder.exists)
+
+    await eventually(removed, "the claim's files are gone")
+
+
+async def test_a_container_leaves_a_message(namespace: TestNamespace) -> None:
+    script = "echo all is well > /dev/termination-log"
+    await namespace.create(shell_pod("teller", script, restartPolicy="Never"))
+    pod = await namespace.wait("Pod", "teller", is_finished)
+    ended = container_state(pod)["state"]["terminated"]
+    assert (ended["exitCode"], ended["message"]) == (0, "all is well\n")
+
+
 async def test_crashing_container_is_restarted_with_backoff(namespace: TestNamespace) -> None:
     await namespace.create(
         shell_pod(
@@ -328,7 +371,7 @@ async def test_forced_deletion_leaves_no_process(namespace: TestNamespace) -> No
     folder = namespace.cluster.state.directory / "pods" / pod["metadata"]["uid"]
 
     async def removed() -> bool:
-        return not folder.exists()
+        return not await asyncio.to_thread(folder.exists)
 
     await eventually(removed, f"{folder} removed", seconds=10)
 

@@ -11,6 +11,7 @@ from kubernetes.aio.client import models
 
 from fathom import __version__
 from fathom.adapters.yaml_documents import to_yaml
+from fathom.core.fetch_program import FetchProgram
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.core.support import not_yet_supported
@@ -29,10 +30,14 @@ BUNDLE = PluginBundle(
     "0123456789ab",
 )
 """Of its own, so that these files do not change with the plugin."""
+PROGRAM = FetchProgram({"fathom_fetch/__init__.py": '"""Fetches."""\n'}, "fedcba987654")
+"""As above."""
 
 MODELS = {
     "ConfigMap": models.V1ConfigMap,
     "Deployment": models.V1Deployment,
+    "Job": models.V1Job,
+    "PersistentVolumeClaim": models.V1PersistentVolumeClaim,
     "PodDisruptionBudget": models.V1PodDisruptionBudget,
     "Service": models.V1Service,
     "ServiceAccount": models.V1ServiceAccount,
@@ -47,7 +52,7 @@ FOREIGN = {
 
 
 def rendered(source: Path) -> tuple[Manifest, ...]:
-    return children(read(source), BUNDLE)
+    return children(read(source), BUNDLE, PROGRAM)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

@@ -25,6 +25,8 @@ changes = st.fixed_dictionaries(
         "draft.id": st.sampled_from(["", "a/b"]),
         "nodePool.accelerator": st.sampled_from([name.value for name in Accelerator]),
         "nodePool.gpusPerNode": small,
+        "cache.claimName": st.sampled_from(["", "weights"]),
+        "cache.size": st.sampled_from(["", "800Gi", "1.5Ti"]),
         "rollout.maxUnavailable": st.integers(min_value=0, max_value=2),
         "rollout.maxSurge": st.integers(min_value=0, max_value=2),
     },

@@ -64,7 +64,14 @@ RESTART = edits(
         "nodePool.accelerator": st.sampled_from(["GB200", "GB300", "H100"]),
         "nodePool.nodeSelector": st.sampled_from([{}, {"rack": "a"}]),
         "nodePool.tolerations": st.sampled_from([[], [{"key": "x", "operator": "Exists"}]]),
-        "cache.claimName": st.sampled_from(["", "weights"]),
+        "cache": st.sampled_from(
+            [
+                {},
+                {"claimName": "weights"},
+                {"size": "1Ti"},
+                {"size": "2Ti", "storageClassName": "fast", "accessModes": ["ReadWriteOnce"]},
+            ]
+        ),
         "podTemplate": st.sampled_from([{}, {"spec": {"hostIPC": True}}]),
     }
 )

@@ -10,6 +10,8 @@ from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
 from fathom.core.completion import Completion, CompletionRequest, Unanswered
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.fetch_program import FetchProgram
+from fathom.core.fetch_progress import FetchedBytes
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.model_facts import ModelFacts, ModelRef
@@ -97,6 +99,22 @@ def holding(snapshot: TuningSnapshot) -> TuningDecision:
     )
 
 
+class FakeFetches:
+    """What a fetch's pod shows; by default it cannot be read."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.shown: tuple[int, int] | None = None
+        """Present and total bytes."""
+        self.asked: list[str] = []
+
+    async def look(self, pod: PodEndpoint) -> FetchedBytes | None:
+        self.asked.append(pod.pod)
+        if self.shown is None:
+            return None
+        return FetchedBytes(self._clock.now_s(), *self.shown)
+
+
 @dataclass
 class Bench:
     """A fake cluster with one SpeculativeDeployment in it."""
@@ -114,6 +132,7 @@ class Bench:
         self.kube = FakeKube(self.served)
         self.metrics = FakeMetrics(self.clock)
         self.completions = FakeCompletions()
+        self.fetches = FakeFetches(self.clock)
         self.version = "0.1.0"
         self.bundle = PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa")
         self.loops = 0
@@ -140,11 +159,13 @@ class Bench:
             kube=self.kube,
             metrics_for=metrics_for,
             completions=self.completions,
+            fetches=self.fetches,
             clock=self.clock,
             decide=self._decide,
             models=models,
             served=served,
             bundle=self.bundle,
+            program=FetchProgram({"fathom_fetch/__init__.py": "one = 1\n"}, "cccccccccc"),
             version=self.version,
             identity="operator-0",
             telemetry=Telemetry(),

@@ -1,9 +1,11 @@
 """A server on loopback that answers like the Hugging Face Hub, and writes down what was asked.
 
-As far as a look-up needs it: files by `resolve`, with a redirect for weights, and the listing of a
-repository. Source: https://huggingface.co/docs/hub/api and what huggingface_hub sends.
+As far as a look-up and a download need it: files by `resolve`, with a redirect for weights, and a
+repository's listings. Source: https://huggingface.co/docs/hub/api and what huggingface_hub sends.
 """
 
+import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from aiohttp.test_utils import TestServer
 
 COMMIT: Final = "0123456789abcdef0123456789abcdef01234567"
 TOKEN: Final = "hf_right"
+_PIECE: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,13 @@ class HubServer:
     repositories: dict[str, Repository]
     ignores_ranges: bool = False
     """As some mirrors do: the whole file comes back."""
+    commit: str = COMMIT
+    """That every revision means."""
     broken: bool = False
     """Answers everything with 503."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Files that are sent up to so many bytes, and no further until `released`."""
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     requests: list[str] = field(default_factory=list)
     """Method and path of each request."""
     sent_bytes: dict[str, int] = field(default_factory=dict)
@@ -48,10 +56,12 @@ class HubServer:
         content = repository.files.get(path)
         if content is None:
             raise _refusal(web.HTTPNotFound, "EntryNotFound", {"X-Repo-Commit": COMMIT})
-        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{len(content)}"'}
+        headers = _identity(content)
         if path.endswith(".safetensors"):
             raise web.HTTPFound(f"/cdn/{name}/{path}", headers=headers)
-        return self._sent(path, content, headers)
+        if request.method == "GET":
+            self._count(path, len(content))
+        return web.Response(body=content, headers=headers)
 
     async def _cdn(self, request: web.Request) -> web.StreamResponse:
         self._note(request)
@@ -59,14 +69,20 @@ class HubServer:
         content = self.repositories[request.match_info["id"]].files[path]
         part = request.http_range
         if self.ignores_ranges or part.stop is None:
-            response = web.StreamResponse(headers={"Content-Length": str(len(content))})
+            # The client follows a redirect on the same host, and wants the file's identity there.
+            headers = {"Content-Length": str(len(content)), **_identity(content)}
+            response = web.StreamResponse(headers=headers)
             await response.prepare(request)
-            for start in range(0, len(content), 1 << 16):
+            if request.method == "HEAD":
+                return response
+            for start in range(0, len(content), _PIECE):
+                if start >= self.held.get(path, len(content)):
+                    await self.released.wait()
                 try:
-                    await response.write(content[start : start + (1 << 16)])
+                    await response.write(content[start : start + _PIECE])
                 except ConnectionError:
                     return response
-                self._count(path, min(1 << 16, len(content) - start))
+                self._count(path, min(_PIECE, len(content) - start))
             return response
         body = content[part]
         self._count(path, len(body))
@@ -79,7 +95,23 @@ class HubServer:
         siblings = [
             {"rfilename": path, "size": len(content)} for path, content in repository.files.items()
         ]
-        return web.json_response({"id": name, "sha": COMMIT, "siblings": siblings})
+        return web.json_response({"id": name, "sha": self.commit, "siblings": siblings})
+
+    async def _tree(self, request: web.Request) -> web.StreamResponse:
+        self._note(request)
+        name, revision = request.match_info["id"], request.match_info["revision"]
+        files = self._admitted(request, name, revision).files
+        return web.json_response(
+            [
+                {
+                    "type": "file",
+                    "path": path,
+                    "size": len(content),
+                    "oid": _digest(content),
+                }
+                for path, content in files.items()
+            ]
+        )
 
     def _admitted(self, request: web.Request, name: str, revision: str) -> Repository:
         if self.broken:
@@ -100,9 +132,20 @@ class HubServer:
     def _count(self, path: str, size: int) -> None:
         self.sent_bytes[path] = self.sent_bytes.get(path, 0) + size
 
-    def _sent(self, path: str, content: bytes, headers: dict[str, str]) -> web.Response:
-        self._count(path, len(content))
-        return web.Response(body=content, headers=headers)
+
+def _identity(content: bytes) -> dict[str, str]:
+    """Headers by which a client knows a file again."""
+    etag = f'"{_digest(content)}"'
+    return {
+        "X-Repo-Commit": COMMIT,
+        "ETag": etag,
+        "X-Linked-Etag": etag,
+        "X-Linked-Size": str(len(content)),
+    }
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _refusal(
@@ -112,13 +155,14 @@ def _refusal(
 
 
 @asynccontextmanager
-async def serving(hub: HubServer) -> AsyncIterator[HubServer]:
-    """The hub on a free port of loopback, until the end of the block."""
+async def serving(hub: HubServer, host: str = "127.0.0.1") -> AsyncIterator[HubServer]:
+    """The hub on a free port of an address, until the end of the block."""
     app = web.Application()
     app.router.add_get("/cdn/{id:[^/]+/[^/]+}/{path:.+}", hub._cdn)
     app.router.add_get("/api/models/{id:[^/]+/[^/]+}", hub._listing)
     app.router.add_get("/api/models/{id:[^/]+/[^/]+}/revision/{revision}", hub._listing)
+    app.router.add_get("/api/models/{id:[^/]+/[^/]+}/tree/{revision}", hub._tree)
     app.router.add_get("/{id:[^/]+/[^/]+}/resolve/{revision}/{path:.+}", hub._resolve)
-    async with TestServer(app, host="127.0.0.1") as server:
+    async with TestServer(app, host=host) as server:
         hub.endpoint = str(server.make_url("")).rstrip("/")
         yield hub

@@ -48,6 +48,16 @@ RULES: Sequence[dict[str, list[str]]] = (
         "verbs": ["list", "create", "patch"],
     },
     {
+        "apiGroups": ["batch"],
+        "resources": ["jobs"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["persistentvolumeclaims"],
+        "verbs": ["list", "create", "patch"],
+    },
+    {
         "apiGroups": ["policy"],
         "resources": ["poddisruptionbudgets"],
         "verbs": ["list", "create", "patch", "delete"],

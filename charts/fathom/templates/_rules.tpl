@@ -18,6 +18,13 @@
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [list, create, patch]
+# Weights are fetched by a Job. The claim that holds them outlives everything, so it is not deleted.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [list, create, patch]
 # Where the cluster serves these APIs.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]

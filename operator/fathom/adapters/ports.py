@@ -7,6 +7,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from fathom.core.completion import Completion, CompletionRequest, Unanswered
+from fathom.core.fetch_progress import FetchedBytes
 from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
@@ -43,6 +44,14 @@ class MetricsPort(Protocol):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its own time. Idempotent."""
+        ...
+
+
+class FetchPort(Protocol):
+    """How far a fetch of weights is. Never raises for what it cannot read: that is unknown."""
+
+    async def look(self, pod: PodEndpoint) -> FetchedBytes | None:
+        """Bytes of all models together; None: not to be had now. Idempotent."""
         ...
 
 

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     SCALING = "Scaling"
     UP_TO_DATE = "UpToDate"
     ROLLOUT_PAUSED = "RolloutPaused"
+    FETCHING_WEIGHTS = "FetchingWeights"
     # How a rollout goes
     SETTLING = "Settling"
     CANARY_STARTING = "CanaryStarting"
@@ -71,6 +72,7 @@ class Reason(StrEnum):
     IMAGE_UNAVAILABLE = "ImageUnavailable"
     CHILD_REFUSED = "ChildRefused"
     ROLLED_BACK = "RolledBack"
+    WEIGHTS_NOT_FETCHED = "WeightsNotFetched"
     DEPTH_NOT_OBEYED = "DepthNotObeyed"
     # DraftCompatible
     KNOWN_PAIR = "KnownPair"

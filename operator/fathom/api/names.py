@@ -22,7 +22,7 @@ LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_REVISION: Final = f"{GROUP}/revision"
 """On children that belong to one revision: that revision's hash."""
 LABEL_COMPONENT: Final = f"{GROUP}/component"
-"""On ConfigMaps: `depth`, `tuning` or `plugin`."""
+"""On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 ROLE_LEADER: Final = "leader"
@@ -41,6 +41,8 @@ ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"
 """On workloads: the Fathom version that rendered the pod template."""
 ANNOTATION_PLUGIN: Final = f"{GROUP}/plugin"
 """On workloads: the name of the plugin ConfigMap that their pods mount."""
+ANNOTATION_WEIGHTS: Final = f"{GROUP}/weights"
+"""On workloads: the commits of the weights that their pods load, where they were fetched before."""
 
 
 def depth_config_map(name: str) -> str:
@@ -56,6 +58,21 @@ def tuning_config_map(name: str) -> str:
 def plugin_config_map(name: str, content: str) -> str:
     """Name of the immutable ConfigMap with the engine plugin whose content hash is `content`."""
     return f"{name}-plugin-{content}"
+
+
+def fetch_job(name: str, digest: str) -> str:
+    """Name of the Job that fetches the weights whose digest is `digest`."""
+    return f"{name}-fetch-{digest}"
+
+
+def fetch_config_map(name: str, content: str) -> str:
+    """Name of the immutable ConfigMap with the program that fetches, by its content hash."""
+    return f"{name}-fetch-{content}"
+
+
+def cache_claim(name: str) -> str:
+    """Name of the PersistentVolumeClaim that the operator makes for the weights."""
+    return f"{name}-cache"
 
 
 def channel_claim_template(name: str) -> str:

@@ -223,6 +223,13 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
     Rule(
+        field="cache.size",
+        message="claimName names a claim that exists, and size asks for a new one: set one of "
+        "them.",
+        cel="self.cache.claimName == '' || self.cache.size == ''",
+        holds=lambda spec: not (spec.cache.claim_name and spec.cache.size),
+    ),
+    Rule(
         field="engine.image",
         message="this is not a container image reference: write registry/repository:tag or "
         "registry/repository@sha256:digest.",

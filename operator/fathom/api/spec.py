@@ -85,6 +85,19 @@ class ComputeDomainPolicy(StrEnum):
     NEVER = "Never"
 
 
+_SIZE_OR_NOTHING: Final = r"^([1-9][0-9]*(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?)?$"
+"""A quantity of bytes."""
+
+
+class AccessMode(StrEnum):
+    """As Kubernetes spells them."""
+
+    READ_WRITE_ONCE = "ReadWriteOnce"
+    READ_ONLY_MANY = "ReadOnlyMany"
+    READ_WRITE_MANY = "ReadWriteMany"
+    READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+
 class MetricsSource(StrEnum):
     AUTO = "Auto"
     PROMETHEUS = "Prometheus"
@@ -285,8 +298,23 @@ class CacheSpec(ApiModel):
 
     claim_name: Annotated[str, Field(max_length=253)] = ""
     """An existing PersistentVolumeClaim to keep the weights in; empty means none."""
+    size: Annotated[str, Field(max_length=32, pattern=_SIZE_OR_NOTHING)] = ""
+    """Size of a claim that the operator makes, `<name>-cache`, such as 800Gi; instead of claimName.
+    The claim outlives this resource."""
+    storage_class_name: Annotated[str, Field(max_length=253)] = ""
+    """Storage class of that claim; empty means the cluster's default."""
+    access_modes: Annotated[tuple[AccessMode, ...], Field(min_length=1, max_length=4)] = (
+        AccessMode.READ_WRITE_MANY,
+    )
+    """Access modes of that claim. Several replicas on several nodes need ReadWriteMany."""
     prefetch: bool = True
-    """Fetch the weights before the pods start."""
+    """Fetch the weights into the claim before pods start, once, and start all pods from what was
+    fetched. Without a claim it means nothing."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a claim to keep weights in."""
+        return bool(self.claim_name or self.size)
 
 
 class MetricsSpec(ApiModel):

@@ -34,6 +34,25 @@ class DraftStatus(ApiModel):
     """What the draft is, such as EAGLE-3.1, as far as known."""
 
 
+class FetchedModel(ApiModel):
+    """One model whose files lie in the cache."""
+
+    id: str
+    commit: str
+    """What its revision meant when it was fetched; pods load this and nothing else."""
+
+
+class WeightsStatus(ApiModel):
+    """The weights in the cache that the newest spec asks for."""
+
+    summary: str = ""
+    """How far the fetch is, such as 412 GiB of 554 GiB, 1.2 GiB/s, 2 min left."""
+    percent: int | None = None
+    """Of the bytes, rounded down; absent while the total is not known."""
+    models: tuple[FetchedModel, ...] = ()
+    """What was fetched; empty until all of it was."""
+
+
 class DepthStatus(ApiModel):
     summary: str = ""
     """Depths from the smallest batch to the largest, such as 5/3/1."""
@@ -147,6 +166,7 @@ class SpeculativeDeploymentStatus(ApiModel):
     )
     engine: EngineStatus = EngineStatus()
     draft: DraftStatus = DraftStatus()
+    weights: WeightsStatus | None = None
     depth: DepthStatus = DepthStatus()
     rollout: RolloutStatus | None = None
     measured: MeasuredStatus = MeasuredStatus()

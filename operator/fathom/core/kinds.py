@@ -38,6 +38,8 @@ POD: Final = Kind("", "v1", "Pod", "pods")
 SERVICE: Final = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
+JOB: Final = Kind("batch", "v1", "Job", "jobs")
+PERSISTENT_VOLUME_CLAIM: Final = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENT: Final = Kind("", "v1", "Event", "events")
 NODE: Final = Kind("", "v1", "Node", "nodes")
 """Not namespaced."""
@@ -49,7 +51,15 @@ COMPUTE_DOMAIN: Final = Kind("resource.nvidia.com", "v1beta1", "ComputeDomain", 
 POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POD_MONITOR: Final = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
 
-CHILD_KINDS: Final = (DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT, CONFIG_MAP)
+CHILD_KINDS: Final = (
+    DEPLOYMENT,
+    POD,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    CONFIG_MAP,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+)
 """What the operator reads beside the resource itself."""
 OPTIONAL_KINDS: Final = (POD_DISRUPTION_BUDGET, POD_MONITOR)
 """Children that are made only where the cluster serves their API and lets the operator use it."""

@@ -248,6 +248,45 @@ class ObservedWorkload(_Revised):
         """The plugin ConfigMap that its pods mount; empty: none."""
         return self.metadata.annotations.get(names.ANNOTATION_PLUGIN, "")
 
+    @property
+    def weights(self) -> str:
+        """What it says of the commits that its pods load; empty: nothing."""
+        return self.metadata.annotations.get(names.ANNOTATION_WEIGHTS, "")
+
+
+class _JobSpec(_Read):
+    template: _PodTemplate = _PodTemplate()
+
+
+class _JobStatus(_Read):
+    conditions: Annotated[tuple[Condition, ...], _absent_as(())] = ()
+
+
+class ObservedJob(_Read):
+    """A Job that fetches weights."""
+
+    metadata: Meta
+    spec: _JobSpec = _JobSpec()
+    status: _JobStatus = _JobStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def complete(self) -> bool:
+        return self._condition("Complete") is not None
+
+    @property
+    def failed(self) -> str | None:
+        """Why it was given up, in Kubernetes' words; None: it was not."""
+        condition = self._condition("Failed")
+        return None if condition is None else condition.message or condition.reason
+
+    def _condition(self, kind: str) -> Condition | None:
+        found = (each for each in self.status.conditions if each.type == kind)
+        return next((each for each in found if each.status == "True"), None)
+
 
 class _DeploymentSpec(_Read):
     replicas: int = 1
@@ -316,7 +355,7 @@ class ObservedConfigMap(_Read):
 
     @property
     def component(self) -> str:
-        """`depth`, `tuning` or `plugin`."""
+        """`depth`, `tuning`, `plugin` or `fetch`."""
         return self.metadata.labels.get(names.LABEL_COMPONENT, "")
 
 

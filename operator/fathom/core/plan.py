@@ -46,6 +46,7 @@ class WorkloadStep:
 _MOVING: Final = frozenset(
     {
         Reason.STARTING,
+        Reason.FETCHING_WEIGHTS,
         Reason.ROLLING_OUT,
         Reason.SCALING,
         Reason.SETTLING,
@@ -93,6 +94,9 @@ class Rendering:
     """Name of the plugin ConfigMap that they mount; empty: none."""
     depth: str
     """Name of the depth ConfigMap that they mount; empty: none."""
+    weights: str | None = ""
+    """The commits that they load, as their workload says it; empty: left to them; None: those
+    that run were started without a fetch, which this Fathom would not do."""
 
 
 def plan_of(
@@ -102,6 +106,7 @@ def plan_of(
     rendering: Rendering,
     *,
     most_new: int | None = None,
+    held: bool = False,
 ) -> Plan:
     """Decide from what is there; idempotent, and safe to be cut off after any step.
 
@@ -111,6 +116,7 @@ def plan_of(
         revision: its revision.
         rendering: what identifies pods of this Fathom.
         most_new: replicas that the revision may have for now, while it is on trial; None: all.
+        held: whether the revision's pods may not be created yet.
     """
     rollout = spec.rollout
     bounds = Bounds(
@@ -123,7 +129,7 @@ def plan_of(
     steps = []
     for each, count in sorted(replicas.items()):
         workload = present.get(each)
-        if each in emptied or (workload is None and count == 0 and present):
+        if each in emptied or (workload is None and (held or (count == 0 and present))):
             continue
         steps.append(
             WorkloadStep(
@@ -184,7 +190,8 @@ def _template(
 ) -> Template:
     if workload is None:
         return Template.RENDER
-    ours = (workload.rendered_by, workload.plugin) == (rendering.version, rendering.plugin)
+    is_rendered = (workload.rendered_by, workload.plugin, workload.weights)
+    ours = is_rendered == (rendering.version, rendering.plugin, rendering.weights)
     return Template.RENDER if wanted and ours else Template.KEEP
 
 

@@ -67,11 +67,16 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
             "pod_template": True,
             "speculation": {"adaptive_verification"},
         },
-        # The version decides the form of the command, and the form is in the hash.
-        exclude={"engine": {"version"}},
+        exclude={
+            # The version decides the form of the command, and the form is in the hash.
+            "engine": {"version"},
+            # What claim the operator makes is no matter of the pods, only that it makes one.
+            "cache": {"size", "storage_class_name", "access_modes"},
+        },
     )
     return {
         **_flat("spec", document),
+        **({"spec.cache.size": True} if spec.cache.size else {}),
         _MODE: "live" if live else "static",
         (_MAX_TOKENS if live else _TOKENS): (
             spec.speculation.effective_max_tokens if live else spec.speculation.tokens

@@ -13,6 +13,7 @@ from fathom.core.measurement import PodCounters
 from fathom.core.observed import (
     Meta,
     ObservedConfigMap,
+    ObservedJob,
     ObservedNode,
     ObservedPod,
     ObservedWorkload,
@@ -41,6 +42,8 @@ class Objects:
     """Every child as it was read, to compare with what is rendered."""
     optional: frozenset[Kind] = frozenset()
     """Of the kinds that are made only where that can be done, those that can be made here."""
+    jobs: tuple[ObservedJob, ...] = ()
+    """That fetch weights."""
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
 

@@ -18,6 +18,7 @@ from fathom.api.status import (
     RolloutStatus,
     SpeculativeDeploymentStatus,
     TuningStatus,
+    WeightsStatus,
 )
 from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.manifest import Manifest
@@ -74,6 +75,10 @@ class Findings:
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
     alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
     """Those that stand."""
+    weights: WeightsStatus | None = None
+    """None: none are to be fetched."""
+    weights_trouble: Trouble | None = None
+    """Why a fetch does not get on."""
 
 
 def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
@@ -102,6 +107,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         ),
         engine=findings.engine,
         draft=findings.draft,
+        weights=findings.weights,
         depth=_depth(findings, objects),
         rollout=_rollout(findings.rollout, objects.status),
         measured=findings.measured,
@@ -160,6 +166,8 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
         conditions,
         status.engine,
         status.draft,
+        # At most a hundred writes for a fetch, however long it takes.
+        status.weights and (status.weights.percent, status.weights.models),
         status.depth.schedule,
         status.rollout and (status.rollout.revision, status.rollout.stage),
         status.quality,
@@ -220,14 +228,20 @@ def _progressing(findings: Findings) -> Finding:
 
 
 def _degraded(findings: Findings, objects: Objects) -> Finding:
-    """The first that applies of: the spec, the API server, the pods, the depth."""
+    """The first that applies of: the spec, the API server, the weights, the pods, the depth."""
     runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
         return _true(Reason.INVALID_SPEC, f"{listed} Until that is mended, {runs}.")
     if (obstacle := findings.obstacle) is not None:
         return _true(obstacle.reason, f"{obstacle.problem} Until then, {runs}.")
-    found = (_refused(findings), _rolled_back(findings), _in_trouble(objects), _deaf(findings))
+    found = (
+        _refused(findings),
+        _rolled_back(findings),
+        _not_fetched(findings),
+        _in_trouble(objects),
+        _deaf(findings),
+    )
     first = next((each for each in found if each is not None), None)
     return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
 
@@ -239,6 +253,11 @@ def _refused(findings: Findings) -> Finding | None:
 
 def _rolled_back(findings: Findings) -> Finding | None:
     return _true(Reason.ROLLED_BACK, findings.rolled_back) if findings.rolled_back else None
+
+
+def _not_fetched(findings: Findings) -> Finding | None:
+    trouble = findings.weights_trouble
+    return _true(trouble.reason, trouble.message) if trouble else None
 
 
 def _in_trouble(objects: Objects) -> Finding | None:

@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
+from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.fabric_env import fabric_env
 from fathom.manifests.group import Role
@@ -15,7 +16,6 @@ from fathom_vllm.bundle import STAT_LOGGER_NAME
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
 DEPTH_DIRECTORY: Final = "/etc/fathom/depth"
 COUNTERS_FILE: Final = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
-CACHE_DIRECTORY: Final = "/cache"
 
 _Variable = dict[str, JsonValue]
 
@@ -31,11 +31,12 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
         _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
         *(_value(*each) for each in {**user_env(spec), **fabric_env(spec)}.items()),
     ]
-    if secret := spec.model.token_secret_ref:
-        reference: JsonValue = {"name": secret.name, "key": secret.key}
-        own.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
-    if spec.cache.claim_name:
-        own.append(_value("HF_HOME", f"{CACHE_DIRECTORY}/huggingface"))
+    own += hub_token(spec)
+    if spec.cache.exists:
+        own.append(_value("HF_HOME", HUB_HOME))
+        own.append(_value("VLLM_CACHE_ROOT", compile_cache(spec)))
+    if offline(spec):
+        own.append(_value("HF_HUB_OFFLINE", "1"))
     shared: list[_Variable] = []
     if live_depth(spec) and role is Role.LEADER:
         own.append({"name": "FATHOM_POD_NAME", "valueFrom": {"fieldRef": _POD_NAME}})
@@ -52,6 +53,15 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
         *shared,
         *user.values(),
     ]
+
+
+def hub_token(spec: SpeculativeDeploymentSpec) -> list[_Variable]:
+    """What lets a hub's client in where a token is needed; empty: no token is given."""
+    secret = spec.model.token_secret_ref
+    if secret is None:
+        return []
+    reference: JsonValue = {"name": secret.name, "key": secret.key}
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
 
 
 _POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}

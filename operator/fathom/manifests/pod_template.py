@@ -12,9 +12,9 @@ from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.nodes_per_replica import gpus_per_pod
 from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.engine_env import (
-    CACHE_DIRECTORY,
     DEPTH_DIRECTORY,
     PLUGIN_DIRECTORY,
     engine_env,
@@ -89,7 +89,7 @@ def _template(
             ),
             "securityContext": pod_security(spec),
             "nodeSelector": _node_selector(spec),
-            "tolerations": _tolerations(spec),
+            "tolerations": node_tolerations(spec),
             **group_placement(spec),
             "containers": [_container(spec, role)],
             "volumes": _volumes(sd, role, bundle),
@@ -180,7 +180,8 @@ def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     return {**own, **spec.node_pool.node_selector}
 
 
-def _tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    """What lets a pod onto the nodes that replicas run on."""
     tolerations: list[JsonValue] = []
     if preset_for(spec.node_pool).architecture == "arm64":
         tolerations.append(
@@ -202,10 +203,8 @@ def _tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
 def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> list[JsonValue]:
     name, spec = sd.metadata.name, sd.spec
     volumes: list[JsonValue] = [_shared_memory(spec), *writable_volumes(spec)]
-    if spec.cache.claim_name:
-        volumes.append(
-            {"name": "cache", "persistentVolumeClaim": {"claimName": spec.cache.claim_name}}
-        )
+    if claim := claim_of(sd):
+        volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
     if live_depth(spec):
         volumes.append(
             {
@@ -248,7 +247,7 @@ def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValu
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount
         *writable_mounts(spec),
     ]
-    if spec.cache.claim_name:
+    if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
     if live_depth(spec):
         mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})

@@ -7,6 +7,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.fetch_program import FetchProgram
 from fathom.core.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.manifest import Manifest
 from fathom.core.nodes_per_replica import needs_compute_domain
@@ -15,8 +16,12 @@ from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.manifests import vllm_args
+from fathom.manifests.cache import wanted_fetch
+from fathom.manifests.cache_claim import cache_claim
 from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.depth_config_map import depth_config_map
+from fathom.manifests.fetch_config_map import fetch_config_map
+from fathom.manifests.fetch_job import fetch_job
 from fathom.manifests.plugin_config_map import plugin_config_map
 from fathom.manifests.pod_disruption_budget import pod_disruption_budget
 from fathom.manifests.pod_monitor import pod_monitor
@@ -55,7 +60,9 @@ def optional_children(sd: SpeculativeDeployment, usable: Collection[Kind]) -> tu
     )
 
 
-def children(sd: SpeculativeDeployment, bundle: PluginBundle) -> tuple[Manifest, ...]:
+def children(
+    sd: SpeculativeDeployment, bundle: PluginBundle, program: FetchProgram
+) -> tuple[Manifest, ...]:
     """What a new resource gets where all APIs are served. What a pod mounts comes before it.
 
     The tuning ConfigMap is not among them: it appears with the first thing worth keeping.
@@ -63,9 +70,11 @@ def children(sd: SpeculativeDeployment, bundle: PluginBundle) -> tuple[Manifest,
     Raises:
         MergeError: `podTemplate` does not fit; `problems_of` says so before.
     """
-    configuration: tuple[Manifest, ...] = ()
+    configuration: tuple[Manifest, ...] = (cache_claim(sd),) if sd.spec.cache.size else ()
+    if (fetch := wanted_fetch(sd)) is not None:
+        configuration += (fetch_config_map(sd, program), fetch_job(sd, fetch, program))
     if live_depth(sd.spec):
-        configuration = (
+        configuration += (
             plugin_config_map(sd, bundle),
             depth_config_map(sd, initial_depth(sd)),
         )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from pydantic import JsonValue
@@ -308,6 +309,43 @@ def max_batch(spec: SpeculativeDeploymentSpec) -> int:
         return max(1, int(stated)) if stated is not None else DEFAULT_MAX_NUM_SEQS
     except ValueError:
         return DEFAULT_MAX_NUM_SEQS
+
+
+_LOADED_AS_THE_HUB_HAS_THEM: Final = frozenset({"", "auto", "hf", "mistral"})
+_LOADED_FROM_ALL_FILES: Final = frozenset(
+    {"safetensors", "fastsafetensors", "instanttensor", "runai_streamer", "bitsandbytes"}
+)
+"""Values of --load-format with which vLLM reads a hub's files, and picks among them differently."""
+_NAMING_OTHER_REPOSITORIES: Final = (
+    "--tokenizer",
+    "--hf-config-path",
+    "--generation-config",
+    "--lora-modules",
+    "--enable-lora",
+)
+
+
+class Loading(Enum):
+    """Which files of a repository's weights the engine reads, and where it looks for them."""
+
+    CHOSEN = "those that vLLM chooses by default, in the hub's cache"
+    ALL = "one format's, whichever there are, in the hub's cache"
+    ELSEWHERE = "none, or not in the hub's cache"
+
+
+def loading(args: Sequence[str]) -> Loading:
+    """How `engine.args` have the weights loaded."""
+    if last_value(args, "--download-dir", shortest="--dow") is not None:
+        return Loading.ELSEWHERE
+    stated = last_value(args, "--load-format", shortest="--load") or ""
+    if stated in _LOADED_AS_THE_HUB_HAS_THEM:
+        return Loading.CHOSEN
+    return Loading.ALL if stated in _LOADED_FROM_ALL_FILES else Loading.ELSEWHERE
+
+
+def names_other_repositories(args: Sequence[str]) -> bool:
+    """Whether `engine.args` may make the engine look for more than target and draft."""
+    return any(option.name in _NAMING_OTHER_REPOSITORIES for option in options(args))
 
 
 def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:

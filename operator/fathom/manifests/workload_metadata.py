@@ -3,6 +3,7 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.capability import live_depth
 from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import fetched_by
 
 
 def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dict[str, str]:
@@ -12,4 +13,6 @@ def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dic
         annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
             sd.metadata.name, bundle.content
         )
+    if commits := fetched_by(sd):
+        annotations[names.ANNOTATION_WEIGHTS] = commits
     return annotations

@@ -7,12 +7,15 @@ from fathom.api import names
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Happening, Severity
+from fathom.core.fetch import FetchStage
 from fathom.core.kinds import CONFIG_MAP
 from fathom.core.plan import Plan, Rendering, plan_of
 from fathom.core.snapshot import Objects, Snapshot
+from fathom.manifests.cache import fetched_by
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.rollout.refresh import Refresh
 from fathom.runtime.course import Course
+from fathom.runtime.fetch_operations import fetch_operations
 from fathom.runtime.kept import Kept
 from fathom.runtime.memory import Memory
 from fathom.runtime.operations import Desired, Operation, depth_nudges, operations
@@ -57,18 +60,30 @@ class Actor:
         objects, now_s, sd = snapshot.objects, snapshot.now_s, course.sd
         live = live_depth(sd.spec)
         name, bundle = sd.metadata.name, self._world.bundle
+        as_they_are = course.weights.stage is FetchStage.PODS_AS_THEY_ARE
         rendering = Rendering(
             version=self._world.version,
             plugin=names.plugin_config_map(name, bundle.content) if live else "",
             depth=names.depth_config_map(name) if live else "",
+            weights=None if as_they_are else fetched_by(sd),
         )
-        plan = plan_of(objects, sd.spec, course.revision, rendering, most_new=course.most_new)
+        plan = plan_of(
+            objects,
+            sd.spec,
+            course.revision,
+            rendering,
+            most_new=course.most_new,
+            held=course.weights.holds_pods,
+        )
         document = decision.document if live else None
         refresh = refresh_of(course, snapshot, decision, plan, checking=bool(course.held))
         kept = replace(course.kept, refreshes=refresh.log)
         tuning_data = _tuning_data(kept, objects, decision, memory, now_s)
         desired = Desired(sd, bundle, live, document, tuning_data)
-        todo = operations(objects, plan, desired)
+        todo = (
+            *operations(objects, plan, desired),
+            *fetch_operations(objects, sd, course.weights, self._world.program),
+        )
         await self._reporter.tell(course.happenings, objects)
         outcome = await self._writer.carry_out(todo, memory.guard)
         if todo:

@@ -9,9 +9,12 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.events import Happening
+from fathom.core.fetch import NOT_WANTED, Fetched, FetchStanding, pinned
+from fathom.core.model_facts import draft_ref, target_ref
 from fathom.core.observed import ObservedPod
 from fathom.core.plugin import PluginBundle
 from fathom.core.snapshot import Objects, Snapshot
+from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template
 from fathom.manifests.template_change import first_change
 from fathom.manifests.workload import serving_template
@@ -19,10 +22,12 @@ from fathom.rollout.look import Look, Window, Wishes
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
 from fathom.runtime.canary_windows import CanaryWindows, window_length_s
+from fathom.runtime.fetching import fetch_standing, fetched_news, pinned_to_fetched
 from fathom.runtime.intent import Intent, earlier_spec, good_spec_text, wanted_revision
 from fathom.runtime.kept import Kept
 from fathom.runtime.quality_step import QualityStep
 from fathom.runtime.rolling_notice import rolling_notice
+from fathom_fetch.shown import DRAFT, MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Course:
     """Depth that a quality check holds some pods at."""
     wake_after_s: float = float("inf")
     """Seconds after which it wants to be looked at again at the latest."""
+    weights: FetchStanding = NOT_WANTED
+    """Where the fetch stands that the newest spec wants."""
 
     def with_quality(self, step: QualityStep) -> "Course":
         """With what a quality check needs for its next step."""
@@ -98,6 +105,8 @@ def course_of(
     objects = snapshot.objects
     kept = replace(Kept.of(objects.tuning), rollout=before)
     revision = wanted_revision(wanted.spec, objects.resource, kept)
+    weights = fetch_standing(wanted, revision, objects, kept)
+    kept = _with_weights(kept, weights, wanted, objects)
     new = before is None or before.revision != revision
     look = Look(
         now_s=snapshot.now_s,
@@ -110,13 +119,17 @@ def course_of(
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and kept.spec_of(before.stable) is not None,
+        held=weights.holds_pods,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
     if new and look.others:
-        look = replace(look, why=_why(objects, look.others[0], wanted, revision, bundle))
+        stable_revision = look.others[0]
+        comparable = _as_fetched_before(wanted, stable_revision, objects, kept)
+        why = _why(objects, stable_revision, comparable, revision, bundle)
+        look = replace(look, why=why)
     step = next_step(before, look)
     after = _kept(kept, step.rollout, intent, objects, revision)
-    told = step.happenings
+    told = (*fetched_news(weights), *step.happenings)
     if new and step.rollout is not None and step.rollout.stage is Stage.SETTLING:
         told = (rolling_notice(wanted, objects.resource, kept, step.rollout), *told)
     rollout = step.rollout
@@ -127,8 +140,30 @@ def course_of(
             carried, revision = earlier, rollout.stable
     elif rollout is not None and rollout.on_trial:
         stable = earlier_spec(objects.resource, after.stable_spec)
-    wake_after_s = _wake_after_s(rollout, wanted.spec)
-    return Course(carried, revision, stable, after, told, wake_after_s=wake_after_s)
+    return Course(
+        pinned_to_fetched(carried, revision, objects, after),
+        revision,
+        stable,
+        after,
+        told,
+        wake_after_s=_wake_after_s(rollout, wanted.spec),
+        weights=weights,
+    )
+
+
+def _with_weights(
+    kept: Kept, standing: FetchStanding, wanted: SpeculativeDeployment, objects: Objects
+) -> Kept:
+    """With what this fetch has found; what was found for other specs goes with them."""
+    if not kept.weights and standing.fetched is None:
+        return kept
+    found = {}
+    if standing.fetch is not None and standing.fetched is not None:
+        found[standing.fetch.digest] = standing.fetched
+    earlier = (earlier_spec(objects.resource, text) for _, text in kept.specs())
+    specs = (wanted, *(each for each in earlier if each is not None))
+    fetches = (wanted_fetch(each) for each in specs)
+    return kept.with_weights(found, {each.digest for each in fetches if each is not None})
 
 
 def _wake_after_s(rollout: Rollout | None, spec: SpeculativeDeploymentSpec) -> float:
@@ -214,3 +249,25 @@ def _why(
     if template is None:
         return ""
     return first_change(template, pod_template(wanted, revision=revision, bundle=bundle))
+
+
+def _as_fetched_before(
+    wanted: SpeculativeDeployment, stable: str, objects: Objects, kept: Kept
+) -> SpeculativeDeployment:
+    """The wanted spec, at the commits of the stable one as far as both name the same models.
+
+    Which commits are really wanted a fetch has yet to find out; until then nobody is to be told
+    that they change.
+    """
+    earlier = earlier_spec(objects.resource, kept.spec_of(stable))
+    if earlier is None:
+        return wanted
+    known = fetch_standing(earlier, stable, objects, kept).fetched
+    if known is None:
+        return wanted
+    same = {
+        MODEL: target_ref(earlier.spec) == target_ref(wanted.spec),
+        DRAFT: draft_ref(earlier.spec) == draft_ref(wanted.spec),
+    }
+    commits = tuple((role, commit) for role, commit in known.commits if same[role])
+    return pinned(wanted, Fetched(commits))

@@ -15,6 +15,7 @@ from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.actor import Carried
 from fathom.runtime.course import Course
+from fathom.runtime.fetching import FetchFindings
 from fathom.runtime.intent import Intent
 from fathom.runtime.memory import Memory
 from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision
@@ -29,6 +30,7 @@ def findings_of(
     tuning_finding: Finding,
     decision: TuningDecision,
     quality: QualityStatus | None,
+    fetch: FetchFindings,
     memory: Memory,
 ) -> Findings:
     """Of a pass that carried out a spec."""
@@ -37,10 +39,12 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         obstacle=intent.obstacle,
-        progress=progress_of(carried.plan, course.rollout),
+        progress=fetch.progress or progress_of(carried.plan, course.rollout),
         rolled_back=_rolled_back(course.rollout),
         rollout=_rollout_status(course.rollout),
         refusals=carried.refusals,
+        weights=fetch.status,
+        weights_trouble=fetch.trouble,
         skipped=skipped(course.sd.spec, snapshot.served, snapshot.objects.optional),
         not_obeyed=decision.not_obeyed,
         alarms={

@@ -13,6 +13,7 @@ from fathom.core.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    JOB,
     LEADER_WORKER_SET,
     NODE,
     OPTIONAL_KINDS,
@@ -27,6 +28,7 @@ from fathom.core.observed import (
     Meta,
     ObservedConfigMap,
     ObservedDeployment,
+    ObservedJob,
     ObservedLeaderWorkerSet,
     ObservedNode,
     ObservedPod,
@@ -85,6 +87,7 @@ async def read_objects(
         tuning=tuning.data if tuning else {},
         live=dict(_by_name(children.items())),
         optional=frozenset(children.keys() & set(optional)),
+        jobs=_observed(ObservedJob, children[JOB]),
         nodes=await _nodes(kube) if any(pod.unscheduled is not None for pod in pods) else (),
     )
 

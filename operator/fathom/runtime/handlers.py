@@ -10,6 +10,7 @@ from fathom.api import names
 from fathom.core.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
+    JOB,
     POD,
     SPECULATIVE_DEPLOYMENT,
     Kind,
@@ -17,8 +18,8 @@ from fathom.core.kinds import (
 )
 from fathom.runtime.loops import Loops
 
-WATCHED_CHILDREN: Final = (DEPLOYMENT, POD, CONFIG_MAP)
-"""Services and ServiceAccounts hardly ever move: the loops look at them once a minute."""
+WATCHED_CHILDREN: Final = (DEPLOYMENT, POD, CONFIG_MAP, JOB)
+"""Services, ServiceAccounts and claims hardly ever move: the loops look at them once a minute."""
 
 
 def kopf_settings() -> kopf.OperatorSettings:

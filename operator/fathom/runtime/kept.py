@@ -1,9 +1,14 @@
 """What the tuning ConfigMap keeps of specs, rollouts and refreshes, beside the tuner's state."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
+from fathom.core.fetch import Fetched
 from fathom.core.quality import QUALITY_KEY
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
@@ -13,6 +18,8 @@ _GOOD_REVISION: Final = "revision"
 _STABLE_SPEC: Final = "stableSpec.json"
 _ROLLOUT: Final = "rollout.json"
 _REFRESHES: Final = "refreshes.json"
+_WEIGHTS: Final = "weights.json"
+_TEXTS: Final = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,8 @@ class Kept:
     """Replicas that were restarted for their age."""
     quality: str | None = None
     """The quality check that is under way."""
+    weights: Mapping[str, Fetched] = field(default_factory=lambda: MappingProxyType({}))
+    """What was fetched into the cache, by the fetch's digest."""
 
     @classmethod
     def of(cls, tuning: Mapping[str, str]) -> "Kept":
@@ -43,6 +52,7 @@ class Kept:
             Rollout.from_json(rollout) if rollout else None,
             RefreshLog.from_json(refreshes) if refreshes else RefreshLog(),
             tuning.get(QUALITY_KEY),
+            _weights(tuning.get(_WEIGHTS, "")),
         )
 
     def data(self) -> dict[str, str]:
@@ -54,6 +64,7 @@ class Kept:
             _ROLLOUT: self.rollout.to_json() if self.rollout else None,
             _REFRESHES: self.refreshes.to_json() if self.refreshes.refreshes else None,
             QUALITY_KEY: self.quality,
+            _WEIGHTS: _weights_text(self.weights) if self.weights else None,
         }
         return {key: text for key, text in found.items() if text is not None}
 
@@ -66,8 +77,27 @@ class Kept:
     def spec_of(self, revision: str) -> str | None:
         return next((spec for found, spec in self.specs() if found == revision), None)
 
+    def with_weights(self, found: Mapping[str, Fetched], wanted: Collection[str]) -> "Kept":
+        """With what was found, and without what no spec wants any more, by digest."""
+        weights = {**self.weights, **found}
+        return replace(self, weights={key: weights[key] for key in wanted if key in weights})
+
     def same_step(self, other: "Kept") -> bool:
         """Whether both keep the same specs, and a rollout at the same point."""
         ours, theirs = self.rollout, other.rollout
         same = ours is theirs if ours is None or theirs is None else ours.same_step(theirs)
         return same and replace(self, rollout=None) == replace(other, rollout=None)
+
+
+def _weights(text: str) -> dict[str, Fetched]:
+    try:
+        texts = _TEXTS.validate_json(text)
+    except ValidationError:
+        return {}
+    found = {digest: Fetched.from_json(each) for digest, each in texts.items()}
+    return {digest: fetched for digest, fetched in found.items() if fetched is not None}
+
+
+def _weights_text(weights: Mapping[str, Fetched]) -> str:
+    texts = {digest: fetched.to_json() for digest, fetched in weights.items()}
+    return json.dumps(texts, separators=(",", ":"), sort_keys=True)

@@ -17,6 +17,7 @@ from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.runtime.actor import Actor
 from fathom.runtime.course import course_of
+from fathom.runtime.fetching import look_at_fetch
 from fathom.runtime.findings import findings_of, findings_without_spec
 from fathom.runtime.gather import read_metrics, read_objects
 from fathom.runtime.intent import Intent, intent_of, models_of
@@ -164,6 +165,8 @@ class Loop:
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
         carried = await self._actor.carry_out(course, snapshot, decision, memory)
         memory.rollout = course.rollout
+        fetch = await look_at_fetch(self._world.fetches, course.weights, objects, memory.fetch)
+        memory.fetch = fetch.seen
         tuned = report(
             decision, spec.speculation.tuning.mode, snapshot.now_s, memory.tuning, memory.measured
         )
@@ -181,14 +184,15 @@ class Loop:
             tuning_finding=tuned.finding,
             decision=decision,
             quality=quality.status,
+            fetch=fetch,
             memory=memory,
         )
         until_report_s = await self._reporter.report(findings, objects, memory)
         if carried.refusals:
             return self._failed()
         self._failures = 0
-        soonest_s = min(RESYNC_S, decision.wake_after_s, course.wake_after_s, until_report_s)
-        return max(SHORTEST_SLEEP_S, soonest_s)
+        wakes_s = (decision.wake_after_s, course.wake_after_s, fetch.wake_after_s, until_report_s)
+        return max(SHORTEST_SLEEP_S, min(RESYNC_S, *wakes_s))
 
     async def _look(self, now_s: float) -> Objects | None:
         known = self._memory.objects if self._memory else None

@@ -13,8 +13,10 @@ from fathom import __version__
 from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.completions import EngineCompletions
+from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
+from fathom.core.fetch_program import fetch_program
 from fathom.core.plugin import plugin_bundle
 from fathom.runtime.handlers import kopf_settings, registered
 from fathom.runtime.health import serve_health
@@ -66,11 +68,13 @@ async def _operate(options: RunOptions) -> None:
             kube=kube,
             metrics_for=sources.of,
             completions=EngineCompletions(session),
+            fetches=FetchMetrics(session, clock),
             clock=clock,
             decide=decide,
             models=models.facts,
             served=ServedCache(kube, clock).get,
             bundle=plugin_bundle(),
+            program=fetch_program(),
             version=__version__,
             identity=who,
             telemetry=telemetry,

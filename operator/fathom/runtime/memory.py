@@ -5,6 +5,7 @@ from typing import Self
 
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.core.depth import DepthDocument
+from fathom.core.fetch_progress import FetchProgress
 from fathom.core.model_facts import ModelRef
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
@@ -38,6 +39,7 @@ class Memory:
     models: tuple[ModelRef, ...] = ()
     """What the spec names, as of `models_generation`."""
     models_generation: int = -1
+    fetch: FetchProgress = field(default_factory=FetchProgress)
     guard: ApplyGuard = field(default_factory=ApplyGuard)
 
     @classmethod

@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from fathom.adapters.ports import Clock, CompletionsPort, KubePort, MetricsPort
+from fathom.adapters.ports import Clock, CompletionsPort, FetchPort, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
+from fathom.core.fetch_program import FetchProgram
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.core.served import ServedApis
@@ -22,12 +23,14 @@ class World:
     kube: KubePort
     metrics_for: Callable[[MetricsSpec], MetricsPort]
     completions: CompletionsPort
+    fetches: FetchPort
     clock: Clock
     decide: Decide
     models: LookUp
     """What is known of a model now, and whom to tell when that changes. Never waits for a hub."""
     served: Callable[[], Awaitable[ServedApis]]
     bundle: PluginBundle
+    program: FetchProgram
     version: str
     """This Fathom's."""
     identity: str

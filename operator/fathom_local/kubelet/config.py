@@ -31,6 +31,8 @@ class KubeletConfig(BaseModel):
     images: ImageTable
     pods_directory: Path
     """Volumes and root filesystems of the pods that run."""
+    claims_directory: Path
+    """Files of PersistentVolumeClaims; they outlive the pods."""
     logs_directory: Path
     memory_directory: Path
     """On a tmpfs: memory volumes."""

@@ -28,6 +28,7 @@ PROBLEM_RETRY_SECONDS = 1.0
 STABLE_SECONDS = 60.0
 HOOK_LIMIT_SECONDS = 3600.0
 LOG_MESSAGE_BYTES = 2048
+LONGEST_MESSAGE_BYTES = 4096
 
 log = structlog.get_logger()
 
@@ -61,6 +62,8 @@ class ContainerWorker:
     session: aiohttp.ClientSession
     backoff: Backoff
     log_path: Path
+    message_path: Path
+    """The file at the container's `terminationMessagePath`."""
     _process: ContainerProcess | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _kill_task: asyncio.Task[None] | None = None
@@ -249,6 +252,9 @@ class ContainerWorker:
         return None
 
     def _last_words(self, code: int) -> str:
+        left = self.message_path.read_bytes() if self.message_path.exists() else b""
+        if left:
+            return left[:LONGEST_MESSAGE_BYTES].decode(errors="replace")
         policy = self.record.container.termination_message_policy
         if code == 0 or policy != "FallbackToLogsOnError" or not self.log_path.exists():
             return ""

@@ -8,6 +8,7 @@ import aiohttp
 import structlog
 
 from fathom_local.kube import Key, KubeApi, Mirror, Object, connect
+from fathom_local.kubelet.claims import ClaimBinder
 from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.models import Pod
 from fathom_local.kubelet.node import keep_node
@@ -39,8 +40,10 @@ class Kubelet:
         config_maps = Mirror(self.api, "/api/v1/configmaps", self._source_changed)
         secrets = Mirror(self.api, "/api/v1/secrets", self._source_changed)
         services = Mirror(self.api, "/api/v1/services", self._source_changed)
+        binder = ClaimBinder(self.api, self.config.claims_directory)
+        claims = Mirror(self.api, "/api/v1/persistentvolumeclaims", binder.changed)
         pods = Mirror(self.api, "/api/v1/pods", self._pod_changed)
-        self._mirrors = [config_maps, secrets, services, pods]
+        self._mirrors = [config_maps, secrets, services, claims, pods]
         self._around = Surroundings(
             config=self.config,
             api=KubePodApi(self.api),

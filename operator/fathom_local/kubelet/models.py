@@ -134,6 +134,7 @@ class Container(ReadModel):
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     lifecycle: Annotated[Lifecycle, BeforeValidator(_none_as_empty)] = Lifecycle()
+    termination_message_path: str = "/dev/termination-log"
     termination_message_policy: str = "File"
     resources: Annotated[ContainerResources, BeforeValidator(_none_as_empty)] = ContainerResources()
     security_context: Annotated[ContainerSecurityContext, BeforeValidator(_none_as_empty)] = (
@@ -207,6 +208,11 @@ class HostPathSource(ReadModel):
     type: str = ""
 
 
+class ClaimSource(ReadModel):
+    claim_name: str
+    read_only: bool = False
+
+
 class Volume(ReadModel):
     name: str
     config_map: ConfigMapSource | None = None
@@ -215,6 +221,7 @@ class Volume(ReadModel):
     downward_api: DownwardSource | None = Field(default=None, alias="downwardAPI")
     empty_dir: EmptyDirSource | None = None
     host_path: HostPathSource | None = None
+    persistent_volume_claim: ClaimSource | None = None
 
 
 class HostAlias(ReadModel):

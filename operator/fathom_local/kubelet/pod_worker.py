@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime as dt
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,7 @@ class PodWorker:
         self.volumes = PodVolumes(
             folder=config.pods_directory / uid / "volumes",
             memory_folder=config.memory_directory / uid,
+            claims_folder=config.claims_directory,
             sources=self.around.sources,
             request_token=self.around.api.create_token,
         )
@@ -190,6 +192,7 @@ class PodWorker:
             session=self.around.session,
             backoff=Backoff(config.backoff_seconds, config.backoff_limit_seconds),
             log_path=self.logs / f"{record.container.name}.log",
+            message_path=self._message_path(record.container),
         )
         self._workers[record.container.name] = worker
         return worker
@@ -296,7 +299,12 @@ class PodWorker:
         root = config.pods_directory / self.pod.metadata.uid / "root"
         root.mkdir(parents=True, exist_ok=True)
         hosts = Mount(source=str(self._hosts_path), target="/etc/hosts", read_only=False)
-        mounts = [hosts, *image_mounts(image), *self.volumes.mounts(self.pod, container)]
+        message = Mount(
+            source=str(self._fresh_message(container)),
+            target=container.termination_message_path,
+            read_only=False,
+        )
+        mounts = [hosts, message, *image_mounts(image), *self.volumes.mounts(self.pod, container)]
         sandbox = self._sandbox
         if sandbox is None:
             raise PodProblem(CREATE_CONTAINER_ERROR, "The pod has no network.")
@@ -317,6 +325,18 @@ class PodWorker:
             count = whole_processors(container)
             self._processors[container.name] = self.around.processors.take(count)
         return self._processors[container.name]
+
+    def _message_path(self, container: Container) -> Path:
+        """What the container leaves to be shown in its status."""
+        folder = self.around.config.pods_directory / self.pod.metadata.uid
+        return folder / "messages" / container.name
+
+    def _fresh_message(self, container: Container) -> Path:
+        path = self._message_path(container)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        path.chmod(0o666)
+        return path
 
     @property
     def _hosts_path(self) -> Path:
@@ -371,6 +391,7 @@ class PodWorker:
         self.volumes.remove()
         folder = self.around.config.pods_directory / self.pod.metadata.uid
         (folder / "hosts").unlink(missing_ok=True)
+        shutil.rmtree(folder / "messages", ignore_errors=True)
         # Not recursive: were a filesystem still mounted below, its files would be lost.
         for empty in (folder / "root", folder):
             with contextlib.suppress(OSError):

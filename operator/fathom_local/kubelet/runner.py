@@ -205,6 +205,7 @@ def bind(item: Mount) -> None:
         target.mkdir(parents=True, exist_ok=True)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
+        # In /dev, which is the machine's own, an empty file stays behind for all to mount over.
         with contextlib.suppress(FileExistsError):
             target.touch(exist_ok=False)
     mount(source, str(target), None, MS_BIND | MS_REC)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fathom_local.kubelet.atomic_writer import FileContent, Payload, write_payload
+from fathom_local.kubelet.claims import claim_folder
 from fathom_local.kubelet.models import (
     ConfigMapSource,
     Container,
@@ -41,6 +42,8 @@ class PodVolumes:
 
     folder: Path
     memory_folder: Path
+    claims_folder: Path
+    """Of all claims."""
     sources: Sources
     request_token: RequestToken
     clock: Callable[[], float] = time.monotonic
@@ -76,10 +79,14 @@ class PodVolumes:
                     f"The local kubelet does not support subPath (volume mount {item.name}).",
                 )
             volume = volumes[item.name]
-            writable = volume.empty_dir is not None or volume.host_path is not None
+            writable = (
+                volume.empty_dir is not None
+                or volume.host_path is not None
+                or ((claim := volume.persistent_volume_claim) is not None and not claim.read_only)
+            )
             found.append(
                 Mount(
-                    source=str(self._home(volume)),
+                    source=str(self._home(pod, volume)),
                     target=item.mount_path,
                     read_only=item.read_only or not writable,
                 )
@@ -91,11 +98,16 @@ class PodVolumes:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.memory_folder, ignore_errors=True)
 
-    def _home(self, volume: Volume) -> Path:
+    def _home(self, pod: Pod, volume: Volume) -> Path:
         if volume.empty_dir is not None:
             return self._empty_dir(volume)
         if volume.host_path is not None:
             return _host_path(volume.name, Path(volume.host_path.path), volume.host_path.type)
+        if (claim := volume.persistent_volume_claim) is not None:
+            folder = claim_folder(self.claims_folder, pod.metadata.namespace, claim.claim_name)
+            if not folder.is_dir():
+                raise _missing("PersistentVolumeClaim", pod.metadata.namespace, claim.claim_name)
+            return folder
         return self.folder / volume.name
 
     def _empty_dir(self, volume: Volume) -> Path:
@@ -112,11 +124,13 @@ class PodVolumes:
             return _downward(pod, volume.downward_api, addresses, DEFAULT_MODE)
         if volume.projected is not None:
             return await self._projected(pod, volume.projected, addresses)
-        if volume.empty_dir is None and volume.host_path is None:
+        others = (volume.empty_dir, volume.host_path, volume.persistent_volume_claim)
+        if all(each is None for each in others):
             raise PodProblem(
                 CREATE_CONTAINER_CONFIG_ERROR,
                 f"The local kubelet does not support the kind of volume {volume.name}; it knows "
-                "configMap, secret, projected, downwardAPI, emptyDir and hostPath.",
+                "configMap, secret, projected, downwardAPI, emptyDir, hostPath and "
+                "persistentVolumeClaim.",
             )
         return None
 

@@ -137,6 +137,10 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"nodePool.accelerator": "Custom", "nodePool.gpusPerNode": 4}],
         [{"nodePool.accelerator": "Custom", "engine.tensorParallelSize": 1}],
     ),
+    "cache.size": (
+        [{"cache.size": "800Gi"}, {"cache.size": "1.5Ti"}, {"cache.claimName": "weights"}],
+        [{"cache.size": "800Gi", "cache.claimName": "weights"}],
+    ),
     "engine.image": (
         [
             {"engine.image": image}

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom_local.kubelet.atomic_writer import FileContent, write_payload
+from fathom_local.kubelet.claims import claim_folder
 from fathom_local.kubelet.container_worker import Backoff
 from fathom_local.kubelet.environment import expand
 from fathom_local.kubelet.hosts import hosts_text, write_hosts
-from fathom_local.kubelet.models import Pod, Probe, TokenSource
+from fathom_local.kubelet.models import Container, Pod, Probe, TokenSource
 from fathom_local.kubelet.probes import ThresholdCounter
 from fathom_local.kubelet.problem import PodProblem
 from fathom_local.kubelet.sources import PodAddresses, Sources
@@ -116,7 +117,12 @@ async def test_token_is_renewed_before_it_expires(tmp_path: Path) -> None:
         ]
     )
     volumes = PodVolumes(
-        tmp_path / "v", tmp_path / "m", Sources({}, {}), request_token, clock=lambda: now[0]
+        tmp_path / "v",
+        tmp_path / "m",
+        tmp_path / "c",
+        Sources({}, {}),
+        request_token,
+        clock=lambda: now[0],
     )
     for now[0] in (0.0, 799.0, 800.0):
         await volumes.refresh(pod, ADDRESSES)
@@ -125,12 +131,38 @@ async def test_token_is_renewed_before_it_expires(tmp_path: Path) -> None:
     assert (tmp_path / "v" / "v" / "namespace").read_text() == "ns"
 
 
+async def test_a_claim_is_a_folder_once_it_is_bound(tmp_path: Path) -> None:
+    async def no_token(pod: Pod, source: TokenSource) -> str:
+        raise AssertionError((pod, source))
+
+    volumes = PodVolumes(tmp_path, tmp_path / "m", tmp_path / "c", Sources({}, {}), no_token)
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": "data", "readOnly": name == "read"}}
+        for name in ("write", "read")
+    ]
+    pod = make_pod(volumes=claims)
+    mounted = [
+        {"name": "write", "mountPath": "/write"},
+        {"name": "read", "mountPath": "/read"},
+        {"name": "write", "mountPath": "/also", "readOnly": True},
+    ]
+    container = Container.model_validate({"name": "c", "image": "i", "volumeMounts": mounted})
+    message = "PersistentVolumeClaim ns/data, which a volume needs, not found."
+    with pytest.raises(PodProblem, match=message):
+        volumes.mounts(pod, container)
+    folder = claim_folder(tmp_path / "c", "ns", "data")
+    folder.mkdir(parents=True)
+    found = volumes.mounts(pod, container)
+    assert {each["source"] for each in found} == {str(folder)}
+    assert [each["read_only"] for each in found] == [False, True, True]
+
+
 async def test_missing_sources_are_sentences(tmp_path: Path) -> None:
     async def no_token(pod: Pod, source: TokenSource) -> str:
         raise AssertionError((pod, source))
 
     sources = Sources({("ns", "here"): {"data": {"a": "1"}}}, {})
-    volumes = PodVolumes(tmp_path, tmp_path / "m", sources, no_token)
+    volumes = PodVolumes(tmp_path, tmp_path / "m", tmp_path / "c", sources, no_token)
     for volume, message in (
         ({"configMap": {"name": "gone"}}, "ConfigMap ns/gone, which a volume needs, not found."),
         ({"secret": {"secretName": "gone"}}, "Secret ns/gone, which a volume needs, not found."),

@@ -20,6 +20,8 @@ OPERATOR_RULES = [
     (["apps"], ["deployments"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["configmaps"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["services", "serviceaccounts"], ["list", "create", "patch"]),
+    (["batch"], ["jobs"], ["list", "watch", "create", "patch", "delete"]),
+    ([""], ["persistentvolumeclaims"], ["list", "create", "patch"]),
     (["policy"], ["poddisruptionbudgets"], ["list", "create", "patch", "delete"]),
     (["monitoring.coreos.com"], ["podmonitors"], ["list", "create", "patch", "delete"]),
     (

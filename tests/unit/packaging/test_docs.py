@@ -51,7 +51,7 @@ def test_every_reason_is_explained_once() -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    sources = ["fathom_vllm/exposition.py", "fathom/runtime/telemetry.py"]
+    sources = ["fathom_vllm/exposition.py", "fathom/runtime/telemetry.py", "fathom_fetch/shown.py"]
     text = "".join((REPOSITORY / "operator" / source).read_text() for source in sources)
     exported = {name.removesuffix("_total") for name in re.findall(r'"(fathom_[a-z_]+)"', text)}
     explained = {name.removesuffix("_total") for name in first_column("metrics.md")}
@@ -125,6 +125,8 @@ OTHERS = {
     "engine.args": ["--seed"],
     "engine.sharedMemory": "64Gi",
     "nodePool.tolerations": [{"key": "a"}],
+    "cache.accessModes": ["ReadWriteOnce"],
+    "cache.size": "1Ti",
 }
 
 

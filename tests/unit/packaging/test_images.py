@@ -104,6 +104,7 @@ def test_wheel_holds_all_packages_and_nothing_else(root: Path, tmp_path: Path) -
     info = f"fathom-{version}.dist-info"
     assert {name.split("/")[0] for name in contents} == {
         "fathom",
+        "fathom_fetch",
         "fathom_local",
         "fathom_vllm",
         info,

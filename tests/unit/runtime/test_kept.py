@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 
 from fathom.api.conditions import Reason
+from fathom.core.fetch import Fetched
 from fathom.rollout.evidence import Evidence, Side, Speed
 from fathom.rollout.rollout import Rollout, Stage, Watch
 from fathom.runtime.kept import Kept
@@ -22,7 +23,11 @@ ROLLOUT = Rollout(
     ),
     retry="1",
 )
-KEPT = Kept(good_spec="{}", good_revision="b", stable_spec='{"x":1}', rollout=ROLLOUT)
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = {"digest": Fetched((("draft", COMMIT), ("model", COMMIT)), 1 << 40)}
+KEPT = Kept(
+    good_spec="{}", good_revision="b", stable_spec='{"x":1}', rollout=ROLLOUT, weights=WEIGHTS
+)
 
 
 def test_everything_comes_back_as_it_was() -> None:
@@ -54,3 +59,15 @@ def test_what_was_only_seen_can_wait_and_a_step_cannot() -> None:
         assert not KEPT.same_step(replace(KEPT, rollout=stepped))
     assert not KEPT.same_step(replace(KEPT, rollout=None))
     assert not KEPT.same_step(replace(KEPT, stable_spec="{}"))
+    assert not KEPT.same_step(replace(KEPT, weights={}))
+
+
+def test_weights_are_kept_as_long_as_a_spec_wants_them() -> None:
+    other = Fetched((("model", COMMIT),))
+    assert KEPT.with_weights({"new": other}, {"new", "digest"}).weights == {**WEIGHTS, "new": other}
+    assert KEPT.with_weights({}, {"new"}).weights == {}
+
+
+def test_weights_that_cannot_be_read_are_not_known() -> None:
+    for text in ("", "not json", "[]", '{"digest": 1}', '{"digest": "not json"}'):
+        assert Kept.of({**KEPT.data(), "weights.json": text}).weights == {}

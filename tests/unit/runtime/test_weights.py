@@ -1,0 +1,405 @@
+"""Weights are fetched before pods start; pods load what was fetched, and no pod that runs moves."""
+
+import json
+from typing import Any
+
+from fathom.core.kinds import (
+    COMPUTE_DOMAIN,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    JOB,
+    LEADER_WORKER_SET,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+)
+from fathom.core.served import ServedApis
+from support.bench import Bench
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+DRAFT_COMMIT = "fedcba9876543210fedcba9876543210fedcba98"
+NEWER = "1111111111111111111111111111111111111111"
+GIB = 1 << 30
+RESULT = json.dumps(
+    {
+        "model": {"commit": COMMIT, "bytes": 554 * GIB},
+        "draft": {"commit": DRAFT_COMMIT, "bytes": 2 * GIB},
+    }
+)
+
+
+def cached(**changes: Any) -> Bench:
+    return Bench({"cache.claimName": "weights", "replicas": 2, **changes})
+
+
+def job_of(bench: Bench) -> dict[str, Any]:
+    (job,) = bench.kube.all_of(JOB)
+    return job
+
+
+def play_job(bench: Bench, container: dict[str, Any], phase: str = "Running") -> str:
+    """Give the Job its pod, in this state."""
+    job = job_of(bench)
+    name = f"{job['metadata']['name']}-x"
+    running = "running" in container.get("state", {})
+    template = job["spec"]["template"]
+    bench.kube.put(
+        POD,
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": "llm",
+                "labels": template["metadata"]["labels"],
+                "ownerReferences": [{"uid": job["metadata"]["uid"], "kind": "Job"}],
+            },
+            "spec": template["spec"],
+            "status": {
+                "phase": phase,
+                "podIP": "10.0.0.9",
+                "conditions": [{"type": "Ready", "status": str(running)}],
+                "containerStatuses": [{"name": "fetch", **container}],
+            },
+        },
+    )
+    return name
+
+
+def play_progress(bench: Bench, present_gib: int, total_gib: int = 556) -> str:
+    bench.fetches.shown = (present_gib * GIB, total_gib * GIB)
+    return play_job(bench, {"state": {"running": {}}})
+
+
+def finish(bench: Bench, result: str = RESULT, status: str = "Complete") -> None:
+    ended = {"state": {"terminated": {"exitCode": 0, "message": result}}}
+    play_job(bench, ended, phase="Succeeded")
+    job = job_of(bench)
+    job["status"] = {"conditions": [{"type": status, "status": "True"}]}
+    bench.kube.put(JOB, job)
+
+
+async def fetched(**changes: Any) -> Bench:
+    """Two replicas that serve what was fetched, at rest."""
+    bench = cached(**changes)
+    await bench.tick()
+    finish(bench)
+    await bench.until_ready()
+    bench.kube.writes.clear()
+    bench.fetches.asked.clear()
+    return bench
+
+
+def serving(bench: Bench) -> dict[str, Any]:
+    (deployment,) = bench.kube.all_of(DEPLOYMENT)
+    return deployment
+
+
+def container(deployment: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def env(deployment: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each.get("value") for each in container(deployment)["env"]}
+
+
+def after(words: list[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
+async def test_no_pod_starts_before_the_weights_are_there() -> None:
+    bench = cached()
+    await bench.tick()
+    assert bench.kube.all_of(DEPLOYMENT) == []
+    job = job_of(bench)["spec"]["template"]["spec"]
+    assert "nvidia.com/gpu" not in json.dumps(job["containers"])
+    play_progress(bench, 412)
+    await bench.run_for(60)
+    assert bench.kube.all_of(DEPLOYMENT) == []
+    finish(bench)
+    await bench.until_ready()
+    assert bench.status["ready"] == "2/2"
+
+
+async def test_pods_load_the_commits_that_were_fetched_under_their_own_name_and_offline() -> None:
+    bench = await fetched()
+    args = container(serving(bench))["args"]
+    assert after(args, "--revision") == COMMIT
+    assert after(args, "--served-model-name") == "nvidia/Kimi-K2.6-NVFP4"
+    assert json.loads(after(args, "--speculative-config"))["revision"] == DRAFT_COMMIT
+    assert env(serving(bench))["HF_HUB_OFFLINE"] == "1"
+    assert bench.status["weights"] == {
+        "summary": "556 GiB fetched",
+        "percent": 100,
+        "models": [
+            {"id": "nvidia/Kimi-K2.6-NVFP4", "commit": COMMIT},
+            {"id": "lightseekorg/kimi-k2.6-eagle3.1-mla", "commit": DRAFT_COMMIT},
+        ],
+    }
+
+
+async def test_progress_is_told_with_rate_and_time_left() -> None:
+    bench = cached()
+    await bench.tick()
+    for present_gib in (400, 406, 412):
+        play_progress(bench, present_gib)
+        assert await bench.tick() == 5.0
+        bench.clock.at_s += 5
+    said = "412 GiB of 556 GiB, 1.2 GiB/s, 2 min left"
+    assert bench.status["weights"] == {"summary": said, "percent": 74, "models": []}
+    progressing = bench.condition("Progressing")
+    assert (progressing["status"], progressing["reason"]) == ("True", "FetchingWeights")
+    assert progressing["message"].startswith(
+        f"pods wait until the weights are in claim weights: {said}."
+    )
+
+
+async def test_the_status_is_written_when_the_percentage_moves_and_not_at_every_look() -> None:
+    bench = cached()
+    await bench.tick()
+    play_progress(bench, 100, 100_000)
+    await bench.tick()
+    bench.kube.writes.clear()
+    for present_gib in (110, 120, 130):
+        bench.fetches.shown = (present_gib * GIB, 100_000 * GIB)
+        bench.clock.at_s += 5
+        await bench.loop.tick()
+    assert bench.kube.written("SpeculativeDeployment") == []
+
+
+async def test_at_rest_nobody_is_asked_and_nothing_is_written() -> None:
+    bench = await fetched()
+    await bench.run_for(600)
+    assert bench.fetches.asked == []
+    assert bench.kube.writes == []
+
+
+async def test_what_was_fetched_is_told_once() -> None:
+    bench = cached()
+    await bench.tick()
+    finish(bench)
+    await bench.until_ready()
+    (event,) = [e for e in bench.kube.written("Event") if e.body["reason"] == "WeightsFetched"]
+    assert event.body["message"] == (
+        f"In claim weights: nvidia/Kimi-K2.6-NVFP4 at {COMMIT}, "
+        f"lightseekorg/kimi-k2.6-eagle3.1-mla at {DRAFT_COMMIT}, 556 GiB."
+    )
+
+
+async def test_a_failed_attempt_says_why_and_that_it_is_tried_again() -> None:
+    bench = cached()
+    await bench.tick()
+    said = "org/x cannot be fetched: it is gated."
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    ended = {"terminated": {"exitCode": 1, "message": said}}
+    play_job(bench, {"state": waiting, "lastState": ended, "restartCount": 3})
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "WeightsNotFetched")
+    assert degraded["message"] == f"{said} It is tried again."
+
+    play_job(bench, {"state": {"running": {}}, "lastState": ended, "restartCount": 4})
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "WeightsNotFetched"
+    bench.fetches.shown = (GIB, 2 * GIB)
+    await bench.tick()
+    assert bench.condition("Degraded")["status"] == "False"
+
+
+async def test_a_job_that_was_given_up_says_how_to_go_on() -> None:
+    bench = cached()
+    await bench.tick()
+    job = job_of(bench)
+    failed = {"type": "Failed", "status": "True", "message": "it reached its backoff limit"}
+    job["status"] = {"conditions": [failed]}
+    bench.kube.put(JOB, job)
+    await bench.tick()
+    name = job["metadata"]["name"]
+    assert bench.condition("Degraded")["message"] == (
+        f"Job {name} was given up: it reached its backoff limit. Delete it to have it started anew."
+    )
+    bench.kube.remove(JOB, "llm", name)
+    await bench.tick()
+    assert "status" not in job_of(bench)
+
+
+async def test_a_pod_that_cannot_start_is_told_as_such() -> None:
+    bench = cached()
+    await bench.tick()
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    play_job(bench, {"image": "vllm", "state": waiting}, phase="Pending")
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "ImageUnavailable"
+    assert degraded["message"].startswith("the weights are not fetched: container fetch of pod ")
+
+
+async def test_another_draft_is_fetched_while_the_old_one_serves_and_then_rolled_out() -> None:
+    bench = await fetched()
+    before = serving(bench)
+    bench.edit({"draft.id": "org/better", "rollout": {"canaryMinutes": 0}})
+    await bench.run_for(300)
+    assert [each["metadata"]["name"] for each in bench.kube.all_of(DEPLOYMENT)] == [
+        before["metadata"]["name"]
+    ]
+    assert serving(bench)["spec"] == before["spec"]
+    assert bench.status["ready"] == "2/2"
+    assert bench.condition("Progressing")["reason"] == "FetchingWeights"
+    assert bench.status["rollout"]["message"] == "begins when its weights are fetched."
+    assert (
+        "draft" in bench.status["rollout"]["why"] or "org/better" in bench.status["rollout"]["why"]
+    )
+    finish(bench, RESULT.replace(DRAFT_COMMIT, NEWER))
+    await bench.until_rolled()
+    config = json.loads(after(container(serving(bench))["args"], "--speculative-config"))
+    assert (config["model"], config["revision"]) == ("org/better", NEWER)
+
+
+async def test_another_engine_setting_fetches_nothing_and_keeps_the_commits() -> None:
+    bench = await fetched()
+    bench.edit({"engine.args": ["--seed", "1"], "rollout": {"canaryMinutes": 0}})
+    await bench.until_rolled()
+    assert [write for write in bench.kube.written("Job") if write.verb == "apply"] == []
+    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+    events = [e.body["message"] for e in bench.kube.written("Event")]
+    assert not any("--revision" in message for message in events)
+
+
+async def test_leader_and_workers_of_a_group_wait_and_load_the_same() -> None:
+    kinds = ((kind.api_version, kind.kind) for kind in (LEADER_WORKER_SET, COMPUTE_DOMAIN))
+    changes = {"cache.claimName": "weights", "engine.tensorParallelSize": 8}
+    bench = Bench(changes, served=ServedApis(frozenset(kinds)))
+    await bench.run_for(30)
+    assert bench.kube.all_of(LEADER_WORKER_SET) == []
+    finish(bench)
+    await bench.tick()
+    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
+    templates = group["spec"]["leaderWorkerTemplate"]
+    for role in ("leaderTemplate", "workerTemplate"):
+        (engine,) = templates[role]["spec"]["containers"]
+        assert {"name": "HF_HUB_OFFLINE", "value": "1"} in engine["env"]
+        assert COMMIT in " ".join([*engine["command"], *engine["args"]])
+    assert COMMIT in group["metadata"]["annotations"]["fathom.dev/weights"]
+
+
+async def test_a_spec_that_goes_back_waits_for_nothing() -> None:
+    bench = await fetched()
+    bench.edit({"draft.id": "org/better"})
+    await bench.run_for(60)
+    bench.edit({"draft.id": "lightseekorg/kimi-k2.6-eagle3.1-mla"})
+    await bench.until_ready()
+    assert bench.condition("Progressing")["reason"] == "UpToDate"
+    assert bench.kube.all_of(JOB) == []
+    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+
+
+async def test_pods_without_a_fetch_are_left_as_they_are() -> None:
+    """As after an upgrade from a Fathom that fetched nothing."""
+    bench = await fetched()
+    deployment = serving(bench)
+    del deployment["metadata"]["annotations"]["fathom.dev/weights"]
+    bench.kube.put(DEPLOYMENT, deployment)
+    kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    del kept["data"]["weights.json"]
+    bench.kube.put(CONFIG_MAP, kept)
+    for name in [job["metadata"]["name"] for job in bench.kube.all_of(JOB)]:
+        bench.kube.remove(JOB, "llm", name)
+    bench.restart()
+    bench.edit({"replicas": 3})
+    await bench.until_ready()
+    assert bench.kube.all_of(JOB) == []
+    assert serving(bench)["spec"]["template"] == deployment["spec"]["template"]
+    assert bench.status["ready"] == "3/3"
+    assert "weights" not in bench.status
+
+
+async def test_the_commits_survive_the_loss_of_what_was_kept() -> None:
+    bench = await fetched()
+    template = serving(bench)["spec"]["template"]
+    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    bench.kube.remove(JOB, "llm", job_of(bench)["metadata"]["name"])
+    bench.restart()
+    await bench.until_ready()
+    assert serving(bench)["spec"]["template"] == template
+    assert bench.status["weights"]["models"][0]["commit"] == COMMIT
+    assert bench.kube.all_of(JOB) == []
+
+
+async def test_a_job_that_ended_without_a_word_is_not_run_over_and_over() -> None:
+    bench = cached()
+    await bench.tick()
+    finish(bench, result="done")
+    bench.kube.writes.clear()
+    await bench.run_for(600)
+    assert bench.kube.written("Job") == []
+    assert bench.kube.all_of(DEPLOYMENT) == []
+    said = bench.condition("Degraded")["message"]
+    assert said.endswith(
+        "was given up: it left no message that says what it fetched. Delete it to have it started "
+        "anew."
+    )
+
+
+async def test_a_job_whose_result_is_lost_is_asked_again() -> None:
+    bench = cached()
+    await bench.tick()
+    first = job_of(bench)
+    finish(bench, result="")
+    bench.kube.remove(POD, "llm", f"{first['metadata']['name']}-x")
+    await bench.tick()
+    assert bench.kube.all_of(JOB) == []
+    await bench.tick()
+    assert job_of(bench)["metadata"]["uid"] != first["metadata"]["uid"]
+    assert bench.kube.all_of(DEPLOYMENT) == []
+
+
+async def test_a_restarted_operator_goes_on_where_it_was() -> None:
+    bench = cached()
+    await bench.tick()
+    play_progress(bench, 100)
+    await bench.tick()
+    bench.restart()
+    await bench.run_for(60)
+    assert len(bench.kube.all_of(JOB)) == 1
+    finish(bench)
+    bench.restart()
+    await bench.until_ready()
+    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+
+
+async def test_a_job_and_its_program_go_with_the_wish_for_them() -> None:
+    bench = await fetched()
+    (program,) = [
+        each
+        for each in bench.kube.all_of(CONFIG_MAP)
+        if each["metadata"]["labels"].get("fathom.dev/component") == "fetch"
+    ]
+    bench.edit({"cache.prefetch": False, "rollout": {"canaryMinutes": 0}})
+    await bench.until_rolled()
+    assert bench.kube.all_of(JOB) == []
+    assert program["metadata"]["name"] not in bench.kube.names(CONFIG_MAP)
+    assert "--revision" not in container(serving(bench))["args"]
+    assert "HF_HUB_OFFLINE" not in env(serving(bench))
+
+
+async def test_the_claim_is_made_once_belongs_to_nobody_and_grows_without_new_pods() -> None:
+    bench = Bench({"cache.size": "800Gi", "cache.prefetch": False})
+    await bench.until_ready()
+    (claim,) = bench.kube.all_of(PERSISTENT_VOLUME_CLAIM)
+    assert claim["metadata"]["name"] == "kimi-cache"
+    assert "ownerReferences" not in claim["metadata"]
+    # As the API server writes it.
+    claim["spec"]["resources"]["requests"]["storage"] = "0.78125Ti"
+    bench.kube.put(PERSISTENT_VOLUME_CLAIM, claim)
+    before = serving(bench)
+    bench.kube.writes.clear()
+    await bench.run_for(300)
+    assert bench.kube.writes == []
+    bench.edit({"cache.size": "900Gi"})
+    await bench.until_ready()
+    (claim,) = bench.kube.all_of(PERSISTENT_VOLUME_CLAIM)
+    assert claim["spec"]["resources"]["requests"]["storage"] == "900Gi"
+    assert serving(bench) == before
+    bench.edit({"cache": {}, "rollout": {"canaryMinutes": 0}})
+    await bench.until_rolled()
+    assert len(bench.kube.all_of(PERSISTENT_VOLUME_CLAIM)) == 1
