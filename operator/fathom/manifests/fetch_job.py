@@ -141,9 +141,9 @@ def _env(sd: SpeculativeDeployment) -> list[JsonValue]:
         for each in sd.spec.engine.env
         if each.name != "PYTHONPATH"
     }
+    values = {"HF_HOME": HUB_HOME, **user_env(sd.spec)}
     own: list[dict[str, JsonValue]] = [
-        {"name": "HF_HOME", "value": HUB_HOME},
-        *({"name": name, "value": value} for name, value in user_env(sd.spec).items()),
+        *({"name": name, "value": value} for name, value in values.items()),
         *hub_token(sd.spec),
     ]
     return [

@@ -23,13 +23,21 @@ SEVERAL_NODES: Final = {"engine.tensorParallelSize": 16, "nodePool.accelerator":
 WHEN: Final[Mapping[str, Mapping[str, Any]]] = {
     "always": {},
     "`model.tokenSecretRef`": {"model.tokenSecretRef": {"name": "hf", "key": "token"}},
-    "`cache.claimName`": {"cache.claimName": "weights"},
+    "a `cache`": {"cache.claimName": "weights"},
+    "weights were [fetched](weights.md)": {
+        "cache.claimName": "weights",
+        "model.revision": "a" * 40,
+        "draft.revision": "b" * 40,
+    },
     "`engine.user`": {"engine.user": 2000},
     "several nodes": SEVERAL_NODES,
     "several trays of one NVLink domain": {"engine.tensorParallelSize": 8},
     "depth is live": {"speculation.tuning.mode": "Auto"},
 }
-IMPLIED: Final = {"several trays of one NVLink domain": ("several nodes",)}
+IMPLIED: Final = {
+    "several trays of one NVLink domain": ("several nodes",),
+    "weights were [fetched](weights.md)": ("a `cache`",),
+}
 
 
 def environment(changes: Mapping[str, Any]) -> dict[str, str]:
