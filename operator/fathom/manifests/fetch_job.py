@@ -143,9 +143,9 @@ def _env(sd: SpeculativeDeployment) -> list[JsonValue]:
     }
     values = {"HF_HOME": HUB_HOME, **user_env(sd.spec)}
     own: list[dict[str, JsonValue]] = [
-        *({"name": name, "value": value} for name, value in values.items()),
-        *hub_token(sd.spec),
+        {"name": name, "value": value} for name, value in values.items()
     ]
+    own += hub_token(sd.spec)
     return [
         *(variable for variable in own if variable["name"] not in user),
         {"name": "PYTHONPATH", "value": PROGRAM_DIRECTORY},
