@@ -56,6 +56,19 @@ class ByText:
         if slope <= 0:
             return 0.0
         most = spread / slope
-        prior = PRIOR_WINDOWS * (PRIOR_RANGE * slope) ** 2
+        prior = _prior(slope)
         fitted = (self.products + prior * PRIOR * most) / (self.squares + prior)
         return min(most, max(0.0, fitted))
+
+    def bounds(self, slope: float, spread: float) -> tuple[float, float]:
+        """Least and most that the steepness may be: as far as it is not learnt, none or all."""
+        if slope <= 0:
+            return 0.0, 0.0
+        fitted = self.steepness(slope, spread)
+        learnt = self.squares / (self.squares + _prior(slope))
+        return learnt * fitted, learnt * fitted + (1 - learnt) * spread / slope
+
+
+def _prior(slope: float) -> float:
+    """What the prior is worth, as squared deviations of the slope."""
+    return PRIOR_WINDOWS * (PRIOR_RANGE * slope) ** 2

@@ -147,7 +147,7 @@ class Policy:
                 for option in self._alternatives(bucket, share)
                 if self._may_visit(bucket, option.to)
                 and self._in_reach(bucket, option.to)
-                and self._may_mend(option)
+                and self._may_try(option, probe.pods)
                 and (worth := self.worth(option, probe)) > 0
             ]
             if options:
@@ -183,7 +183,11 @@ class Policy:
             return ()
         best = (
             max(
-                (each for each in self._alternatives(bucket, share) if each.to > 0),
+                (
+                    each
+                    for each in self._alternatives(bucket, share)
+                    if each.to > 0 and self._may_try(each, pods)
+                ),
                 key=lambda each: each.gain.mean,
                 default=None,
             )
@@ -196,8 +200,12 @@ class Policy:
         idle_s = min(rested_s, self.evidence.now_s - self.evidence.survival.at_s)
         return options if idle_s >= rest_s else ()
 
-    def control(self) -> tuple[Option, ...]:
-        """Buckets in which the user's own depth was never measured, or long ago."""
+    def control(self, pods: int) -> tuple[Option, ...]:
+        """Buckets in which the user's own depth was never measured, or long ago.
+
+        Args:
+            pods: how many there are; one of them runs it.
+        """
         tokens = self._clamped(self.bounds.tokens)
         wanted: list[Option] = []
         for bucket, share in self.shares.items():
@@ -211,7 +219,7 @@ class Policy:
                 and self._may_visit(bucket, tokens)
             ):
                 option = Option(bucket, self.depths[bucket], tokens, gain, share)
-                wanted += [option] if self._may_mend(option) else []
+                wanted += [option] if self._may_try(option, pods) else []
         return tuple(wanted)
 
     def nearest_rivals(self) -> tuple[Option, ...]:
@@ -258,6 +266,11 @@ class Policy:
     def _clamped(self, depth: int) -> int:
         return min(max(depth, self.bounds.least), self.bounds.most)
 
+    @property
+    def has_compared(self) -> bool:
+        """Whether at least two depths were measured in some bucket."""
+        return any(self._compared(bucket) for bucket in self.depths)
+
     def _compared(self, bucket: int) -> bool:
         """Whether at least two depths were measured in a bucket."""
         kind = self.evidence.traffic.kind(bucket)
@@ -302,18 +315,21 @@ class Policy:
         slow_other = self.slo.slow_seconds(self.evidence, bucket, other)
         return slow is not None and slow_other is not None and slow < slow_other
 
-    def _may_mend(self, option: Option) -> bool:
-        """While the SLO is missed: whether slow requests may be faster there, within the error.
+    def _may_try(self, option: Option, pods: int) -> bool:
+        """With an SLO: whether one pod of so many may try a depth.
 
-        Any other depth would make them slower still, on the pod that tries it.
+        While the SLO is missed, slow requests may be faster there, within the error; else the SLO
+        is kept even where they are as slow as the error allows for. Not known is not safe.
         """
-        if self.slo is None or not self.slo.is_missed:
+        if self.slo is None:
             return True
-        slow = self.slo.slow_seconds(self.evidence, option.bucket, option.to)
+        kept = not self.slo.is_missed
+        slow = self.slo.slow_seconds(self.evidence, option.bucket, option.to, at_most=kept)
         slow_start = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
         if slow is None or slow_start is None:
-            return True
-        return log(slow / slow_start) <= Z * option.gain.sd
+            return not kept
+        slower, error = log(slow / slow_start), Z * option.gain.sd
+        return self.slo.bears(slower + error, 1 / max(1, pods)) if kept else slower <= error
 
     def _best(self, bucket: int, share: float) -> Option | None:
         """The depth that is certainly better, and by how much at least."""

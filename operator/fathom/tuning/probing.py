@@ -96,22 +96,18 @@ def clear_override(given: Situation) -> TuningDecision | None:
 
 
 def start_probe(given: Situation) -> TuningDecision | None:
-    """Try what may be better; or, now and then, the user's own depth, to know the gain.
-
-    Never while an SLO is just kept: a probe could miss it.
-    """
+    """Try what may be better; or, now and then, the user's own depth, to know the gain."""
+    if given.policy.slo is not None and given.policy.slo.is_near and given.policy.has_compared:
+        return None  # What else could be told gains less than it would cost to miss the SLO.
     pods = sum(pod.ready for pod in given.snapshot.pods)
     options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     much = stake >= MUCH_AT_STAKE
     rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, much=much)
-    near = given.policy.slo is not None and given.policy.slo.is_near
-    if near:
-        return None
     if not rested or (given.state.trial is not None and not much):
         options = ()
     else:
-        options = options or given.policy.control()
+        options = options or given.policy.control(pods)
     sentinel = () if options else _sentinel(given, pods)
     options = options or sentinel
     if not options:

@@ -20,6 +20,7 @@ from fathom.tuning.policy import Bounds, Policy
 from fathom.tuning.rolls import Canary
 from fathom.tuning.slo import Slo, mean_slope
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
+from fathom.tuning.tail import LEAST_REQUESTS
 from fathom.tuning.traffic import steps_in
 from fathom.tuning.value import Evidence
 
@@ -61,6 +62,11 @@ class Situation:
 
     def why_stay(self) -> tuple[Reason, str]:
         """What speaks for the depths in force."""
+        if self.policy.slo is not None and not self.policy.slo.is_known:
+            return Reason.MEASURING, (
+                f"Waits until {LEAST_REQUESTS:.0f} requests have finished within some minutes: "
+                "how slow the slowest of them are is what the SLO is about."
+            )
         rivals = self.policy.nearest_rivals()
         if not rivals and self.settings.min_tokens < self.settings.max_tokens:
             return Reason.MEASURING, "Measures the step time at the depth in force."

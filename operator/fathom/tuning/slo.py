@@ -16,7 +16,8 @@ LEAVE: Final = 0.99
 ENTER: Final = 0.96
 """And gone to only below this share, so that it does not go back and forth."""
 NEAR: Final = 0.9
-"""Above this share of the SLO nothing is tried, as long as it is kept."""
+"""Above this share of the SLO, as long as it is kept, nothing is tried any more once two depths
+were compared: until then, how much another one would gain is no more than a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +29,47 @@ class Slo:
     by_text: ByText = field(default_factory=ByText)
 
     @property
-    def is_near(self) -> bool:
-        """Whether it is kept, but a probe could miss it."""
-        slow = self.tail.slow_seconds
-        return slow is not None and slow > NEAR * self.wanted_seconds and not self.loses(slow)
-
-    @property
     def is_missed(self) -> bool:
         """Whether slow requests take longer at present than they should."""
         slow = self.tail.slow_seconds
         return slow is not None and self.loses(slow)
 
-    def slow_seconds(self, evidence: Evidence, bucket: int, depth: int) -> float | None:
-        """Predicted 95th percentile of TPOT in a bucket at a depth; None: not known."""
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known how slow slow requests are at present."""
+        return self.tail.slow_seconds is not None
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is kept, but by little."""
+        slow = self.tail.slow_seconds
+        return slow is not None and slow > NEAR * self.wanted_seconds and not self.loses(slow)
+
+    def bears(self, slower: float, share: float) -> bool:
+        """Whether the SLO stays kept if slow requests take longer in some of the traffic.
+
+        The percentile of all is taken to move by as much as that of some, times their share. As
+        long as nobody knows how slow requests are at present, nothing is borne.
+
+        Args:
+            slower: logarithm of how much longer they take there; negative: they are faster.
+            share: of the requests.
+        """
+        slow = self.tail.slow_seconds
+        return slow is not None and not self.loses(slow * exp(slower * share))
+
+    def slow_seconds(
+        self, evidence: Evidence, bucket: int, depth: int, *, at_most: bool = False
+    ) -> float | None:
+        """Predicted 95th percentile of TPOT in a bucket at a depth; None: not known.
+
+        Args:
+            evidence: what is known of means.
+            bucket: of batches.
+            depth: drafted tokens.
+            at_most: whether as little as possible is taken for known of how much comes from the
+                text.
+        """
         mean = evidence.tpot_seconds(bucket, depth)
         if mean is None:
             return None
@@ -50,7 +79,11 @@ class Slo:
         if spread is None or slope is None or slope <= 0:
             return mean * overhead * exp(spread or 0.0)
         further = evidence.lengths.logit_slope(depth) - slope
-        spread = max(0.0, spread + self.by_text.steepness(slope, spread) * further)
+        steepness = self.by_text.steepness(slope, spread)
+        if at_most:
+            least, most = self.by_text.bounds(slope, spread)
+            steepness = most if further > 0 else least
+        spread = max(0.0, spread + steepness * further)
         return mean * overhead * exp(spread)
 
     def allows(self, evidence: Evidence, bucket: int, depth: int) -> bool:

@@ -14,7 +14,7 @@ from fathom_local.tuner_bench.plot import write_plot
 from fathom_local.tuner_bench.report import Report, report
 from fathom_local.tuner_bench.score import RunScore, scores
 from fathom_local.tuner_bench.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
-from fathom_local.tuner_bench.table import alarm_line, live_table, policy_table
+from fathom_local.tuner_bench.table import alarm_line, false_alarm_table, live_table, policy_table
 from fathom_local.tuner_bench.trace import write_trace
 from fathom_local.tuner_bench.world import World, load, shipped
 
@@ -71,6 +71,8 @@ def run_bench(request: Request, console: Console) -> None:
     console.print(policy_table(result))
     if LIVE in only:
         console.print(alarm_line(result), highlight=False, soft_wrap=True)
+        if result.alarms.false_alarms:
+            console.print(false_alarm_table(result))
     _write(result, request.json_file, request.plot)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import PodCounters
+from fathom.tuning.alarm import AlarmKind
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
@@ -89,7 +90,7 @@ class Fleet(ABC):
         self.batch = np.zeros_like(self.depth)
         self.actions: Counter[str] = Counter()
         self.log: list[Logged] = []
-        self.standing: frozenset[str] = frozenset()
+        self.standing: frozenset[AlarmKind] = frozenset()
         self.raised: list[AlarmRaised] = []
         self.started_s: list[list[float]] = course.started_s.tolist()
         self.ready_since_s: list[list[float]] = course.ready_since_s.tolist()
@@ -248,9 +249,12 @@ class Fleet(ABC):
                 document=document,
             )
         )
-        standing = frozenset(each.kind.value for each in decision.alarms)
-        self.raised += [AlarmRaised(kind, self.now_s) for kind in sorted(standing - self.standing)]
-        self.standing = standing
+        self.raised += [
+            AlarmRaised(each.kind, each.reason, self.now_s)
+            for each in decision.alarms
+            if each.kind not in self.standing
+        ]
+        self.standing = frozenset(each.kind for each in decision.alarms)
 
     def _snapshot(self) -> TuningSnapshot:
         return TuningSnapshot(

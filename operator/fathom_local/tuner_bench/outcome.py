@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, Schedule
+from fathom.tuning.alarm import AlarmKind
 from fathom_local.tuner_bench.course import Course, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised:
-    kind: str
+    kind: AlarmKind
+    reason: Reason
     at_s: float
     """Seconds of the course."""
 

@@ -1,12 +1,14 @@
 """What `--json` writes: every policy's summary at the top level, and again for each world."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from fathom_local.tuner_bench.score import RunScore
+from fathom.tuning.alarm import AlarmKind
+from fathom_local.tuner_bench.score import AlarmScore, RunScore
 
 MONTH_DAYS: Final = 30
 WEEK_S: Final = 7 * 86400.0
@@ -41,7 +43,7 @@ class PolicySummary(BaseModel):
 
 
 class AlarmSummary(BaseModel):
-    """Draft mismatches, as the live tuner noticed them."""
+    """Draft mismatches, as the live tuner noticed them; and its false alarms of any kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,6 +52,12 @@ class AlarmSummary(BaseModel):
     mismatches: int
     missed: int
     false_per_month: float
+    """DraftMismatch where there was no mismatch, in all worlds."""
+    false_per_month_where_drafts_fit: float
+    """The same without the worlds whose traffic turns to requests that drafts do not fit."""
+    worlds_where_drafts_stop_fitting: tuple[str, ...]
+    false_alarms: dict[str, dict[str, int]]
+    """Of all kinds: how many, by world and reason. Worlds without any are left out."""
     simulated_days: float
 
 
@@ -141,14 +149,32 @@ def _fraction(kept: Sequence[tuple[int, int]]) -> float | None:
 
 
 def _alarms(runs: Sequence[RunScore]) -> AlarmSummary:
-    known = [run.alarms for run in runs if run.alarms is not None]
-    minutes = [each for alarms in known for each in alarms.minutes]
-    days = sum(alarms.days for alarms in known)
-    false = sum(alarms.false for alarms in known)
+    known = [(run.world, run.alarms) for run in runs if run.alarms is not None]
+    every = [alarms for _, alarms in known]
+    minutes = [each for alarms in every for each in alarms.minutes]
+    false: dict[str, Counter[str]] = {}
+    for world, alarms in known:
+        if alarms.false:
+            reasons = (each.reason.value for each in alarms.false)
+            false.setdefault(world, Counter()).update(reasons)
     return AlarmSummary(
         mismatch_minutes_max=_longest(minutes),
         mismatches=len(minutes),
         missed=sum(each is None for each in minutes),
-        false_per_month=MONTH_DAYS * false / days if days else 0.0,
-        simulated_days=days,
+        false_per_month=_false_mismatches(every),
+        false_per_month_where_drafts_fit=_false_mismatches(
+            [alarms for alarms in every if not alarms.drafts_stop_fitting]
+        ),
+        worlds_where_drafts_stop_fitting=tuple(
+            dict.fromkeys(world for world, alarms in known if alarms.drafts_stop_fitting)
+        ),
+        false_alarms={world: dict(counts) for world, counts in false.items()},
+        simulated_days=sum(alarms.days for alarms in every),
     )
+
+
+def _false_mismatches(known: Sequence[AlarmScore]) -> float:
+    """A month."""
+    days = sum(alarms.days for alarms in known)
+    kinds = [each.kind for alarms in known for each in alarms.false]
+    return MONTH_DAYS * kinds.count(AlarmKind.DRAFT_MISMATCH) / days if days else 0.0

@@ -9,10 +9,11 @@ import numpy as np
 from fathom.core.depth import Schedule
 from fathom.tuning.alarm import AlarmKind
 from fathom.tuning.interface import Action
+from fathom_local.tuner_bench.alarm_truth import is_justified
 from fathom_local.tuner_bench.course import Course, Floats
 from fathom_local.tuner_bench.drawing import DAY_S
 from fathom_local.tuner_bench.fleet import by_batch
-from fathom_local.tuner_bench.outcome import Outcome
+from fathom_local.tuner_bench.outcome import AlarmRaised, Outcome
 from fathom_local.tuner_bench.simulate import CLAIRVOYANT, LIVE, USER, Campaign
 
 GOOD: Final = 0.97
@@ -42,12 +43,14 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class AlarmScore:
-    """Draft mismatches: how soon each was noticed, and what was no mismatch."""
+    """Draft mismatches: how soon each was noticed. And alarms of any kind that were none."""
 
     minutes: tuple[float | None, ...]
     """From each mismatch to its alarm; None: none came."""
-    false: int
+    false: tuple[AlarmRaised, ...]
     days: float
+    drafts_stop_fitting: bool
+    """Whether the world turns to requests that its drafts do not fit, which is no mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +173,16 @@ def _speed(outcome: Outcome) -> float:
 
 
 def _alarms(course: Course, outcome: Outcome, days: int) -> AlarmScore:
-    raised = [e.at_s for e in outcome.alarms if e.kind == AlarmKind.DRAFT_MISMATCH.value]
-    minutes: list[float | None] = []
-    true: set[float] = set()
-    for at_s in course.mismatches_s:
-        after = [each for each in raised if each >= at_s]
-        true.update(after)
-        minutes.append((after[0] - at_s) / 60 if after else None)
-    return AlarmScore(tuple(minutes), len(set(raised) - true), float(days))
+    raised = [each.at_s for each in outcome.alarms if each.kind is AlarmKind.DRAFT_MISMATCH]
+    noticed = (
+        next((each for each in raised if each >= at_s), None) for at_s in course.mismatches_s
+    )
+    return AlarmScore(
+        minutes=tuple(
+            None if noticed_s is None else (noticed_s - at_s) / 60
+            for at_s, noticed_s in zip(course.mismatches_s, noticed, strict=True)
+        ),
+        false=tuple(each for each in outcome.alarms if not is_justified(each, course, outcome)),
+        days=float(days),
+        drafts_stop_fitting=course.world.drafts_stop_fitting,
+    )

@@ -46,8 +46,23 @@ def alarm_line(report: Report) -> str:
     soon = f", at the latest after {minutes:.1f} min" if minutes is not None else ""
     return (
         f"DraftMismatch: {of.mismatches - of.missed} of {of.mismatches} noticed{soon}; "
-        f"{of.false_per_month:.2f} false alarms a month over {of.simulated_days:.0f} days."
+        f"{of.false_per_month:.2f} false alarms a month over {of.simulated_days:.0f} days, "
+        f"{of.false_per_month_where_drafts_fit:.2f} in worlds whose drafts go on fitting."
     )
+
+
+def false_alarm_table(report: Report) -> Table:
+    """Alarms of any kind without a cause, and the worlds they were raised in."""
+    of = report.alarms
+    table = Table(title="False alarms", title_justify="left")
+    for column in ("world", "reason", "alarms", "world-days", "drafts"):
+        table.add_column(column, justify="right" if column in {"alarms", "world-days"} else "left")
+    for world, reasons in of.false_alarms.items():
+        stop = world in of.worlds_where_drafts_stop_fitting
+        days = report.per_world[world][LIVE].world_days
+        for reason, count in reasons.items():
+            table.add_row(world, reason, str(count), str(days), "stop fitting" if stop else "")
+    return table
 
 
 def _table(title: str, first: str, rows: dict[str, PolicySummary]) -> Table:

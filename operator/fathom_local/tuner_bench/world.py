@@ -25,6 +25,8 @@ from fathom_local.tuner_bench.errors import WorldError
 
 DEEPEST: Final = 8
 """Depths of 0 to 8 exist in a world: as far as acceptance lengths are published."""
+LEAST_FIT: Final = 0.2
+"""Drafts of which fewer than one in five are accepted at the first position do not fit."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Span = tuple[NonNegativeFloat, NonNegativeFloat]
@@ -185,6 +187,11 @@ class ClassPart(_Part):
             )
         return self
 
+    @property
+    def first_accepted(self) -> float:
+        """Share of first drafts that are accepted."""
+        return self.length[0] - 1 if self.length else self.acceptance[0]
+
 
 Minutes = NonNegativeFloat | Span
 
@@ -332,6 +339,22 @@ class World(_Part):
         """How many replicas there are at most."""
         scaled = (event.replicas for event in self.events if isinstance(event, Scale))
         return max(self.fleet.replicas, *scaled, 0)
+
+    @property
+    def drafts_stop_fitting(self) -> bool:
+        """Whether traffic turns from requests that drafts fit to some that they do not fit.
+
+        Then acceptance falls off a cliff though the draft is the right one: an alarm says no more
+        than that.
+        """
+        fits = {each.name: each.first_accepted >= LEAST_FIT for each in self.classes}
+        turned_to: set[str] = set()
+        for event in self.events:
+            if isinstance(event, ClassCycle):
+                turned_to |= set(fits)
+            elif isinstance(event, ClassShift):
+                turned_to |= {name for name, share in event.shares.items() if share > 0}
+        return any(fits.values()) and not all(fits[name] for name in turned_to)
 
     def _check(self, event: Event) -> None:
         known = {each.name for each in self.classes}

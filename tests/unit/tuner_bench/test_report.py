@@ -1,15 +1,27 @@
 """From outcomes to figures, and the command as a whole."""
 
 import json
+from io import StringIO
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from fathom.api.conditions import Reason
 from fathom.cli import app
+from fathom.tuning.alarm import AlarmKind
+from fathom_local.tuner_bench.outcome import AlarmRaised
 from fathom_local.tuner_bench.report import report
 from fathom_local.tuner_bench.score import AlarmScore, DayScore, Roll, RunScore, minutes_to_good
+from fathom_local.tuner_bench.table import false_alarm_table
+
+CLIFF = AlarmRaised(AlarmKind.DRAFT_MISMATCH, Reason.ACCEPTANCE_CLIFF, 600.0)
+DECAY = AlarmRaised(AlarmKind.ACCEPTANCE_DECAY, Reason.OLDER_REPLICAS_ACCEPT_LESS, 600.0)
+FITTING, TURNING = False, True
+"""Whether the world's drafts stop fitting."""
 
 
 def run(policy: str, world: str, fractions: list[float], **other: object) -> RunScore:
@@ -60,8 +72,8 @@ def test_rolls_slo_and_alarms_are_summed_over_runs() -> None:
         [
             run("rollout", "a", [0.99], rolls=rolls, slo_kept=90, slo_windows=100),
             run("rollout", "b", [0.99], rolls=rolls[:1]),
-            run("live", "a", [0.99], alarms=AlarmScore((4.0, None), 1, 10.0)),
-            run("live", "b", [0.99], alarms=AlarmScore((6.0,), 0, 20.0)),
+            run("live", "a", [0.99], alarms=AlarmScore((4.0, None), (CLIFF,), 10.0, FITTING)),
+            run("live", "b", [0.99], alarms=AlarmScore((6.0,), (), 20.0, FITTING)),
         ]
     )
     rollout = got.__pydantic_extra__["rollout"]
@@ -71,6 +83,32 @@ def test_rolls_slo_and_alarms_are_summed_over_runs() -> None:
     assert (got.alarms.mismatches, got.alarms.missed) == (3, 1)
     assert got.alarms.mismatch_minutes_max is None
     assert got.alarms.false_per_month == pytest.approx(1.0)
+
+
+def test_false_alarms_are_told_by_world_and_reason() -> None:
+    got = report(
+        [
+            run("live", "a", [0.99], alarms=AlarmScore((), (CLIFF, DECAY), 10.0, FITTING)),
+            run("live", "a", [0.99], alarms=AlarmScore((), (DECAY,), 10.0, FITTING)),
+            run("live", "turns", [0.99], alarms=AlarmScore((), (CLIFF,) * 4, 5.0, TURNING)),
+            run("live", "calm", [0.99], alarms=AlarmScore((), (), 5.0, FITTING)),
+        ]
+    )
+    assert got.alarms.false_alarms == {
+        "a": {"AcceptanceCliff": 1, "OlderReplicasAcceptLess": 2},
+        "turns": {"AcceptanceCliff": 4},
+    }
+    # Other kinds than DraftMismatch are no part of either number.
+    assert got.alarms.false_per_month == pytest.approx(30 * 5 / 30)
+    assert got.alarms.false_per_month_where_drafts_fit == pytest.approx(30 * 1 / 25)
+    assert got.alarms.worlds_where_drafts_stop_fitting == ("turns",)
+
+    said = Console(width=130, file=StringIO())
+    said.print(false_alarm_table(got))
+    rows = [line.split() for line in cast("StringIO", said.file).getvalue().splitlines()]
+    told = [[cell for cell in row if cell != "│"] for row in rows]
+    assert ["a", "OlderReplicasAcceptLess", "2", "2"] in told
+    assert ["turns", "AcceptanceCliff", "4", "1", "stop", "fitting"] in told
 
 
 def test_minutes_count_from_when_five_good_minutes_begin() -> None:

@@ -55,3 +55,30 @@ def test_a_world_is_named_after_its_file(tmp_path: Path) -> None:
     file = tmp_path / "lunch-break.toml"
     file.write_text("[traffic]\nconcurrency = 3")
     assert load(str(file)).name == "lunch-break"
+
+
+POEMS = (
+    '[[classes]]\nname = "code"\nacceptance = [0.9]\n[[classes]]\nname = "poems"\nlength = [1.1]\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "stop"),
+    [
+        (POEMS, False),
+        (POEMS + '[[events]]\nkind = "class_cycle"\nat_minutes = 0\nperiod_minutes = 60', True),
+        (POEMS + '[[events]]\nkind = "class_shift"\nat_minutes = 0\nshares = { poems = 1 }', True),
+        (POEMS + '[[events]]\nkind = "class_shift"\nat_minutes = 0\nshares = { code = 1 }', False),
+        (POEMS.replace("0.9", "0.1"), False),
+    ],
+)
+def test_drafts_stop_fitting_where_traffic_turns_to_what_they_were_not_made_for(
+    text: str,
+    stop: bool,  # noqa: FBT001
+) -> None:
+    assert parse(text, "mine").drafts_stop_fitting is stop
+
+
+def test_of_the_shipped_worlds_only_one_turns_to_what_drafts_do_not_fit() -> None:
+    turning = [name for name in shipped() if load(name).drafts_stop_fitting]
+    assert turning == ["draftless-hours"]

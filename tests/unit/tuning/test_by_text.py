@@ -44,3 +44,14 @@ def test_what_was_long_ago_counts_for_less() -> None:
 
 def test_where_drafts_do_not_matter_nothing_grows() -> None:
     assert ByText().steepness(0.0, 0.5) == 0
+
+
+def test_as_far_as_it_is_not_learnt_it_may_be_none_or_all() -> None:
+    assert ByText().bounds(SHALLOW, 0.5) == (0.0, pytest.approx(0.5 / SHALLOW))
+    assert ByText().bounds(0.0, 0.5) == (0.0, 0.0)
+
+    for times in (2, 20, 2000):
+        learnt = seen((SHALLOW, 0.5), (DEEP, 0.75), times=times)
+        least, most = learnt.bounds(SHALLOW, 0.5)
+        assert least <= learnt.steepness(SHALLOW, 0.5) <= most
+    assert most - least < 0.01 * 0.5 / SHALLOW

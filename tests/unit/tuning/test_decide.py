@@ -126,7 +126,10 @@ def test_goodput_says_where_even_the_best_depth_misses_the_slo() -> None:
     fleet = Fleet(
         acceptance=EASY,
         settings=replace(SETTINGS, objective=Objective.GOODPUT, tpot_slo_seconds=0.0001),
-    ).run(60)
+    )
+    for pod in fleet.pods:
+        pod.difficulty_sd = 0.3
+    fleet.run(60)
 
     move = fleet.actions(Action.MOVE)[1]
     assert "exceeds 0.1 ms at batch 3-4" in move.message

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import inf, log1p
+from math import exp, inf, log1p
 
 import pytest
 
@@ -39,6 +39,10 @@ class Known(Evidence):
         del bucket
         ahead = self.values.get(to, 0.0) - self.values.get(start, 0.0)
         return Gain(ahead, 1e-6, step_time_measured=True, survival_measured=True)
+
+    def tpot_seconds(self, bucket: int, depth: int) -> float | None:
+        del bucket
+        return 0.03 * exp(-self.values.get(depth, 0.0))
 
 
 def at_depth(
@@ -230,16 +234,15 @@ def test_without_probing_it_does_not_look(due: Situation) -> None:
     assert decision.document is due.document
 
 
-def test_near_an_slo_it_does_not_look(due: Situation) -> None:
+def test_where_an_slo_bears_nothing_it_does_not_look(due: Situation) -> None:
     tail = Tail(((0.04, 900.0), (0.05, 950.0), (1e9, 1000.0)), 30.0, due.now_s)
     assert tail.slow_seconds is not None
 
     def looks(slo: Slo) -> bool:
         return start_probe(replace(due, policy=replace(due.policy, slo=slo))) is not None
 
-    near = Slo(1.02 * tail.slow_seconds, tail)
-    assert near.is_near
-    assert not looks(near)
+    assert not looks(Slo(1.02 * tail.slow_seconds, tail))
+    assert not looks(Slo(2 * tail.slow_seconds, Tail()))
     assert looks(Slo(2 * tail.slow_seconds, tail))
 
 
