@@ -1,7 +1,10 @@
-"""Ten kinds of bad input: what is changed in a good manifest, and the sentence that refuses it."""
+"""Kinds of bad input: what is changed in a good manifest, and the sentence that refuses it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
+
+HUB_TOKEN: Final = "hf_" + "aB3" * 11 + "z"
+"""In the form that the Hugging Face Hub gives its tokens, put together so that none stands here."""
 
 BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "unknown field": (
@@ -63,6 +66,54 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         (
             "spec.engine.image: this is not a container image reference: write "
             "registry/repository:tag or registry/repository@sha256:digest."
+        ),
+    ),
+    "draft for a method without one": (
+        {"draft.method": "ngram"},
+        (
+            "spec.draft.method: methods ngram and suffix find their drafts in the text itself and "
+            "load no model: leave out draft.id, draft.revision and draft.tensorParallelSize, or "
+            "set draft.method to what the draft is."
+        ),
+    ),
+    "attention backend of another accelerator": (
+        {"engine.attentionBackend": "tokenspeed_mla", "nodePool.accelerator": "H200"},
+        (
+            "spec.engine.attentionBackend: this attention backend runs on Blackwell GPUs only, and "
+            "nodePool.accelerator is older: leave attentionBackend out, so that vLLM chooses, or "
+            "correct the accelerator."
+        ),
+    ),
+    "KV cache that tokenspeed_mla cannot read": (
+        {
+            "engine.attentionBackend": "tokenspeed_mla",
+            "engine.args": ["--kv-cache-dtype", "bfloat16"],
+        },
+        (
+            "spec.engine.args: attention backend tokenspeed_mla reads an FP8 KV cache only, not "
+            "--kv-cache-dtype bfloat16: set that to fp8, or choose another attentionBackend."
+        ),
+    ),
+    "API key in the arguments": (
+        {"engine.args": ["--api-key", "secret"]},
+        (
+            "spec.engine.args[0]: --api-key may not be set here: arguments are for all to read; "
+            "put the key into a Secret, and set VLLM_API_KEY from it in spec.engine.env."
+        ),
+    ),
+    "token in the arguments": (
+        {"engine.args": ["--hf-overrides", f'{{"token": "{HUB_TOKEN}"}}']},
+        (
+            "spec.engine.args[1]: a Hugging Face token stands here for all to read who may read "
+            "pods: revoke it, and put a new one into a Secret, and name that in "
+            "spec.model.tokenSecretRef."
+        ),
+    ),
+    "token in the environment": (
+        {"engine.env": [{"name": "HF_TOKEN", "value": "secret"}]},
+        (
+            "spec.engine.env[0]: HF_TOKEN stands here for all to read who may read pods: put it "
+            "into a Secret, and name that in spec.model.tokenSecretRef."
         ),
     ),
     "engine too old for the known draft": (

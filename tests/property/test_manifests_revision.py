@@ -46,17 +46,19 @@ RESTART = edits(
         "model.tokenSecretRef": st.sampled_from([None, {"name": "hf", "key": "token"}]),
         "draft.id": st.sampled_from(["e/f", "g/h"]),
         "draft.revision": st.sampled_from(["", "main"]),
-        "draft.method": st.sampled_from(["eagle3", "eagle", "suffix"]),
+        "draft.method": st.sampled_from(["eagle3", "eagle", "dspark"]),
         "draft.tensorParallelSize": st.sampled_from([None, 1]),
         "speculation.maxTokens": st.sampled_from([None, 6, 7, 9]),
         "engine.image": st.sampled_from(
             [f"vllm/vllm-openai:{tag}" for tag in ("v0.31.0", "v0.32.0", "v0.33.0", "latest")]
         ),
         "engine.tensorParallelSize": st.sampled_from([1, 2, 4]),
-        "engine.attentionBackend": st.sampled_from(["", "flashinfer_mla"]),
+        "engine.attentionBackend": st.sampled_from(["", "triton_mla"]),
         "engine.args": st.sampled_from([[], ["--max-num-seqs", "16"], ["--enforce-eager"]]),
         "engine.env": st.sampled_from([[], [{"name": "PYTHONPATH", "value": "/x"}]]),
         "engine.resources.requests": st.sampled_from([{}, {"cpu": 4}]),
+        "engine.sharedMemory": st.sampled_from(["", "64Gi"]),
+        "engine.user": st.sampled_from([None, 2000]),
         "engine.startupMinutes": st.sampled_from([90, 60]),
         "engine.drainSeconds": st.sampled_from([120, 60]),
         "nodePool.accelerator": st.sampled_from(["GB200", "GB300", "H100"]),
@@ -84,7 +86,7 @@ def test_live_fields_change_neither_the_revision_nor_the_pods(
     restart: dict[str, Any], live: dict[str, Any]
 ) -> None:
     image = restart.get("engine.image", "v0.32.0")
-    if not image.endswith(("v0.32.0", "v0.33.0")) or restart.get("draft.method") == "suffix":
+    if not image.endswith(("v0.32.0", "v0.33.0")) or restart.get("draft.method") == "dspark":
         # Depth is not live there, so these two are restart fields; the next test has them.
         live = {k: v for k, v in live.items() if k not in ("speculation.tokens", "engine.version")}
     before, after = resource(restart), resource(restart | live)

@@ -26,18 +26,21 @@ class AcceleratorPreset:
     """Memory of one GPU as GPU Feature Discovery labels it; 0: unknown."""
     architecture: str
     """`kubernetes.io/arch` of the nodes; empty: unknown."""
+    compute_capability: int = 0
+    """CUDA's major version of the GPUs, 10 for Blackwell; 0: unknown."""
     domain_key: str = ""
-    """Node label whose value the nodes of one NVLink domain share; empty: each node is one."""
+    """Node label whose value the nodes of one NVLink domain share; empty: each node is one. Beyond
+    a node NVLink needs an IMEX channel in every pod that takes part."""
 
 
 PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
     {
         # One GB200 node is one NVL72 compute tray: 4 GPUs, 2 Grace CPUs.
-        Accelerator.GB200: AcceleratorPreset("NVIDIA-GB200", 4, 189_471, "arm64", CLIQUE_LABEL),
-        Accelerator.GB300: AcceleratorPreset("NVIDIA-GB300", 4, 0, "arm64", CLIQUE_LABEL),
-        Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 0, "amd64"),
-        Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771, "amd64"),
-        Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559, "amd64"),
+        Accelerator.GB200: AcceleratorPreset("NVIDIA-GB200", 4, 189_471, "arm64", 10, CLIQUE_LABEL),
+        Accelerator.GB300: AcceleratorPreset("NVIDIA-GB300", 4, 0, "arm64", 10, CLIQUE_LABEL),
+        Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 0, "amd64", 10),
+        Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771, "amd64", 9),
+        Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559, "amd64", 9),
     }
 )
 

@@ -22,11 +22,22 @@ from fathom.api.spec import (
 TOKENSPEED_MLA_MAX_TOKENS: Final = 7
 """tokenspeed_mla verifies queries of at most 8 tokens: 7 drafts and the one before them."""
 
+BLACKWELL_BACKENDS: Final = ("tokenspeed_mla", "flashinfer_mla", "cutlass_mla")
+"""Attention backends whose `supports_compute_capability` says 10 and nothing else, in every
+release that was read (vllm/v1/attention/backends/mla of 0.23.0 to 0.32.0)."""
+_BLACKWELL: Final = 10
+
 _IMAGE: Final = (
     r"^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$"
 )
 _NEEDS_DRAFT: Final = [method.value for method in Method if method.needs_draft]
+_TAKES_NO_DRAFT: Final = [method.value for method in Method if method.takes_no_draft]
+_BEFORE_BLACKWELL: Final = [
+    accelerator.value
+    for accelerator, preset in PRESETS.items()
+    if 0 < preset.compute_capability < _BLACKWELL
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,23 @@ def _draft_tensor_parallel_allowed(spec: SpeculativeDeploymentSpec) -> bool:
     if size is None or size == target:
         return True
     return size == 1 and spec.draft.method is not Method.DRAFT_MODEL
+
+
+def _no_draft_where_none_is_taken(spec: SpeculativeDeploymentSpec) -> bool:
+    draft = spec.draft
+    stated = draft.id or draft.revision or draft.tensor_parallel_size is not None
+    return not (draft.method.takes_no_draft and stated)
+
+
+def _revision_of_a_draft(spec: SpeculativeDeploymentSpec) -> bool:
+    draft = spec.draft
+    return not draft.revision or bool(draft.id) or draft.method.takes_no_draft
+
+
+def _backend_of_the_accelerator(spec: SpeculativeDeploymentSpec) -> bool:
+    if spec.engine.attention_backend.lower() not in BLACKWELL_BACKENDS:
+        return True
+    return spec.node_pool.accelerator not in _BEFORE_BLACKWELL
 
 
 def _within_tokenspeed_mla(spec: SpeculativeDeploymentSpec) -> bool:
@@ -99,6 +127,23 @@ RULES: Final[tuple[Rule, ...]] = (
         holds=lambda spec: bool(spec.draft.id) or not spec.draft.method.needs_draft,
     ),
     Rule(
+        field="draft.method",
+        message="methods ngram and suffix find their drafts in the text itself and load no model: "
+        "leave out draft.id, draft.revision and draft.tensorParallelSize, or set draft.method to "
+        "what the draft is.",
+        cel=f"!(self.draft.method in {_TAKES_NO_DRAFT}) || (self.draft.id == '' "
+        "&& self.draft.revision == '' && !has(self.draft.tensorParallelSize))",
+        holds=_no_draft_where_none_is_taken,
+    ),
+    Rule(
+        field="draft.revision",
+        message="this is the revision of a draft model, and draft.id names none: set draft.id, or "
+        "set model.revision for a draft that comes with the target.",
+        cel="self.draft.revision == '' || self.draft.id != '' "
+        f"|| self.draft.method in {_TAKES_NO_DRAFT}",
+        holds=_revision_of_a_draft,
+    ),
+    Rule(
         field="speculation.tokens",
         message="tokens is above maxTokens: lower tokens, or raise maxTokens (which needs new "
         "pods).",
@@ -134,6 +179,14 @@ RULES: Final[tuple[Rule, ...]] = (
         "((self.speculation.tuning.mode == 'Static' && !has(self.speculation.maxTokens)) "
         f"? self.speculation.tokens : {_MAX}) <= {TOKENSPEED_MLA_MAX_TOKENS}",
         holds=_within_tokenspeed_mla,
+    ),
+    Rule(
+        field="engine.attentionBackend",
+        message="this attention backend runs on Blackwell GPUs only, and nodePool.accelerator is "
+        "older: leave attentionBackend out, so that vLLM chooses, or correct the accelerator.",
+        cel=f"!self.engine.attentionBackend.matches('^(?i)({'|'.join(BLACKWELL_BACKENDS)})$') "
+        f"|| !(self.nodePool.accelerator in {_BEFORE_BLACKWELL})",
+        holds=_backend_of_the_accelerator,
     ),
     Rule(
         field="engine.tensorParallelSize",

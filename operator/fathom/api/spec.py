@@ -12,6 +12,8 @@ from pydantic import Field, JsonValue
 from fathom.api.base import ApiModel
 
 MAX_TOKENS_LIMIT: Final = 64
+MAX_USER_ID: Final = 2**31 - 1
+"""The largest that Kubernetes takes."""
 DEFAULT_MAX_TOKENS: Final = 7
 """Default of `maxTokens`: the deepest that tokenspeed_mla verifies (query length 8)."""
 
@@ -32,6 +34,15 @@ class Method(StrEnum):
     def needs_draft(self) -> bool:
         """Whether a draft model of its own is loaded beside the target."""
         return self in {Method.EAGLE3, Method.EAGLE, Method.DRAFT_MODEL, Method.DFLASH}
+
+    @property
+    def takes_no_draft(self) -> bool:
+        """Whether tokens are found in the text itself, by no model at all.
+
+        vLLM would silently ignore one (vllm/config/speculative.py, `__post_init__`). The others
+        may have a draft of their own or, as mtp and dspark, come with the target.
+        """
+        return self in {Method.NGRAM, Method.SUFFIX}
 
 
 class TuningMode(StrEnum):
@@ -72,10 +83,6 @@ class ComputeDomainPolicy(StrEnum):
     AUTO = "Auto"
     EXTERNAL = "External"
     NEVER = "Never"
-
-
-_SIZE_OR_NOTHING: Final = r"^([1-9][0-9]*(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?)?$"
-"""A quantity of bytes."""
 
 
 class AccessMode(StrEnum):
@@ -204,6 +211,9 @@ class EnvVar(ApiModel):
     value_from: EnvVarSource | None = None
 
 
+_QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
+"""Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
+
 Quantity = Annotated[int | str, Field(json_schema_extra={"x-kubernetes-int-or-string": True})]
 
 
@@ -237,6 +247,12 @@ class EngineSpec(ApiModel):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] = ()
     """Environment of the engine container."""
     resources: Resources = Resources()
+    shared_memory: Annotated[str, Field(max_length=32, pattern=_QUANTITY_OR_NOTHING)] = ""
+    """Largest size of /dev/shm, such as 200Gi; empty: what the pod's memory limit or, without one,
+    the node allows."""
+    user: Annotated[int, Field(ge=1, le=MAX_USER_ID)] | None = None
+    """User id that the pod runs as, such as 2000, `vllm` in stock images: never root, and nothing
+    of the image is written to. Absent: the image's own user, root in stock images."""
     startup_minutes: Annotated[int, Field(ge=1, le=1440)] = 90
     """How long loading may take before the pod is restarted, in minutes."""
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = 120
@@ -278,7 +294,7 @@ class CacheSpec(ApiModel):
 
     claim_name: Annotated[str, Field(max_length=253)] = ""
     """An existing PersistentVolumeClaim to keep the weights in; empty means none."""
-    size: Annotated[str, Field(max_length=32, pattern=_SIZE_OR_NOTHING)] = ""
+    size: Annotated[str, Field(max_length=32, pattern=_QUANTITY_OR_NOTHING)] = ""
     """Size of a claim that the operator makes, `<name>-cache`, such as 800Gi; instead of claimName.
     The claim outlives this resource."""
     storage_class_name: Annotated[str, Field(max_length=253)] = ""

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 _Document = Mapping[str, JsonValue]
 
+_FP8_BITS: Final = 8
 _NESTED: Final = ("text_config", "transformer_layer_config")
 """Where the language model stands if not at the top: in a multimodal model, and in a draft in the
 format of vLLM's speculators library (vllm/transformers_utils/configs/speculators)."""
@@ -44,6 +45,8 @@ class ModelConfig:
     """Of a draft in the speculators format: its method."""
     remote_code: bool = False
     """Whether the repository brings classes of its own."""
+    fp8_kv_cache: bool = False
+    """Whether the checkpoint declares a KV cache in FP8, which vLLM's `auto` follows."""
     hidden_streams: bool = False
     """Whether a layer hands on several hidden states, so that hidden_size is not the width."""
 
@@ -88,6 +91,7 @@ class ModelConfig:
             use_aux_hidden_state=aux is not False,
             speculators_type=_text(document, "speculators_model_type"),
             remote_code=bool(document.get("auto_map")),
+            fp8_kv_cache=_fp8_kv_cache(document),
             hidden_streams=any(key in text for key in ("hc_mult", "hc_count")),
         )
 
@@ -109,6 +113,29 @@ def _text(document: _Document, key: str) -> str:
 def _count(document: _Document, key: str) -> int | None:
     value = document.get(key)
     return value if type(value) is int and value >= 0 else None
+
+
+def _fp8_kv_cache(document: _Document) -> bool:
+    """`get_kv_cache_quant_algo_string` in vllm/utils/torch_utils.py, which reads ModelOpt's only.
+
+    What compressed-tensors declares, layers with MLA do not follow (mla_attention.py).
+    """
+    quantization = document.get("quantization_config")
+    if not isinstance(quantization, dict):
+        return False
+    if not _text(quantization, "quant_method").startswith("modelopt"):
+        return False
+    inner = quantization.get("quantization")
+    places = [inner, quantization] if isinstance(inner, dict) else [quantization]
+    keys = ("kv_cache_scheme", "kv_cache_quant_algo")
+    declared = (place.get(key) for key in keys for place in places)
+    match next(filter(None, declared), None):
+        case str(name):
+            return name.lower() == "fp8"
+        case dict(scheme):
+            return scheme.get("num_bits") == _FP8_BITS and scheme.get("type") == "float"
+        case _:
+            return False
 
 
 def _rope_scaled(text: _Document) -> bool:

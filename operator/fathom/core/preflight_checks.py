@@ -286,6 +286,24 @@ def maximum_length(given: PreflightInput) -> Finding | None:
     )
 
 
+def kv_cache(given: PreflightInput) -> Finding | None:
+    """tokenspeed_mla reads FP8 only (vllm/v1/attention/backends/mla/tokenspeed_mla.py).
+
+    In doubt only: older ModelOpt declares it in hf_quant_config.json, which is not read here.
+    """
+    target, backend = given.target_config, given.spec.engine.attention_backend
+    if target is None or backend.lower() != "tokenspeed_mla":
+        return None
+    if given.stated.kv_cache_dtype != "auto" or target.fp8_kv_cache:
+        return None
+    return _doubtful(
+        f"{backend} needs an FP8 KV cache, and the config.json of {given.spec.model.id} declares "
+        "none: unless its hf_quant_config.json does, vLLM stops at start. Add --kv-cache-dtype=fp8 "
+        "to spec.engine.args.",
+        "spec.engine.args",
+    )
+
+
 def memory(given: PreflightInput) -> Finding | None:
     """By sizes of files: what is certain not to fit, and what leaves no room for requests."""
     if given.stated.rewrites_weights:
@@ -360,6 +378,7 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Finding | None], ...]] = (
     draft_heads,
     multi_token_prediction,
     maximum_length,
+    kv_cache,
     memory,
     draft_name,
     at_hand,

@@ -23,6 +23,8 @@ class StatedArgs:
     """Whether vLLM is told to read the target otherwise than its config.json says."""
     rewrites_weights: bool = False
     """Whether weights are to be quantised, offloaded or loaded otherwise than as they lie."""
+    kv_cache_dtype: str = "auto"
+    """As vLLM spells it."""
     kv_value_bytes: int = 2
     """Of one number in the KV cache."""
     max_batch: int = 256

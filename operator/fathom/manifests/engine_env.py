@@ -8,7 +8,9 @@ from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.depth_config_map import DEPTH_KEY
+from fathom.manifests.fabric_env import fabric_env
 from fathom.manifests.group import Role
+from fathom.manifests.security_context import user_env
 from fathom_vllm.bundle import STAT_LOGGER_NAME
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
@@ -19,11 +21,15 @@ _Variable = dict[str, JsonValue]
 
 
 def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> list[JsonValue]:
-    """What serving needs, then the user's own, which win over ours of the same name."""
+    """What serving needs, then the user's own, which win over ours of the same name.
+
+    Each of ours stands with its why in docs/environment.md.
+    """
     user = {variable.name: _variable(variable) for variable in spec.engine.env}
     own = [
         # vLLM's own limit is ten minutes, whatever the startup probe allows.
-        _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60))
+        _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
+        *(_value(*each) for each in {**user_env(spec), **fabric_env(spec)}.items()),
     ]
     own += hub_token(spec)
     if spec.cache.exists:

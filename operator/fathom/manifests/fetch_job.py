@@ -15,6 +15,13 @@ from fathom.manifests.engine_env import hub_token
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.plugin_config_map import plugin_key
 from fathom.manifests.pod_template import node_tolerations
+from fathom.manifests.security_context import (
+    container_security,
+    pod_security,
+    user_env,
+    writable_mounts,
+    writable_volumes,
+)
 from fathom_fetch.shown import PORT
 
 CONTAINER: Final = "fetch"
@@ -61,13 +68,16 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
     from_template: dict[str, JsonValue] = {
         key: template[key] for key in _FROM_POD_TEMPLATE if key in template
     }
+    found = from_template.pop("securityContext", None)
+    own_security = found if isinstance(found, dict) else {}
     return {
         "serviceAccountName": sd.metadata.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         # In the same pod, so that one place tells of all attempts.
         "restartPolicy": "OnFailure",
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        # As the pods that serve: what one user writes, the same user reads.
+        "securityContext": {**pod_security(sd.spec), **own_security},
         "nodeSelector": _node_selector(sd),
         "tolerations": node_tolerations(sd.spec),
         "containers": [_container(sd, fetch)],
@@ -82,6 +92,7 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
                     ],
                 },
             },
+            *writable_volumes(sd.spec),
         ],
         **from_template,
     }
@@ -105,12 +116,13 @@ def _container(sd: SpeculativeDeployment, fetch: Fetch) -> dict[str, JsonValue]:
         "env": _env(sd),
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": container_security(sd.spec),
         # It leaves a message itself, unless it is killed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "cache", "mountPath": CACHE_DIRECTORY},
             {"name": "fathom-fetch", "mountPath": PROGRAM_DIRECTORY, "readOnly": True},
+            *writable_mounts(sd.spec),
         ],
     }
 
@@ -131,7 +143,11 @@ def _env(sd: SpeculativeDeployment) -> list[JsonValue]:
         for each in sd.spec.engine.env
         if each.name != "PYTHONPATH"
     }
-    own: list[dict[str, JsonValue]] = [{"name": "HF_HOME", "value": HUB_HOME}, *hub_token(sd.spec)]
+    fixed = {**user_env(sd.spec), "HF_HOME": HUB_HOME}
+    own: list[dict[str, JsonValue]] = [
+        {"name": name, "value": value} for name, value in fixed.items()
+    ]
+    own += hub_token(sd.spec)
     return [
         *(variable for variable in own if variable["name"] not in user),
         {"name": "PYTHONPATH", "value": PROGRAM_DIRECTORY},

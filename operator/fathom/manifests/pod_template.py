@@ -28,6 +28,12 @@ from fathom.manifests.group import (
     watched_worker,
 )
 from fathom.manifests.plugin_config_map import plugin_key
+from fathom.manifests.security_context import (
+    container_security,
+    pod_security,
+    writable_mounts,
+    writable_volumes,
+)
 from fathom.manifests.strategic_merge import merged
 from fathom.manifests.vllm_args import COMMAND, HTTP_PORT, engine_args
 
@@ -81,7 +87,7 @@ def _template(
             "terminationGracePeriodSeconds": (
                 PRE_STOP_SECONDS + spec.engine.drain_seconds + GRACE_MARGIN_SECONDS
             ),
-            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": pod_security(spec),
             "nodeSelector": _node_selector(spec),
             "tolerations": node_tolerations(spec),
             **group_placement(spec),
@@ -117,7 +123,7 @@ def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonVal
         "env": engine_env(spec, role),
         **({"ports": [http]} if serves else {}),
         "resources": _resources(spec),
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": container_security(spec),
         # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **(_watched_leader(engine) if serves else watched_worker(engine)),
@@ -196,7 +202,7 @@ def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
 
 def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> list[JsonValue]:
     name, spec = sd.metadata.name, sd.spec
-    volumes: list[JsonValue] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    volumes: list[JsonValue] = [_shared_memory(spec), *writable_volumes(spec)]
     if claim := claim_of(sd):
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
     if live_depth(spec):
@@ -224,8 +230,23 @@ def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> lis
     return volumes
 
 
+def _shared_memory(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    """Container runtimes give /dev/shm 64 MiB, in which an engine's workers cannot talk.
+
+    Unlimited by default: what is written counts as the container's memory, so its limit holds, and
+    a size that is too small for a model shows only when it is served.
+    """
+    memory: dict[str, JsonValue] = {"medium": "Memory"}
+    if spec.engine.shared_memory:
+        memory["sizeLimit"] = spec.engine.shared_memory
+    return {"name": "shm", "emptyDir": memory}
+
+
 def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValue]:
-    mounts: list[JsonValue] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount
+    mounts: list[JsonValue] = [
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount
+        *writable_mounts(spec),
+    ]
     if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
     if live_depth(spec):

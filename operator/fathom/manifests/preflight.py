@@ -7,7 +7,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.model_facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.core.preflight_input import PreflightInput, StatedArgs
 from fathom.manifests.engine_options import last_value, options
-from fathom.manifests.vllm_args import max_batch
+from fathom.manifests.vllm_args import max_batch, stated_kv_cache_dtype
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 """Beginnings of options after which the target is not what its config.json says: --hf-overrides,
@@ -44,7 +44,7 @@ def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
     """What `engine.args` and `engine.env` say that a preflight must know."""
     args = spec.engine.args
     length = last_value(args, "--max-model-len", shortest="--max-mo")
-    cache = last_value(args, "--kv-cache-dtype", shortest="--kv-cache-d") or ""
+    cache = stated_kv_cache_dtype(spec)
     share = last_value(args, "--gpu-memory-utilization", shortest="--gpu-m")
     defaults = StatedArgs()
     return StatedArgs(
@@ -52,6 +52,7 @@ def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
         longer_allowed=any(each.name == _LONGER for each in spec.engine.env),
         rewrites_config=_states(spec, _REWRITE_CONFIG),
         rewrites_weights=_states(spec, _REWRITE_WEIGHTS),
+        kv_cache_dtype=cache,
         kv_value_bytes=1 if cache.startswith("fp8") else defaults.kv_value_bytes,
         max_batch=max_batch(spec),
         gpu_memory_utilization=_share(share, defaults.gpu_memory_utilization),

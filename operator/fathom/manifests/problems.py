@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -16,14 +17,20 @@ from fathom.core.engine_version import parsed_version
 from fathom.core.plugin import PluginBundle
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import revision_of
+from fathom.manifests.plain_secrets import plain_secret_problems
 from fathom.manifests.pod_template import CONTAINER, pod_template
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
 from fathom.manifests.vllm_args import (
     draft_option_problems,
     owned_flag_problems,
+    stated_kv_cache_dtype,
     stated_max_num_seqs,
 )
+
+TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
+"""`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py, in 0.23.0 to
+0.32.0. `auto` becomes one of them where the checkpoint says so, which the preflight looks at."""
 
 
 def problems_of(
@@ -47,7 +54,9 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
         )
     yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
     yield from draft_option_problems(spec)
+    yield from plain_secret_problems(spec)
     yield from _max_num_seqs_problems(spec)
+    yield from _kv_cache_problems(spec)
     yield from engine_problems(spec)
     if verdict.refused:
         yield Problem(verdict.field, verdict.message)
@@ -60,6 +69,16 @@ def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]
         yield Problem(
             "spec.engine.args",
             f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",
+        )
+
+
+def _kv_cache_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    backend, stated = spec.engine.attention_backend, stated_kv_cache_dtype(spec)
+    if backend.lower() == "tokenspeed_mla" and stated not in ("auto", *TOKENSPEED_MLA_KV_CACHE):
+        yield Problem(
+            "spec.engine.args",
+            f"attention backend {backend} reads an FP8 KV cache only, not --kv-cache-dtype "
+            f"{stated}: set that to fp8, or choose another attentionBackend.",
         )
 
 

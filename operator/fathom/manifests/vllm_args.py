@@ -91,6 +91,11 @@ OWNED_FLAGS: Final[tuple[OwnedFlag, ...]] = (
     OwnedFlag(("--grpc", "--grpc-port"), _BY_OPERATOR),
     OwnedFlag(("--api-server-count", "-asc"), "one server per pod shows all of its metrics"),
     OwnedFlag(
+        ("--api-key",),
+        "arguments are for all to read; put the key into a Secret, and set VLLM_API_KEY from it in "
+        "spec.engine.env",
+    ),
+    OwnedFlag(
         ("--ssl-*", "--enable-ssl-refresh", "--no-enable-ssl-refresh"),
         "probes and metrics use plain HTTP in the pod; end TLS in front of the Service",
     ),
@@ -346,6 +351,11 @@ def names_other_repositories(args: Sequence[str]) -> bool:
 def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:
     """What `engine.args` says about the largest batch, in whatever spelling; None: nothing."""
     return last_value(spec.engine.args, "--max-num-seqs", shortest="--max-num-se")
+
+
+def stated_kv_cache_dtype(spec: SpeculativeDeploymentSpec) -> str:
+    """What `engine.args` says about the KV cache's type; `auto`, vLLM's default, for nothing."""
+    return last_value(spec.engine.args, "--kv-cache-dtype", shortest="--kv-cache-d") or "auto"
 
 
 def _ranges(schedule: Schedule) -> list[JsonValue]:

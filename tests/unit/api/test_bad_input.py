@@ -1,4 +1,4 @@
-"""Ten kinds of bad input: each refused by `fathom render`, with its field and its sentence."""
+"""Kinds of bad input: each refused by `fathom render`, with its field and its sentence."""
 
 import json
 from pathlib import Path

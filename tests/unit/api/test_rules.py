@@ -30,6 +30,30 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             },
         ],
     ),
+    "draft.method": (
+        [
+            {"draft.id": None, "draft.method": "ngram"},
+            {"draft.id": None, "draft.method": "suffix"},
+            {"draft.method": "mtp", "draft.tensorParallelSize": 1},
+        ],
+        [
+            {"draft.method": "ngram"},
+            {"draft.method": "suffix"},
+            {"draft.id": None, "draft.method": "ngram", "draft.revision": "main"},
+            {"draft.id": None, "draft.method": "suffix", "draft.tensorParallelSize": 1},
+        ],
+    ),
+    "draft.revision": (
+        [
+            {"draft.revision": "main"},
+            {"draft.method": "mtp", "draft.revision": "main"},
+            {"draft.method": "mtp", "draft.id": None},
+        ],
+        [
+            {"draft.method": "mtp", "draft.id": None, "draft.revision": "main"},
+            {"draft.method": "dspark", "draft.id": "", "draft.revision": "main"},
+        ],
+    ),
     "speculation.tokens": (
         [{"speculation.tokens": 9}, {"speculation.tokens": 4, "speculation.maxTokens": 4}],
         [{"speculation.tokens": 5, "speculation.maxTokens": 4}],
@@ -67,6 +91,23 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
                 "speculation.tokens": 8,
                 "speculation.tuning.mode": "Static",
             },
+        ],
+    ),
+    "engine.attentionBackend": (
+        [
+            {"engine.attentionBackend": "flashinfer_mla"},
+            {"engine.attentionBackend": "flashinfer_mla", "nodePool.accelerator": "B200"},
+            {
+                "engine.attentionBackend": "flashinfer_mla",
+                "nodePool.accelerator": "Custom",
+                "nodePool.gpusPerNode": 4,
+            },
+            {"engine.attentionBackend": "flashmla", "nodePool.accelerator": "H200"},
+        ],
+        [
+            {"engine.attentionBackend": "tokenspeed_mla", "nodePool.accelerator": "H200"},
+            {"engine.attentionBackend": "FLASHINFER_MLA", "nodePool.accelerator": "H100"},
+            {"engine.attentionBackend": "Cutlass_MLA", "nodePool.accelerator": "H100"},
         ],
     ),
     "engine.tensorParallelSize": (

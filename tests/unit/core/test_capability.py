@@ -79,7 +79,7 @@ def test_a_static_engine_is_not_live_though_it_could_be() -> None:
             "vLLM 0.30.0 has none for method draft_model; it needs >=0.31.0",
         ),
         (
-            {"draft.method": "ngram"},
+            {"draft.method": "ngram", "draft.id": None},
             "vLLM has no adaptive verification for method ngram: set it to Disabled.",
         ),
         ({"engine.image": "vllm:latest"}, "set spec.engine.version"),

@@ -302,6 +302,22 @@ def test_what_is_certain_to_fail_is_refused(
                 "spec.draft.method (draft_model): set that to what the draft is."
             ),
         ),
+        (
+            KIMI,
+            {
+                "target": {
+                    "quantization_config": {
+                        "quant_method": "compressed-tensors",
+                        "kv_cache_scheme": {"num_bits": 8, "type": "float"},
+                    }
+                }
+            },
+            (
+                "tokenspeed_mla needs an FP8 KV cache, and the config.json of moonshotai/kimi "
+                "declares none: unless its hf_quant_config.json does, vLLM stops at start. Add "
+                "--kv-cache-dtype=fp8 to spec.engine.args."
+            ),
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -375,6 +391,34 @@ def test_what_may_fail_is_doubted_and_never_refused(
 )
 def test_what_is_not_certain_is_not_refused(pair: Pair, changed: dict[str, Any]) -> None:
     assert not pair.verdict(**changed).refused
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"},
+        {"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}},
+    ],
+    ids=str,
+)
+def test_an_fp8_kv_cache_is_declared_in_several_ways(quantization: dict[str, Any]) -> None:
+    verdict = KIMI.verdict(target={"quantization_config": quantization})
+
+    assert verdict.reason is Reason.COMPATIBLE
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"engine.args": ["--kv-cache-dtype", "fp8"]},
+        {"engine.args": ["--kv_cache_dtype=fp8_e4m3"]},
+        {"engine.attentionBackend": ""},
+        {"engine.attentionBackend": "flashinfer_mla"},
+    ],
+    ids=str,
+)
+def test_a_kv_cache_that_is_asked_for_or_free_is_not_doubted(spec: dict[str, Any]) -> None:
+    assert KIMI.verdict(spec=spec, target={"quantization_config": None}).reason is Reason.COMPATIBLE
 
 
 def test_a_refusal_comes_before_a_doubt_and_a_doubt_before_what_is_not_known() -> None:

@@ -37,6 +37,9 @@ def test_a_revision_never_changes_by_itself() -> None:
         ),
         ({}, {"podTemplate": {"spec": {"hostIPC": True}}}, ("spec.podTemplate",)),
         ({}, {"model.tokenSecretRef": {"name": "a", "key": "b"}}, None),
+        ({}, {"engine.user": 2000}, ("spec.engine.user",)),
+        ({}, {"engine.sharedMemory": "64Gi"}, ("spec.engine.sharedMemory",)),
+        ({}, {"engine.sharedMemory": ""}, ()),
         ({"engine.resources.requests.cpu": 8}, {"engine.resources.requests.cpu": "8"}, ()),
         # Live, so nothing:
         ({}, {"speculation.tokens": 5}, ()),

@@ -227,7 +227,11 @@ def test_pod_template_is_merged_in() -> None:
         "team": "x",
     }
     assert template["spec"]["priorityClassName"] == "high"
-    assert engine["securityContext"] == {"allowPrivilegeEscalation": False, "runAsUser": 0}
+    assert engine["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsUser": 0,
+    }
     assert side["name"] == "side"
 
 

@@ -50,6 +50,8 @@ REFUSED = {
     "--config": ["spec.engine.args"],
     "--config=/etc/vllm.yaml": ["spec.engine.args"],
     "--conf": ["spec.engine.args"],
+    "--api-key": ["Secret", "VLLM_API_KEY", "spec.engine.env"],
+    "--api_key=secret": ["Secret", "VLLM_API_KEY"],
     "--host": ["the operator sets it"],
     "--port": ["the operator sets it"],
     "--po=9": ["the operator sets it"],
@@ -105,7 +107,6 @@ ALLOWED = [
     ["-ac.use_prefill_query_quantization", "true"],
     ["--distributed-executor-backend", "mp"],
     ["--root-path", "/v1"],
-    ["--api-key", "x"],
     ["--performance-mode", "throughput"],
     ["--speculation"],
 ]

@@ -63,7 +63,12 @@ BASE: dict[str, Any] = {
     "model": {"id": "target", "tokenSecretRef": {"name": "hf-token", "key": "token"}},
     "draft": {"id": "draft", "tensorParallelSize": 1},
     "speculation": {"tokens": 3, "maxTokens": 7, "tuning": {"tpotMilliseconds": 25}},
-    "engine": {"image": "vllm/vllm-openai:v0.32.0", "version": "0.32.0", "tensorParallelSize": 4},
+    "engine": {
+        "image": "vllm/vllm-openai:v0.32.0",
+        "version": "0.32.0",
+        "tensorParallelSize": 4,
+        "user": 2000,
+    },
     "nodePool": {"gpusPerNode": 4},
 }
 
@@ -115,9 +120,10 @@ ROWS = dict(
     )
 )
 FIELDS = dict(fields(SpeculativeDeploymentSpec.model_validate(BASE)))
-# Lists whose members are not environment variables.
+# Lists whose members are not environment variables, and text with a form.
 OTHERS = {
     "engine.args": ["--seed"],
+    "engine.sharedMemory": "64Gi",
     "nodePool.tolerations": [{"key": "a"}],
     "cache.accessModes": ["ReadWriteOnce"],
     "cache.size": "1Ti",

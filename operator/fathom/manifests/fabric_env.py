@@ -1,0 +1,53 @@
+"""How the pods of one replica reach each other. A replica on one node must have none of it.
+
+On one node NCCL finds NVLink by itself. Told to use NVLink between nodes there, it looks for an
+IMEX channel that such a pod rightly lacks, and `ncclCommInitRank` fails (ai-dynamo/dynamo,
+recipes/deepseek-v4.1-flash/README.md). So nothing of this is a default for everybody.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
+from fathom.core.nodes_per_replica import domain_key, spans_nodes
+
+NVLINK: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "NCCL_MNNVL_ENABLE": "1",
+        "NCCL_NVLS_ENABLE": "1",
+        "NCCL_CUMEM_ENABLE": "1",
+        "UCX_CUDA_IPC_ENABLE_MNNVL": "y",
+    }
+)
+"""Without these a replica over two trays that has its claims fails all the same: "invalid resource
+handle ... NCCL_MNNVL_CLIQUE_ID: unset" (ai-dynamo/dynamo, recipes/deepseek-v4-pro-0813, revision
+555e6b6)."""
+
+INTERFACE: Final[Mapping[str, str]] = MappingProxyType(
+    {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
+)
+"""The pod's own interface, as every common CNI calls it. A pod with more of them, such as the RDMA
+interfaces of GKE, else lets NCCL and Gloo choose, and they may choose one that leads nowhere."""
+
+
+def fabric_env(spec: SpeculativeDeploymentSpec) -> Mapping[str, str]:
+    """Variables by name; empty for a replica on one node."""
+    if not spans_nodes(spec):
+        return {}
+    return {
+        **(NVLINK if _over_nvlink(spec) else {}),
+        **({} if _on_host_network(spec) else INTERFACE),
+    }
+
+
+def _over_nvlink(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether the pods get IMEX channels, from whomever."""
+    asked = spec.node_pool.compute_domain is not ComputeDomainPolicy.NEVER
+    return asked and domain_key(spec) != ""
+
+
+def _on_host_network(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether the interfaces are the node's, whose names nobody here knows."""
+    pod = spec.pod_template.get("spec")
+    return isinstance(pod, dict) and pod.get("hostNetwork") is True
