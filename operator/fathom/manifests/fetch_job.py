@@ -76,12 +76,13 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
         "enableServiceLinks": False,
         # In the same pod, so that one place tells of all attempts.
         "restartPolicy": "OnFailure",
-        # As the pods that serve: what one user writes, the same user reads.
+        # As the engine: what it fetches has to be the engine's to read, and to add to.
         "securityContext": {**pod_security(sd.spec), **own_security},
         "nodeSelector": _node_selector(sd),
         "tolerations": node_tolerations(sd.spec),
         "containers": [_container(sd, fetch)],
         "volumes": [
+            *writable_volumes(sd.spec),
             {"name": "cache", "persistentVolumeClaim": {"claimName": fetch.claim}},
             {
                 "name": "fathom-fetch",
@@ -92,7 +93,6 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
                     ],
                 },
             },
-            *writable_volumes(sd.spec),
         ],
         **from_template,
     }
@@ -120,9 +120,9 @@ def _container(sd: SpeculativeDeployment, fetch: Fetch) -> dict[str, JsonValue]:
         # It leaves a message itself, unless it is killed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
+            *writable_mounts(sd.spec),
             {"name": "cache", "mountPath": CACHE_DIRECTORY},
             {"name": "fathom-fetch", "mountPath": PROGRAM_DIRECTORY, "readOnly": True},
-            *writable_mounts(sd.spec),
         ],
     }
 
@@ -143,7 +143,7 @@ def _env(sd: SpeculativeDeployment) -> list[JsonValue]:
         for each in sd.spec.engine.env
         if each.name != "PYTHONPATH"
     }
-    fixed = {**user_env(sd.spec), "HF_HOME": HUB_HOME}
+    fixed = {"HF_HOME": HUB_HOME, **user_env(sd.spec)}
     own: list[dict[str, JsonValue]] = [
         {"name": name, "value": value} for name, value in fixed.items()
     ]
