@@ -143,9 +143,9 @@ def _env(sd: SpeculativeDeployment) -> list[JsonValue]:
         for each in sd.spec.engine.env
         if each.name != "PYTHONPATH"
     }
-    fixed = {"HF_HOME": HUB_HOME, **user_env(sd.spec)}
+    values = {"HF_HOME": HUB_HOME, **user_env(sd.spec)}
     own: list[dict[str, JsonValue]] = [
-        {"name": name, "value": value} for name, value in fixed.items()
+        {"name": name, "value": value} for name, value in values.items()
     ]
     own += hub_token(sd.spec)
     return [

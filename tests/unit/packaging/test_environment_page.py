@@ -23,11 +23,11 @@ SEVERAL_NODES: Final = {"engine.tensorParallelSize": 16, "nodePool.accelerator":
 WHEN: Final[Mapping[str, Mapping[str, Any]]] = {
     "always": {},
     "`model.tokenSecretRef`": {"model.tokenSecretRef": {"name": "hf", "key": "token"}},
-    "`cache`": {"cache.claimName": "weights"},
-    "fetched weights": {
+    "a `cache`": {"cache.claimName": "weights"},
+    "weights were [fetched](weights.md)": {
         "cache.claimName": "weights",
-        "model.revision": "0" * 40,
-        "draft.revision": "0" * 40,
+        "model.revision": "a" * 40,
+        "draft.revision": "b" * 40,
     },
     "`engine.user`": {"engine.user": 2000},
     "several nodes": SEVERAL_NODES,
@@ -36,7 +36,7 @@ WHEN: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 IMPLIED: Final = {
     "several trays of one NVLink domain": ("several nodes",),
-    "fetched weights": ("`cache`",),
+    "weights were [fetched](weights.md)": ("a `cache`",),
 }
 
 
