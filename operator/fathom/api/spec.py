@@ -85,10 +85,6 @@ class ComputeDomainPolicy(StrEnum):
     NEVER = "Never"
 
 
-_SIZE_OR_NOTHING: Final = r"^([1-9][0-9]*(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?)?$"
-"""A quantity of bytes."""
-
-
 class AccessMode(StrEnum):
     """As Kubernetes spells them."""
 
@@ -298,7 +294,7 @@ class CacheSpec(ApiModel):
 
     claim_name: Annotated[str, Field(max_length=253)] = ""
     """An existing PersistentVolumeClaim to keep the weights in; empty means none."""
-    size: Annotated[str, Field(max_length=32, pattern=_SIZE_OR_NOTHING)] = ""
+    size: Annotated[str, Field(max_length=32, pattern=_QUANTITY_OR_NOTHING)] = ""
     """Size of a claim that the operator makes, `<name>-cache`, such as 800Gi; instead of claimName.
     The claim outlives this resource."""
     storage_class_name: Annotated[str, Field(max_length=253)] = ""

@@ -68,6 +68,8 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
     from_template: dict[str, JsonValue] = {
         key: template[key] for key in _FROM_POD_TEMPLATE if key in template
     }
+    found = from_template.pop("securityContext", None)
+    own_security = found if isinstance(found, dict) else {}
     return {
         "serviceAccountName": sd.metadata.name,
         "automountServiceAccountToken": False,
@@ -75,7 +77,7 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
         # In the same pod, so that one place tells of all attempts.
         "restartPolicy": "OnFailure",
         # As the engine: what it fetches has to be the engine's to read, and to add to.
-        "securityContext": pod_security(sd.spec),
+        "securityContext": {**pod_security(sd.spec), **own_security},
         "nodeSelector": _node_selector(sd),
         "tolerations": node_tolerations(sd.spec),
         "containers": [_container(sd, fetch)],

@@ -5,7 +5,10 @@ from typing import Any, Final
 
 import pytest
 
+from fathom.core.fetch_program import FetchProgram
 from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import wanted_fetch
+from fathom.manifests.fetch_job import fetch_job
 from fathom.manifests.pod_template import pod_template
 from manifest_samples import resource
 from support.pod_security import below_baseline, below_restricted
@@ -39,6 +42,31 @@ def test_as_the_images_user_only_the_user_is_missing_from_restricted(form: dict[
 def test_with_a_user_the_pod_is_restricted(form: dict[str, Any]) -> None:
     assert below_restricted(pod(form | USER)) == []
     assert pod(form | USER)["securityContext"]["runAsUser"] == 2000
+
+
+def fetch(changes: dict[str, Any]) -> dict[str, Any]:
+    sd = resource(changes | CLAIM)
+    wanted = wanted_fetch(sd)
+    assert wanted is not None
+    job: Any = fetch_job(sd, wanted, FetchProgram({}, "0123456789ab"))
+    return dict(job["spec"]["template"]["spec"])
+
+
+def test_what_fetches_weights_may_do_no_more_than_what_reads_them() -> None:
+    assert below_restricted(fetch({})) == ["runAsNonRoot"]
+    assert below_restricted(fetch(USER)) == []
+    assert fetch(USER)["securityContext"] == pod(USER | CLAIM)["securityContext"]
+    volumes = [volume["name"] for volume in fetch(USER)["volumes"]]
+    (container,) = fetch(USER)["containers"]
+    assert sorted(mount["name"] for mount in container["volumeMounts"]) == sorted(volumes)
+
+
+def test_what_fetches_follows_the_pod_template_where_that_says_more() -> None:
+    group = {"podTemplate": {"spec": {"securityContext": {"fsGroup": 5}}}}
+    assert fetch(USER | group)["securityContext"] == {
+        **pod(USER)["securityContext"],
+        "fsGroup": 5,
+    }
 
 
 def test_what_is_asked_for_by_name_is_all_that_is_added() -> None:
