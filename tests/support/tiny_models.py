@@ -112,5 +112,6 @@ def with_tiny_models(args: list[str], directory: Path) -> list[str]:
     method = config["method"]
     if "model" in config:
         config["model"] = str(directory / f"{method}-draft")
-    target = directory / ("mtp" if method == "mtp" else "target")
+    mixture = method == "mtp" or "--enable-expert-parallel" in args
+    target = directory / ("mtp" if mixture else "target")
     return [str(target), *args[1:at], json.dumps(config), *args[at + 1 :]]
