@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.core.plugin import PluginBundle
@@ -81,6 +81,7 @@ def template(changes: dict[str, Any], revision: str = "same") -> dict[str, Any]:
     return pod_template(resource(changes), revision=revision, bundle=BUNDLE)
 
 
+@settings(deadline=None)
 @given(RESTART, LIVE)
 def test_live_fields_change_neither_the_revision_nor_the_pods(
     restart: dict[str, Any], live: dict[str, Any]
@@ -96,6 +97,7 @@ def test_live_fields_change_neither_the_revision_nor_the_pods(
     assert template(restart) == template(restart | live)
 
 
+@settings(deadline=None)
 @given(RESTART, RESTART, LIVE, st.sampled_from(["Auto", "Static"]))
 def test_a_revision_is_the_pod_template(
     one: dict[str, Any], other: dict[str, Any], live: dict[str, Any], mode: str

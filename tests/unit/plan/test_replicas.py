@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
@@ -156,6 +156,7 @@ def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
     assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"old": 1, "new": 3}
 
 
+@settings(deadline=None)
 @given(st.integers(0, 6), st.integers(0, 3), st.integers(0, 3))
 def test_every_rollout_ends_within_its_bounds(replicas: int, unavailable: int, surge: int) -> None:
     if unavailable + surge == 0:
@@ -240,6 +241,7 @@ def test_a_surplus_group_that_serves_does_not_count() -> None:
     assert numbered("old", {0, 2}, 2).serving == 1
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 4)), st.integers(0, 3), st.integers(0, 2))
 def test_shrinking_groups_keeps_what_must_serve(
     ready: set[int], unavailable: int, of_new: int
