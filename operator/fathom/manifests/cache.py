@@ -7,7 +7,6 @@ from typing import Final
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine_version import engine_version
 from fathom.core.fetch import Fetch, commits_in
 from fathom.core.model_facts import ModelRef, draft_ref, target_ref
 from fathom.manifests.vllm_args import Loading, loading, names_other_repositories
@@ -54,12 +53,12 @@ def compile_cache(spec: SpeculativeDeploymentSpec) -> str:
     """The directory for what the engine compiles.
 
     One for each image and node type: what was compiled by another release, or for another
-    processor, is never so much as looked at.
+    processor, is never so much as looked at. Not by `engine.version`, which may be corrected while
+    pods run.
     """
     image, accelerator = spec.engine.image, spec.node_pool.accelerator.value
     digest = hashlib.sha256(f"{image} {accelerator}".encode()).hexdigest()[:8]
-    version = engine_version(spec.engine)
-    return "-".join([f"{CACHE_DIRECTORY}/vllm/{version or 'unknown'}", accelerator.lower(), digest])
+    return f"{CACHE_DIRECTORY}/vllm/{accelerator.lower()}-{digest}"
 
 
 def _fetch_into(claim: str, spec: SpeculativeDeploymentSpec) -> Fetch | None:

@@ -1,0 +1,95 @@
+"""Every object that an example or a case renders to, asked of the real API server.
+
+By server-side apply, which refuses a field that the server does not know, and as a dry run. What is
+newer than this server (policy/v1, claims to devices, `matchLabelKeys`) is held against Kubernetes'
+and its owners' published schemas in tests/golden.
+"""
+
+import copy
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.aio.client.exceptions import ApiException
+
+from fathom.core.fetch_program import FetchProgram
+from fathom.core.plugin import PluginBundle
+from fathom.manifests.render import children
+from golden.rendering import SOURCES, WORKLOADS, pod_templates, read
+from support.foreign_kinds import crd
+from support.local_cluster import TestNamespace
+from support.operator_process import CRDS, install_crd
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+BUNDLE = PluginBundle({"fathom_vllm/__init__.py": '"""The plugin."""\n'}, "0123456789ab")
+PROGRAM = FetchProgram({"fathom_fetch/__init__.py": '"""The program."""\n'}, "0123456789ab")
+FOREIGN = ("podmonitors.yaml", "leaderworkersets.yaml", "computedomains.yaml")
+NEWER = ("PodDisruptionBudget",)
+"""Kinds at versions that this server does not serve."""
+APPLY = "application/apply-patch+yaml"
+
+
+@pytest.fixture
+async def foreign(namespace: TestNamespace) -> AsyncIterator[None]:
+    definitions = [crd(file) for file in FOREIGN]
+    for definition in definitions:
+        await install_crd(namespace, definition)
+    yield
+    for definition in definitions:
+        await namespace.api.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
+
+
+async def refusal(namespace: TestNamespace, manifest: dict[str, Any]) -> str:
+    """What the server says against an object; empty: nothing."""
+    body = copy.deepcopy(manifest)
+    body["metadata"]["namespace"] = namespace.name
+    path = namespace.path(body["kind"], body["metadata"]["name"])
+    query = {"dryRun": "All", "fieldManager": "fathom", "force": "true"}
+    try:
+        await namespace.api.request("PATCH", path, body=body, query=query, content_type=APPLY)
+    except ApiException as error:
+        return f"{body['kind']}: {HTTPStatus(error.status or 0).phrase}: {error.reason}"
+    return ""
+
+
+def as_pod(template: dict[str, Any]) -> dict[str, Any]:
+    """A pod of a template, without what this server is too old for."""
+    template = copy.deepcopy(template)
+    spec = template["spec"]
+    spec.pop("resourceClaims", None)
+    # What else has to be there before a pod is admitted.
+    for elsewhere in ("serviceAccountName", "priorityClassName"):
+        spec.pop(elsewhere, None)
+    for container in spec["containers"]:
+        container.get("resources", {}).pop("claims", None)
+    affinity = spec.get("affinity", {}).get("podAffinity", {})
+    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution", []):
+        term.pop("matchLabelKeys", None)
+    metadata = {**template["metadata"], "name": "pod"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.usefixtures("foreign")
+async def test_the_server_takes_everything_that_is_rendered(namespace: TestNamespace) -> None:
+    refused = {}
+    for source in SOURCES:
+        for document in children(read(source), BUNDLE, PROGRAM):
+            manifest = dict(document)
+            said = "" if manifest["kind"] in NEWER else await refusal(namespace, manifest)
+            if manifest["kind"] in WORKLOADS:
+                said += "".join(
+                    [await refusal(namespace, as_pod(each)) for each in pod_templates(manifest)]
+                )
+            if said:
+                refused[f"{Path(source).stem}/{manifest['kind']}"] = said
+
+    assert refused == {}
+
+
+async def test_what_the_server_does_not_know_would_be_found(namespace: TestNamespace) -> None:
+    pod = as_pod({"metadata": {}, "spec": {"containers": [{"name": "a", "image": "b",
+                  "resources": {}, "wrong": 1}]}})  # fmt: skip
+    assert "wrong" in await refusal(namespace, pod)
