@@ -133,7 +133,7 @@ async def test_a_pod_that_finds_no_node_says_what_the_nodes_have_instead(
         in degraded["message"]
     )
     assert (
-        "2 carry NVIDIA-GB200, 1 carries none: correct nodePool.accelerator"
+        "4 carry NVIDIA-GB200, 1 carries none: correct nodePool.accelerator"
         in (degraded["message"])
     )
 
