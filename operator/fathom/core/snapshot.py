@@ -52,6 +52,15 @@ class Objects:
         return ObjectKey(self.metadata.namespace, self.metadata.name)
 
     @property
+    def engines(self) -> tuple[ObservedPod, ...]:
+        """Pods that hold GPUs: leaders, and the headless workers of groups."""
+        return tuple(
+            pod
+            for pod in self.pods
+            if (pod.leads or pod.group_index is not None) and not pod.finished
+        )
+
+    @property
     def leaders(self) -> tuple[ObservedPod, ...]:
         """Pods that serve requests and hold GPUs."""
         return tuple(pod for pod in self.pods if pod.leads and not pod.finished)

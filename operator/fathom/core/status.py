@@ -283,7 +283,7 @@ def _true(reason: Reason, message: str) -> Finding:
 
 def _worst_trouble(objects: Objects) -> Trouble | None:
     """One trouble, and how many more of its kind there are."""
-    pods = sorted((pod for pod in objects.pods if not pod.finished), key=lambda pod: pod.name)
+    pods = sorted(objects.engines, key=lambda pod: pod.name)
     found = [trouble_with_pod(pod, objects.nodes) for pod in pods]
     troubles = [each for each in found if each is not None]
     if not troubles:

@@ -15,9 +15,13 @@ def serving_labels(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     return {names.LABEL_NAME: sd.metadata.name, names.LABEL_ROLE: names.ROLE_LEADER}
 
 
-def group_labels(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
-    """What selects all pods, headless workers among them, of every revision."""
-    return {names.LABEL_NAME: sd.metadata.name}
+def group_selector(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+    """Selects leaders and headless workers of every revision, and not what fetches weights."""
+    roles: list[JsonValue] = [names.ROLE_LEADER, names.ROLE_WORKER]
+    return {
+        "matchLabels": {names.LABEL_NAME: sd.metadata.name},
+        "matchExpressions": [{"key": names.LABEL_ROLE, "operator": "In", "values": roles}],
+    }
 
 
 def child_metadata(

@@ -129,7 +129,13 @@ def test_the_pods_own_the_domain_beside_its_resource() -> None:
 
 def test_a_budget_counts_workers_too() -> None:
     built = cast("dict[str, Any]", pod_disruption_budget(resource(TWO_TRAYS)))
-    assert built["spec"]["selector"] == {"matchLabels": {"fathom.dev/name": "kimi"}}
+    assert built["spec"]["selector"] == {
+        "matchLabels": {"fathom.dev/name": "kimi"},
+        # Not what fetches weights: with a Job's pod among them no pod could be evicted.
+        "matchExpressions": [
+            {"key": "fathom.dev/role", "operator": "In", "values": ["leader", "worker"]}
+        ],
+    }
 
 
 def _after(template: dict[str, Any], flag: str) -> list[str]:
