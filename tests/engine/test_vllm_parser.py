@@ -49,6 +49,7 @@ print(json.dumps({"means": means, "parsed": parsed}, default=str))
 """
 
 OWNED_DESTINATIONS = {
+    "api_key",
     "api_server_count",
     "attention_backend",
     "config",
