@@ -144,6 +144,8 @@ async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
         await edit(fleet, {"draft": {"id": good}})
         await until(lambda: is_well(fleet), within_seconds=60)
         await until(lambda: served(load, 100), within_seconds=120)
+        # The watch looks now and then: it has to see what is_well has just seen.
+        await until(lambda: shows(seen, "Complete"), within_seconds=60)
 
     say(f"{len(load.results)} requests; {seen}")
     assert failures(load) == []
@@ -236,6 +238,10 @@ async def events(fleet: Fleet) -> list[tuple[str, str]]:
 
 async def served(load: LoadGenerator, requests: int) -> bool:
     return len(load.results) >= requests
+
+
+async def shows(seen: "Seen", stage: str) -> bool:
+    return seen.stages[-1] == stage
 
 
 async def stage_is(fleet: Fleet, stage: str) -> bool:
