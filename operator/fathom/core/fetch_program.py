@@ -1,20 +1,14 @@
 """The program that fetches weights, as the operator delivers it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from fathom.core.delivered_code import DeliveredCode
 from fathom_fetch.bundle import fetch_files
 from fathom_vllm.content import content_hash
 
 
-@dataclass(frozen=True, slots=True)
-class FetchProgram:
+class FetchProgram(DeliveredCode):
     """One version of it."""
 
-    files: Mapping[str, str]
-    """Path relative to the directory on `PYTHONPATH`, and its text."""
-    content: str
-    """Changes whenever any path or text does. It names the ConfigMap, which is immutable."""
+    __slots__ = ()
 
 
 def fetch_program() -> FetchProgram:

@@ -151,7 +151,7 @@ def plan_of(
 
 def fleets_of(objects: Objects) -> tuple[Fleet, ...]:
     """What each revision with a workload has."""
-    found = replicas_in(objects.pods)
+    found = replicas_in(objects.engines)
     return tuple(
         _fleet(workload, [each for each in found if each.revision == workload.revision])
         for workload in objects.workloads

@@ -1,20 +1,14 @@
 """The engine plugin as the operator delivers it: files, and one name for exactly these files."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from fathom.core.delivered_code import DeliveredCode
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.content import content_hash
 
 
-@dataclass(frozen=True, slots=True)
-class PluginBundle:
+class PluginBundle(DeliveredCode):
     """One version of the plugin."""
 
-    files: Mapping[str, str]
-    """Path relative to the directory on `PYTHONPATH`, and its text."""
-    content: str
-    """Changes whenever any path or text does. It names the ConfigMap, which is immutable."""
+    __slots__ = ()
 
 
 def plugin_bundle() -> PluginBundle:

@@ -28,15 +28,13 @@ class ReplicaPods:
 
 
 def replicas_in(pods: Iterable[ObservedPod]) -> tuple[ReplicaPods, ...]:
-    """The replicas that these pods are; a group whose worker died is one that comes back."""
+    """The replicas that these pods of engines are; a group whose worker died comes back."""
     groups: defaultdict[tuple[str, int], list[ObservedPod]] = defaultdict(list)
     found = []
     for pod in pods:
-        if pod.finished:
-            continue
         if pod.group_index is not None:
             groups[pod.revision, pod.group_index].append(pod)
-        elif pod.leads:
+        else:
             found.append(ReplicaPods(pod.revision, None, pod))
     for (revision, index), members in groups.items():
         leader = next((pod for pod in members if pod.leads), None)

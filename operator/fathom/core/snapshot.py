@@ -63,7 +63,7 @@ class Objects:
     @property
     def leaders(self) -> tuple[ObservedPod, ...]:
         """Pods that serve requests and hold GPUs."""
-        return tuple(pod for pod in self.pods if pod.leads and not pod.finished)
+        return tuple(pod for pod in self.engines if pod.leads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from fathom.core.fetch import COMPONENT, Fetch
 from fathom.core.fetch_program import FetchProgram
 from fathom.core.manifest import Manifest
 from fathom.manifests.cache import CACHE_DIRECTORY, HUB_HOME
+from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.engine_env import hub_token
 from fathom.manifests.metadata import child_metadata
-from fathom.manifests.plugin_config_map import plugin_key
 from fathom.manifests.pod_template import node_tolerations
 from fathom.manifests.security_context import (
     container_security,
@@ -84,15 +84,9 @@ def _pod(sd: SpeculativeDeployment, fetch: Fetch, program: FetchProgram) -> dict
         "volumes": [
             *writable_volumes(sd.spec),
             {"name": "cache", "persistentVolumeClaim": {"claimName": fetch.claim}},
-            {
-                "name": "fathom-fetch",
-                "configMap": {
-                    "name": names.fetch_config_map(sd.metadata.name, program.content),
-                    "items": [
-                        {"key": plugin_key(path), "path": path} for path in sorted(program.files)
-                    ],
-                },
-            },
+            code_volume(
+                "fathom-fetch", names.fetch_config_map(sd.metadata.name, program.content), program
+            ),
         ],
         **from_template,
     }

@@ -4,14 +4,9 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.metadata import child_metadata
+from fathom.manifests.code_config_map import code_config_map
 
 COMPONENT: Final = "plugin"
-
-
-def plugin_key(path: str) -> str:
-    """Key of a file in the ConfigMap, where a slash is not allowed."""
-    return path.replace("/", "--")
 
 
 def plugin_config_map(sd: SpeculativeDeployment, bundle: PluginBundle) -> Manifest:
@@ -20,14 +15,5 @@ def plugin_config_map(sd: SpeculativeDeployment, bundle: PluginBundle) -> Manife
     Immutable and named by its content: an upgrade of the operator adds another one beside it, and
     running pods keep theirs.
     """
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": child_metadata(
-            sd,
-            names.plugin_config_map(sd.metadata.name, bundle.content),
-            labels={names.LABEL_COMPONENT: COMPONENT},
-        ),
-        "immutable": True,
-        "data": {plugin_key(path): text for path, text in sorted(bundle.files.items())},
-    }
+    name = names.plugin_config_map(sd.metadata.name, bundle.content)
+    return code_config_map(sd, name, COMPONENT, bundle)

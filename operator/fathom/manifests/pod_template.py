@@ -13,6 +13,7 @@ from fathom.core.capability import live_depth
 from fathom.core.nodes_per_replica import gpus_per_pod
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
+from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.engine_env import (
     DEPTH_DIRECTORY,
@@ -27,7 +28,6 @@ from fathom.manifests.group import (
     resource_claims,
     watched_worker,
 )
-from fathom.manifests.plugin_config_map import plugin_key
 from fathom.manifests.security_context import (
     container_security,
     pod_security,
@@ -206,17 +206,8 @@ def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> lis
     if claim := claim_of(sd):
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
     if live_depth(spec):
-        volumes.append(
-            {
-                "name": "fathom-plugin",
-                "configMap": {
-                    "name": names.plugin_config_map(name, bundle.content),
-                    "items": [
-                        {"key": plugin_key(path), "path": path} for path in sorted(bundle.files)
-                    ],
-                },
-            }
-        )
+        plugin = names.plugin_config_map(name, bundle.content)
+        volumes.append(code_volume("fathom-plugin", plugin, bundle))
     if live_depth(spec) and role is Role.LEADER:
         volumes.append(
             {

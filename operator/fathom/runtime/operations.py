@@ -128,7 +128,7 @@ def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation
 
 def _grouped(objects: Objects) -> list[ObservedPod]:
     """Pods of replicas over several nodes, by name; those that end still use NVLink."""
-    found = (pod for pod in objects.pods if pod.group_index is not None and not pod.finished)
+    found = (pod for pod in objects.engines if pod.group_index is not None)
     return sorted(found, key=lambda pod: pod.name)
 
 
