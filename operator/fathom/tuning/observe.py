@@ -17,6 +17,8 @@ from fathom.tuning.survival import trials
 
 PROBE_LOOK_S: Final = 2.0
 """Shortest window while a probe runs."""
+SENTINEL_LOOK_S: Final = 1.0
+"""The same for a sentinel: it needs few steps, and the less it costs, the more often it may be."""
 SHORTEST_WINDOW: Final = 0.8
 """Of `windowSeconds`: pokes in between must not chop windows into pieces that say nothing."""
 LONGEST_WINDOWS: Final = 10.0
@@ -45,7 +47,9 @@ def observe(snapshot: TuningSnapshot) -> Observation:
     """Take in what the pods counted since they were last looked at. Idempotent."""
     state = snapshot.state
     window = snapshot.settings.window_seconds
-    least = PROBE_LOOK_S if state.probe else SHORTEST_WINDOW * window
+    least = SHORTEST_WINDOW * window
+    if state.probe is not None:
+        least = SENTINEL_LOOK_S if state.probe.sentinel else PROBE_LOOK_S
     longest = max(LONGEST_WINDOWS * window, LONGEST_S)
     looks: dict[str, PodCounters] = {}
     deltas: list[PodDelta] = []

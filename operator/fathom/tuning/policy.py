@@ -167,7 +167,7 @@ class Policy:
         cost = option.gain.expected_loss + OVERHEAD
         return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
 
-    def sentinel(self, seconds: float, pods: int, rested_s: float) -> tuple[Option, ...]:
+    def sentinel(self, seconds: float, pods: int, rested_s: float | None) -> tuple[Option, ...]:
         """Where nothing is drafted any more, a look now and then at what would be accepted.
 
         At depth 0 there is no acceptance to measure: without this, the tuner would never learn that
@@ -176,7 +176,8 @@ class Policy:
         Args:
             seconds: what a look is expected to take.
             pods: how many there are; one of them looks.
-            rested_s: since the last look ended.
+            rested_s: since the last look ended; None: there was none yet, so that what one costs is
+                a guess, and the first comes soon.
         """
         shares = self.shares
         if any(self.depths[bucket] for bucket in shares):
@@ -197,8 +198,10 @@ class Policy:
         loss = sum(each.share * (each.gain.expected_loss + OVERHEAD) for each in options)
         least, most = SENTINEL_S
         rest_s = min(most, max(least, seconds * loss / SENTINEL_COST / max(1, pods)))
-        idle_s = min(rested_s, self.evidence.now_s - self.evidence.survival.at_s)
-        return options if idle_s >= rest_s else ()
+        blind_s = self.evidence.now_s - self.evidence.survival.at_s
+        if rested_s is None:
+            return options if blind_s >= least else ()
+        return options if min(rested_s, blind_s) >= rest_s else ()
 
     def control(self, pods: int) -> tuple[Option, ...]:
         """Buckets in which the user's own depth was never measured, or long ago.

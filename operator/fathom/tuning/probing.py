@@ -8,7 +8,7 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.tuning import sentences
 from fathom.tuning.interface import Action, TunedPod, TuningDecision
-from fathom.tuning.observe import is_stale
+from fathom.tuning.observe import SENTINEL_LOOK_S, is_stale
 from fathom.tuning.policy import Option, ProbePlan, expected_gain
 from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe
@@ -30,9 +30,13 @@ HOPELESS: Final = -0.1
 MOST_PROBED: Final = 0.02
 """Largest share of the traffic, over time, that probes take."""
 MOST_PROBED_COLD: Final = 0.2
-"""The same while much is at stake: a new engine, or new traffic."""
+"""The same while much is at stake: a new engine, or new traffic …"""
+MOST_PROBED_EVER: Final = 0.5
+"""… and while so much is that waiting costs more than any probe."""
 MUCH_AT_STAKE: Final = 0.02
-"""Expected improvement that is much."""
+"""Expected improvement that is much …"""
+VERY_MUCH_AT_STAKE: Final = 0.1
+"""… and very much."""
 WARM_S: Final = 30.0
 """Pods that became ready more recently are still warming up."""
 RECENT_WINDOWS: Final = 5.0
@@ -65,7 +69,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
         given.hold(
             Reason.PROBING,
             f"{probe.pod} tries {_what(given, tried)}: {probe.steps:.0f} steps so far.",
-            wake_after_s=SOON_S,
+            wake_after_s=SENTINEL_LOOK_S if probe.sentinel else SOON_S,
         ),
         given,
     )
@@ -102,9 +106,8 @@ def start_probe(given: Situation) -> TuningDecision | None:
     pods = sum(pod.ready for pod in given.snapshot.pods)
     options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))
     stake = sum(each.share * each.gain.expected_improvement for each in options)
-    much = stake >= MUCH_AT_STAKE
-    rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, much=much)
-    if not rested or (given.state.trial is not None and not much):
+    rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, stake)
+    if not rested or (given.state.trial is not None and stake < MUCH_AT_STAKE):
         options = ()
     else:
         options = options or given.policy.control(pods)
@@ -133,14 +136,15 @@ def start_probe(given: Situation) -> TuningDecision | None:
             Reason.PROBING,
             f"{pod} tries {_what(given, options)} for some seconds.",
             after.next_document(after.policy.depths, probe),
-            wake_after_s=SOON_S,
+            wake_after_s=SENTINEL_LOOK_S if sentinel else SOON_S,
         ),
         expected_gain=expected_gain(options),
     )
 
 
 def _sentinel(given: Situation, pods: int) -> tuple[Option, ...]:
-    rested_s = given.now_s - given.state.sentinel_ended_at_s
+    ended_at_s = given.state.sentinel_ended_at_s
+    rested_s = given.now_s - ended_at_s if ended_at_s else None
     return given.policy.sentinel(given.state.sentinel_lasted_s, pods, rested_s)
 
 
@@ -148,9 +152,11 @@ def _deadline_s(given: Situation) -> float:
     return max(LEAST_DEADLINE_S, given.window_seconds / 2)
 
 
-def _rest_s(given: Situation, pods: int, *, much: bool) -> float:
+def _rest_s(given: Situation, pods: int, stake: float) -> float:
     """Rest after a probe, such that probes take no more than their share of the traffic."""
-    share = MOST_PROBED_COLD if much else MOST_PROBED
+    share = MOST_PROBED
+    if stake >= MUCH_AT_STAKE:
+        share = MOST_PROBED_EVER if stake >= VERY_MUCH_AT_STAKE else MOST_PROBED_COLD
     return given.state.probe_lasted_s * max(0.0, 1 / (share * max(1, pods)) - 1)
 
 
@@ -179,7 +185,10 @@ def _over(given: Situation, probe: Probe) -> Situation:
                 given.state,
                 probe=None,
                 sentinel_ended_at_s=given.now_s,
-                sentinel_lasted_s=lasted_s,
+                # One that saw too little has waited for traffic, which costs nothing.
+                sentinel_lasted_s=lasted_s
+                if probe.steps >= SENTINEL_STEPS
+                else given.state.sentinel_lasted_s,
             )
         )
     after = given.noted(probe.depths)

@@ -1,13 +1,24 @@
 """The tuner on a simulated fleet: it finds the best depth, follows the traffic, and is quiet."""
 
 from dataclasses import replace
+from statistics import fmean
+from typing import ClassVar
 
 import pytest
 
 from fathom.api.conditions import Reason
 from fathom.tuning.interface import Action
 from fathom.tuning.state import TuningState
-from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, best_depth, value
+from unit.tuning.plant import (
+    EASY,
+    HARD,
+    MIDDLE,
+    SETTINGS,
+    Fleet,
+    Hardware,
+    best_depth,
+    value,
+)
 
 CLASSES = {"easy": EASY, "middle": MIDDLE, "hard": HARD}
 
@@ -58,6 +69,41 @@ def test_classes_that_alternate_are_each_served_nearly_as_well_as_by_their_best_
         static = value(fleet.hardware, fleet.acceptance, fleet.concurrency, SETTINGS.tokens)
         assert made > 0.9 * ideal, fleet.log()
         assert made > 0.97 * static, fleet.log()
+
+
+class SmallEngine(Hardware):
+    """vLLM 0.32 with the demo's models on one core, as `make bench-engine` measured it (ms)."""
+
+    MILLISECONDS: ClassVar = {
+        2: (11.7, 10.5, 12.5, 14.1, 14.4, 15.3, 15.9, 17.9),
+        8: (13.5, 14.5, 17.0, 21.0, 21.7, 25.4, 28.0, 32.0),
+    }
+
+    def step_seconds(self, batch: int, depth: int) -> float:
+        return self.MILLISECONDS[batch][depth] / 1000
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_pod_follows_the_trace_of_the_engine_benchmark(seed: int) -> None:
+    """Each phase lasts 140 s; after half of it, the best depth is in force or one nearly as good.
+
+    One pod has no other to try a depth on, and hard traffic takes it to depth 0, where it is blind.
+    """
+    fleet = Fleet(
+        settings=replace(SETTINGS, window_seconds=5.0, min_tokens=0, max_batch=8),
+        replicas=1,
+        jitter=0,
+        hardware=SmallEngine(),
+        seed=seed,
+    )
+    for name, concurrency in (("easy", 2), ("hard", 8), ("easy", 8), ("hard", 2)):
+        fleet.acceptance, fleet.concurrency = CLASSES[name], concurrency
+        fleet.run(70)
+        shortfalls = []
+        for _ in range(14):
+            fleet.run(5)
+            shortfalls.append(fleet.shortfall())
+        assert fmean(shortfalls) <= 0.05, f"{name} x {concurrency}\n{fleet.log()}"
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -122,6 +122,14 @@ def test_it_comes_never_too_soon_and_never_too_late() -> None:
     assert rest_s(5.0, seconds=60.0) == SENTINEL_S[1]
 
 
+def test_the_first_look_comes_soon_for_what_it_costs_is_a_guess() -> None:
+    least = SENTINEL_S[0]
+    dear = {idle_s: at_depth(0, losing(0.5), idle_s=idle_s) for idle_s in (least - 1, least)}
+    assert dear[least - 1].sentinel(LOOK_S, 1, None) == ()
+    assert dear[least].sentinel(LOOK_S, 1, None) != ()
+    assert dear[least].sentinel(LOOK_S, 1, least) == ()
+
+
 @pytest.mark.parametrize("pods", [1, 4])
 def test_in_between_looks_cost_no_more_than_their_share(pods: int) -> None:
     rest = rest_s(0.2, pods=pods)
@@ -274,6 +282,15 @@ def test_a_look_counts_neither_as_a_visit_nor_against_the_probes_budget(due: Sit
     assert after.state.probe_ended_at_s == due.state.probe_ended_at_s
     assert after.state.probe_lasted_s == due.state.probe_lasted_s
     assert after.state.sentinel_lasted_s == 4.0
+
+
+def test_a_look_that_saw_nothing_has_cost_nothing(due: Situation) -> None:
+    """Its traffic went away, and it waited for more."""
+    began_at_s = due.now_s - 1000
+    probe = Probe(due.snapshot.pods[0].name, ((4, 1),), began_at_s, began_at_s + 1, sentinel=True)
+    _, after = continue_probe(due.with_state(replace(due.state, probe=probe)), probe)
+    assert after.state.sentinel_ended_at_s == due.now_s
+    assert after.state.sentinel_lasted_s == due.state.sentinel_lasted_s
 
 
 def test_a_proper_probe_counts_as_both(due: Situation) -> None:
