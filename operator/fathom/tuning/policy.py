@@ -102,6 +102,12 @@ class Policy:
         shares = self.evidence.traffic.shares()
         return {bucket: share for bucket, share in shares.items() if bucket in self.depths}
 
+    @property
+    def measurable(self) -> dict[int, float]:
+        """The same, of those where something can be measured now."""
+        present = self.evidence.traffic.present()
+        return {bucket: share for bucket, share in self.shares.items() if bucket in present}
+
     def moves(self) -> tuple[Option, ...]:
         """Buckets under load that should move now, each to its best depth."""
         best = (self._best(b, share) for b, share in self.shares.items())
@@ -141,7 +147,7 @@ class Policy:
         expected to lose in the meantime.
         """
         wanted: list[tuple[float, Option]] = []
-        for bucket, share in self.shares.items():
+        for bucket, share in self.measurable.items():
             options = [
                 (worth, option)
                 for option in self._alternatives(bucket, share)
@@ -179,8 +185,8 @@ class Policy:
             rested_s: since the last look ended; None: there was none yet, so that what one costs is
                 a guess, and the first comes soon.
         """
-        shares = self.shares
-        if any(self.depths[bucket] for bucket in shares):
+        shares = self.measurable
+        if any(self.depths[bucket] for bucket in self.shares):
             return ()
         best = (
             max(
@@ -211,7 +217,7 @@ class Policy:
         """
         tokens = self._clamped(self.bounds.tokens)
         wanted: list[Option] = []
-        for bucket, share in self.shares.items():
+        for bucket, share in self.measurable.items():
             gain = self.evidence.gain(bucket, tokens, self.depths[bucket])
             cell = self.evidence.table.at(bucket, tokens, self.evidence.traffic.kind(bucket))
             if (

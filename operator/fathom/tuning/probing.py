@@ -50,7 +50,9 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
         A decision to wait; or, when there is nothing left to wait for, the situation after it. Then
         the pod must get another depth by the next decision.
     """
-    tried = _tried(given, probe)
+    present = given.policy.evidence.traffic.present()
+    asked = _tried(given, probe)
+    tried = tuple(each for each in asked if each.bucket in present)
     elapsed_s = given.now_s - (probe.in_force_at_s or probe.started_at_s)
     least = log1p(given.settings.min_gain)
     deadline_s = _deadline_s(given)
@@ -63,12 +65,12 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     )
     seen = probe.in_force_at_s > 0 and probe.looks > 0 and elapsed_s >= deadline_s
     lost = elapsed_s > GIVE_UP_S + (deadline_s if probe.in_force_at_s else 0.0)
-    if decided or hopeless or seen or lost:
+    if not tried or decided or hopeless or seen or lost:
         return None, _over(given, probe)
     return (
         given.hold(
             Reason.PROBING,
-            f"{probe.pod} tries {_what(given, tried)}: {probe.steps:.0f} steps so far.",
+            f"{probe.pod} tries {_what(given, asked)}: {probe.steps:.0f} steps so far.",
             wake_after_s=SENTINEL_LOOK_S if probe.sentinel else SOON_S,
         ),
         given,

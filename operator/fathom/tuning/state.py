@@ -25,7 +25,7 @@ from fathom.tuning.tail import Tail
 from fathom.tuning.traffic import Traffic
 
 LARGEST_BYTES: Final = 64 * 1024
-MOST_VISITS: Final = 32
+MOST_VISITS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)

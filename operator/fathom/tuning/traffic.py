@@ -12,6 +12,8 @@ DECODE_SHARE: Final = 0.2
 ENOUGH_DECODES: Final = 20.0
 """With fewer decode steps than this, and a smaller share, mixed ones must do. Decode steps are
 better: a prompt is prefilled once whatever the depth, so only they tell what depth costs."""
+PRESENT_S: Final = 5.0
+"""Looks at a probe are short, and in a short one a bucket may be missing by chance."""
 LEAST_SHARE: Final = 0.05
 """Buckets with less of the busy time decide nothing."""
 
@@ -24,6 +26,8 @@ class BucketLoad:
     mixed_steps: float
     requests: float
     """Requests scheduled, summed over the steps."""
+    at_s: float = 0.0
+    """End of the last window with steps in it (Unix seconds)."""
 
     def scaled(self, factor: float) -> "BucketLoad":
         return replace(
@@ -63,6 +67,7 @@ class Traffic:
                 load.decode_steps + (counts.steps if decode else 0.0),
                 load.mixed_steps + (0.0 if decode else counts.steps),
                 load.requests + counts.scheduled_requests,
+                at_s,
             )
         return Traffic(tuple(loads[key] for key in sorted(loads)), at_s)
 
@@ -73,6 +78,14 @@ class Traffic:
             return {}
         shares = {load.batch_le: load.busy_seconds / total for load in self.loads}
         return {bucket: share for bucket, share in shares.items() if share >= LEAST_SHARE}
+
+    def present(self) -> frozenset[int]:
+        """Buckets that had steps just now: only there can anything be measured.
+
+        Shares tell where the load has been for some windows, and will probably be again.
+        """
+        since_s = self.at_s - PRESENT_S
+        return frozenset(load.batch_le for load in self.loads if load.at_s >= since_s)
 
     def log_batches(self) -> dict[int, float]:
         """Logarithm to base 2 of each bucket's mean batch."""
