@@ -275,6 +275,22 @@ def test_a_look_ends_after_a_few_steps(due: Situation) -> None:
     assert probes_on is not None
 
 
+@pytest.mark.parametrize("sentinel", [True, False])
+def test_a_probe_whose_traffic_has_gone_is_over(due: Situation, sentinel: bool) -> None:  # noqa: FBT001
+    waits, _ = carried_on(open_question(due), steps=5, sentinel=sentinel)
+    assert waits is not None
+
+    elsewhere = Traffic().updated(
+        {Cell(8, 0, StepKind.DECODE): CellCounts(100.0, 1.0, 800.0, 800.0)}, due.now_s, 10.0
+    )
+    gone = open_question(due)
+    gone = replace(
+        gone, policy=replace(gone.policy, evidence=replace(gone.policy.evidence, traffic=elsewhere))
+    )
+    over, _ = carried_on(gone, steps=5, sentinel=sentinel)
+    assert over is None
+
+
 def test_a_look_counts_neither_as_a_visit_nor_against_the_probes_budget(due: Situation) -> None:
     _, after = carried_on(due, steps=SENTINEL_STEPS)
     assert after.state.probe is None
