@@ -10,6 +10,7 @@ import pytest
 from fathom.core.depth import depth_at
 from fathom.tuning.interface import Action
 from fathom.tuning.policy import Option, Policy, ProbePlan
+from fathom.tuning.probing import start_probe
 from fathom.tuning.situation import assess
 from fathom.tuning.value import Gain
 from unit.tuning.plant import (
@@ -114,6 +115,33 @@ def test_the_longer_a_losing_probe_takes_the_less_it_is_worth(policy: Policy) ->
     losing = option(policy, gain(-0.1, 0.03))
     worth = [policy.worth(losing, ProbePlan(seconds, 8)) for seconds in (15, 60, 600)]
     assert worth == sorted(worth, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "rests"),
+    [(EASY, 1.0), (MIDDLE, 4.0)],
+    ids=["very much at stake", "much at stake"],
+)
+def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
+    acceptance: tuple[float, ...], rests: float
+) -> None:
+    """One pod. A probe of 20 s has just ended, and its rest is a multiple of that."""
+    fleet = Fleet(acceptance=acceptance, replicas=1, settings=replace(SETTINGS, probing=False))
+    fleet.run(31)
+    assert fleet.document is not None
+    given = assess(fleet.snapshot(), fleet.document)
+    given = replace(
+        given, snapshot=replace(given.snapshot, settings=replace(given.settings, probing=True))
+    )
+
+    def probes_after(seconds: float) -> bool:
+        ended = replace(
+            given.state, probe_ended_at_s=given.now_s - seconds, probe_lasted_s=20.0, trial=None
+        )
+        return start_probe(given.with_state(ended)) is not None
+
+    assert not probes_after(20 * rests - 1)
+    assert probes_after(20 * rests + 1)
 
 
 # Over an hour, once warm
