@@ -71,7 +71,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
         given.hold(
             Reason.PROBING,
             f"{probe.pod} tries {_what(given, asked)}: {probe.steps:.0f} steps so far.",
-            wake_after_s=SENTINEL_LOOK_S if probe.sentinel else SOON_S,
+            wake_after_s=_look_again_s(probe),
         ),
         given,
     )
@@ -138,7 +138,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
             Reason.PROBING,
             f"{pod} tries {_what(given, options)} for some seconds.",
             after.next_document(after.policy.depths, probe),
-            wake_after_s=SENTINEL_LOOK_S if sentinel else SOON_S,
+            wake_after_s=_look_again_s(probe),
         ),
         expected_gain=expected_gain(options),
     )
@@ -150,16 +150,23 @@ def _sentinel(given: Situation, pods: int) -> tuple[Option, ...]:
     return given.policy.sentinel(given.state.sentinel_lasted_s, pods, rested_s)
 
 
+def _look_again_s(probe: Probe) -> float:
+    return SENTINEL_LOOK_S if probe.sentinel else SOON_S
+
+
 def _deadline_s(given: Situation) -> float:
     return max(LEAST_DEADLINE_S, given.window_seconds / 2)
 
 
 def _rest_s(given: Situation, pods: int, stake: float) -> float:
     """Rest after a probe, such that probes take no more than their share of the traffic."""
-    share = MOST_PROBED
-    if stake >= MUCH_AT_STAKE:
-        share = MOST_PROBED_EVER if stake >= VERY_MUCH_AT_STAKE else MOST_PROBED_COLD
-    return given.state.probe_lasted_s * max(0.0, 1 / (share * max(1, pods)) - 1)
+    return given.state.probe_lasted_s * max(0.0, 1 / (_most_probed(stake) * max(1, pods)) - 1)
+
+
+def _most_probed(stake: float) -> float:
+    if stake >= VERY_MUCH_AT_STAKE:
+        return MOST_PROBED_EVER
+    return MOST_PROBED_COLD if stake >= MUCH_AT_STAKE else MOST_PROBED
 
 
 def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:

@@ -72,7 +72,7 @@ def test_classes_that_alternate_are_each_served_nearly_as_well_as_by_their_best_
 
 
 class SmallEngine(Hardware):
-    """vLLM 0.32 with the demo's models on one core, as `make bench-engine` measured it (ms)."""
+    """vLLM 0.32 with the demo's models on one core, about as `make bench-engine` measures it."""
 
     MILLISECONDS: ClassVar = {
         2: (11.7, 10.5, 12.5, 14.1, 14.4, 15.3, 15.9, 17.9),

@@ -183,6 +183,10 @@ def started(given: Situation) -> Probe | None:
     return decision.state.probe if decision is not None else None
 
 
+def knowing(given: Situation, evidence: Evidence) -> Situation:
+    return replace(given, policy=replace(given.policy, evidence=evidence))
+
+
 @pytest.fixture(scope="module")
 def due(blind: Fleet) -> Situation:
     """A moment at which a look is due and nothing else."""
@@ -197,14 +201,13 @@ def due(blind: Fleet) -> Situation:
     given = given.with_state(
         replace(given.state, survival=survival, visits=visits, trial=None, sentinel_ended_at_s=0.0)
     )
-    evidence = replace(given.policy.evidence, survival=survival)
-    return replace(given, policy=replace(given.policy, evidence=evidence))
+    return knowing(given, replace(given.policy.evidence, survival=survival))
 
 
 def open_question(due: Situation) -> Situation:
     """Any depth may be better or worse: a proper probe would look on."""
-    unsure = replace(due.policy.evidence, survival=Survival(at_s=due.now_s - 1000))
-    return replace(due, policy=replace(due.policy, evidence=unsure))
+    survival = Survival(at_s=due.now_s - 1000)
+    return knowing(due, replace(due.policy.evidence, survival=survival))
 
 
 def test_a_look_is_a_probe_that_says_what_it_is(due: Situation) -> None:
@@ -283,10 +286,8 @@ def test_a_probe_whose_traffic_has_gone_is_over(due: Situation, sentinel: bool) 
     elsewhere = Traffic().updated(
         {Cell(8, 0, StepKind.DECODE): CellCounts(100.0, 1.0, 800.0, 800.0)}, due.now_s, 10.0
     )
-    gone = open_question(due)
-    gone = replace(
-        gone, policy=replace(gone.policy, evidence=replace(gone.policy.evidence, traffic=elsewhere))
-    )
+    unsure = open_question(due)
+    gone = knowing(unsure, replace(unsure.policy.evidence, traffic=elsewhere))
     over, _ = carried_on(gone, steps=5, sentinel=sentinel)
     assert over is None
 
