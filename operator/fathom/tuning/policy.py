@@ -5,7 +5,7 @@ predicted to be better is tried on one pod first. What decides is the lower, or 
 the error: not knowing leads to a probe and never to a move.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import exp, expm1, log, log1p, log2, sqrt
 from typing import Final
@@ -34,10 +34,11 @@ OVERHEAD: Final = 0.002
 """What any probe costs the probed pod: two changes of depth, steps that mix both."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
 """How long a depth is left alone after it was tried once, twice, more often."""
-SENTINEL_COST: Final = 0.004
-"""What looking for drafts' worth may cost a fleet at depth 0, of all its tokens …"""
-SENTINEL_S: Final = (20.0, 900.0)
-"""… but no more and no less often than this."""
+SENTINEL_S: Final = (10.0, 900.0)
+"""A fleet at depth 0 looks for drafts' worth no more and no less often than this."""
+LEAST_MISSED: Final = 0.3
+"""What drafts gain (log) once traffic has turned, at least: it may be of a kind that was never
+seen, and what EAGLE 3.1 is published to gain is twice that and more."""
 BLIND: Final = 2.0
 """How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
 the next look."""
@@ -177,7 +178,8 @@ class Policy:
         """Where nothing is drafted any more, a look now and then at what would be accepted.
 
         At depth 0 there is no acceptance to measure: without this, the tuner would never learn that
-        speculation pays again. The less a look costs, the more often.
+        speculation pays again. Looks every T seconds cost cost/T; until the next one, traffic that
+        turns loses gain/2 for T of every 1/turns seconds. T = √(2·cost / (turns·gain)) is least.
 
         Args:
             seconds: what a look is expected to take.
@@ -203,11 +205,23 @@ class Policy:
         options = tuple(option for option in best if option is not None)
         loss = sum(each.share * (each.gain.expected_loss + OVERHEAD) for each in options)
         least, most = SENTINEL_S
-        rest_s = min(most, max(least, seconds * loss / SENTINEL_COST / max(1, pods)))
+        turns_per_s = self.evidence.survival.turns_per_s
+        best_s = sqrt(2 * seconds * loss / max(1, pods) / (turns_per_s * self._missed(shares)))
+        rest_s = min(most, max(least, best_s))
         blind_s = self.evidence.now_s - self.evidence.survival.at_s
         if rested_s is None:
             return options if blind_s >= least else ()
         return options if min(rested_s, blind_s) >= rest_s else ()
+
+    def _missed(self, shares: Mapping[int, float]) -> float:
+        """What drafts would gain if as much of them were accepted as is normal here."""
+        normal = replace(self.evidence, survival=self.evidence.survival.normal(self.evidence.now_s))
+        missed = 0.0
+        for bucket, share in shares.items():
+            gains = (normal.gain(bucket, depth, 0) for depth in self.bounds.depths if depth)
+            best = max((each.mean for each in gains if each is not None), default=0.0)
+            missed += share * max(0.0, best)
+        return max(LEAST_MISSED, missed)
 
     def control(self, pods: int) -> tuple[Option, ...]:
         """Buckets in which the user's own depth was never measured, or long ago.

@@ -24,8 +24,9 @@ from fathom.tuning.survival import Survival
 from fathom.tuning.tail import Tail
 from fathom.tuning.traffic import Traffic
 
-LARGEST_BYTES: Final = 64 * 1024
-MOST_VISITS: Final = 30
+LARGEST_BYTES: Final = 256 * 1024
+"""A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
+MOST_VISITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class TuningState:
     """When each pod was last seen to step (Unix seconds). Not persisted."""
 
     def to_json(self) -> str:
-        """Canonical text, well below 64 KiB; equal states are equal strings."""
+        """Canonical text, well below `LARGEST_BYTES`; equal states are equal strings."""
         return _ADAPTER.dump_json(self, exclude=_TRANSIENT).decode()
 
     @classmethod

@@ -47,6 +47,8 @@ CHANGE_Z: Final = 4.0
 CHANGE_LEAST: Final = 0.03
 """Differences in acceptance below this are no change worth forgetting for."""
 TESTED_POSITIONS: Final = 3
+TURN_S: Final = 900.0
+"""Seconds in which traffic is expected to turn once, until it was watched for longer."""
 FRESH_WINDOWS: Final = 3
 FRESH_DRAFTS: Final = 200.0
 """Windows with fewer drafts are joined to the next: a test on a handful has no power."""
@@ -99,6 +101,10 @@ class Survival:
     at_s: float = 0.0
     epoch: int = 0
     """Counts the changes of traffic that were noticed."""
+    turns: float = 0.0
+    """The same, discounted over hours …"""
+    watched_s: float = 0.0
+    """… and the seconds in which they would have been noticed: of a longer gap, a half-life."""
 
     def updated(self, window: Trials, at_s: float, *, normal: bool = True) -> "Survival":
         """With one more window; tells a change from chance.
@@ -112,9 +118,9 @@ class Survival:
             return self
         seconds = max(0.0, at_s - self.at_s) if self.at_s else 0.0
         horizon = self.horizon.scaled(0.5 ** (seconds / HALF_LIFE_S))
-        slow = self.slow
-        if normal:
-            slow = slow.scaled(0.5 ** (seconds / SLOW_HALF_LIFE_S)) + window
+        kept = 0.5 ** (seconds / SLOW_HALF_LIFE_S)
+        slow = self.slow.scaled(kept) + window if normal else self.slow
+        watched_s = kept * self.watched_s + min(seconds, HALF_LIFE_S)
         fresh = self.fresh
         if fresh and fresh[-1].reached[0] < FRESH_DRAFTS:
             fresh = (*fresh[:-1], fresh[-1] + window)
@@ -132,6 +138,8 @@ class Survival:
                 slow=slow,
                 at_s=at_s,
                 epoch=self.epoch + 1,
+                turns=kept * self.turns + 1,
+                watched_s=watched_s,
             )
         return replace(
             self,
@@ -140,7 +148,18 @@ class Survival:
             slow=slow,
             design_effect=self._design_effect(window),
             at_s=at_s,
+            turns=kept * self.turns,
+            watched_s=watched_s,
         )
+
+    @property
+    def turns_per_s(self) -> float:
+        """How often traffic turns: as of a Poisson process, with TURN_S watched beforehand."""
+        return (1 + self.turns) / (TURN_S + self.watched_s)
+
+    def normal(self, now_s: float) -> "Survival":
+        """As if the present traffic were what is normal here."""
+        return replace(self, horizon=self.slow, fresh=(), at_s=now_s)
 
     def lengths(self, deepest: int, now_s: float) -> Lengths:
         """E[L] at depths 0 … `deepest`, as it is believed now.

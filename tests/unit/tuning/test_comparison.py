@@ -582,7 +582,7 @@ def test_a_campaign_at_every_batch_fits_into_the_state() -> None:
     comparison = full(buckets=8, depths=2)
     assert len(comparison.contrasts) == MOST_CONTRASTS
     state = TuningState(rolls=Rolls(comparison=comparison))
-    assert len(state.to_json()) < 0.2 * LARGEST_BYTES
+    assert len(state.to_json()) < 0.05 * LARGEST_BYTES
     assert TuningState.from_json(state.to_json()) == state
 
 

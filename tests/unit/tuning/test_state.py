@@ -2,20 +2,34 @@ from dataclasses import replace
 
 import pytest
 
+from fathom.api.conditions import Reason
 from fathom.core.measurement import StepKind
+from fathom.tuning import acceptance
+from fathom.tuning.acceptance import LEVELS, Acceptance, PodAcceptance
+from fathom.tuning.alarm import AlarmKind, Watch
+from fathom.tuning.by_text import ByText
+from fathom.tuning.ledger import Ledger
+from fathom.tuning.load import HOURS, HourLoad, Load
 from fathom.tuning.measured import Measured
+from fathom.tuning.rolls import Canary, Rolls
 from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
 from fathom.tuning.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.step_time import CellTime, PodSpeed, StepTimes
 from fathom.tuning.survival import FRESH_WINDOWS, Survival, Trials
+from fathom.tuning.tail import Ran, Tail
 from fathom.tuning.traffic import BucketLoad, Traffic
 from unit.tuning.plant import EASY, Fleet
+from unit.tuning.test_comparison import full
 
 UGLY = 1_700_000_000.1234567
+BUCKETS = tuple(1 << i for i in range(12))
+POD = "p" * 63
+MOST_REPLICAS = 1024
 
 
 def largest() -> TuningState:
-    """Every bound reached, with long names and long numbers."""
+    """Every part at its largest, with long names and long numbers, in the largest of fleets."""
+    depths = tuple((bucket, 64) for bucket in BUCKETS)
     deep = Trials((UGLY,) * 64, (UGLY,) * 64)
     return TuningState(
         step_times=StepTimes(
@@ -31,19 +45,48 @@ def largest() -> TuningState:
                 )
                 for i in range(MOST_CELLS)
             ),
-            pods=tuple(
-                PodSpeed("p" * 63, -0.12345678901234567, UGLY, UGLY) for _ in range(MOST_PODS)
-            ),
-            dispersions=tuple((1 << i, UGLY) for i in range(12)),
+            pods=tuple(PodSpeed(POD, -0.12345678901234567, UGLY, UGLY) for _ in range(MOST_PODS)),
+            dispersions=tuple((bucket, UGLY) for bucket in BUCKETS),
         ),
         survival=Survival(deep, (deep,) * FRESH_WINDOWS, deep, UGLY, UGLY, 1000),
-        traffic=Traffic(tuple(BucketLoad(1 << i, UGLY, UGLY, UGLY, UGLY) for i in range(12)), UGLY),
-        probe=Probe("p" * 63, tuple((1 << i, 64) for i in range(12)), UGLY, UGLY, UGLY, 10),
-        trial=Trial(tuple(Change(1 << i, 64, 63) for i in range(12)), UGLY, UGLY, UGLY),
+        traffic=Traffic(
+            tuple(BucketLoad(bucket, UGLY, UGLY, UGLY, UGLY, UGLY) for bucket in BUCKETS), UGLY
+        ),
+        probe=Probe(POD, depths, UGLY, UGLY, UGLY, 10),
+        trial=Trial(tuple(Change(bucket, 64, 63) for bucket in BUCKETS), UGLY, UGLY, UGLY),
         visits=tuple(Visit(1024, 64, UGLY, 1000, 10) for _ in range(MOST_VISITS)),
-        left=tuple(Visit(1 << i, 64, UGLY, 1000) for i in range(12)),
+        left=tuple(Visit(bucket, 64, UGLY, 1000) for bucket in BUCKETS),
         measured=Measured(UGLY, UGLY, UGLY, UGLY, UGLY, UGLY, (UGLY,) * 64, UGLY, UGLY),
-        disobeying=tuple("p" * 63 for _ in range(64)),
+        load=Load(
+            tuple(
+                HourLoad(hour, tuple((bucket, 12345678.123) for bucket in BUCKETS), 12345678.123)
+                for hour in range(HOURS)
+            ),
+            UGLY,
+            UGLY,
+        ),
+        rolls=Rolls(Canary(POD, depths, UGLY), full(8, 2), 6, 6, (UGLY, UGLY), UGLY),
+        acceptance=Acceptance(
+            (UGLY,) * LEVELS,
+            UGLY,
+            (PodAcceptance(POD, UGLY, UGLY, UGLY, UGLY, UGLY),) * acceptance.MOST_PODS,
+            UGLY,
+        ),
+        watches=tuple(
+            Watch(kind, Reason.OLDER_REPLICAS_ACCEPT_LESS, "m" * 300, "r" * 300, *(UGLY,) * 4)
+            for kind in AlarmKind
+        ),
+        tail=Tail(
+            tuple((UGLY, UGLY) for _ in range(64)),
+            UGLY,
+            UGLY,
+            UGLY,
+            UGLY,
+            tuple(Ran(bucket, depth, UGLY) for bucket in BUCKETS for depth in range(8)),
+        ),
+        by_text=ByText(*(UGLY,) * 6),
+        ledger=Ledger(*(UGLY,) * 4),
+        disobeying=(POD,) * MOST_REPLICAS,
     )
 
 

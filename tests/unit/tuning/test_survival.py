@@ -4,7 +4,7 @@ import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts
 from fathom.tuning.length import Lengths, Position
-from fathom.tuning.survival import Survival, Trials, trials
+from fathom.tuning.survival import SLOW_HALF_LIFE_S, TURN_S, Survival, Trials, trials
 
 
 def window(n: float, *acceptance: float) -> Trials:
@@ -67,6 +67,27 @@ def test_a_change_of_traffic_drops_what_came_before() -> None:
     assert before.epoch == 0
     assert changed.epoch == 1
     assert lengths(changed).at(1) == pytest.approx(1.2, abs=0.02)
+
+
+def test_how_often_traffic_turns_is_learnt_and_forgotten_over_hours() -> None:
+    unknown = Survival().turns_per_s
+    turning = after(*[*[window(3000, 0.9)] * 5, *[window(3000, 0.2)] * 5] * 20)
+    passed_s = turning.at_s - 1000.0
+    quiet = after(*[window(3000, 0.9)] * 200)
+    later = turning.updated(window(3000, 0.2), turning.at_s + SLOW_HALF_LIFE_S)
+
+    assert unknown == 1 / TURN_S
+    assert turning.turns == pytest.approx(turning.epoch, rel=0.1)
+    assert turning.turns_per_s == pytest.approx((1 + turning.epoch) / (TURN_S + passed_s), rel=0.1)
+    assert later.turns == pytest.approx(turning.turns / 2)
+    assert quiet.turns_per_s < unknown < later.turns_per_s < turning.turns_per_s
+
+
+def test_normal_traffic_is_that_of_the_slow_horizon() -> None:
+    before = after(*[window(3000, 0.9, 0.8)] * 5)
+    changed = before.updated(window(3000, 0.1), 1060.0, normal=False)
+    assert lengths(changed).at(2) < 1.3
+    assert lengths(changed.normal(1060.0)).at(2) == pytest.approx(lengths(before).at(2), rel=0.01)
 
 
 def test_a_small_lasting_change_is_noticed_over_several_windows() -> None:
