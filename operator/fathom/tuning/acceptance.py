@@ -18,6 +18,10 @@ LEVELS_HALF_LIFE_S: Final = 24 * 3600.0
 LOW_QUANTILE: Final = 0.1
 LEAST_DRAFTS: Final = 200.0
 """Windows with fewer say nothing."""
+HEALED_S: Final = 7 * 24 * 3600.0
+"""How long a cliff is remembered from which acceptance came back."""
+HEALED: Final = 0.85
+"""Share of its lowest level above which another one is the same again."""
 POD_HALF_LIFE_S: Final = 240.0
 MOST_PODS: Final = 40
 
@@ -42,6 +46,17 @@ class PodAcceptance:
 
 
 @dataclass(frozen=True, slots=True)
+class Cliff:
+    """A time of low acceptance, for which an alarm stood."""
+
+    lowest: float
+    since_s: float
+    """When the alarm was raised (Unix seconds)."""
+    over_at_s: float = 0.0
+    """When it was over; 0: it stands."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acceptance:
     """The present level, the levels seen before, and each pod's part."""
 
@@ -51,16 +66,28 @@ class Acceptance:
     """First position's conditional acceptance over the last minute or so; None: unknown."""
     pods: tuple[PodAcceptance, ...] = ()
     at_s: float = 0.0
+    cliff: Cliff | None = None
+    """That an alarm stands for."""
+    healed: Cliff | None = None
+    """The lowest from which acceptance came back though no engine restarted: a wrong draft stays
+    wrong until then, so this was traffic."""
 
     def updated(
-        self, deltas: Iterable[PodDelta], looks: Mapping[str, PodCounters], *, normal: bool
+        self,
+        deltas: Iterable[PodDelta],
+        looks: Mapping[str, PodCounters],
+        *,
+        normal: bool,
+        alarmed: bool = False,
     ) -> "Acceptance":
         """With one more window.
 
         Args:
             deltas: what each pod counted.
             looks: each pod's latest counters, for when its engine started.
-            normal: False while an alarm stands: then this window is no part of what is normal.
+            normal: False while the draft is suspected: then this window is no part of what is
+                normal.
+            alarmed: whether the alarm of a cliff stands.
         """
         deltas = tuple(deltas)
         windows = {each.pod: (each.to_s, trials(each.drafts)) for each in deltas}
@@ -73,11 +100,14 @@ class Acceptance:
         level = rate if self.level is None else 0.5 * (self.level + rate)
         # Not what passed: after a night without requests the first window would be normal at once.
         watched_s = min(passed_s, max(each.seconds for each in deltas))
+        cliff, healed = self._cliffs(level, at_s, looks, alarmed=alarmed)
         return Acceptance(
             levels=self._levels(rate, watched_s, passed_s) if normal else self.levels,
             level=level,
             pods=self._pods(windows, looks, rate),
             at_s=at_s,
+            cliff=cliff,
+            healed=healed,
         )
 
     @property
@@ -97,6 +127,27 @@ class Acceptance:
     def known_s(self) -> float:
         """Seconds that `normal` rests on."""
         return sum(self.levels)
+
+    @property
+    def is_known_traffic(self) -> bool:
+        """Whether acceptance came back by itself from as low a level before."""
+        low = self.level
+        return low is not None and self.healed is not None and low >= HEALED * self.healed.lowest
+
+    def _cliffs(
+        self, level: float, at_s: float, looks: Mapping[str, PodCounters], *, alarmed: bool
+    ) -> tuple[Cliff | None, Cliff | None]:
+        """The cliff that an alarm stands for, and the lowest that has healed."""
+        cliff, healed = self.cliff, self.healed
+        if healed is not None and at_s - healed.over_at_s > HEALED_S:
+            healed = None
+        if alarmed:
+            cliff = cliff or Cliff(level, at_s)
+            return replace(cliff, lowest=min(cliff.lowest, level)), healed
+        if cliff is None or any(each.started_at_s > cliff.since_s for each in looks.values()):
+            return None, healed
+        lowest = min(cliff.lowest, healed.lowest if healed is not None else cliff.lowest)
+        return None, Cliff(lowest, cliff.since_s, at_s)
 
     def _levels(self, rate: float, watched_s: float, passed_s: float) -> tuple[float, ...]:
         kept = 0.5 ** (passed_s / LEVELS_HALF_LIFE_S)

@@ -75,3 +75,8 @@ def is_normal(watches: Iterable[Watch]) -> bool:
         or each.last_seen_s - each.first_seen_s > NORMAL_AFTER_S
         for each in watches
     )
+
+
+def is_cliff(watches: Iterable[Watch]) -> bool:
+    """Whether the alarm stands that acceptance fell off a cliff."""
+    return any(each.reason is Reason.ACCEPTANCE_CLIFF and each.raised_at_s for each in watches)

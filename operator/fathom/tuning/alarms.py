@@ -131,6 +131,8 @@ def _mismatch(acceptance: Acceptance, *, standing: bool) -> _Sight | None:
         return None
     if level >= normal * (RESTORED if standing else CLIFF):
         return None
+    if acceptance.is_known_traffic and not standing:
+        return None
     return _Sight(
         AlarmKind.DRAFT_MISMATCH,
         Reason.ACCEPTANCE_CLIFF,

@@ -7,7 +7,7 @@ from typing import Final
 
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning import step_filter
-from fathom.tuning.alarm import is_normal
+from fathom.tuning.alarm import is_cliff, is_normal
 from fathom.tuning.buckets import depths_of
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.rolls import Rolls
@@ -72,7 +72,12 @@ def observe(snapshot: TuningSnapshot) -> Observation:
             survival=state.survival.updated(
                 trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
             ),
-            acceptance=state.acceptance.updated(deltas, looks, normal=is_normal(state.watches)),
+            acceptance=state.acceptance.updated(
+                deltas,
+                looks,
+                normal=is_normal(state.watches),
+                alarmed=is_cliff(state.watches),
+            ),
             traffic=state.traffic.updated(cells, at_s, window),
             load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
             tail=state.tail.updated(deltas),

@@ -1,9 +1,11 @@
 """What is normal here, and each pod's part."""
 
+from dataclasses import replace
+
 import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts, EngineCounts, PodCounters, PodDelta
-from fathom.tuning.acceptance import LEAST_DRAFTS, LEVELS, MOST_PODS, Acceptance
+from fathom.tuning.acceptance import HEALED, HEALED_S, LEAST_DRAFTS, LEVELS, MOST_PODS, Acceptance
 
 WINDOW_S = 30.0
 
@@ -107,3 +109,37 @@ def test_it_stays_bounded() -> None:
         acceptance = acceptance.updated([drafted(f"{i}", 0.9, 30.0 * i)], {}, normal=True)
     assert len(acceptance.pods) == MOST_PODS
     assert "0" not in ratios(acceptance)
+
+
+def healed() -> Acceptance:
+    """An alarm stood for three windows of low acceptance, and is over."""
+    acceptance = after(0.9, 0.9)
+    for i, rate in enumerate((0.3, 0.2, 0.25, 0.9)):
+        window = [drafted("a", rate, WINDOW_S * (i + 3))]
+        acceptance = acceptance.updated(window, {}, normal=False, alarmed=rate < 0.5)
+    return acceptance
+
+
+def test_what_came_back_by_itself_is_known_traffic_for_a_week() -> None:
+    before = healed()
+    assert before.cliff is None
+    assert before.healed is not None
+    low = before.healed.lowest
+
+    def again(rate: float, after_s: float) -> bool:
+        window = [drafted("a", rate, before.at_s + after_s)]
+        return replace(before, level=rate).updated(window, {}, normal=True).is_known_traffic
+
+    assert again(HEALED * low + 0.01, 3600)
+    assert not again(HEALED * low - 0.01, 3600)
+    assert again(low, HEALED_S - 1)
+    assert not again(low, HEALED_S + 1)
+
+
+def test_the_lowest_that_came_back_is_remembered() -> None:
+    first = healed()
+    assert first.healed is not None
+    shallow = first.updated([drafted("a", 0.5, 500.0)], {}, normal=False, alarmed=True)
+    second = shallow.updated([drafted("a", 0.9, 530.0)], {}, normal=True)
+    assert second.healed is not None
+    assert second.healed.lowest == first.healed.lowest

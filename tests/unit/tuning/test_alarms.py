@@ -82,6 +82,54 @@ def test_a_cliff_stands_for_an_hour_at_least_and_is_not_raised_again_and_again()
     assert raised == {standing_since_s}
 
 
+def cliffs(fleet: Fleet) -> list[float]:
+    """When alarms of a cliff were raised."""
+    return sorted(
+        {
+            alarm.since_s
+            for _, decision in fleet.decisions
+            for alarm in decision.alarms
+            if alarm.reason is Reason.ACCEPTANCE_CLIFF
+        }
+    )
+
+
+def fallen_and_back(fleet: Fleet, acceptance: tuple[float, ...] = MISMATCHED) -> Fleet:
+    fleet.acceptance = acceptance
+    fleet.run(1200)
+    fleet.acceptance = PLAIN
+    return fleet.run(1800)
+
+
+def healed() -> Fleet:
+    """Requests that the draft does not fit came for twenty minutes."""
+    fleet = fallen_and_back(hours_long(acceptance=PLAIN).run(2 * KNOWN_S))
+    assert len(cliffs(fleet)) == 1
+    assert fleet.alarm(AlarmKind.DRAFT_MISMATCH) is None
+    return fleet
+
+
+def test_what_came_back_by_itself_was_traffic_and_raises_no_alarm_again() -> None:
+    fleet = fallen_and_back(fallen_and_back(healed()))
+    assert len(cliffs(fleet)) == 1
+
+
+def test_lower_than_what_came_back_is_a_cliff() -> None:
+    lower = tuple(each / 2 for each in MISMATCHED)
+    assert len(cliffs(fallen_and_back(healed(), lower))) == 2
+
+
+def test_what_came_back_by_a_restart_may_have_been_the_draft() -> None:
+    fleet = hours_long(acceptance=PLAIN).run(2 * KNOWN_S)
+    fleet.acceptance = MISMATCHED
+    fleet.run(1200)
+    for pod in fleet.pods:
+        pod.restart(fleet.now_s)
+    fleet.acceptance = PLAIN
+    fleet.run(1800)
+    assert len(cliffs(fallen_and_back(fleet))) == 2
+
+
 @pytest.mark.parametrize(("minutes", "seed"), [(4, 1), (20, 2), (60, 3)])
 def test_classes_that_come_and_go_are_no_cliff(minutes: int, seed: int) -> None:
     fleet = hours_long(acceptance=PLAIN, seed=seed)
