@@ -245,6 +245,48 @@ class Policy:
                 wanted += [option] if self._may_try(option, pods) else []
         return tuple(wanted)
 
+    def ends(self, pods: int) -> tuple[Option, ...]:
+        """Where the shallowest or the deepest draft was never measured, to look at it once.
+
+        Between depths that were measured a line says enough; beyond them, a cliff may hide that no
+        line foretells: depths 2 to 7 padded to one captured graph, and depth 1 to half of it.
+
+        Args:
+            pods: how many there are; one of them looks.
+        """
+        wanted: list[Option] = []
+        ends = {max(1, self.bounds.least), self.bounds.most}
+        for bucket, share in self.measurable.items():
+            if share < LEAST_CONTROL_SHARE or not (self.depths[bucket] and self._compared(bucket)):
+                continue
+            kind = self.evidence.traffic.kind(bucket)
+            unseen = [
+                each
+                for each in self._alternatives(bucket, share)
+                if each.to in ends
+                and self.evidence.table.at(bucket, each.to, kind) is None
+                and self._conceivable(each) > log1p(self.bounds.min_gain)
+                and self._may_visit(bucket, each.to)
+                and self._may_try(each, pods)
+            ]
+            if unseen:
+                wanted.append(max(unseen, key=self._conceivable))
+        return tuple(wanted)
+
+    def _conceivable(self, option: Option) -> float:
+        """What an end would gain (log) if a cliff lay between it and the nearest measured depth.
+
+        A shallower one's steps could take as much less as they have fewer tokens, and a deeper
+        one's no longer.
+        """
+        table, kind = self.evidence.table, self.evidence.traffic.kind(option.bucket)
+        depths = (cell.depth for cell in table.measured_depths(option.bucket, kind))
+        nearest = min(depths, key=lambda depth: abs(depth - option.to))
+        cliff = max(0.0, log((nearest + 1) / (option.to + 1)))
+        gain = self.evidence.gain(option.bucket, nearest, option.start)
+        length, _ = self.evidence.lengths.log_ratio(option.to, nearest)
+        return length + cliff + (gain.mean if gain is not None else 0.0)
+
     def nearest_rivals(self) -> tuple[Option, ...]:
         """For people: in each bucket under load, the best other depth."""
         rivals: list[Option] = []

@@ -109,10 +109,13 @@ def start_probe(given: Situation) -> TuningDecision | None:
     options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, stake)
-    if not rested or (given.state.trial is not None and stake < MUCH_AT_STAKE):
+    undisturbed = given.state.trial is None
+    if not rested or not (undisturbed or stake >= MUCH_AT_STAKE):
         options = ()
     else:
         options = options or given.policy.control(pods)
+    # Once in a fleet's life for each bucket, so it needs no budget.
+    options = options or (given.policy.ends(pods) if undisturbed else ())
     sentinel = () if options else _sentinel(given, pods)
     options = options or sentinel
     if not options:

@@ -2,8 +2,9 @@
 
 A Kalman filter over the logarithms of the cells' mean step times and of each pod's speed, whose
 observations are their sums; covariances are not kept (kept, they made the filter too sure of itself
-in simulated fleets). A cell that is new starts at its prediction. A jump that no error explains (a
-neighbour on the node, a throttled clock) is the pod's.
+in simulated fleets). A cell that is new starts at its prediction. A surprise that no error explains
+is the cell's where it is new (a cliff that no line foretold), else the pod's (a neighbour on the
+node, a throttled clock).
 """
 
 from collections.abc import Iterable
@@ -88,6 +89,7 @@ class _Filter:
             batch - log2(cell.batch_le)
         )
         speed = self._speed(delta.pod, delta.to_s, dispersion)
+        is_new = cell not in self._cells
         known = self._known(cell, delta.to_s, batch)
         if known is None:
             first = CellTime(
@@ -102,7 +104,7 @@ class _Filter:
             self._cells[cell] = _moved(known, surprise, total)
             self._pods[delta.pod] = speed
             return
-        surprise = self._share(delta.pod, known, speed, seen, noise)
+        surprise = self._share(delta.pod, known, speed, seen, noise, is_new=is_new)
         if speed.batch_le == cell.batch_le:
             change = batch - speed.log_batch
             self._elasticities[cell.batch_le] = elasticity.updated(
@@ -113,7 +115,14 @@ class _Filter:
         )
 
     def _share(
-        self, pod: str, known: CellTime, speed: PodSpeed, seen: float, noise: float
+        self,
+        pod: str,
+        known: CellTime,
+        speed: PodSpeed,
+        seen: float,
+        noise: float,
+        *,
+        is_new: bool,
     ) -> float:
         """Split one observation between the cell and the pod's speed, by their variances.
 
@@ -127,7 +136,10 @@ class _Filter:
         bucket = known.batch_le
         self._dispersions[bucket] = min(high, max(low, self._dispersions.get(bucket, 1.0) * learnt))
         if surprise**2 > JUMP_Z**2 * total:
-            speed = replace(speed, variance=speed.variance + surprise**2)
+            if is_new:
+                known = replace(known, variance=known.variance + surprise**2)
+            else:
+                speed = replace(speed, variance=speed.variance + surprise**2)
             total += surprise**2
         self._cells[known.cell] = _moved(known, surprise, total)
         self._pods[pod] = replace(

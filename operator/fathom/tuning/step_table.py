@@ -1,7 +1,9 @@
 """Step times as they are believed at one moment: measured, else predicted.
 
 A depth that was not measured is predicted: linear in depth, with a prior for the slope that comes
-from the nearest bucket that knows its own, and with an error that says how far this can be trusted.
+from the nearest bucket that knows its own, and with an error that says how far this can be trusted:
+what two measured depths differ by may all lie in one step between them, where batch times depth
+passes a captured graph.
 """
 
 from collections.abc import Iterable, Mapping
@@ -117,7 +119,8 @@ class StepTable:
         line = _Line.fit(cells, slope, self._now_s, _Near(depth, curvature))
         relative, variance = line.at(depth)
         distance = min(abs(depth - cell.depth) for cell in cells)
-        variance = variance / relative**2 + (curvature * distance) ** 2
+        off = max(curvature * distance, _cliff_sd(cells, depth))
+        variance = variance / relative**2 + off**2
         if (depth == 0) != any(cell.depth == 0 for cell in cells) or depth == 0:
             variance += NO_DRAFT_SD**2
         return StepTime(log(line.scale * relative), variance, measured=False)
@@ -154,6 +157,29 @@ class StepTable:
         line = _Line.fit(self.measured_depths(other, step), SLOPE, self._now_s)
         slope, sd = line.slope_at_zero()
         return slope, hypot(sd, SLOPE_BORROWED_SD * log2(batch_le / other))
+
+
+def _cliff_sd(cells: Iterable[CellTime], depth: int) -> float:
+    """How far a depth between two measured ones may lie off the line, if that is one cliff.
+
+    The cliff is anywhere between them, so the time is that of the deeper one with probability p,
+    the share of the way that lies behind, else that of the shallower: the mean lies on the line,
+    and the standard deviation is their difference times √(p·(1 - p)).
+
+    Returns:
+        Of the logarithm of the time; 0 beyond what was measured.
+    """
+    drafting = [cell for cell in cells if cell.depth > 0]
+    below = max((c for c in drafting if c.depth < depth), key=_depth, default=None)
+    above = min((c for c in drafting if c.depth > depth), key=_depth, default=None)
+    if below is None or above is None:
+        return 0.0
+    behind = (depth - below.depth) / (above.depth - below.depth)
+    return abs(above.log_seconds - below.log_seconds) * sqrt(behind * (1 - behind))
+
+
+def _depth(cell: CellTime) -> int:
+    return cell.depth
 
 
 @dataclass(frozen=True, slots=True)

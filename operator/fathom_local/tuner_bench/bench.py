@@ -11,11 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fathom_local.tuner_bench.errors import WorldError
 from fathom_local.tuner_bench.plot import write_plot
+from fathom_local.tuner_bench.random_worlds import random_world
 from fathom_local.tuner_bench.report import Report, report
 from fathom_local.tuner_bench.score import RunScore, scores
 from fathom_local.tuner_bench.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
 from fathom_local.tuner_bench.table import alarm_line, false_alarm_table, live_table, policy_table
-from fathom_local.tuner_bench.trace import write_trace
+from fathom_local.tuner_bench.trace import write_trace, write_world
 from fathom_local.tuner_bench.world import World, load, shipped
 
 
@@ -24,7 +25,9 @@ class Request:
     """What to simulate, and where to write what comes of it."""
 
     worlds: tuple[str, ...]
-    """Names or paths; none: all shipped."""
+    """Names or paths; none, and no random ones: all shipped."""
+    random_worlds: str | None
+    """Numbers of worlds drawn at random, as a range."""
     seeds: str
     policies: tuple[str, ...]
     """None: all."""
@@ -48,13 +51,17 @@ def run_bench(request: Request, console: Console) -> None:
     Raises:
         WorldError: what was asked for cannot be; in a sentence.
     """
-    chosen = [load(each) for each in request.worlds or shipped()]
+    drawn = _drawn(request)
+    named = request.worlds or (() if drawn else shipped())
+    chosen = [*(load(each) for each in named), *drawn]
     only = policy_names(request.policies)
     if request.trace is not None:
         _make_folder(request.trace)
+        for world in drawn:
+            write_world(request.trace, world)
     todo = [
         _Job(world, seed, only, request.trace)
-        for seed in seed_range(request.seeds)
+        for seed in numbers_in(request.seeds, "--seeds")
         for world in chosen
     ]
     names = [world.name for world in chosen]
@@ -76,6 +83,12 @@ def run_bench(request: Request, console: Console) -> None:
     _write(result, request.json_file, request.plot)
 
 
+def _drawn(request: Request) -> list[World]:
+    if request.random_worlds is None:
+        return []
+    return [random_world(each) for each in numbers_in(request.random_worlds, "--random")]
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +105,7 @@ def _write(result: Report, json_file: Path | None, plot: Path) -> None:
         raise WorldError(f"{error.filename} cannot be written: {error.strerror}.") from error
 
 
-def seed_range(text: str) -> range:
+def numbers_in(text: str, option: str) -> range:
     """`3-5` is 3, 4, 5; `7` is 7.
 
     Raises:
@@ -100,12 +113,12 @@ def seed_range(text: str) -> range:
     """
     first, _, last = text.partition("-")
     try:
-        seeds = range(int(first), int(last or first) + 1)
+        numbers = range(int(first), int(last or first) + 1)
     except ValueError:
-        seeds = range(0)
-    if not seeds or seeds[0] < 0:
-        raise WorldError(f"--seeds takes a number or a range such as 1-30, not {text!r}.")
-    return seeds
+        numbers = range(0)
+    if not numbers or numbers[0] < 0:
+        raise WorldError(f"{option} takes a number or a range such as 1-30, not {text!r}.")
+    return numbers
 
 
 def policy_names(wanted: Sequence[str]) -> tuple[str, ...]:

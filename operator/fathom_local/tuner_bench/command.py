@@ -23,6 +23,9 @@ def bench_tuner_command(
         list[str] | None,
         typer.Option(metavar="WORLD...", help="Names or paths of worlds; none: all shipped."),
     ] = None,
+    random_worlds: Annotated[
+        str | None, typer.Option("--random", metavar="A-B", help="Worlds drawn at random.")
+    ] = None,
     policies: Annotated[
         list[str] | None, typer.Option(help="Only this one; can be repeated. None: all.")
     ] = None,
@@ -41,6 +44,7 @@ def bench_tuner_command(
         run_bench(
             Request(
                 worlds=(*(worlds or ()), *(more_worlds or ())),
+                random_worlds=random_worlds,
                 seeds=seeds,
                 policies=tuple(policies or ()),
                 json_file=json_file,

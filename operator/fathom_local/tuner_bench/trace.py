@@ -1,14 +1,19 @@
-"""What `--trace` writes: our tuner's windows beside the clairvoyant's, and every decision."""
+"""What `--trace` writes: our tuner's windows beside the clairvoyant's, and every decision.
+
+Besides, each world that was drawn at random, as a file to change and to run again.
+"""
 
 import csv
 from pathlib import Path
 
 import numpy as np
+import tomli_w
 
 from fathom.core.depth import DepthDocument, summary
 from fathom_local.tuner_bench.course import Bools, Course, Ints, bucket_index
 from fathom_local.tuner_bench.outcome import Outcome
 from fathom_local.tuner_bench.simulate import CLAIRVOYANT, Campaign
+from fathom_local.tuner_bench.world import World
 
 
 def write_trace(folder: Path, campaign: Campaign, policy: str) -> None:
@@ -32,6 +37,16 @@ def write_trace(folder: Path, campaign: Campaign, policy: str) -> None:
             [f"{e.at_s / 60:.2f}", e.action, e.reason, *_depths(e.document), e.message]
             for e in own.log
         )
+
+
+def write_world(folder: Path, world: World) -> None:
+    """The world's file; what it leaves out is as the format's defaults say.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    parts = world.model_dump(mode="json", exclude={"name"}, exclude_defaults=True)
+    (folder / f"{world.name}.toml").write_text(tomli_w.dumps(parts))
 
 
 def _depths(document: DepthDocument) -> tuple[str, str]:

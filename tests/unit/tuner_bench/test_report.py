@@ -14,9 +14,11 @@ from fathom.api.conditions import Reason
 from fathom.cli import app
 from fathom.tuning.alarm import AlarmKind
 from fathom_local.tuner_bench.outcome import AlarmRaised
+from fathom_local.tuner_bench.random_worlds import random_world
 from fathom_local.tuner_bench.report import report
 from fathom_local.tuner_bench.score import AlarmScore, DayScore, Roll, RunScore, minutes_to_good
 from fathom_local.tuner_bench.table import false_alarm_table
+from fathom_local.tuner_bench.world import load
 
 CLIFF = AlarmRaised(AlarmKind.DRAFT_MISMATCH, Reason.ACCEPTANCE_CLIFF, 600.0)
 DECAY = AlarmRaised(AlarmKind.ACCEPTANCE_DECAY, Reason.OLDER_REPLICAS_ACCEPT_LESS, 600.0)
@@ -147,12 +149,25 @@ def test_several_worlds_follow_one_flag(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "x.json").read_text())["worlds"] == ["steady", "table"]
 
 
+def test_worlds_drawn_at_random_run_and_are_written_down(tmp_path: Path) -> None:
+    options = ["--policies", "static_user", "--policies", "live", "--seeds", "1", "--jobs", "1"]
+    outputs = ["--json", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.png")]
+    result = CliRunner().invoke(
+        app,
+        ["local", "bench-tuner", "--random", "3", "--trace", str(tmp_path), *options, *outputs],
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "x.json").read_text())["worlds"] == ["random-3"]
+    assert load(str(tmp_path / "random-3.toml")) == random_world(3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--worlds", "atlantis"], "There is no world atlantis"),
         (["--worlds", "steady", "steady"], "must have names of their own"),
         (["--seeds", "3-1"], "--seeds takes a number or a range"),
+        (["--random", "x"], "--random takes a number or a range"),
         (["--policies", "magic"], "There is no policy magic"),
     ],
 )

@@ -86,6 +86,19 @@ class Hardware:
         )
 
 
+@dataclass(frozen=True)
+class Padded(Hardware):
+    """Steps are padded to the next captured size in tokens; beyond the largest to nothing."""
+
+    sizes: tuple[int, ...] = (16, 64, 256)
+    per_padded_token_s: float = 0.0002
+
+    def step_seconds(self, batch: int, depth: int) -> float:
+        tokens = batch * (depth + 1)
+        padded = min((size for size in self.sizes if size >= tokens), default=tokens)
+        return self.base_s + padded * self.per_padded_token_s
+
+
 def expected_length(acceptance: tuple[float, ...], depth: int) -> float:
     length = survival = 1.0
     for each in acceptance[:depth]:

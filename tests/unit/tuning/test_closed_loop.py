@@ -16,6 +16,7 @@ from unit.tuning.plant import (
     SETTINGS,
     Fleet,
     Hardware,
+    Padded,
     best_depth,
     value,
 )
@@ -104,6 +105,39 @@ def test_one_pod_follows_the_trace_of_the_engine_benchmark(seed: int) -> None:
             fleet.run(5)
             shortfalls.append(fleet.shortfall())
         assert fmean(shortfalls) <= 0.05, f"{name} x {concurrency}\n{fleet.log()}"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("sizes", [(16, 64, 256), (16, 512)], ids=["a factor of 4", "of 32"])
+def test_a_cliff_beyond_all_that_was_measured_is_found_within_5_minutes(
+    sizes: tuple[int, ...], replicas: int, seed: int
+) -> None:
+    """Depths 2 to 7 are padded to the same size, and what was measured there promises nothing."""
+    fleet = Fleet(
+        settings=replace(SETTINGS, tokens=7),
+        hardware=Padded(base_s=0.003, sizes=sizes),
+        concurrency=8,
+        jitter=0,
+        replicas=replicas,
+        seed=seed,
+    )
+    assert best_depth(fleet.hardware, MIDDLE, 8) == 1
+    assert fleet.run(300).depth() == 1, fleet.log()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_cliff_between_two_measured_depths_is_found_within_10_minutes(seed: int) -> None:
+    """Depths 1 to 3 are padded to the same size, and so are 4 to 7: 3 is best, and looks worse."""
+    fleet = Fleet(
+        settings=replace(SETTINGS, tokens=6),
+        hardware=Padded(base_s=0.003, sizes=(32, 256)),
+        concurrency=8,
+        jitter=0,
+        seed=seed,
+    )
+    assert best_depth(fleet.hardware, MIDDLE, 8) == 3
+    assert fleet.run(600).depth() == 3, fleet.log()
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -184,9 +184,10 @@ def test_one_pod_probes_less_than_eight() -> None:
 
 
 @pytest.mark.parametrize("acceptance", [EASY, HARD], ids=["easy", "hard"])
-def test_where_the_best_is_plain_only_the_users_own_depth_is_looked_at_again(
+def test_where_the_best_is_plain_its_neighbours_and_the_users_own_depth_are_looked_at_again(
     acceptance: tuple[float, ...],
 ) -> None:
+    """In each of two buckets, the user's own every half hour and a neighbour in an hour."""
     fleet, since_s = warm_hour(2, acceptance)
     tried = {
         depth_at(schedule, fleet.concurrency)
@@ -194,8 +195,29 @@ def test_where_the_best_is_plain_only_the_users_own_depth_is_looked_at_again(
         for schedule in document.pods.values()
         if at_s > since_s
     }
-    assert tried <= {SETTINGS.tokens, fleet.depth()}
-    assert probes(fleet, since_s) <= HOUR_S / HALF_HOUR_S * 2 + 1
+    best = fleet.depth()
+    assert tried <= {SETTINGS.tokens, best - 1, best, best + 1}
+    assert probes(fleet, since_s) <= 2 * (HOUR_S / HALF_HOUR_S + 1) + 1
+
+
+def looks_at(fleet: Fleet, depth: int, batch: int) -> int:
+    """How many probes tried a depth at a batch."""
+    overridden = [
+        any(depth_at(schedule, batch) == depth for schedule in document.pods.values())
+        for _, document in fleet.writes
+    ]
+    return sum(now and not before for before, now in pairwise([False, *overridden]))
+
+
+@pytest.mark.parametrize(("tokens", "looks"), [(7, 1), (3, 0)], ids=["far away", "near"])
+def test_the_shallowest_is_looked_at_once_if_a_cliff_could_make_it_better(
+    tokens: int, looks: int
+) -> None:
+    """At 3 it would save two of four tokens at most, which is less than it accepts fewer."""
+    settings = replace(WINDOW_30, tokens=tokens, min_tokens=1)
+    fleet = hours_long(settings=settings, acceptance=EASY, concurrency=8, jitter=0).run(2 * HOUR_S)
+    assert fleet.depth() == 7
+    assert looks_at(fleet, 1, 8) == looks
 
 
 # Depth 0

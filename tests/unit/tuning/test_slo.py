@@ -162,13 +162,21 @@ def policy_of(fleet: Fleet) -> Policy:
 
 @pytest.fixture(scope="module")
 def learnt() -> Policy:
-    """Much is known, the depth in force is 3, and the slow end is that of depth 3."""
+    """Much is known but for 1 and 2, the depth in force is 3, and the slow end is that of 3."""
     fleet = serving(tokens=3, spread=1.0, objective=Objective.THROUGHPUT)
     fleet.pods[0].pinned_depth = 7
     fleet.run(1800)
     assert fleet.depth() >= 4
     policy = policy_of(fleet)
-    return replace(policy, depths=dict.fromkeys(policy.depths, 3), visits=(), left=())
+    times = policy.evidence.step_times
+    deeper = tuple(cell for cell in times.cells if cell.depth >= 3)
+    return replace(
+        policy,
+        evidence=replace(policy.evidence, step_times=replace(times, cells=deeper)),
+        depths=dict.fromkeys(policy.depths, 3),
+        visits=(),
+        left=(),
+    )
 
 
 def wanted(policy: Policy) -> dict[int, float]:

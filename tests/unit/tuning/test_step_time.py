@@ -1,4 +1,4 @@
-from math import exp, log
+from math import exp, log, sqrt
 
 import pytest
 
@@ -63,6 +63,27 @@ def test_a_slow_moment_does_not_make_a_depth_look_slow() -> None:
     assert ratio(times, 4, 5, 3, 400.0) == pytest.approx(1.1, abs=0.03)
 
 
+def test_a_cliff_that_no_line_foretold_is_the_new_depths_and_not_the_pods() -> None:
+    times = StepTimes()
+    for i in range(1, 31):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010), (4, 5, 0.010))])
+    for i in range(31, 33):
+        times = updated(times, [counted("a", 10.0 * i, (4, 1, 0.001))])
+
+    assert ratio(times, 4, 1, 3, 320.0) == pytest.approx(0.1, rel=0.1)
+    assert times.speed() == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_jump_at_a_depth_that_is_known_is_the_pods() -> None:
+    times = StepTimes()
+    for i in range(1, 31):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010), (4, 5, 0.012))])
+    times = updated(times, [counted("a", 310.0, (4, 3, 0.020))])
+
+    assert ratio(times, 4, 5, 3, 310.0) == pytest.approx(1.2, rel=0.05)
+    assert times.speed() == pytest.approx(log(2), abs=0.1)
+
+
 def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
     times = updated(
         StepTimes(),
@@ -72,6 +93,30 @@ def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
     assert estimate is not None
     assert not estimate.measured
     assert exp(estimate.log_seconds) == pytest.approx(0.013, rel=0.02)
+
+
+def error_of(times: StepTimes, depth: int) -> float:
+    estimate = StepTable(times, 100.0).estimate(4, depth, D)
+    assert estimate is not None
+    return sqrt(estimate.variance)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_between_two_depths_of_very_different_times_a_cliff_may_be_anywhere(depth: int) -> None:
+    ends = (4, 1, 0.010), (4, 5, 0.040)
+    far = updated(StepTimes(), [counted("a", 100.0, *ends, steps=100_000)])
+    share = (depth - 1) / 4
+
+    assert error_of(far, depth) == pytest.approx(log(4) * sqrt(share * (1 - share)), rel=0.1)
+
+
+def test_between_two_depths_of_the_same_time_there_is_no_cliff() -> None:
+    ends = (4, 1, 0.010), (4, 5, 0.040)
+    far, near = (
+        updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+        for cells in (ends, (*ends, (4, 3, 0.010)))
+    )
+    assert error_of(near, 2) < 0.25 * error_of(far, 2)
 
 
 def test_the_slope_is_borrowed_from_the_nearest_bucket_that_knows_its_own() -> None:
