@@ -8,10 +8,10 @@ from typing import Final
 from fathom.core.measurement import Cell, CellCounts, StepKind
 
 HALF_LIFE_WINDOWS: Final = 2.0
-DECODE_SHARE: Final = 0.2
-ENOUGH_DECODES: Final = 20.0
-"""With fewer decode steps than this, and a smaller share, mixed ones must do. Decode steps are
-better: a prompt is prefilled once whatever the depth, so only they tell what depth costs."""
+DECODE_SHARE: Final = 0.05
+"""With a smaller share of decode steps, mixed ones must do: they scatter three times as much, as
+prompts differ in length, so ten of them tell as much as one. Decode steps are better until then: a
+prompt is prefilled once whatever the depth, so only they tell what depth costs."""
 PRESENT_S: Final = 5.0
 """Looks at a probe are short, and in a short one a bucket may be missing by chance."""
 LEAST_SHARE: Final = 0.05
@@ -98,7 +98,7 @@ class Traffic:
     def kind(self, batch_le: int) -> StepKind:
         """The kind of step that a bucket's speed is judged by."""
         load = next((each for each in self.loads if each.batch_le == batch_le), None)
-        if load is None or load.decode_steps >= ENOUGH_DECODES:
+        if load is None:
             return StepKind.DECODE
         share = load.decode_steps / (load.decode_steps + load.mixed_steps)
         return StepKind.DECODE if share >= DECODE_SHARE else StepKind.MIXED

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fathom.core.measurement import Cell, CellCounts, StepKind
 from fathom.tuning.policy import ProbePlan
 from fathom.tuning.situation import Situation, assess
 from fathom.tuning.traffic import Traffic
-from unit.tuning.plant import MIDDLE, SETTINGS, Fleet
+from unit.tuning.plant import HARD, MIDDLE, SETTINGS, WINDOW_30, Fleet, Hardware, hours_long
 
 WINDOW_S = 10.0
 
@@ -45,6 +47,31 @@ def test_in_a_short_look_a_bucket_may_be_missing_by_chance() -> None:
 def test_at_rest_the_last_buckets_stay_present() -> None:
     traffic = seen((10.0, (8,))).updated({}, 500.0, WINDOW_S)
     assert traffic.present() == {8}
+
+
+@pytest.mark.parametrize(
+    ("decode_steps", "kind"), [(500.0, StepKind.DECODE), (20.0, StepKind.MIXED)]
+)
+def test_where_nearly_every_step_carries_a_prompt_those_steps_tell_what_a_depth_takes(
+    decode_steps: float, kind: StepKind
+) -> None:
+    cells = {
+        Cell(8, 3, StepKind.DECODE): CellCounts(decode_steps, 1.0, 100.0, 8 * decode_steps),
+        Cell(8, 3, StepKind.MIXED): CellCounts(1000.0, 9.0, 100.0, 8000.0),
+    }
+    assert Traffic().updated(cells, 10.0, WINDOW_S).kind(8) is kind
+
+
+def test_prompts_in_nearly_every_step_keep_no_fleet_from_its_best_depth() -> None:
+    """Steps without a prompt are enough to be counted, and too few to be seen in any one look."""
+    fleet = hours_long(
+        settings=replace(WINDOW_30, tokens=6),
+        hardware=Hardware(per_token_s=0.00067, per_token_request_s=0.00016),
+        acceptance=HARD,
+    )
+    for pod in fleet.pods:
+        pod.mixed_share = 0.995
+    assert fleet.run(900).shortfall() <= 0.03
 
 
 def moved_on() -> Situation:
