@@ -114,8 +114,9 @@ def start_probe(given: Situation) -> TuningDecision | None:
         options = ()
     else:
         options = options or given.policy.control(pods)
-    # Once in a fleet's life for each bucket, so it needs no budget.
-    options = options or (given.policy.ends(pods) if undisturbed else ())
+    if given.settings.probing and undisturbed:
+        # Once in a fleet's life for each bucket, so it needs no budget.
+        options = options or given.policy.ends(pods)
     sentinel = () if options else _sentinel(given, pods)
     options = options or sentinel
     if not options:

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+from fathom.api.conditions import Reason
 from fathom.core.depth import depth_at
 from fathom.tuning.interface import Action
 from fathom.tuning.policy import Option, Policy, ProbePlan
@@ -218,6 +219,13 @@ def test_the_shallowest_is_looked_at_once_if_a_cliff_could_make_it_better(
     fleet = hours_long(settings=settings, acceptance=EASY, concurrency=8, jitter=0).run(2 * HOUR_S)
     assert fleet.depth() == 7
     assert looks_at(fleet, 1, 8) == looks
+
+
+def test_with_probing_disabled_nothing_is_said_to_be_better_that_is_not_expected_to_be() -> None:
+    fleet = hours_long(settings=replace(WINDOW_30, tokens=7, probing=False), acceptance=EASY)
+    fleet.pods[0].pinned_depth = 6
+    fleet.run(HALF_HOUR_S)
+    assert fleet.decisions[-1][1].reason is Reason.EXPLOITING
 
 
 # Depth 0
