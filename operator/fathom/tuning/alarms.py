@@ -38,6 +38,8 @@ OLD_S: Final = 3600.0
 TOO_GOOD: Final = 0.995
 """No draft that differs from its target accepts so much; a draft that *is* its target does."""
 NOTHING: Final = 0.01
+SOMETHING: Final = 0.02
+"""Acceptance above which nothing is no longer what is accepted."""
 SUSPICIOUS_S: Final = 600.0
 LEAST_STEPS: Final = 100.0
 OTHER_DEPTH_SHARE: Final = 0.2
@@ -80,7 +82,7 @@ def watched(
         _mismatch(acceptance, standing=Reason.ACCEPTANCE_CLIFF in standing),
         _pod_mismatch(acceptance),
         _decay(acceptance, snapshot.now_s),
-        _suspicious(policy),
+        _suspicious(policy, standing=Reason.NOTHING_ACCEPTED in standing),
         _other_depth(snapshot, document, deltas),
         _never_pays(policy),
     )
@@ -203,7 +205,7 @@ def _compared(old: Sequence[PodAcceptance], young: Sequence[PodAcceptance]) -> t
     return first / second if second > 0 else 1.0, spread * (1 / len(old) + 1 / len(young)) ** 0.5
 
 
-def _suspicious(policy: Policy) -> _Sight | None:
+def _suspicious(policy: Policy, *, standing: bool) -> _Sight | None:
     survival = policy.evidence.survival
     pooled = survival.pooled()
     if not pooled.reached or pooled.reached[0] < LEAST_DRAFTS:
@@ -220,7 +222,7 @@ def _suspicious(policy: Policy) -> _Sight | None:
             "the target itself.",
             SUSPICIOUS_S,
         )
-    if first <= NOTHING:
+    if first <= (SOMETHING if standing else NOTHING):
         return _Sight(
             AlarmKind.SUSPICIOUS_ACCEPTANCE,
             Reason.NOTHING_ACCEPTED,

@@ -267,6 +267,23 @@ def test_drafting_for_nothing() -> None:
     assert standing(fleet, AlarmKind.SUSPICIOUS_ACCEPTANCE).reason is Reason.NOTHING_ACCEPTED
 
 
+def test_next_to_nothing_is_not_told_again_and_again() -> None:
+    fleet = hours_long(acceptance=(0.001,) * 16).run(1200)
+    since_s = fleet.now_s
+    for acceptance in (0.014, 0.004, 0.014, 0.004):
+        fleet.acceptance = (acceptance,) * 16
+        fleet.run(1200)
+    kinds = [
+        {each.kind for each in decision.alarms}
+        for at_s, decision in fleet.decisions
+        if at_s >= since_s
+    ]
+    assert all(AlarmKind.SUSPICIOUS_ACCEPTANCE in each for each in kinds)
+    fleet.acceptance = (0.05,) * 16
+    fleet.run(1800)
+    assert fleet.alarm(AlarmKind.SUSPICIOUS_ACCEPTANCE) is None
+
+
 def test_an_engine_that_drafts_at_another_depth_than_asked_is_named() -> None:
     fleet = hours_long(acceptance=MIDDLE, replicas=3)
     fleet.pods[1].other_depth = 2
