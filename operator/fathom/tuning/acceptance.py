@@ -47,13 +47,23 @@ class PodAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class Cliff:
-    """A time of low acceptance, for which an alarm stood."""
+    """A time of low acceptance, for which an alarm stands."""
 
     lowest: float
     since_s: float
     """When the alarm was raised (Unix seconds)."""
-    over_at_s: float = 0.0
-    """When it was over; 0: it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealedCliff:
+    """A time of low acceptance that ended though no engine restarted.
+
+    A wrong draft stays wrong until then, so this was traffic.
+    """
+
+    lowest: float
+    over_at_s: float
+    """When the alarm was over (Unix seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +78,8 @@ class Acceptance:
     at_s: float = 0.0
     cliff: Cliff | None = None
     """That an alarm stands for."""
-    healed: Cliff | None = None
-    """The lowest from which acceptance came back though no engine restarted: a wrong draft stays
-    wrong until then, so this was traffic."""
+    healed: HealedCliff | None = None
+    """The lowest of the last days."""
 
     def updated(
         self,
@@ -136,7 +145,7 @@ class Acceptance:
 
     def _cliffs(
         self, level: float, at_s: float, looks: Mapping[str, PodCounters], *, alarmed: bool
-    ) -> tuple[Cliff | None, Cliff | None]:
+    ) -> tuple[Cliff | None, HealedCliff | None]:
         """The cliff that an alarm stands for, and the lowest that has healed."""
         cliff, healed = self.cliff, self.healed
         if healed is not None and at_s - healed.over_at_s > HEALED_S:
@@ -147,7 +156,7 @@ class Acceptance:
         if cliff is None or any(each.started_at_s > cliff.since_s for each in looks.values()):
             return None, healed
         lowest = min(cliff.lowest, healed.lowest if healed is not None else cliff.lowest)
-        return None, Cliff(lowest, cliff.since_s, at_s)
+        return None, HealedCliff(lowest, at_s)
 
     def _levels(self, rate: float, watched_s: float, passed_s: float) -> tuple[float, ...]:
         kept = 0.5 ** (passed_s / LEVELS_HALF_LIFE_S)

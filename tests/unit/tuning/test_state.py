@@ -5,7 +5,7 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.measurement import StepKind
 from fathom.tuning import acceptance
-from fathom.tuning.acceptance import LEVELS, Acceptance, Cliff, PodAcceptance
+from fathom.tuning.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
 from fathom.tuning.alarm import AlarmKind, Watch
 from fathom.tuning.by_text import ByText
 from fathom.tuning.ledger import Ledger
@@ -71,8 +71,8 @@ def largest() -> TuningState:
             UGLY,
             (PodAcceptance(POD, UGLY, UGLY, UGLY, UGLY, UGLY),) * acceptance.MOST_PODS,
             UGLY,
-            Cliff(0.12345678901234567, UGLY, UGLY),
-            Cliff(0.12345678901234567, UGLY, UGLY),
+            Cliff(0.12345678901234567, UGLY),
+            HealedCliff(0.12345678901234567, UGLY),
         ),
         watches=tuple(
             Watch(kind, Reason.OLDER_REPLICAS_ACCEPT_LESS, "m" * 300, "r" * 300, *(UGLY,) * 4)
