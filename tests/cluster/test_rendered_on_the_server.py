@@ -1,8 +1,9 @@
 """Every object that an example or a case renders to, asked of the real API server.
 
 By server-side apply, which refuses a field that the server does not know, and as a dry run. What is
-newer than this server (policy/v1, claims to devices, `matchLabelKeys`) is held against Kubernetes'
-and its owners' published schemas in tests/golden.
+newer than this server is held against Kubernetes' and its owners' published schemas in tests/golden
+(policy/v1), or said in its own words after a newer one's rules were applied (claims to devices,
+`matchLabelKeys`).
 """
 
 import copy
@@ -17,9 +18,10 @@ from kubernetes.aio.client.exceptions import ApiException
 from fathom.core.fetch_program import FetchProgram
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.render import children
-from golden.rendering import SOURCES, WORKLOADS, pod_templates, read
+from golden.rendering import SOURCES, WORKLOADS, pods, read
 from support.foreign_kinds import crd
 from support.local_cluster import TestNamespace
+from support.newer_server import as_older, refusals
 from support.operator_process import CRDS, install_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -55,21 +57,12 @@ async def refusal(namespace: TestNamespace, manifest: dict[str, Any]) -> str:
     return ""
 
 
-def as_pod(template: dict[str, Any]) -> dict[str, Any]:
-    """A pod of a template, without what this server is too old for."""
-    template = copy.deepcopy(template)
-    spec = template["spec"]
-    spec.pop("resourceClaims", None)
-    # What else has to be there before a pod is admitted.
+def without_its_surroundings(pod: dict[str, Any]) -> dict[str, Any]:
+    """A pod without what has to be there before it is admitted."""
+    spec = {**pod["spec"]}
     for elsewhere in ("serviceAccountName", "priorityClassName"):
         spec.pop(elsewhere, None)
-    for container in spec["containers"]:
-        container.get("resources", {}).pop("claims", None)
-    affinity = spec.get("affinity", {}).get("podAffinity", {})
-    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution", []):
-        term.pop("matchLabelKeys", None)
-    metadata = {**template["metadata"], "name": "pod"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return {**pod, "spec": spec}
 
 
 @pytest.mark.usefixtures("foreign")
@@ -80,9 +73,8 @@ async def test_the_server_takes_everything_that_is_rendered(namespace: TestNames
             manifest = dict(document)
             said = "" if manifest["kind"] in NEWER else await refusal(namespace, manifest)
             if manifest["kind"] in WORKLOADS:
-                said += "".join(
-                    [await refusal(namespace, as_pod(each)) for each in pod_templates(manifest)]
-                )
+                for pod in map(without_its_surroundings, pods(manifest)):
+                    said += "".join(refusals(pod)) + await refusal(namespace, as_older(pod))
             if said:
                 refused[f"{Path(source).stem}/{manifest['kind']}"] = said
 
@@ -90,6 +82,7 @@ async def test_the_server_takes_everything_that_is_rendered(namespace: TestNames
 
 
 async def test_what_the_server_does_not_know_would_be_found(namespace: TestNamespace) -> None:
-    pod = as_pod({"metadata": {}, "spec": {"containers": [{"name": "a", "image": "b",
-                  "resources": {}, "wrong": 1}]}})  # fmt: skip
+    container = {"name": "a", "image": "b", "resources": {}, "wrong": 1}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
+           "spec": {"containers": [container]}}  # fmt: skip
     assert "wrong" in await refusal(namespace, pod)

@@ -51,6 +51,20 @@ def pod_templates(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [group["leaderTemplate"], group["workerTemplate"]]
 
 
+def pods(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A pod of each template, with the label by which its controller tells it from others."""
+    own = {
+        "Deployment": {"pod-template-hash": "5d8f7c9b6"},
+        "LeaderWorkerSet": {"leaderworkerset.sigs.k8s.io/group-key": "0" * 40},
+    }[workload["kind"]]
+    made = []
+    for template in pod_templates(workload):
+        labels = {**template["metadata"]["labels"], **own}
+        metadata = {**template["metadata"], "labels": labels, "name": "pod"}
+        made.append({**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+    return made
+
+
 def pod_spec(example: str) -> dict[str, Any]:
     """Of the pods that serve."""
     (workload,) = (each for each in documents(example) if each["kind"] in WORKLOADS)

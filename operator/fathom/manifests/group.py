@@ -19,6 +19,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.nodes_per_replica import domain_key, needs_compute_domain
 from fathom.manifests.compute_domain import CLAIM
+from fathom.manifests.metadata import group_selector
 
 LEADER_ADDRESS: Final = "LWS_LEADER_ADDRESS"
 """Variable with the leader's host name, in every container of a group."""
@@ -102,25 +103,26 @@ def for_worker(pod_template: Mapping[str, JsonValue], container: str) -> dict[st
     return {**pod_template, "spec": {**spec, "containers": kept}}
 
 
-def group_placement(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def group_placement(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     """Affinity that keeps the pods of one group in one NVLink domain; empty: none is needed.
 
     Several groups may share a domain: LeaderWorkerSet's own exclusive placement would give a whole
     rack to each. The label that tells groups apart is put on by LeaderWorkerSet, so its value
-    cannot stand here; `matchLabelKeys` (Kubernetes 1.31) takes it from the pod.
+    cannot stand here; `matchLabelKeys` (Kubernetes 1.31) takes it from the pod. The selector must
+    not name that label as well, or no pod is admitted.
     """
-    key = domain_key(spec)
+    key = domain_key(sd.spec)
     if not key:
         return {}
     same_group: dict[str, JsonValue] = {
         "topologyKey": key,
-        "labelSelector": {"matchExpressions": [{"key": GROUP_KEY_LABEL, "operator": "Exists"}]},
+        "labelSelector": group_selector(sd),
         "matchLabelKeys": [GROUP_KEY_LABEL],
     }
     affinity: dict[str, JsonValue] = {
         "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_group]}
     }
-    if needs_compute_domain(spec) and key == CLIQUE_LABEL:
+    if needs_compute_domain(sd.spec) and key == CLIQUE_LABEL:
         # On a node outside any NVLink partition the claim would succeed and give nothing.
         term: JsonValue = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
         affinity["nodeAffinity"] = {

@@ -90,7 +90,7 @@ def _template(
             "securityContext": pod_security(spec),
             "nodeSelector": _node_selector(spec),
             "tolerations": node_tolerations(spec),
-            **group_placement(spec),
+            **group_placement(sd),
             "containers": [_container(spec, role)],
             "volumes": _volumes(sd, role, bundle),
             **resource_claims(sd),

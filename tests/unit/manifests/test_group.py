@@ -114,6 +114,8 @@ def test_a_group_stays_in_one_domain(changes: dict[str, Any], key: str | None) -
         (term,) = affinity["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert term["topologyKey"] == key
         assert term["matchLabelKeys"] == ["leaderworkerset.sigs.k8s.io/group-key"]
+        # Not by that key as well: no pod would be admitted.
+        assert "group-key" not in json.dumps(term["labelSelector"])
 
 
 def test_the_pods_own_the_domain_beside_its_resource() -> None:
