@@ -1,6 +1,7 @@
 """What the operator expects of a Kubernetes API: the fake and a real API server, side by side."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,11 @@ from fathom.core.kinds import (
     POD,
     POD_MONITOR,
     SERVICE,
+    SERVICE_ACCOUNT,
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
+from fathom.core.manifest import Seen
 from support.fake_kube import FakeKube
 from support.local_cluster import TestNamespace, local_cluster, namespace
 from support.operator_process import install_crd
@@ -63,6 +66,24 @@ class Server:
         assert found is not None, f"{kind.kind} {name} is not there"
         return found
 
+    async def seen(self, kind: Kind, name: str) -> Seen:
+        return Seen.of(await self.get(kind, name))
+
+    async def make(self, kind: Kind, name: str, **fields: Any) -> Seen:
+        return Seen.of(await self.kube.create(kind, self.object(kind, name, **fields)))
+
+    async def change(self, kind: Kind, name: str, patch: dict[str, Any]) -> None:
+        """As somebody else would, at any time."""
+        assert await self.kube.merge(kind, self.namespace, name, patch, None)
+
+
+@contextmanager
+def refused(status: int) -> Iterator[None]:
+    with pytest.raises(KubeError) as found:
+        yield
+    assert found.value.status == status, found.value.message
+    assert found.value.outdated == (status == 409)
+
 
 @pytest.fixture
 async def real(namespace: TestNamespace) -> AsyncIterator[Server]:
@@ -88,7 +109,7 @@ async def test_what_is_not_there_is_none(server: Server) -> None:
 
 
 async def test_an_empty_namespace_is_all_of_them(server: Server) -> None:
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "anywhere", data={}))
+    await server.make(CONFIG_MAP, "anywhere", data={})
 
     found: Any = await server.kube.select(CONFIG_MAP, "", "")
 
@@ -96,50 +117,76 @@ async def test_an_empty_namespace_is_all_of_them(server: Server) -> None:
     assert (server.namespace, "anywhere") in named
 
 
-async def test_apply_creates_then_changes_then_changes_nothing(server: Server) -> None:
+async def test_one_object_is_found_by_its_name(server: Server) -> None:
+    await server.make(CONFIG_MAP, "a", data={"x": "1"})
+    await server.make(CONFIG_MAP, "b", data={})
+
+    found: Any = await server.kube.named(CONFIG_MAP, server.namespace, "a")
+
+    assert (found["kind"], found["data"]) == ("ConfigMap", {"x": "1"})
+    assert await server.kube.named(CONFIG_MAP, server.namespace, "c") is None
+
+
+async def test_create_then_apply_changes_then_changes_nothing(server: Server) -> None:
     first = server.object(CONFIG_MAP, "a", data={"x": "1"})
-    created: Any = await server.kube.apply(CONFIG_MAP, first)
+    created: Any = await server.kube.create(CONFIG_MAP, first)
     assert created["metadata"]["uid"]
-    again: Any = await server.kube.apply(CONFIG_MAP, first)
-    assert again["metadata"]["uid"] == created["metadata"]["uid"]
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={"x": "2"}))
+    again: Any = await server.kube.apply(CONFIG_MAP, first, Seen.of(created))
+    assert Seen.of(again) == Seen.of(created)
+    second = server.object(CONFIG_MAP, "a", data={"x": "2"})
+    changed: Any = await server.kube.apply(CONFIG_MAP, second, Seen.of(again))
     assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "2"}
+    assert changed["metadata"]["uid"] == created["metadata"]["uid"]
+    assert changed["metadata"]["resourceVersion"] != created["metadata"]["resourceVersion"]
 
 
 async def test_a_field_that_is_no_longer_applied_goes(server: Server) -> None:
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={"x": "1", "y": "2"}))
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={"x": "1"}))
+    seen = await server.make(CONFIG_MAP, "a", data={"x": "1", "y": "2"})
+    less = server.object(CONFIG_MAP, "a", data={"x": "1"})
+    await server.kube.apply(CONFIG_MAP, less, seen)
     assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "1"}
 
 
 async def test_a_list_item_that_is_no_longer_applied_goes(server: Server) -> None:
+    def account(*secrets: str) -> dict[str, Any]:
+        listed = [{"name": secret} for secret in secrets]
+        return server.object(SERVICE_ACCOUNT, "kimi", imagePullSecrets=listed)
+
+    seen = Seen.of(await server.kube.create(SERVICE_ACCOUNT, account("a", "b")))
+    await server.kube.apply(SERVICE_ACCOUNT, account("a"), seen)
+    found = await server.get(SERVICE_ACCOUNT, "kimi")
+    assert found["imagePullSecrets"] == [{"name": "a"}]
+
+
+async def test_a_port_that_is_no_longer_applied_goes(server: Server) -> None:
     def service(*ports: int) -> dict[str, Any]:
         listed = [{"name": f"p{port}", "port": port, "protocol": "TCP"} for port in ports]
         return server.object(SERVICE, "kimi", spec={"ports": listed})
 
-    await server.kube.apply(SERVICE, service(8000, 9000))
-    await server.kube.apply(SERVICE, service(8000))
+    await server.kube.create(SERVICE, service(8000))
+    await server.kube.apply(SERVICE, service(8000, 9000), await server.seen(SERVICE, "kimi"))
+    await server.kube.apply(SERVICE, service(8000), await server.seen(SERVICE, "kimi"))
     ports = (await server.get(SERVICE, "kimi"))["spec"]["ports"]
     assert [port["port"] for port in ports] == [8000]
 
 
 async def test_an_empty_string_is_a_value(server: Server) -> None:
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={"x": ""}))
+    await server.make(CONFIG_MAP, "a", data={"x": ""})
     assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": ""}
 
 
 async def test_select_finds_by_label_and_names_the_kind(server: Server) -> None:
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={}))
+    await server.make(CONFIG_MAP, "a", data={})
     other = {"labels": {"fathom.dev/name": "other"}}
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "b", metadata=other, data={}))
+    await server.make(CONFIG_MAP, "b", metadata=other, data={})
     found = await server.kube.select(CONFIG_MAP, server.namespace, "fathom.dev/name=kimi")
     assert [(each["apiVersion"], each["kind"]) for each in found] == [("v1", "ConfigMap")]
 
 
 async def test_merge_changes_only_what_it_names(server: Server) -> None:
-    await server.kube.apply(DEPLOYMENT, server.deployment())
+    await server.kube.create(DEPLOYMENT, server.deployment())
     patch = {"spec": {"paused": True}, "metadata": {"annotations": {"x": "y"}}}
-    await server.kube.merge(DEPLOYMENT, server.namespace, "kimi-1", patch)
+    await server.kube.merge(DEPLOYMENT, server.namespace, "kimi-1", patch, None)
     found = await server.get(DEPLOYMENT, "kimi-1")
     assert found["spec"]["paused"] is True
     assert found["metadata"]["annotations"]["x"] == "y"
@@ -147,22 +194,82 @@ async def test_merge_changes_only_what_it_names(server: Server) -> None:
 
 
 async def test_apply_after_merge_takes_the_field_back(server: Server) -> None:
-    await server.kube.apply(DEPLOYMENT, server.deployment(paused=True))
-    patch = {"spec": {"paused": False}}
-    await server.kube.merge(DEPLOYMENT, server.namespace, "kimi-1", patch)
-    await server.kube.apply(DEPLOYMENT, server.deployment(paused=True))
-    assert (await server.get(DEPLOYMENT, "kimi-1"))["spec"]["paused"] is True
+    seen = await server.make(CONFIG_MAP, "a", data={"x": "1"})
+    await server.kube.merge(CONFIG_MAP, server.namespace, "a", {"data": {"x": "2"}}, seen)
+    seen = await server.seen(CONFIG_MAP, "a")
+    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={"x": "1"}), seen)
+    assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "1"}
 
 
 async def test_merge_of_what_is_not_there_is_none(server: Server) -> None:
-    assert await server.kube.merge(POD, server.namespace, "none", {"metadata": {}}) is None
+    assert await server.kube.merge(POD, server.namespace, "none", {"metadata": {}}, None) is None
+    seen = Seen("11111111-7f0e-11e8-94a1-c8d3ffb15800", "1")
+    assert await server.kube.merge(POD, server.namespace, "none", {"metadata": {}}, seen) is None
 
 
 async def test_delete_is_idempotent(server: Server) -> None:
-    await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={}))
-    await server.kube.delete(CONFIG_MAP, server.namespace, "a")
-    await server.kube.delete(CONFIG_MAP, server.namespace, "a")
+    seen = await server.make(CONFIG_MAP, "a", data={})
+    await server.kube.delete(CONFIG_MAP, server.namespace, "a", seen)
+    await server.kube.delete(CONFIG_MAP, server.namespace, "a", seen)
     assert await server.kube.get(CONFIG_MAP, server.namespace, "a") is None
+
+
+async def test_what_was_changed_meanwhile_is_not_written(server: Server) -> None:
+    seen = await server.make(CONFIG_MAP, "a", data={"x": "1"})
+    await server.change(CONFIG_MAP, "a", {"data": {"x": "2"}})
+
+    with refused(409):
+        stale = server.object(CONFIG_MAP, "a", data={"x": "3"})
+        await server.kube.apply(CONFIG_MAP, stale, seen)
+    with refused(409):
+        patch = {"data": {"x": "3"}}
+        await server.kube.merge(CONFIG_MAP, server.namespace, "a", patch, seen)
+    with refused(409):
+        await server.kube.delete(CONFIG_MAP, server.namespace, "a", seen)
+
+    assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "2"}
+
+
+async def test_what_was_made_anew_meanwhile_is_not_written(server: Server) -> None:
+    seen = await server.make(CONFIG_MAP, "a", data={"x": "1"})
+    await server.kube.delete(CONFIG_MAP, server.namespace, "a", seen)
+    await server.make(CONFIG_MAP, "a", data={"x": "2"})
+
+    with refused(409):
+        await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={}), seen)
+    with refused(409):
+        await server.kube.merge(CONFIG_MAP, server.namespace, "a", {"data": None}, seen)
+    with refused(409):
+        await server.kube.delete(CONFIG_MAP, server.namespace, "a", seen)
+
+    assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "2"}
+
+
+async def test_apply_never_makes_anew_what_is_gone(server: Server) -> None:
+    seen = await server.make(CONFIG_MAP, "a", data={})
+    await server.kube.delete(CONFIG_MAP, server.namespace, "a", seen)
+    with refused(409):
+        await server.kube.apply(CONFIG_MAP, server.object(CONFIG_MAP, "a", data={}), seen)
+    assert await server.kube.get(CONFIG_MAP, server.namespace, "a") is None
+
+
+@pytest.mark.parametrize("kind", [CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, DEPLOYMENT])
+async def test_create_leaves_alone_what_is_there(server: Server, kind: Kind) -> None:
+    ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
+    specs: dict[Kind, Any] = {
+        SERVICE: {"ports": ports},
+        DEPLOYMENT: server.deployment()["spec"],
+    }
+    spec = {"spec": specs[kind]} if kind in specs else {}
+    seen = await server.make(kind, "kimi", metadata={"annotations": {"whose": "mine"}}, **spec)
+
+    with refused(409):
+        theirs = {"annotations": {"whose": "theirs"}}
+        await server.make(kind, "kimi", metadata=theirs, **spec)
+
+    found = await server.get(kind, "kimi")
+    assert found["metadata"]["annotations"]["whose"] == "mine"
+    assert found["metadata"]["uid"] == seen.uid
 
 
 async def test_status_is_written_apart_from_the_spec(server: Server) -> None:
@@ -171,31 +278,35 @@ async def test_status_is_written_apart_from_the_spec(server: Server) -> None:
         "draft": {"id": "draft"},
         "engine": {"image": "vllm/vllm-openai:v0.32.0", "tensorParallelSize": 1},
     }
-    resource = server.object(SPECULATIVE_DEPLOYMENT, "kimi", spec=spec)
-    await server.kube.apply(SPECULATIVE_DEPLOYMENT, resource)
+    seen = await server.make(SPECULATIVE_DEPLOYMENT, "kimi", spec=spec)
     generation = (await server.get(SPECULATIVE_DEPLOYMENT, "kimi"))["metadata"]["generation"]
     status: dict[str, Any] = {"replicas": 2, "depth": {"schedule": [[1, 4, 5]], "summary": "5"}}
     bare = server.object(SPECULATIVE_DEPLOYMENT, "kimi", status=status)
     bare["metadata"].pop("labels")
-    await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, subresource="status")
+    await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, seen, subresource="status")
     found = await server.get(SPECULATIVE_DEPLOYMENT, "kimi")
     assert found["status"]["depth"]["schedule"] == [[1, 4, 5]]
     assert found["spec"]["model"]["id"] == "target"
     assert found["metadata"]["labels"] == LABELS
     assert found["metadata"]["generation"] == generation
     bare["status"] = {"replicas": 1}
-    await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, subresource="status")
+    await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, Seen.of(found), subresource="status")
     found = await server.get(SPECULATIVE_DEPLOYMENT, "kimi")
     assert found["status"]["replicas"] == 1
     assert not found["status"].get("depth", {}).get("schedule")
+    bare["status"] = {"replicas": 3}
+    with refused(409):
+        await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, seen, subresource="status")
+    assert (await server.get(SPECULATIVE_DEPLOYMENT, "kimi"))["status"]["replicas"] == 1
 
 
 async def test_the_status_of_what_is_not_there_is_refused(server: Server) -> None:
     bare = server.object(SPECULATIVE_DEPLOYMENT, "none", status={"replicas": 1})
-    with pytest.raises(KubeError) as refused:
-        await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, subresource="status")
-    assert refused.value.status == 404
-    assert not refused.value.transient
+    seen = Seen("11111111-7f0e-11e8-94a1-c8d3ffb15800", "1")
+    with pytest.raises(KubeError) as found:
+        await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, seen, subresource="status")
+    assert found.value.status == 404
+    assert not found.value.transient
 
 
 async def test_two_events_with_one_prefix_get_names_of_their_own(server: Server) -> None:
@@ -211,14 +322,6 @@ async def test_two_events_with_one_prefix_get_names_of_their_own(server: Server)
     first: Any = await server.kube.create(EVENT, event)
     second: Any = await server.kube.create(EVENT, event)
     assert first["metadata"]["name"] != second["metadata"]["name"]
-
-
-async def test_a_second_object_of_one_name_is_a_conflict(server: Server) -> None:
-    config_map = server.object(CONFIG_MAP, "a", data={})
-    await server.kube.create(CONFIG_MAP, config_map)
-    with pytest.raises(KubeError) as refused:
-        await server.kube.create(CONFIG_MAP, config_map)
-    assert refused.value.status == 409
 
 
 async def test_discovery_finds_what_is_served_and_nothing_else(namespace: TestNamespace) -> None:

@@ -1,8 +1,9 @@
 """A Kubernetes API in memory, for what the operator asks of one.
 
 It is held to the same contract as the real client: see tests/contract/test_kube_contract.py. It
-knows server-side apply by one manager (fields that are no longer applied go), merge patches,
-the status subresource, labels, generations and 404. It runs no controllers: tests play those.
+knows server-side apply by one manager (fields that are no longer applied go), merge patches, the
+status subresource, labels, generations, uids and versions that a write expects, 404 and 409. It
+runs no controllers: tests play those.
 """
 
 import copy
@@ -15,7 +16,7 @@ from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
 from fathom.core.kinds import CHILD_KINDS, POD, SPECULATIVE_DEPLOYMENT, Kind
-from fathom.core.manifest import Manifest
+from fathom.core.manifest import Manifest, Seen
 from fathom.core.served import ServedApis
 
 Place = tuple[Kind, str, str]
@@ -62,31 +63,9 @@ class FakeKube:
             and (not label or (found["metadata"].get("labels") or {}).get(label) == value)
         )
 
-    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:
-        self._trouble("apply", kind)
-        body: dict[str, Any] = copy.deepcopy(manifest)
-        place = (kind, body["metadata"]["namespace"], body["metadata"]["name"])
-        self._note(subresource or "apply", kind, place[2], body)
-        if subresource:
-            if place not in self._objects:
-                raise KubeError(404, f"{kind.plural} {place[2]!r} not found")
-            body = {subresource: body[subresource]}
-        live = self._objects.get(place, {})
-        before = self._applied.get((place, subresource), {})
-        self._applied[place, subresource] = body
-        self._store(place, _merged(_without(live, before, body), body))
-        return copy.deepcopy(self._objects[place])
-
-    async def merge(
-        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, JsonValue]
-    ) -> Manifest | None:
-        self._trouble("patch", kind)
-        place = (kind, namespace, name)
-        self._note("patch", kind, name, patch)
-        if place not in self._objects:
-            return None
-        self._store(place, _merge_patched(self._objects[place], patch))
-        return copy.deepcopy(self._objects[place])
+    async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        self._trouble("list", kind)
+        return copy.deepcopy(self._objects.get((kind, namespace, name)))
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         self._trouble("create", kind)
@@ -95,15 +74,52 @@ class FakeKube:
         if "name" not in metadata:
             metadata["name"] = f"{metadata.pop('generateName')}{uuid.uuid4().hex[:5]}"
         place = (kind, metadata["namespace"], metadata["name"])
-        self._note("create", kind, metadata["name"], body)
         if place in self._objects:
             raise KubeError(409, f"{kind.plural} {metadata['name']!r} already exists")
-        self._store(place, body)
-        return copy.deepcopy(self._objects[place])
+        self._note("create", place, body)
+        self._applied[place, ""] = copy.deepcopy(body)
+        return self._store(place, body)
 
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+    async def apply(
+        self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
+    ) -> Manifest:
+        self._trouble("apply", kind)
+        body: dict[str, Any] = copy.deepcopy(manifest)
+        place = (kind, body["metadata"]["namespace"], body["metadata"]["name"])
+        if place not in self._objects:
+            raise KubeError(404 if subresource else 409, f"{kind.plural} {place[2]!r} not found")
+        self._expect(place, seen)
+        self._note(subresource or "apply", place, body)
+        if subresource:
+            body = {subresource: body[subresource]}
+        before = self._applied.get((place, subresource), {})
+        self._applied[place, subresource] = body
+        return self._store(place, _merged(_without(self._objects[place], before, body), body))
+
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, JsonValue],
+        seen: Seen | None,
+    ) -> Manifest | None:
+        self._trouble("patch", kind)
+        place = (kind, namespace, name)
+        if place not in self._objects:
+            return None
+        if seen is not None:
+            self._expect(place, seen)
+        self._note("patch", place, patch)
+        return self._store(place, _merge_patched(self._objects[place], patch))
+
+    async def delete(self, kind: Kind, namespace: str, name: str, seen: Seen) -> None:
         self._trouble("delete", kind)
-        self._note("delete", kind, name, None)
+        place = (kind, namespace, name)
+        if place not in self._objects:
+            return
+        self._expect(place, seen)
+        self._note("delete", place, None)
         self.remove(kind, namespace, name)
 
     async def served(self) -> ServedApis:
@@ -112,9 +128,9 @@ class FakeKube:
     # -- what tests use
 
     def put(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
-        """Place an object as if someone else had written it."""
+        """Place an object as if someone else had written it, which is a new version of it."""
         body = copy.deepcopy(dict(manifest))
-        self._store((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
+        self._replace((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         if self._objects.pop((kind, namespace, name), None) is not None:
@@ -137,7 +153,18 @@ class FakeKube:
 
     # -- inside
 
-    def _store(self, place: Place, body: dict[str, Any]) -> None:
+    def _expect(self, place: Place, seen: Seen) -> None:
+        """Refuse a write that was decided on another state of the object, or on another object."""
+        if Seen.of(self._objects[place]) != seen:
+            raise KubeError(409, f"{place[0].plural} {place[2]!r} has been modified")
+
+    def _store(self, place: Place, body: dict[str, Any]) -> Manifest:
+        """Keep what a request leaves; one that changes nothing makes no new version."""
+        if place not in self._objects or self._objects[place] != body:
+            self._replace(place, body)
+        return copy.deepcopy(self._objects[place])
+
+    def _replace(self, place: Place, body: dict[str, Any]) -> None:
         before = self._objects.get(place)
         metadata = body.setdefault("metadata", {})
         metadata.setdefault("uid", before["metadata"]["uid"] if before else uuid.uuid4().hex)
@@ -150,8 +177,8 @@ class FakeKube:
         metadata["resourceVersion"] = str(self.version)
         self._objects[place] = body
 
-    def _note(self, verb: str, kind: Kind, name: str, body: Any) -> None:
-        self.writes.append(Write(verb, kind.kind, name, copy.deepcopy(body)))
+    def _note(self, verb: str, place: Place, body: Any) -> None:
+        self.writes.append(Write(verb, place[0].kind, place[2], copy.deepcopy(body)))
 
     def _trouble(self, verb: str, kind: Kind) -> None:
         if (error := self.fail(verb, kind)) is not None:

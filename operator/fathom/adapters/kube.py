@@ -19,7 +19,7 @@ from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.core.kinds import Kind
-from fathom.core.manifest import Manifest
+from fathom.core.manifest import Manifest, Seen
 from fathom.core.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
@@ -31,6 +31,13 @@ _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 
 _Query = Sequence[tuple[str, str]]
+_MANAGER: Final = ("fieldManager", names.FIELD_MANAGER)
+_NO_VERSION: Final[Mapping[str, JsonValue]] = {"resourceVersion": "1"}
+"""No object is ever at this version. So a server-side apply that carries it creates, or is refused
+with 409 (docs/design/0022). It owns its fields as later ones do; what a POST wrote, a later apply
+cannot take back."""
+_NOT_BY_APPLY: Final = frozenset({409, 500})
+"""There is one of that name; or, for Services of Kubernetes before 1.23, it is refused as such."""
 
 
 class Kube:
@@ -44,48 +51,70 @@ class Kube:
         return await self._unless_missing("GET", _path(kind, namespace, name))
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
-        query = [("labelSelector", selector)]
+        return await self._listed(kind, namespace, [("labelSelector", selector)])
+
+    async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        query = [("fieldSelector", f"metadata.name={name}")]
+        return next(iter(await self._listed(kind, namespace, query)), None)
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        namespace, name = _place(manifest)
+        if name:
+            try:
+                return await self._apply(_path(kind, namespace, name), manifest, _NO_VERSION)
+            except KubeError as error:
+                # Whatever is behind it, the POST says whether the name is taken.
+                if error.status not in _NOT_BY_APPLY:
+                    raise
+        return await self._request("POST", _path(kind, namespace), body=manifest, query=[_MANAGER])
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
+    ) -> Manifest:
+        namespace, name = _place(manifest)
+        path = _path(kind, namespace, name, subresource)
+        return await self._apply(path, manifest, seen.in_metadata())
+
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, JsonValue],
+        seen: Seen | None,
+    ) -> Manifest | None:
+        return await self._unless_missing(
+            "PATCH",
+            _path(kind, namespace, name),
+            body=patch if seen is None else _with_metadata(patch, seen.in_metadata()),
+            content_type=_MERGE,
+            query=[_MANAGER],
+        )
+
+    async def delete(self, kind: Kind, namespace: str, name: str, seen: Seen) -> None:
+        body: Manifest = {"propagationPolicy": "Background", "preconditions": seen.in_metadata()}
+        await self._unless_missing("DELETE", _path(kind, namespace, name), body=body)
+
+    async def served(self) -> ServedApis:
+        return await discover(self._get)
+
+    async def _apply(
+        self, path: str, manifest: Manifest, expected: Mapping[str, JsonValue]
+    ) -> Manifest:
+        return await self._request(
+            "PATCH",
+            path,
+            body=_with_metadata(manifest, expected),
+            content_type=_APPLY,
+            query=[_MANAGER, ("force", "true")],
+        )
+
+    async def _listed(self, kind: Kind, namespace: str, query: _Query) -> tuple[Manifest, ...]:
         found = await self._request("GET", _path(kind, namespace), query=query)
         items = cast("list[Manifest]", found.get("items") or [])
         # Items of a list do not repeat what the list says of all of them.
         named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
         return tuple(named | item for item in items)
-
-    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:
-        namespace, name = _place(manifest)
-        return await self._request(
-            "PATCH",
-            _path(kind, namespace, name, subresource),
-            body=manifest,
-            content_type=_APPLY,
-            query=[("fieldManager", names.FIELD_MANAGER), ("force", "true")],
-        )
-
-    async def merge(
-        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, JsonValue]
-    ) -> Manifest | None:
-        return await self._unless_missing(
-            "PATCH",
-            _path(kind, namespace, name),
-            body=patch,
-            content_type=_MERGE,
-            query=[("fieldManager", names.FIELD_MANAGER)],
-        )
-
-    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
-        return await self._request(
-            "POST",
-            _path(kind, _place(manifest)[0]),
-            body=manifest,
-            query=[("fieldManager", names.FIELD_MANAGER)],
-        )
-
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        path = _path(kind, namespace, name)
-        await self._unless_missing("DELETE", path, body={"propagationPolicy": "Background"})
-
-    async def served(self) -> ServedApis:
-        return await discover(self._get)
 
     async def _get(self, path: str) -> Manifest | None:
         return await self._unless_missing("GET", path)
@@ -148,6 +177,13 @@ def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> 
     place = ["namespaces", namespace] if namespace else []
     parts = [*place, kind.plural, name, subresource]
     return "/".join([root, *(quote(part, safe="") for part in parts if part)])
+
+
+def _with_metadata(
+    body: Mapping[str, JsonValue], more: Mapping[str, JsonValue]
+) -> Mapping[str, JsonValue]:
+    metadata = cast("Mapping[str, JsonValue]", body.get("metadata") or {})
+    return {**body, "metadata": {**metadata, **more}}
 
 
 def _place(manifest: Manifest) -> tuple[str, str]:

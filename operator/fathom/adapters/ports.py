@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -9,7 +10,7 @@ from pydantic import JsonValue
 from fathom.core.completion import Completion, CompletionRequest, Unanswered
 from fathom.core.fetch_progress import FetchedBytes
 from fathom.core.kinds import Kind
-from fathom.core.manifest import Manifest
+from fathom.core.manifest import Manifest, Seen
 from fathom.core.measurement import PodCounters
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.served import ServedApis
@@ -104,6 +105,11 @@ class KubeError(Exception):
         self.message = message
 
     @property
+    def outdated(self) -> bool:
+        """Whether what is there is not what the request was made for: look, and decide again."""
+        return self.status == HTTPStatus.CONFLICT
+
+    @property
     def transient(self) -> bool:
         """Whether the same request may succeed later without anything having changed."""
         return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004
@@ -112,12 +118,20 @@ class KubeError(Exception):
 class KubePort(Protocol):
     """The Kubernetes API, objects as plain manifests. Every call has a timeout.
 
+    A write to an object that exists names the state in which it was seen. If it is another one by
+    now, or gone, or another object of the same name, the API server answers 409 (`outdated`) and
+    nothing is written: what was decided on an old view never lands on a newer one.
+
     Raises:
         KubeError: in every method, unless it says otherwise.
     """
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Read one object; None: there is none."""
+        ...
+
+    async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """As `get`, where only the right to list is granted."""
         ...
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
@@ -130,26 +144,47 @@ class KubePort(Protocol):
         """
         ...
 
-    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str = "") -> Manifest:
-        """Server-side apply with force, as field manager `fathom`. Idempotent.
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """Create one object; 409: there is one of that name, which is not touched.
+
+        `metadata.generateName` is honoured. Not idempotent.
 
         Returns:
-            The object as it is then; creates it if it is missing (not with a subresource).
+            The object as it is then. Later applies can take back its fields.
+        """
+        ...
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
+    ) -> Manifest:
+        """Server-side apply with force, as field manager `fathom`. Never creates.
+
+        Returns:
+            The object as it is then.
         """
         ...
 
     async def merge(
-        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, JsonValue]
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, JsonValue],
+        seen: Seen | None,
     ) -> Manifest | None:
-        """JSON merge patch as field manager `fathom`; None: there is no such object."""
+        """JSON merge patch as field manager `fathom`; None: there is no such object.
+
+        Args:
+            kind: of the object.
+            namespace: where it is.
+            name: of the object.
+            patch: its metadata holds neither uid nor resourceVersion.
+            seen: None: whatever state it is in, for what a person asked for.
+        """
         ...
 
-    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
-        """Create one object; `metadata.generateName` is honoured. Not idempotent."""
-        ...
-
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """Delete one object, and in the background what it owns. Idempotent."""
+    async def delete(self, kind: Kind, namespace: str, name: str, seen: Seen) -> None:
+        """Delete one object, and in the background what it owns; nothing if there is none."""
         ...
 
     async def served(self) -> ServedApis:

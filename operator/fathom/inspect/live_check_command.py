@@ -176,7 +176,8 @@ async def _annotate(kube: KubePort, key: ObjectKey, value: str | None) -> bool:
     patch: dict[str, JsonValue] = {
         "metadata": {"annotations": {names.ANNOTATION_CHECK_QUALITY: value}}
     }
-    return await kube.merge(SPECULATIVE_DEPLOYMENT, key.namespace, key.name, patch) is not None
+    asked = await kube.merge(SPECULATIVE_DEPLOYMENT, key.namespace, key.name, patch, None)
+    return asked is not None
 
 
 async def _withdraw(kube: KubePort, key: ObjectKey, request_id: str) -> None:

@@ -8,7 +8,7 @@ from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Happening, Severity
 from fathom.core.fetch import FetchStage
-from fathom.core.kinds import CONFIG_MAP
+from fathom.core.kinds import CONFIG_MAP, POD
 from fathom.core.plan import Plan, Rendering, plan_of
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.cache import fetched_by
@@ -18,7 +18,7 @@ from fathom.runtime.course import Course
 from fathom.runtime.fetch_operations import fetch_operations
 from fathom.runtime.kept import Kept
 from fathom.runtime.memory import Memory
-from fathom.runtime.operations import Desired, Operation, depth_nudges, operations
+from fathom.runtime.operations import Desired, Operation, deleted, depth_nudges, operations
 from fathom.runtime.ports import World
 from fathom.runtime.refreshing import refresh_of
 from fathom.runtime.reporter import QUIET_S, Reporter
@@ -39,6 +39,8 @@ class Carried:
     """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
     refresh: Refresh
     """Which replica was restarted for its age, or why none."""
+    outdated: bool = False
+    """Whether the cluster was found in another state than the one that all this was decided on."""
 
 
 class Actor:
@@ -98,10 +100,12 @@ class Actor:
             document = objects.depth
         elif document is not None:
             await self._tell_engines(objects, document, decision, memory, now_s)
-        return Carried(plan, outcome.refusals, document, decided, refresh)
+        return Carried(
+            plan, outcome.refusals, document, decided, refresh, outcome.outdated is not None
+        )
 
     async def _refresh(self, pod: str, why: str, objects: Objects, memory: Memory) -> None:
-        if await self._writer.restart(pod, why):
+        if await self._writer.attempt(deleted(objects, POD, pod, why)):
             memory.objects = None
             happening = Happening(Severity.NORMAL, "Refreshing", why)
             await self._reporter.tell([happening], objects)
@@ -125,7 +129,9 @@ class Actor:
         nudges = depth_nudges(objects, objects.depth, document, again_at_s=again_at_s)
         if nudges:
             memory.objects = None
-            await self._writer.nudge(nudges)
+        for nudge in nudges:
+            # Best effort: kubelets refresh by themselves in the end.
+            await self._writer.attempt(nudge)
 
 
 def _holds(operations: Sequence[Operation], config_map: str) -> bool:

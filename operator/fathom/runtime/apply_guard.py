@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from fathom.core.kinds import Kind
-from fathom.runtime.operations import Apply, Operation, Patch
+from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
 
 PATIENCE: Final = 3
-"""Identical writes of one object before it is left alone."""
+"""Identical writes of one object that the API server took, before it is left alone."""
 
 
 class ApplyGuard:
@@ -28,25 +28,28 @@ class ApplyGuard:
         self._written = {key: seen for key, seen in self._written.items() if key in pending}
 
     def refusal(self, operation: Operation) -> str | None:
-        """Why this write is not tried again; None: it may be. Counts it, if it may."""
-        if not isinstance(operation, Apply | Patch):
+        """Why this write is not tried again; None: it may be."""
+        if isinstance(operation, Delete) or self._times(operation) < PATIENCE:
             return None
-        key, print_ = (operation.kind, operation.name), _fingerprint(operation)
-        seen, times = self._written.get(key, ("", 0))
-        if seen != print_:
-            times = 0
-        if times >= PATIENCE:
-            return (
-                f"{operation.kind.kind} {operation.name} was written {PATIENCE} times and is "
-                f"changed back by something else: {operation.why}. It is left alone; find the "
-                "webhook or controller that does this, and exempt objects labelled "
-                "app.kubernetes.io/managed-by=fathom."
-            )
-        self._written[key] = (print_, times + 1)
-        return None
+        return (
+            f"{operation.kind.kind} {operation.name} was written {PATIENCE} times and is "
+            f"changed back by something else: {operation.why}. It is left alone; find the "
+            "webhook or controller that does this, and exempt objects labelled "
+            "app.kubernetes.io/managed-by=fathom."
+        )
+
+    def wrote(self, operation: Operation) -> None:
+        """Count a write that the API server took; one that it refused changed nothing."""
+        if not isinstance(operation, Delete):
+            seen = (_fingerprint(operation), self._times(operation) + 1)
+            self._written[operation.kind, operation.name] = seen
+
+    def _times(self, operation: Create | Apply | Patch) -> int:
+        seen, times = self._written.get((operation.kind, operation.name), ("", 0))
+        return times if seen == _fingerprint(operation) else 0
 
 
-def _fingerprint(operation: Apply | Patch) -> str:
-    content = operation.manifest if isinstance(operation, Apply) else operation.patch
+def _fingerprint(operation: Create | Apply | Patch) -> str:
+    content = operation.patch if isinstance(operation, Patch) else operation.manifest
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

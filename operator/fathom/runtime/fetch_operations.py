@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.diff import first_difference
 from fathom.core.fetch import COMPONENT, FetchStage, FetchStanding
 from fathom.core.fetch_program import FetchProgram
 from fathom.core.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
@@ -12,7 +11,7 @@ from fathom.core.snapshot import Objects
 from fathom.manifests.cache_claim import cache_claim
 from fathom.manifests.fetch_config_map import fetch_config_map
 from fathom.manifests.fetch_job import fetch_job
-from fathom.runtime.operations import Apply, Delete, Operation
+from fathom.runtime.operations import Create, Operation, brought_about, deleted
 
 
 def fetch_operations(
@@ -37,11 +36,9 @@ def _claim(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation]:
     """Before the pods that mount it; never deleted."""
     if not sd.spec.cache.size:
         return
-    manifest, name = cache_claim(sd), names.cache_claim(sd.metadata.name)
-    live = objects.live.get((PERSISTENT_VOLUME_CLAIM, name))
-    why = "it does not exist" if live is None else first_difference(manifest, live)
-    if why is not None:
-        yield Apply(PERSISTENT_VOLUME_CLAIM, manifest, why)
+    operation = brought_about(objects, PERSISTENT_VOLUME_CLAIM, cache_claim(sd))
+    if operation is not None:
+        yield operation
 
 
 def _begun(
@@ -51,18 +48,19 @@ def _begun(
         return
     config_map = fetch_config_map(sd, program)
     if (CONFIG_MAP, names.fetch_config_map(sd.metadata.name, program.content)) not in objects.live:
-        yield Apply(CONFIG_MAP, config_map, "it does not exist")
-    yield Apply(JOB, fetch_job(sd, standing.fetch, program), "the weights are not fetched yet")
+        yield Create(CONFIG_MAP, config_map, "it does not exist")
+    yield Create(JOB, fetch_job(sd, standing.fetch, program), "the weights are not fetched yet")
 
 
 def _unwanted(objects: Objects, standing: FetchStanding) -> Iterator[Operation]:
     used: frozenset[str] = frozenset()
     for job in objects.jobs:
         if standing.job is None or job.name != standing.job.name:
-            yield Delete(JOB, job.name, "the spec does not ask for these weights any more")
+            why = "the spec does not ask for these weights any more"
+            yield deleted(objects, JOB, job.name, why)
         elif standing.stage is FetchStage.FORGOTTEN:
             # What is there is not fetched again: the next one only says once more what it is.
-            yield Delete(JOB, job.name, "what it has fetched is not known any more")
+            yield deleted(objects, JOB, job.name, "what it has fetched is not known any more")
         else:
             used |= job.spec.template.spec.config_maps
     if standing.stage is FetchStage.MISSING:
@@ -70,4 +68,4 @@ def _unwanted(objects: Objects, standing: FetchStanding) -> Iterator[Operation]:
         return
     for each in objects.config_maps:
         if each.component == COMPONENT and each.name not in used:
-            yield Delete(CONFIG_MAP, each.name, "no Job mounts it")
+            yield deleted(objects, CONFIG_MAP, each.name, "no Job mounts it")

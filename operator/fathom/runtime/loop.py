@@ -34,6 +34,8 @@ RESYNC_S: Final = 60.0
 """The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
 LONGEST_BACKOFF_S: Final = 300.0
 SHORTEST_SLEEP_S: Final = 0.5
+PATIENCE: Final = 3
+"""Passes in a row that may find that they have looked too long ago, before people hear of it."""
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -176,6 +178,10 @@ class Loop:
             await self._reporter.tell(tuned.happenings, objects)
         pins = bad_pins(snapshot, spec.speculation.effective_max_tokens)
         await self._reporter.warn_of_pins(pins, objects, memory)
+        if carried.outdated and self._failures < PATIENCE:
+            # What could be said now is about a cluster that is another one already.
+            self._log.info("looks again", refusals=carried.refusals)
+            return self._failed()
         findings = findings_of(
             intent,
             course,

@@ -13,8 +13,8 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.depth import DepthDocument
 from fathom.core.diff import first_difference
-from fathom.core.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, Kind, kind_of
-from fathom.core.manifest import Manifest
+from fathom.core.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, POD, Kind, kind_of
+from fathom.core.manifest import Manifest, Seen
 from fathom.core.nodes_per_replica import needs_compute_domain
 from fathom.core.observed import ObservedPod
 from fathom.core.optional_kinds import wanted_optional
@@ -23,7 +23,6 @@ from fathom.core.plugin import PluginBundle
 from fathom.core.snapshot import Objects
 from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.depth_config_map import depth_config_map
-from fathom.manifests.metadata import child_metadata
 from fathom.manifests.plugin_config_map import plugin_config_map
 from fathom.manifests.render import optional_children
 from fathom.manifests.service import service
@@ -33,11 +32,25 @@ from fathom.manifests.workload import workload
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
-    """Server-side apply of a whole object."""
+class Create:
+    """An object that is not there. One of its name that is somebody else's stays what it is."""
 
     kind: Kind
     manifest: Manifest
+    why: str
+
+    @property
+    def name(self) -> str:
+        return _name(self.manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply of a whole object of ours."""
+
+    kind: Kind
+    manifest: Manifest
+    seen: Seen
     why: str
     """The first discrepancy, in words."""
 
@@ -53,6 +66,7 @@ class Patch:
     kind: Kind
     name: str
     patch: Mapping[str, JsonValue]
+    seen: Seen
     why: str
 
 
@@ -60,10 +74,11 @@ class Patch:
 class Delete:
     kind: Kind
     name: str
+    seen: Seen
     why: str
 
 
-Operation = Apply | Patch | Delete
+Operation = Create | Apply | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +103,19 @@ def operations(objects: Objects, plan: Plan, desired: Desired) -> tuple[Operatio
         *_applies(objects, plan, desired),
         *_workloads(objects, plan, desired),
         *_unwanted(objects, desired.sd),
-        *(Delete(kind, name, "its revision serves no more") for kind, name in plan.emptied),
-        *(Delete(CONFIG_MAP, name, "no pod mounts it") for name in plan.unused_config_maps),
+        *(deleted(objects, *key, "its revision serves no more") for key in plan.emptied),
+        *(
+            deleted(objects, CONFIG_MAP, name, "no pod mounts it")
+            for name in plan.unused_config_maps
+        ),
     )
 
 
 def _applies(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
     for manifest in _supporting(objects, plan, desired):
         kind = kind_of(manifest["apiVersion"], manifest["kind"])
-        why = _difference(objects, kind, manifest)
-        if why is not None:
-            yield Apply(kind, manifest, why)
+        if (operation := brought_about(objects, kind, manifest)) is not None:
+            yield operation
 
 
 def _supporting(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Manifest]:
@@ -120,10 +137,11 @@ def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation
     """Optional children that the spec asked for before."""
     for kind in sorted(set(OPTIONAL_KINDS) & objects.optional - wanted_optional(sd.spec)):
         if (kind, sd.metadata.name) in objects.live:
-            yield Delete(kind, sd.metadata.name, "the spec does not ask for it any more")
+            why = "the spec does not ask for it any more"
+            yield deleted(objects, kind, sd.metadata.name, why)
     domain = (COMPUTE_DOMAIN, sd.metadata.name)
     if domain in objects.live and not needs_compute_domain(sd.spec) and not _grouped(objects):
-        yield Delete(*domain, "no pod holds a claim to it")
+        yield deleted(objects, *domain, "no pod holds a claim to it")
 
 
 def _grouped(objects: Objects) -> list[ObservedPod]:
@@ -140,7 +158,7 @@ def _workloads(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Opera
         operation = (
             _rendered(objects, step, desired)
             if step.template is Template.RENDER
-            else _scaled(objects, step, desired.sd)
+            else _scaled(objects, step)
         )
         if operation is not None:
             yield operation
@@ -154,26 +172,29 @@ def _rendered(objects: Objects, step: WorkloadStep, desired: Desired) -> Operati
         replicas=step.replicas,
         bundle=desired.bundle,
     )
-    why = _difference(objects, step.kind, manifest)
-    return None if why is None else Apply(step.kind, manifest, why)
+    return brought_about(objects, step.kind, manifest)
 
 
-def _scaled(objects: Objects, step: WorkloadStep, sd: SpeculativeDeployment) -> Operation | None:
-    """Replicas and ownership only: any other write could restart pods that are well."""
+def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
+    """Replicas only: any other write could restart pods that are well."""
     live = objects.live[step.kind, step.name]
-    owners = child_metadata(sd, step.name).get("ownerReferences")
     patch: dict[str, JsonValue] = {"spec": {"replicas": step.replicas}}
-    if owners:
-        patch["metadata"] = {"ownerReferences": owners}
     why = first_difference(patch, live)
-    return None if why is None else Patch(step.kind, step.name, patch, why)
+    return None if why is None else Patch(step.kind, step.name, patch, Seen.of(live), why)
 
 
-def _difference(objects: Objects, kind: Kind, manifest: Manifest) -> str | None:
+def brought_about(objects: Objects, kind: Kind, manifest: Manifest) -> Create | Apply | None:
+    """What is missing for an object to be as rendered; None: nothing is."""
     live = objects.live.get((kind, _name(manifest)))
     if live is None:
-        return "it does not exist"
-    return first_difference(manifest, live)
+        return Create(kind, manifest, "it does not exist")
+    why = first_difference(manifest, live)
+    return None if why is None else Apply(kind, manifest, Seen.of(live), why)
+
+
+def deleted(objects: Objects, kind: Kind, name: str, why: str) -> Delete:
+    """The deletion of an object that was read."""
+    return Delete(kind, name, Seen.of(objects.live[kind, name]), why)
 
 
 def _name(manifest: Manifest) -> str:
@@ -186,8 +207,8 @@ def depth_nudges(
     after: DepthDocument,
     *,
     again_at_s: float | None,
-) -> tuple[tuple[str, Mapping[str, JsonValue]], ...]:
-    """Pods to annotate so that their kubelets refresh the depth volume soon, and with what.
+) -> tuple[Patch, ...]:
+    """What annotates pods, so that their kubelets refresh the depth volume soon.
 
     Args:
         objects: what the cluster holds.
@@ -206,7 +227,7 @@ def depth_nudges(
         "metadata": {"annotations": {names.ANNOTATION_DEPTH_GENERATION: value}}
     }
     return tuple(
-        (pod.name, patch)
+        Patch(POD, pod.name, patch, Seen.of(objects.live[POD, pod.name]), "its depth has changed")
         for pod in objects.leaders
         if not pod.terminating
         and (

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fathom.core.events import Happening, Severity, transitions
+from fathom.core.manifest import Seen
 from fathom.core.snapshot import Objects
 from fathom.core.status import Findings, as_written, same, status_of, urgent
 from fathom.runtime.memory import Memory
@@ -38,7 +39,7 @@ class Reporter:
         waited_s = findings.now_s - memory.status_written_at_s
         if not urgent(new, objects.status) and waited_s < QUIET_S:
             return QUIET_S - waited_s
-        await self._writer.status(as_written(new))
+        await self._writer.status(as_written(new), Seen.of(objects.resource))
         memory.objects = None
         memory.status_written_at_s = findings.now_s
         await self.tell(transitions(new, objects.status), objects)

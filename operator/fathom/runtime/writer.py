@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
 from fathom.core.events import Happening, event
-from fathom.core.kinds import EVENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.manifest import Manifest
+from fathom.core.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.manifest import Manifest, Seen
 from fathom.core.observed import Meta
 from fathom.runtime.apply_guard import ApplyGuard
-from fathom.runtime.operations import Apply, Delete, Operation, Patch
+from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.telemetry import Telemetry
 
 _log: Final = structlog.get_logger(__name__)
@@ -28,6 +28,8 @@ class Outcome:
     """One sentence for each that failed."""
     left: tuple[Operation, ...]
     """Those that failed or were not tried."""
+    outdated: Operation | None = None
+    """The one that found the cluster in another state than the one it was decided on."""
 
 
 class Writer:
@@ -43,7 +45,8 @@ class Writer:
         """Try each; what the API server refuses for good does not stop the others.
 
         After a failure that may pass by itself the rest is left for the next pass, since it may
-        depend on what failed. Never raises.
+        depend on what failed; after one that shows that the cluster was looked at too long ago,
+        since it was decided on that look. Never raises.
         """
         guard.settle(operations)
         refusals: list[str] = []
@@ -63,11 +66,18 @@ class Writer:
                 left.append(operation)
                 if error.transient:
                     left.extend(operations[position + 1 :])
-                    break
+                    outdated = operation if error.outdated else None
+                    return Outcome(tuple(refusals), tuple(left), outdated)
+            else:
+                guard.wrote(operation)
         return Outcome(tuple(refusals), tuple(left))
 
-    async def status(self, status: Mapping[str, JsonValue]) -> None:
+    async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> None:
         """Write the status subresource.
+
+        Args:
+            status: all of it.
+            seen: the resource, as the status is about it.
 
         Raises:
             KubeError: it could not be written; 404 means that the resource is gone.
@@ -78,26 +88,23 @@ class Writer:
             "metadata": {"name": self._key.name, "namespace": self._key.namespace},
             "status": dict(status),
         }
-        await self._kube.apply(SPECULATIVE_DEPLOYMENT, manifest, subresource="status")
+        await self._kube.apply(SPECULATIVE_DEPLOYMENT, manifest, seen, subresource="status")
         self._count(names.KIND, "status")
 
-    async def restart(self, pod: str, why: str) -> bool:
-        """Delete a pod, for its Deployment to replace it; whether the API server took it."""
+    async def attempt(self, operation: Operation) -> bool:
+        """Try one that nothing depends on; whether the API server took it. Never raises."""
         try:
-            await self._one(Delete(POD, pod, why))
+            await self._one(operation)
         except KubeError as error:
-            self._log.warning("pod not restarted", pod=pod, error=error.message)
+            self._log.warning(
+                "not written",
+                kind=operation.kind.kind,
+                object=operation.name,
+                why=operation.why,
+                error=error.message,
+            )
             return False
         return True
-
-    async def nudge(self, pods: Sequence[tuple[str, Mapping[str, JsonValue]]]) -> None:
-        """Annotate pods; best effort, as their kubelets refresh by themselves in the end."""
-        for name, patch in pods:
-            try:
-                await self._kube.merge(POD, self._key.namespace, name, patch)
-                self._count(POD.kind, "patch")
-            except KubeError as error:
-                self._log.warning("pod not annotated", pod=name, error=error.message)
 
     async def tell(
         self, happenings: Sequence[Happening], about: Meta, now_s: float, reporter: str
@@ -120,15 +127,18 @@ class Writer:
             why=operation.why,
         )
         match operation:
-            case Apply():
-                await self._kube.apply(operation.kind, operation.manifest)
-                self._count(operation.kind.kind, "apply")
-            case Patch():
-                await self._kube.merge(operation.kind, namespace, operation.name, operation.patch)
-                self._count(operation.kind.kind, "patch")
-            case Delete():
-                await self._kube.delete(operation.kind, namespace, operation.name)
-                self._count(operation.kind.kind, "delete")
+            case Create(kind, manifest):
+                await self._kube.create(kind, manifest)
+                self._count(kind.kind, "create")
+            case Apply(kind, manifest, seen):
+                await self._kube.apply(kind, manifest, seen)
+                self._count(kind.kind, "apply")
+            case Patch(kind, name, patch, seen):
+                await self._kube.merge(kind, namespace, name, patch, seen)
+                self._count(kind.kind, "patch")
+            case Delete(kind, name, seen):
+                await self._kube.delete(kind, namespace, name, seen)
+                self._count(kind.kind, "delete")
 
     def _count(self, kind: str, verb: str) -> None:
         self._telemetry.wrote(self._key, kind, verb)

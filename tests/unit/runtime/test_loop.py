@@ -225,7 +225,7 @@ async def test_a_refused_child_is_told_and_retried() -> None:
     bench = Bench()
 
     def forbidden(verb: str, kind: Kind) -> KubeError | None:
-        refused = verb == "apply" and kind == DEPLOYMENT
+        refused = verb == "create" and kind == DEPLOYMENT
         return KubeError(403, "exceeded quota: gpus") if refused else None
 
     bench.kube.fail = forbidden
