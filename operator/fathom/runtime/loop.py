@@ -58,6 +58,11 @@ class Loop:
         self.due_s = world.clock.now_s()
         """Unix seconds at which the next pass should have begun, for the liveness probe."""
 
+    @property
+    def stale(self) -> bool:
+        """Whether it was poked since it last looked at the cluster, or could not look."""
+        return self._stale
+
     def poke(self) -> None:
         """Something may have moved: look again, soon."""
         self._stale = True

@@ -64,7 +64,11 @@ class Loops:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, key: ObjectKey, task: asyncio.Task[None]) -> None:
-        if self._running.get(key, (None, None))[1] is task:
-            del self._running[key]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        loop, _ = self._running.pop(key)
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             _log.error("loop ended", resource=str(key), error=repr(error))
+        if loop.stale:
+            # Poked after its last look: what it found gone may be there again.
+            self.seen(key)

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fathom.core.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.core.manifest import Manifest
 from fathom.runtime.loops import STUCK_AFTER_S, Loops
 from support.bench import KEY, Bench
 
@@ -36,6 +37,47 @@ async def test_a_loop_ends_with_its_resource_and_starts_with_the_next(
     await until(lambda: len(loops) == 0)
     bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
     loops.seen(KEY)
+    assert len(loops) == 1
+
+
+async def test_a_resource_made_anew_during_the_last_look_gets_its_loop(
+    bench: Bench, loops: Loops
+) -> None:
+    """The look finds it gone; before the loop has ended, it is there again, and that is told."""
+    resource, read = bench.resource, bench.kube.get
+    looked = 0
+
+    async def made_anew_meanwhile(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        nonlocal looked
+        found = await read(kind, namespace, name)
+        looked += 1
+        if looked == 1:
+            bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+            loops.seen(KEY)
+        return found
+
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    bench.metrics.asked = []
+    bench.kube.get = made_anew_meanwhile  # type: ignore[method-assign]
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    assert len(loops) == 1
+
+
+async def test_a_resource_made_anew_while_its_loop_ends_gets_another(
+    bench: Bench, loops: Loops
+) -> None:
+    """At each moment of the end, from the last look to the loop's removal from the registry."""
+    resource = bench.resource
+    for moment in range(12):
+        bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        loops.seen(KEY)
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+        bench.metrics.asked = []
+        loops.seen(KEY)
+        await until(lambda: bench.metrics.asked)
     assert len(loops) == 1
 
 
