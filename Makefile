@@ -8,7 +8,7 @@ ARGS ?=
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
+.PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
 	test-e2e bench-engine lint format verify regenerate constraints clean
 
 help: ## Print this help
@@ -29,6 +29,9 @@ setup: $(VENV)/.installed ## Set up the Python environment
 engine: setup ## Install a real vLLM for the CPU and build its EAGLE 3.1 test pair
 	@$(BIN)/fathom local engine
 
+engines: engine ## Install the oldest vLLM that is tested, too
+	@$(BIN)/python -m fathom_local.engine.environment 0.28.0 >/dev/null
+
 local-build: setup ## Build (once) the control plane that `fathom local` runs
 	@$(BIN)/fathom local build
 
@@ -38,24 +41,41 @@ demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, li
 bench-tuner: setup ## The tuner in simulated fleets, beside other policies and the clairvoyant
 	@$(BIN)/fathom local bench-tuner $(ARGS)
 
-# A process for each tier: what one leaves running must not slow down what the next measures.
-test: lint verify local-build engine ## Every check and every test, real parts included
-	@set -e; for tier in "unit property golden" contract cluster engine e2e; do \
-		printf '\n==> %s\n' "$$tier"; \
-		$(PYTEST) $$(for each in $$tier; do echo tests/$$each; done) $(ARGS); \
-	done
+# The tests, in tiers: what can wait for each other shares one, and what one leaves running must not
+# slow down what the next measures. Of each: what pytest is given, and its budget: the CPU seconds
+# that its processes use on two quiet cores, and half as much again. Another tier is a name here, and
+# its two lines; one that is no pytest has a rule of its own.
+TIERS := light cluster engine e2e
+# On both cores: what needs neither a cluster nor an engine.
+light_TESTS := -n 2 --dist worksteal tests/unit tests/property tests/golden \
+	tests/contract -m "not cluster and not engine"
+light_CPU_SECONDS := 600
+cluster_TESTS := tests/cluster tests/contract -m cluster
+cluster_CPU_SECONDS := 600
+engine_TESTS := tests/engine tests/contract -m engine
+engine_CPU_SECONDS := 3000
+# One fleet at a time: it is measured.
+e2e_TESTS := tests/e2e
+e2e_CPU_SECONDS := 4500
 
-test-fast: setup ## What needs neither a cluster nor an engine: under a minute
-	@$(PYTEST) -q tests/unit tests/property tests/golden $(ARGS)
+tier-%:
+	@$(BIN)/python -m fathom_local.tools.tier $* --budget $($*_CPU_SECONDS) -- \
+		$(PYTEST) $($*_TESTS) --durations=10 $(ARGS)
+
+test: lint verify local-build engines ## Every check and every test, real parts included
+	@set -e; for tier in $(TIERS); do $(MAKE) --no-print-directory tier-$$tier; done
+
+test-fast: setup ## What needs neither a cluster nor an engine: a few minutes
+	@$(PYTEST) -q $(light_TESTS) $(ARGS)
 
 test-cluster: local-build ## Tests against a real control plane
-	@$(PYTEST) tests/cluster $(ARGS)
+	@$(PYTEST) $(cluster_TESTS) $(ARGS)
 
-test-engine: engine ## Tests against a real vLLM
-	@$(PYTEST) tests/engine tests/contract $(ARGS)
+test-engine: engines ## Tests against a real vLLM
+	@$(PYTEST) $(engine_TESTS) $(ARGS)
 
 test-e2e: local-build engine ## The whole loop, as a user meets it
-	@$(PYTEST) tests/e2e $(ARGS)
+	@$(PYTEST) $(e2e_TESTS) $(ARGS)
 
 bench-engine: engine ## Live depth on real vLLM against every static depth; ARGS="--json FILE"
 	@$(BIN)/fathom local bench-engine $(ARGS)

@@ -146,7 +146,8 @@ class FakeKube:
         return sorted(name for each, _, name in self._objects if each == kind)
 
     def all_of(self, kind: Kind) -> list[dict[str, Any]]:
-        return [found for (each, _, _), found in sorted(self._objects.items()) if each == kind]
+        places = sorted(place for place in self._objects if place[0] == kind)
+        return [self._objects[place] for place in places]
 
     def written(self, kind: str = "") -> list[Write]:
         return [each for each in self.writes if not kind or each.kind == kind]

@@ -1,0 +1,133 @@
+"""Runs one tier of the tests, says what it cost, and fails where that is more than its budget.
+
+Run as `python -m fathom_local.tools.tier NAME --budget CPU_SECONDS -- COMMAND...`.
+
+The budget is of processor time, since other work on a machine would lengthen wall time. It counts
+every process of the tier, those that a test made a daemon and those in namespaces of their own
+included: this process adopts whatever loses its parent (`PR_SET_CHILD_SUBREAPER`, prctl(2)), and
+the kernel counts a child once it has ended and was waited for. Hence nothing may still run when
+the tier has ended: what does is ended, named, and fails the tier.
+"""
+
+import argparse
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_POLL_SECONDS: Final = 0.05
+
+
+def main() -> int:
+    """Return the tests' exit code, or 1 where they passed and the tier still has a fault."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tier")
+    parser.add_argument("--budget", type=float, required=True, metavar="CPU_SECONDS")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="what the tests told to end may take so long",
+    )
+    parser.add_argument("command", nargs="+")
+    given = parser.parse_args()
+
+    _say(f"\n==> {given.tier}")
+    started_s = time.monotonic()
+    _adopt_orphans()
+    code = _run(given.command)
+    left = _end_what_is_left(given.patience)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    _say(
+        f"==> {given.tier}: {time.monotonic() - started_s:.0f} s, {cpu_s:.0f} CPU seconds "
+        f"of {given.budget:.0f}"
+    )
+    faults = _faults(given.tier, cpu_s, given.budget, left)
+    for sentence in faults:
+        _say(sentence)
+    return code or bool(faults)
+
+
+def _faults(tier: str, cpu_s: float, budget_s: float, left: Sequence[str]) -> list[str]:
+    found = []
+    if left:
+        found.append(
+            f"The tests of the tier {tier} left processes running, which are ended now: "
+            f"{'; '.join(left)}. End them in the fixture that starts them."
+        )
+    if cpu_s > budget_s:
+        found.append(
+            f"The tier {tier} took {cpu_s:.0f} CPU seconds, {cpu_s / budget_s - 1:.0%} more than "
+            f"its budget of {budget_s:.0f} in the Makefile. Look at its slowest tests, above: "
+            "share an engine or a cluster, or simulate what need not be real. Raise the budget "
+            "only for what is worth this much of everybody's every run."
+        )
+    return found
+
+
+def _adopt_orphans() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _run(command: Sequence[str]) -> int:
+    """Return the command's exit code; adopted children that end meanwhile are waited for."""
+    process = subprocess.Popen(command)
+    # Ctrl-C reaches the tests, too: they clean up and end, and so does this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        pid, status = os.wait()
+        if pid == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return abs(process.returncode)
+
+
+def _end_what_is_left(patience_s: float) -> list[str]:
+    """Wait for every child; those that do not end by themselves are killed and returned."""
+    killed: dict[int, str] = {}
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return list(killed.values())
+        if pid:
+            continue
+        if time.monotonic() > deadline_s:
+            # Their children become ours in turn.
+            for child in _children() - killed.keys():
+                killed[child] = f"{_command_line(child)} (pid {child})"
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
+
+
+def _children() -> set[int]:
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return {int(pid) for pid in listed.split()}
+
+
+def _command_line(pid: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        return words.decode(errors="replace")[:100].strip()
+    return "?"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - a command's own output
+
+
+if __name__ == "__main__":
+    sys.exit(main())

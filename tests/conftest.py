@@ -1,0 +1,16 @@
+"""Marks tests by the folder they lie in: `make test` chooses the tests of a tier by their marks."""
+
+from pathlib import Path
+
+import pytest
+
+NEEDS = ("cluster", "engine", "e2e")
+"""Folders whose name is what their tests need; anywhere else a test says so itself."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in NEEDS:
+            item.add_marker(folder)

@@ -1,0 +1,45 @@
+"""What `make test` says of a tier: which processes count, and what fails it."""
+
+import subprocess
+import sys
+
+COMPUTES = "import time\nwhile time.process_time() < 0.5: pass"
+DAEMON = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
+"""
+
+
+def tier(
+    *command: str, budget: float = 100.0, patience_seconds: float = 20.0
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "fathom_local.tools.tier", "light"),
+            *("--budget", str(budget), "--patience", str(patience_seconds), "--", *command),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_within_its_budget_the_code_is_that_of_the_tests() -> None:
+    assert tier("true").returncode == 0
+    assert tier("sh", "-c", "exit 5").returncode == 5
+
+
+def test_a_daemons_time_counts_and_too_much_is_told_with_what_to_do() -> None:
+    done = tier(sys.executable, "-c", DAEMON, COMPUTES, budget=0.4)
+    assert done.returncode == 1
+    assert "more than its budget of 0 in the Makefile" in done.stderr
+    assert "share an engine or a cluster" in done.stderr
+
+
+def test_what_is_left_running_is_ended_named_and_a_fault() -> None:
+    forever = "import time; time.sleep(600)"
+    done = tier(sys.executable, "-c", DAEMON, forever, patience_seconds=0.5)
+    assert done.returncode == 1
+    assert "left processes running" in done.stderr
+    assert "time.sleep(600) (pid " in done.stderr
