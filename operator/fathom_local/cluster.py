@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from fathom_local.binaries import Binaries
 from fathom_local.build import build_progress, ensure_binaries, require_programs
-from fathom_local.control_plane import start_control_plane
+from fathom_local.control_plane import ControlPlane, start_control_plane
 from fathom_local.credentials import KUBELET
 from fathom_local.errors import LocalClusterError
 from fathom_local.images import Image, default_images
@@ -36,9 +36,10 @@ from fathom_local.processes import (
     last_lines,
     start_daemon,
     stop_processes,
+    this_process,
 )
 from fathom_local.service_proxy import ServiceProxyConfig
-from fathom_local.state import ClusterState, all_states, load_state, locked
+from fathom_local.state import AGENTS, ClusterState, all_states, load_state, locked
 
 PREREQUISITES = {"ip": "iproute2", "nsenter": "util-linux", "sleep": "coreutils"}
 NODES_READY_SECONDS = 60.0
@@ -119,8 +120,14 @@ class LocalCluster:
     async def start(
         cls, name: str, nodes: int = 2, images: Sequence[Image] = ()
     ) -> AsyncIterator["LocalCluster"]:
-        """A cluster for as long as the context lasts."""
-        cluster = await up(name, nodes=nodes, images=images)
+        """A cluster for as long as the context lasts.
+
+        What is left of an earlier one, whose process was killed, is removed first.
+
+        Raises:
+            LocalClusterError: as `up`, and where a cluster of that name is somebody else's.
+        """
+        cluster = await up(name, nodes=nodes, images=images, owner=this_process())
         try:
             yield cluster
         finally:
@@ -133,17 +140,23 @@ async def up(
     nodes: int = 2,
     images: Sequence[Image] = (),
     progress: Progress | None = None,
+    owner: ProcessRecord | None = None,
 ) -> LocalCluster:
     """Starts a cluster, or finds it running; builds the control plane first where needed.
+
+    One that nobody takes down any more, since the process that it belonged to is gone, is removed
+    and started anew; so is one of which a part has ended.
 
     Args:
         name: several clusters can run side by side.
         nodes: how many GB200 trays to pretend.
         images: entries that are added to the image table, and win over it.
         progress: where to show what is being done; on stderr when None and there is a build.
+        owner: the process that will take it down; it shares no cluster that runs already.
 
     Raises:
         LocalClusterError: something is missing or does not start; nothing is left running then.
+            Or there is an owner, and the cluster runs for somebody else; it stays as it is then.
     """
     require_root()
     require_programs(PREREQUISITES)
@@ -152,14 +165,17 @@ async def up(
         binaries = await asyncio.to_thread(ensure_binaries, shown)
         await asyncio.to_thread(stack.enter_context, locked())
         known = load_state(name)
-        if known is not None and known.running:
+        if known is not None and is_in_use(known):
+            if owner is not None:
+                raise LocalClusterError(why_not_ours(known))
             return LocalCluster(name)
         if known is not None:
-            _remove(known)
+            await asyncio.to_thread(_remove, known)
         task = shown.add_task(f"Starting the cluster {name}", total=3)
         state = ClusterState(
             name=name,
             network=choose_network({other.network.index for other in all_states()}),
+            owner=owner,
         )
         try:
             await _start(state, binaries, nodes, images, lambda: shown.advance(task))
@@ -167,6 +183,27 @@ async def up(
             _remove(load_state(name) or state)
             raise
         return LocalCluster(name)
+
+
+def is_in_use(state: ClusterState) -> bool:
+    """Whether a cluster serves somebody: its owner, or whoever started one to keep.
+
+    One that is being started is in use, though it doesn't run yet.
+    """
+    return state.running if state.owner is None else state.owner.find() is not None
+
+
+def why_not_ours(state: ClusterState) -> str:
+    """A sentence for who wanted the name of a cluster that is in use."""
+    if state.owner is not None:
+        return (
+            f"The cluster {state.name} belongs to process {state.owner.pid} ({state.owner.name}), "
+            "which still runs. Wait for its end, or end it, and start again."
+        )
+    return (
+        f"The cluster {state.name} was started to be kept. Take it down with `fathom local down "
+        f"--name {state.name}`, and start again."
+    )
 
 
 def down(name: str) -> bool:
@@ -187,6 +224,10 @@ async def _start(
     images: Sequence[Image],
     advance: Callable[[], None],
 ) -> None:
+    # What is not on disk when this command is killed, nobody finds again: each part by itself.
+    def save_plane(plane: ControlPlane) -> None:
+        state.model_copy(update={"control_plane": plane}).save()
+
     state.save()
     create_network(state.network)
     plane = await start_control_plane(
@@ -195,27 +236,24 @@ async def _start(
         cluster=state.name,
         services=state.network.services,
         address=state.network.gateway,
+        started=save_plane,
     )
     state = state.model_copy(update={"control_plane": plane})
-    state.save()
     advance()
-    agents = _start_agents(state, nodes, images)
-    state = state.model_copy(update={"agents": agents})
-    state.save()
+    state = _start_agents(state, nodes, images)
     advance()
     await _wait_nodes(state, nodes + 1)
     advance()
 
 
-def _start_agents(
-    state: ClusterState, nodes: int, images: Sequence[Image]
-) -> tuple[ProcessRecord, ...]:
+def _start_agents(state: ClusterState, nodes: int, images: Sequence[Image]) -> ClusterState:
     plane = state.control_plane
     if plane is None:
         raise LocalClusterError(f"The cluster {state.name} has no control plane.")
     kubeconfig = plane.credentials.kubeconfig(KUBELET)
+    kubelet, service_proxy = AGENTS
     configs = {
-        "kubelet": KubeletConfig(
+        kubelet: KubeletConfig(
             kubeconfig=kubeconfig,
             ca_certificate=plane.credentials.ca_certificate,
             api_port=plane.port,
@@ -227,11 +265,14 @@ def _start_agents(
             logs_directory=state.pod_logs,
             memory_directory=state.memory_directory,
         ),
-        "service_proxy": ServiceProxyConfig(kubeconfig=kubeconfig, network=state.network),
+        service_proxy: ServiceProxyConfig(kubeconfig=kubeconfig, network=state.network),
     }
     for name, config in configs.items():
         _config_path(state, name).write_text(config.model_dump_json(indent=2))
-    return tuple(_start_agent(state, name) for name in configs)
+        agent = _start_agent(state, name)
+        state = state.model_copy(update={"agents": (*state.agents, agent)})
+        state.save()
+    return state
 
 
 def _start_agent(state: ClusterState, name: str) -> ProcessRecord:

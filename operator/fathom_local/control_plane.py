@@ -7,7 +7,7 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -94,6 +94,7 @@ async def start_control_plane(
     services: ipaddress.IPv4Network,
     address: ipaddress.IPv4Address = LOOPBACK,
     controllers: bool = True,
+    started: Callable[[ControlPlane], None] = lambda _: None,
 ) -> ControlPlane:
     """Starts an empty control plane and waits until its API server is ready.
 
@@ -105,6 +106,8 @@ async def start_control_plane(
         address: where the API server listens.
         controllers: also start the controller-manager and the scheduler, without which no
             Deployment makes a pod.
+        started: called after each process, with all so far: for who must find them if this
+            command is killed before they are complete.
 
     Raises:
         LocalClusterError: a part did not start; none is left running then.
@@ -163,22 +166,28 @@ async def start_control_plane(
     }
     if controllers:
         commands |= _controller_commands(credentials)
-    processes: list[ProcessRecord] = []
     plane = ControlPlane(
         directory=directory, address=address, port=port, credentials=credentials, processes=()
     )
+
+    def start(name: str, flags: list[str]) -> None:
+        nonlocal plane
+        record = _start(directory, binaries, name, flags)
+        plane = plane.model_copy(update={"processes": (*plane.processes, record)})
+        started(plane)
+
     # A controller does not wait for an API server that is late, it exits.
     starts = iter(commands.items())
     try:
         for name, flags in _take(starts, 2):
-            processes.append(_start(directory, binaries, name, flags))
-        await _wait_ready(plane, processes)
+            start(name, flags)
+        await _wait_ready(plane)
         for name, flags in starts:
-            processes.append(_start(directory, binaries, name, flags))
+            start(name, flags)
     except BaseException:
-        stop_processes(list(reversed(processes)))
+        stop_processes(list(reversed(plane.processes)))
         raise
-    return plane.model_copy(update={"processes": tuple(processes)})
+    return plane
 
 
 def _empty(directory: Path) -> None:
@@ -235,13 +244,13 @@ def _start(directory: Path, binaries: Binaries, name: str, flags: list[str]) -> 
     )
 
 
-async def _wait_ready(plane: ControlPlane, processes: list[ProcessRecord]) -> None:
+async def _wait_ready(plane: ControlPlane) -> None:
     verify = ssl.create_default_context(cafile=str(plane.credentials.ca_certificate))
     url = f"https://{plane.address}:{plane.port}/readyz"
     deadline = time.monotonic() + READY_SECONDS
     async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=2.0) as client:
         while time.monotonic() < deadline:
-            for record in processes:
+            for record in plane.processes:
                 if record.find() is None:
                     raise LocalClusterError(_did_not_start(plane, record.name, "exited"))
             try:

@@ -41,6 +41,12 @@ class ProcessRecord(BaseModel):
         return process
 
 
+def this_process() -> ProcessRecord:
+    """The process that asks."""
+    own = psutil.Process()
+    return ProcessRecord(name=own.name(), pid=own.pid, started_at=own.create_time())
+
+
 def start_daemon(
     name: str,
     argv: Sequence[str],

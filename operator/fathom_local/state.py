@@ -15,6 +15,7 @@ from fathom_local.paths import state_dir
 from fathom_local.processes import ProcessRecord
 
 FILE_NAME = "cluster.json"
+AGENTS = ("kubelet", "service_proxy")
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 MEMORY_FILESYSTEM = Path("/dev/shm")  # noqa: S108 - pods' memory volumes belong on a tmpfs
 
@@ -26,9 +27,11 @@ class ClusterState(BaseModel):
 
     name: str
     network: ClusterNetwork
+    owner: ProcessRecord | None = None
+    """The command that the cluster ends with; None for one that stays until it is taken down."""
     control_plane: ControlPlane | None = None
     agents: tuple[ProcessRecord, ...] = ()
-    """Kubelet and service proxy."""
+    """Those of `AGENTS` that were started."""
 
     @property
     def directory(self) -> Path:
@@ -60,7 +63,7 @@ class ClusterState(BaseModel):
     @property
     def running(self) -> bool:
         """Whether every part still runs."""
-        complete = self.control_plane is not None and bool(self.agents)
+        complete = tuple(agent.name for agent in self.agents) == AGENTS
         return complete and all(record.find() is not None for record in self.processes)
 
     def save(self) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from fathom_local.cluster import LocalCluster, down, up
+from fathom_local.processes import ProcessRecord
 from fathom_local.state import ClusterState, load_state
 from support.local_cluster import eventually, is_ready, shell_pod
 
@@ -34,10 +36,43 @@ def descendants_and_self(pids: list[int]) -> set[int]:
     return found
 
 
+START = """
+import asyncio, sys
+from fathom_local.cluster import LocalCluster
+
+async def main() -> None:
+    async with LocalCluster.start(sys.argv[1], nodes=0):
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def killed_while_starting(name: str) -> tuple[ProcessRecord, ...]:
+    """What a command had started that was killed once the first of it ran, and left behind."""
+    command = await asyncio.create_subprocess_exec(sys.executable, "-c", START, name)
+    try:
+
+        async def recorded() -> tuple[ProcessRecord, ...]:
+            state = load_state(name)
+            return () if state is None else state.processes
+
+        await eventually(recorded, "a process of the cluster is recorded")
+    finally:
+        command.kill()
+        await command.wait()
+    left = await recorded()
+    assert all(record.find() for record in left)
+    return left
+
+
 async def test_down_leaves_nothing_behind_and_clusters_do_not_meet(
     local_cluster: LocalCluster,
 ) -> None:
-    async with LocalCluster.start(f"second-{os.getpid()}", nodes=1) as second:
+    name = f"second-{os.getpid()}"
+    left = await killed_while_starting(name)
+    async with LocalCluster.start(name, nodes=1) as second:
+        assert [record.name for record in left if record.find()] == []
         assert second.state.network.pods != local_cluster.state.network.pods
         async with second.api() as api:
             pods = "/api/v1/namespaces/default/pods"

@@ -9,11 +9,12 @@ import pytest
 
 from fathom_local.apt_sources import with_source_lines, with_source_stanzas, write_private_sources
 from fathom_local.audit import read_events
+from fathom_local.cluster import is_in_use, why_not_ours
 from fathom_local.errors import LocalClusterError
 from fathom_local.network import ClusterNetwork
-from fathom_local.processes import ProcessRecord, start_daemon, stop_processes
+from fathom_local.processes import ProcessRecord, start_daemon, stop_processes, this_process
 from fathom_local.service_proxy import Target, service_targets
-from fathom_local.state import cluster_directory
+from fathom_local.state import ClusterState, cluster_directory
 
 DEB822 = """\
 Types: deb
@@ -140,3 +141,26 @@ def test_program_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
 
 def test_record_of_a_dead_process_is_not_found() -> None:
     assert ProcessRecord(name="x", pid=psutil.pids()[-1] + 100_000, started_at=0).find() is None
+
+
+def a_cluster(owner: ProcessRecord | None) -> ClusterState:
+    return ClusterState(name="demo", network=ClusterNetwork(index=3), owner=owner)
+
+
+def test_a_cluster_is_in_use_as_long_as_its_owner_lives() -> None:
+    living = this_process()
+    assert is_in_use(a_cluster(living))
+    assert f"belongs to process {living.pid}" in why_not_ours(a_cluster(living))
+    # The same pid, but handed out again since.
+    assert not is_in_use(a_cluster(living.model_copy(update={"started_at": 1.0})))
+
+
+def test_a_cluster_that_is_kept_is_in_use_while_all_of_it_runs() -> None:
+    kept = a_cluster(None)
+    assert not is_in_use(kept)
+    assert "fathom local down --name demo" in why_not_ours(kept)
+    kubelet = this_process().model_copy(update={"name": "kubelet"})
+    half = kept.model_copy(update={"agents": (kubelet,)})
+    assert not is_in_use(half)
+    proxy = kubelet.model_copy(update={"name": "service_proxy"})
+    assert is_in_use(half.model_copy(update={"agents": (kubelet, proxy)}))
