@@ -1,6 +1,8 @@
 """The commands of `fathom local` that need an engine."""
 
-from typing import Annotated
+import asyncio
+import signal
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -9,6 +11,7 @@ from fathom_local.binaries import built_binaries
 from fathom_local.build import build_progress, ensure_binaries
 from fathom_local.demo.main import run_demo
 from fathom_local.demo.phases import Timing
+from fathom_local.demo.verdict import Outcome
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
 from fathom_local.engine.model_pair import ModelPairError
 from fathom_local.engine.setup import engine_images, ensure_engine, simulated_image
@@ -16,8 +19,7 @@ from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.tools.helm import find_helm
 
-_FAILED = 1
-_QUICK = Timing(adapt_seconds=45, pairs=4, sweep_rounds=1)
+_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 def engine_command(
@@ -33,25 +35,29 @@ def engine_command(
 
 def demo_command(
     *,
-    quick: Annotated[
-        bool, typer.Option(help="Fewer and shorter slices: wider intervals, half the time.")
-    ] = False,
     simulated: Annotated[
         bool, typer.Option(help="The simulated engine, even where real vLLM is installed.")
     ] = False,
 ) -> None:
-    """The whole loop on this machine: live depth against static depth, with a verdict."""
+    """The whole loop on this machine: live depth against static depth, with a verdict.
+
+    Exit code 0: everything held. 1: the tuner is slower or brings nothing, a request or a pod was
+    lost, or the demo could not run. 3: the machine is too noisy to tell; run it on a quiet one.
+    """
     with explained():
-        holds = _demo(Console(), simulated=simulated, timing=_QUICK if quick else Timing())
-    if not holds:
-        raise typer.Exit(_FAILED)
+        try:
+            outcome = _demo(Console(), simulated=simulated)
+        except asyncio.CancelledError as error:
+            raise typer.Exit(_TERMINATED) from error
+    if outcome is not Outcome.HELD:
+        raise typer.Exit(outcome)
 
 
-def _demo(console: Console, *, simulated: bool, timing: Timing) -> bool:
+def _demo(console: Console, *, simulated: bool) -> Outcome:
     if built_binaries() is None:
         console.print("Setting up (once): the control plane, from Debian's source package")
         with build_progress(console) as progress:
             ensure_binaries(progress)
     find_helm()
     images = (simulated_image(),) if simulated else engine_images(console.print)
-    return run_demo(console, timing, images)
+    return run_demo(console, Timing(), images)

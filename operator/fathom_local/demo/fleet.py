@@ -93,21 +93,31 @@ class Fleet:
         An engine reads its depth when it steps, so there must be traffic.
 
         Raises:
-            TimeoutError: it was not in force in time.
+            LocalClusterError: it was not in force in time.
         """
-        async with asyncio.timeout(within_seconds):
-            pods = await self.pods()
-            value = None if depth is None else str(depth)
-            annotations = {"metadata": {"annotations": {names.ANNOTATION_PIN_DEPTH: value}}}
-            for pod in pods:
-                await self.api.request(
-                    "PATCH",
-                    f"/api/v1/namespaces/{self.namespace}/pods/{pod.name}",
-                    body=annotations,
-                    content_type=MERGE_PATCH,
-                )
-            while not await self._in_force(pods, depth):
-                await asyncio.sleep(_POLL_SECONDS)
+        try:
+            async with asyncio.timeout(within_seconds):
+                pods = await self.pods()
+                await self._annotate(pods, depth)
+                while not await self._in_force(pods, depth):
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError as error:
+            asked = "The tuner's depth" if depth is None else f"Depth {depth}"
+            raise LocalClusterError(
+                f"{asked} was not in force within {within_seconds:.0f} s. See the operator's "
+                "and the engines' output with `fathom local logs`."
+            ) from error
+
+    async def _annotate(self, pods: tuple[ServingPod, ...], depth: int | None) -> None:
+        value = None if depth is None else str(depth)
+        annotations = {"metadata": {"annotations": {names.ANNOTATION_PIN_DEPTH: value}}}
+        for pod in pods:
+            await self.api.request(
+                "PATCH",
+                f"/api/v1/namespaces/{self.namespace}/pods/{pod.name}",
+                body=annotations,
+                content_type=MERGE_PATCH,
+            )
 
     async def _in_force(self, pods: tuple[ServingPod, ...], depth: int | None) -> bool:
         document = await self.document()

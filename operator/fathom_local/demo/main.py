@@ -1,11 +1,16 @@
 """`fathom local demo`: the whole loop on this machine, live depth against static depth."""
 
 import asyncio
-from collections.abc import Sequence
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rich.console import Console
 
+from fathom.core.depth import depth_at
 from fathom_local.cluster import LocalCluster
 from fathom_local.demo import measure, verdict
 from fathom_local.demo.fleet import Fleet
@@ -18,22 +23,26 @@ from fathom_local.demo.view import (
     summary_table,
     sweep_table,
 )
-from fathom_local.engine.traffic import LoadGenerator
+from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.images import Image
 
 CLUSTER: Final = "demo"
 
 
-def run_demo(console: Console, timing: Timing, images: Sequence[Image] = ()) -> bool:
-    """Run it all; returns whether everything that it claims held.
+def run_demo(console: Console, timing: Timing, images: Sequence[Image] = ()) -> verdict.Outcome:
+    """Run it all, and say what came of it.
 
     Raises:
-        LocalClusterError: the cluster, the operator or the engines did not come up.
+        LocalClusterError: the cluster, the operator or the engines did not come up, or ended.
+        asyncio.CancelledError: SIGTERM or SIGHUP arrived; the cluster is gone, as at any end.
     """
     return asyncio.run(_run(console, timing, images))
 
 
-async def _run(console: Console, timing: Timing, images: Sequence[Image]) -> bool:
+async def _run(console: Console, timing: Timing, images: Sequence[Image]) -> verdict.Outcome:
+    if (task := asyncio.current_task()) is not None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with DemoView(console) as view:
         view.say("starting a cluster with two GB200 trays (pretended) on this machine")
         async with (
@@ -43,44 +52,109 @@ async def _run(console: Console, timing: Timing, images: Sequence[Image]) -> boo
             return await _play(stage.fleet, view, console, timing)
 
 
-async def _play(fleet: Fleet, view: DemoView, console: Console, timing: Timing) -> bool:
+async def _play(fleet: Fleet, view: DemoView, console: Console, timing: Timing) -> verdict.Outcome:
     spec = (await fleet.resource())["spec"]
     static_depth: int = spec["speculation"]["tokens"]
     deepest: int = spec["speculation"]["maxTokens"]
     async with (
         LoadGenerator(await fleet.service_url(), spec["model"]["id"]) as load,
-        asyncio.TaskGroup() as tasks,
+        _observed(fleet, view),
     ):
-        watching = tasks.create_task(observe(fleet, view.frame))
-        results = []
+        play = _Play(fleet, view, load, timing)
+        results: list[measure.PhaseResult] = []
         for phase in PHASES:
-            view.phase(phase)
-            load.set_phase(phase)
-            view.doing(f"the tuner adapts, {timing.adapt_seconds:.0f} s")
-            await asyncio.sleep(timing.adapt_seconds)
-            result = await measure.compare(fleet, phase, static_depth, timing, view.doing)
-            view.say(f"tuned / static {static_depth}: [bold]{result.ratio}[/bold]")
-            results.append(result)
-        sweeps = []
-        for phase in PHASES:
-            view.phase(phase)
-            load.set_phase(phase)
-            await asyncio.sleep(timing.settle_seconds)
-            sweeps.append(
-                await measure.sweep(fleet, phase, range(1, deepest + 1), timing, view.doing)
-            )
+            results.append(await play.phase(phase, static_depth, verdict.bounds_to_decide(results)))
+        sweeps = [await play.sweep(phase, range(1, deepest + 1)) for phase in PHASES]
+        mixup = await play.mixup(verdict.worst_mixup(sweeps))
         await fleet.pin(None)
-        watching.cancel()
         await load.stop()
-        failed = [result for result in load.results if not result.ok]
-        served = verdict.Served(
-            requests=len(load.results),
-            failed=len(failed),
-            first_error=failed[0].error if failed else "",
-            restarts=sum(pod.restarts for pod in await fleet.pods()),
-        )
-    claims = verdict.claims(results, sweeps, served)
+        served = await _served(fleet, load)
+    claims = verdict.claims(results, mixup, served)
+    ended = verdict.outcome(claims)
     console.print(sweep_table(sweeps))
     console.print(summary_table(results, sweeps, static_depth))
     console.print(claim_lines(claims))
-    return all(claim.holds for claim in claims)
+    noisiest = max(pairs.scatter for pairs in (*(each.pairs for each in results), mixup.pairs))
+    console.print(verdict.last_word(ended, noisiest), soft_wrap=True, highlight=False)
+    return ended
+
+
+@asynccontextmanager
+async def _observed(fleet: Fleet, view: DemoView) -> AsyncIterator[None]:
+    """Shows the fleet meanwhile. What fails within comes out as it is, not as a group."""
+    watching = asyncio.create_task(observe(fleet, view.frame))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """The parts of the demo, on one fleet."""
+
+    fleet: Fleet
+    view: DemoView
+    load: LoadGenerator
+    timing: Timing
+
+    async def phase(
+        self, phase: Phase, static_depth: int, bounds: tuple[float, ...]
+    ) -> measure.PhaseResult:
+        """The tuner against a static depth, until the bounds are decided."""
+        self._traffic(phase)
+        self.view.doing(f"the tuner adapts, {self.timing.adapt_seconds:.0f} s")
+        await asyncio.sleep(self.timing.adapt_seconds)
+        pairs = await self._compare(None, static_depth, bounds)
+        self.view.say(
+            f"tuned / static {static_depth}: [bold]{pairs.ratio}[/bold] "
+            f"({pairs.ratio.pairs} pairs of slices)"
+        )
+        await self.fleet.pin(None)
+        batch = max(1, round(phase.concurrency / len(await self.fleet.pods())))
+        return measure.PhaseResult(
+            phase, depth_at((await self.fleet.document()).schedule, batch), pairs
+        )
+
+    async def sweep(self, phase: Phase, depths: range) -> measure.SweepResult:
+        """A short look at every static depth."""
+        self._traffic(phase)
+        await asyncio.sleep(self.timing.settle_seconds)
+        return await measure.sweep(self.fleet, phase, depths, self.timing, self.view.doing)
+
+    async def mixup(self, mixup: verdict.Mixup) -> verdict.MixupResult:
+        """What it costs to have another phase's depth, until that is decided."""
+        wrong, right = mixup.there.best, mixup.here.best
+        self._traffic(mixup.here.phase)
+        await asyncio.sleep(self.timing.settle_seconds)
+        pairs = await self._compare(wrong, right, (verdict.WRONG_DEPTH_BELOW,))
+        self.view.say(f"static {wrong} / static {right}: [bold]{pairs.ratio}[/bold]")
+        return verdict.MixupResult(mixup, pairs)
+
+    def _traffic(self, phase: Phase) -> None:
+        self.view.phase(phase)
+        self.load.set_phase(phase)
+
+    async def _compare(
+        self, ours: int | None, theirs: int, bounds: tuple[float, ...]
+    ) -> measure.Pairs:
+        return await measure.compare(
+            measure.slices(self.fleet, self.timing.slice_seconds),
+            ours,
+            theirs,
+            enough=partial(verdict.is_decided, bounds=bounds),
+            limit_seconds=self.timing.limit_seconds,
+            progress=self.view.doing,
+        )
+
+
+async def _served(fleet: Fleet, load: LoadGenerator) -> verdict.Served:
+    failed = [result for result in load.results if not result.ok]
+    return verdict.Served(
+        requests=len(load.results),
+        failed=len(failed),
+        first_error=failed[0].error if failed else "",
+        restarts=sum(pod.restarts for pod in await fleet.pods()),
+    )

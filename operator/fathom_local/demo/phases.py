@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from fathom_local.demo.compare import CONFIDENCE
 from fathom_local.engine.traffic import Phase
 from fathom_local.engine.walk import EASY, HARD
 
@@ -13,6 +14,10 @@ PHASES: Final = (
 )
 """Drafts for easy traffic are nearly always right, for hard traffic nearly never."""
 
+MISS_EACH: Final = (1 - CONFIDENCE) / (len(PHASES) + 1)
+"""Error of one comparison, so that those of a demo, one per phase and one of depths, are right
+all at once."""
+
 
 def title(phase: Phase) -> str:
     """What a person calls a phase."""
@@ -21,15 +26,19 @@ def title(phase: Phase) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Lengths in seconds. Set-up apart, the whole demo stays below 15 minutes."""
+    """Lengths in seconds.
 
-    adapt_seconds: float = 90.0
+    On a quiet machine about five minutes from the first request to the verdict, and where no
+    interval decides about a quarter of an hour.
+    """
+
+    adapt_seconds: float = 25.0
     """After each change of traffic, before anything is compared."""
-    slice_seconds: float = 5.0
-    pairs: int = 8
-    """Pairs of slices per phase, tuned and static in turn."""
-    sweep_seconds: float = 3.0
+    slice_seconds: float = 3.0
+    limit_seconds: float = 150.0
+    """The most for one comparison; most decide in a third of it."""
+    sweep_seconds: float = 2.0
     """For each static depth, phase and round of the closing sweep."""
-    sweep_rounds: int = 2
+    sweep_rounds: int = 1
     settle_seconds: float = 3.0
     """After traffic changed, before a sweep measures."""

@@ -23,7 +23,7 @@ CHART: Final = REPOSITORY / "charts" / "fathom"
 EXAMPLE: Final = REPOSITORY / "examples" / "local-eagle3.1.yaml"
 OPERATOR_NAMESPACE: Final = "fathom-system"
 NAMESPACE: Final = "llm"
-READY_SECONDS: Final = 240.0
+READY_SECONDS: Final = 600.0
 _POLL_SECONDS: Final = 1.0
 
 Say = Callable[[str], None]

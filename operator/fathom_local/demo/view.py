@@ -20,6 +20,7 @@ from fathom_local.engine.traffic import Phase
 _LINE_EVERY_SECONDS: Final = 6.0
 _HISTORY: Final = 48
 _BARS: Final = "▁▂▃▄▅▆▇█"
+_MARKS: Final = {True: ("✔ ", "green"), False: ("✘ ", "bold red"), None: ("? ", "bold yellow")}
 
 
 class DemoView:
@@ -149,28 +150,31 @@ def summary_table(
         title_justify="left",
     )
     table.add_column("traffic", no_wrap=True)
-    for column in ("depth", "best", "static tok/s", "tuned tok/s", "tuned / static [95 %]"):
+    for column in (
+        "depth",
+        "best",
+        "static tok/s",
+        "tuned tok/s",
+        "tuned / static [95 %]",
+        "pairs",
+    ):
         table.add_column(column, justify="right")
     for result, swept in zip(phases, sweeps, strict=True):
         table.add_row(
             title(result.phase),
             str(result.depth),
             str(swept.best),
-            f"{_mean(result.static):.0f}",
-            f"{_mean(result.tuned):.0f}",
+            f"{_mean(result.pairs.theirs):.0f}",
+            f"{_mean(result.pairs.ours):.0f}",
             str(result.ratio),
+            str(result.ratio.pairs),
         )
     return table
 
 
 def claim_lines(claims: Sequence[Claim]) -> Group:
-    """Each claim with whether it held."""
-    return Group(
-        *(
-            Text.assemble(("✔ ", "green") if claim.holds else ("✘ ", "bold red"), claim.text)
-            for claim in claims
-        )
-    )
+    """Each claim with whether it held, or could not be told."""
+    return Group(*(Text.assemble(_MARKS[claim.holds], claim.text) for claim in claims))
 
 
 def _mean(values: Sequence[float]) -> float:
