@@ -32,9 +32,9 @@ class Timing:
     interval decides about a quarter of an hour.
     """
 
-    adapt_seconds: float = 25.0
+    adapt_seconds: float = 20.0
     """After each change of traffic, before anything is compared."""
-    slice_seconds: float = 3.0
+    slice_seconds: float = 2.5
     limit_seconds: float = 150.0
     """The most for one comparison; most decide in a third of it."""
     sweep_seconds: float = 2.0

@@ -150,14 +150,7 @@ def summary_table(
         title_justify="left",
     )
     table.add_column("traffic", no_wrap=True)
-    for column in (
-        "depth",
-        "best",
-        "static tok/s",
-        "tuned tok/s",
-        "tuned / static [95 %]",
-        "pairs",
-    ):
+    for column in ("depth", "best", "static tok/s", "tuned tok/s", "tuned / static [95 %]"):
         table.add_column(column, justify="right")
     for result, swept in zip(phases, sweeps, strict=True):
         table.add_row(
@@ -167,7 +160,6 @@ def summary_table(
             f"{_mean(result.pairs.theirs):.0f}",
             f"{_mean(result.pairs.ours):.0f}",
             str(result.ratio),
-            str(result.ratio.pairs),
         )
     return table
 
