@@ -13,6 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from fathom.adapters.answers import http_session
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.exposition import counters
 from fathom.adapters.pod_metrics import PodMetrics
@@ -143,12 +144,10 @@ async def source(
     request: pytest.FixtureRequest, exporters: Exporters, tmp_path: Path
 ) -> AsyncIterator[MetricsPort]:
     if request.param == "prometheus":
-        async with running_prometheus(exporters, tmp_path) as url:
-            prometheus = PrometheusMetrics(url, timeout_s=5, lookback_s=LOOKBACK_S)
-            yield prometheus
-            prometheus.close()
+        async with running_prometheus(exporters, tmp_path) as url, http_session(8) as session:
+            yield PrometheusMetrics(session, url, timeout_s=5, lookback_s=LOOKBACK_S)
     else:
-        async with aiohttp.ClientSession() as session:
+        async with http_session(8) as session:
             yield PodMetrics(session, SystemClock(), timeout_s=0.5)
 
 
@@ -242,7 +241,7 @@ async def test_a_vanished_pod_is_absent_and_its_last_sample_is_seen_to_age(
     # Whatever was still reported of it carried the time at which it was true.
     assert all(at_s <= gone_at + 0.1 for at_s in seen)
     assert of(sample, "pod-a") is not None
-    assert any("pod-b" in failure for failure in sample.failures)
+    assert any(failure.pod == "pod-b" for failure in sample.failures)
 
 
 async def test_a_malformed_page_is_a_failure_with_a_sentence(
@@ -256,7 +255,7 @@ async def test_a_malformed_page_is_a_failure_with_a_sentence(
     )
 
     assert of(sample, "pod-b") is not None
-    assert any("llm/pod-a" in failure and failure.endswith(".") for failure in sample.failures)
+    assert [failure.pod for failure in sample.failures] == ["pod-a"]
 
 
 async def test_a_page_of_something_else_is_a_failure(
@@ -267,7 +266,7 @@ async def test_a_page_of_something_else_is_a_failure(
     sample = await until(
         source,
         exporters,
-        lambda sample: any("no vllm: metrics" in failure for failure in sample.failures),
+        lambda sample: any("no vllm: metrics" in failure.cause for failure in sample.failures),
         "pod-a to be refused",
     )
 
@@ -278,8 +277,8 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
     pod = "kimi-0a1b2c3d-5f6g7-x8z9q"
     await exporters.start(pod)
     started_s = time.time()
-    async with running_prometheus(exporters, tmp_path) as url:
-        history = PrometheusHistory(url, timeout_s=5)
+    async with running_prometheus(exporters, tmp_path) as url, http_session(1) as session:
+        history = PrometheusHistory(session, url, timeout_s=5)
 
         async def told() -> list[Scrape]:
             key, now_s = ObjectKey(NAMESPACE, "kimi"), time.time()
@@ -292,7 +291,6 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
 
         await eventually(enough, "four scrapes")
         found = await told()
-        history.close()
     looks = [counters(each.points, pod=each.pod, at_s=each.at_s) for each in found]
 
     assert {look.pod for look in looks} == {pod}
@@ -307,13 +305,13 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
 
 async def test_pods_that_answer_too_late_are_a_failure(exporters: Exporters) -> None:
     exporters.delay_s = 2.0
-    async with aiohttp.ClientSession() as session:
+    async with http_session(8) as session:
         sample = await PodMetrics(session, SystemClock(), timeout_s=0.2).sample(
             exporters.endpoints()
         )
     assert sample.counters == ()
     assert len(sample.failures) == 2
-    assert "no answer within 0.2 s" in sample.failures[0]
+    assert "no answer within 0.2 s" in sample.failures[0].cause
 
 
 async def test_a_prometheus_that_answers_too_late_is_a_failure() -> None:
@@ -323,16 +321,16 @@ async def test_a_prometheus_that_answers_too_late_is_a_failure() -> None:
 
     server = await asyncio.start_server(hang, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    prometheus = PrometheusMetrics(url, timeout_s=0.3)
     started = time.monotonic()
-    sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
-    prometheus.close()
+    async with http_session(1) as session:
+        prometheus = PrometheusMetrics(session, url, timeout_s=0.3)
+        sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
     server.close()
     await server.wait_closed()
 
     assert time.monotonic() - started < 2
     assert sample.counters == ()
-    assert "no answer within 0.3 s" in sample.failures[0]
+    assert "no answer within 0.3 s" in sample.failures[0].cause
 
 
 @pytest.mark.parametrize(
@@ -340,7 +338,7 @@ async def test_a_prometheus_that_answers_too_late_is_a_failure() -> None:
     [
         (200, "<html></html>", "metrics.prometheusURL"),
         (200, '{"data": {"result": [{"metric": {}, "values": []}]}}', "metrics.prometheusURL"),
-        (503, "busy", "refused the query"),
+        (503, "busy", "HTTP status 503"),
     ],
 )
 async def test_an_answer_that_is_no_prometheus_is_a_failure(
@@ -354,13 +352,13 @@ async def test_an_answer_that_is_no_prometheus_is_a_failure(
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    prometheus = PrometheusMetrics(f"http://127.0.0.1:{runner.addresses[0][1]}/")
-    sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
-    prometheus.close()
+    async with http_session(1) as session:
+        prometheus = PrometheusMetrics(session, f"http://127.0.0.1:{runner.addresses[0][1]}/")
+        sample = await prometheus.sample([PodEndpoint(NAMESPACE, "p", "127.0.0.1", 1)])
     await runner.cleanup()
 
     assert sample.counters == ()
-    assert words in sample.failures[0]
+    assert words in sample.failures[0].cause
 
 
 def _some(sample: Sample, pod: str) -> PodCounters:

@@ -17,6 +17,7 @@ from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.core.served import ServedApis
+from fathom.core.unread import Unread
 from fathom.runtime.loop import Loop
 from fathom.runtime.ports import Decide, World
 from fathom.runtime.telemetry import Telemetry
@@ -48,7 +49,7 @@ class FakeMetrics:
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         self.asked = [pod.pod for pod in pods]
         if self.down:
-            return Sample((), tuple(f"Metrics of pod {pod.pod} cannot be read." for pod in pods))
+            return Sample((), tuple(Unread(pod.pod, "no answer within 5 s") for pod in pods))
         return Sample(
             tuple(
                 PodCounters(

@@ -14,6 +14,7 @@ from typing import Any
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
+from fathom.core.unread import Unread
 from fathom.rollout.rollout import Rollout
 from fathom.runtime.kept import Kept
 from support.bench import START_S, Bench
@@ -180,7 +181,7 @@ class PlayedCluster:
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         if self.dark:
-            return Sample((), ("No metrics can be read.",))
+            return Sample((), tuple(Unread(each.pod, "no answer within 5 s") for each in pods))
         seen = [each.pod for each in pods if not self._pods[each.pod].engine.blind]
         return Sample(tuple(self._counters(name) for name in seen))
 

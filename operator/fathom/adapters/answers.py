@@ -1,18 +1,174 @@
-"""What pods answer over HTTP: read to the end, or until there is too much of it."""
+"""What servers of others answer over HTTP: bounded in time and size, and never quoted.
+
+Whoever runs a pod, or may name a URL, decides what comes back. It must not fill our memory, hold up
+others, lead us elsewhere, or stand in a status that more people read than may ask the server.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
 
 import aiohttp
+
+_PLAIN: Final = "identity"
+
+
+class BadAnswerError(Exception):
+    """There is no usable answer; the message says why, in our words, as half a sentence."""
+
+
+class Room:
+    """Bytes that unfinished answers may hold together; when they are too many, the largest goes.
+
+    No answer waits for room, so that those who send much, or slowly, hold up nobody but themselves.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bodies: list[bytearray] = []
+
+    def open(self) -> bytearray:
+        """A body to be filled by `fill`, and handed back to `close`."""
+        body = bytearray()
+        self._bodies.append(body)
+        return body
+
+    def fill(self, body: bytearray, chunk: bytes) -> None:
+        """Add to a body.
+
+        Raises:
+            BadAnswerError: it was, or is now, dropped for its size.
+        """
+        if self._holds(body):
+            body += chunk
+            while sum(map(len, self._bodies)) > self._most_bytes:
+                self._drop(max(self._bodies, key=len))
+        if not self._holds(body):
+            raise BadAnswerError("too much was on its way from all sources, and this was the most")
+
+    def close(self, body: bytearray) -> None:
+        if self._holds(body):
+            self._drop(body)
+
+    def _holds(self, body: bytearray) -> bool:
+        return any(each is body for each in self._bodies)
+
+    def _drop(self, body: bytearray) -> None:
+        self._bodies = [each for each in self._bodies if each is not body]
+        body.clear()
+
+
+def http_session(connections: int) -> aiohttp.ClientSession:
+    """A session that keeps no cookies and unpacks nothing. Call it where a loop runs; close it.
+
+    Args:
+        connections: open at the same time, at most.
+    """
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+    )
+
+
+async def whole_answer(
+    session: aiohttp.ClientSession,
+    url: str,
+    *,
+    most_bytes: int,
+    timeout_s: float,
+    room: Room | None = None,
+    params: Mapping[str, str] | None = None,
+) -> bytes:
+    """GET, and the body of an answer that says 200. Redirects are not followed. Idempotent.
+
+    Args:
+        session: best one from `http_session`.
+        url: whom to ask.
+        most_bytes: of the body; one that is larger is none.
+        timeout_s: seconds for all of it, the last byte included.
+        room: shared with other answers that are read at the same time; None: as much as it takes.
+        params: of the query.
+
+    Raises:
+        BadAnswerError: there is no such answer.
+    """
+    room = room or Room(2 * most_bytes)
+    body = room.open()
+    try:
+        async with session.get(
+            url,
+            params=params,
+            headers={"Accept-Encoding": _PLAIN},
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
+            allow_redirects=False,
+        ) as response:
+            if response.status != HTTPStatus.OK:
+                raise BadAnswerError(refusal(response.status))
+            _refuse_packed(response)
+            async for chunk in response.content.iter_any():
+                room.fill(body, chunk)
+                if len(body) > most_bytes:
+                    raise BadAnswerError(f"its answer is larger than {most_bytes} bytes")
+            return bytes(body)
+    except TimeoutError as error:
+        raise BadAnswerError(f"no answer within {timeout_s:g} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise BadAnswerError(cause_of(error)) from error
+    finally:
+        room.close(body)
 
 
 async def first_bytes(response: aiohttp.ClientResponse, most: int) -> bytes:
     """An answer, but no more than so many bytes of it: what runs in a pod must not fill our memory.
 
     Raises:
+        BadAnswerError: it comes packed, and a few bytes may unpack to very many.
         aiohttp.ClientError: the connection broke.
         TimeoutError: it took longer than the request may.
     """
+    _refuse_packed(response)
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) >= most:
             break
     return bytes(body[:most])
+
+
+def refusal(status: int) -> str:
+    """Why an answer of this HTTP status is none, as a sentence's second half."""
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        return f"it answers with HTTP status {status}, and redirects are not followed"
+    return f"it answers with HTTP status {status}"
+
+
+def cause_of(error: Exception) -> str:
+    """What went wrong on the way, as a sentence's second half; nothing that a server said."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            why = "its name cannot be resolved"
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            why = "no TLS connection comes about"
+        case aiohttp.ClientConnectorError(errno=int(number)) if number > 0:
+            # Not the error's own text, which names the address: many pods have one cause.
+            why = f"no connection comes about ({os.strerror(number)})"
+        case aiohttp.ClientConnectorError():
+            why = "no connection comes about"
+        case aiohttp.InvalidURL():
+            why = "this is not a URL that can be asked"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
+            why = "it closed the connection"
+        case aiohttp.ClientPayloadError():
+            why = "it broke off in the middle of its answer"
+        case _:
+            why = f"what it answers is not HTTP ({type(error).__name__})"
+    return why
+
+
+def _refuse_packed(response: aiohttp.ClientResponse) -> None:
+    packing = response.headers.get("Content-Encoding", _PLAIN)
+    if packing != _PLAIN:
+        raise BadAnswerError("its answer comes packed, though it was asked not to pack it")

@@ -3,7 +3,7 @@ from typing import Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from fathom.adapters.answers import first_bytes
+from fathom.adapters.answers import BadAnswerError, whole_answer
 from fathom.adapters.ports import Clock, PodEndpoint
 from fathom.core.fetch_progress import FetchedBytes
 from fathom_fetch.shown import PRESENT_BYTES, TOTAL_BYTES
@@ -27,20 +27,19 @@ class FetchMetrics:
         """
         self._session = session
         self._clock = clock
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._timeout_s = timeout_s
 
     async def look(self, pod: PodEndpoint) -> FetchedBytes | None:
         """Bytes of all models together; None: not to be had now. Idempotent."""
         try:
-            async with self._session.get(
+            page = await whole_answer(
+                self._session,
                 pod.url("/metrics"),
-                timeout=self._timeout,
-                allow_redirects=False,
-                raise_for_status=True,
-            ) as response:
-                page = await first_bytes(response, LARGEST_PAGE_BYTES)
+                most_bytes=LARGEST_PAGE_BYTES,
+                timeout_s=self._timeout_s,
+            )
             sums = _sums(page.decode())
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+        except (BadAnswerError, ValueError):
             return None
         total, present = sums.get(TOTAL_BYTES), sums.get(PRESENT_BYTES)
         if not total or present is None:

@@ -4,15 +4,18 @@ from typing import Final
 
 import aiohttp
 
-from fathom.adapters.answers import first_bytes
+from fathom.adapters.answers import BadAnswerError, Room, whole_answer
 from fathom.adapters.exposition import NotAnEngine, parse
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
+from fathom.core.unread import Unread
 
 TIMEOUT_S: Final = 5.0
 CONCURRENCY: Final = 16
 LARGEST_PAGE_BYTES: Final = 8 * 1024 * 1024
 """A vLLM shows about 200 KiB; a page far beyond is not one, and must not fill our memory."""
+ROOM_BYTES: Final = 32 * 1024 * 1024
+"""Of all pages that are on their way."""
 
 
 class PodMetrics:
@@ -25,6 +28,8 @@ class PodMetrics:
         *,
         timeout_s: float = TIMEOUT_S,
         concurrency: int = CONCURRENCY,
+        largest_page_bytes: int = LARGEST_PAGE_BYTES,
+        room_bytes: int = ROOM_BYTES,
     ) -> None:
         """Borrow a session; the caller closes it.
 
@@ -32,45 +37,42 @@ class PodMetrics:
             session: shared by all readers.
             clock: stamps each page at the time it had arrived.
             timeout_s: seconds one pod may take in all.
-            concurrency: pods read at the same time.
+            concurrency: pods of one look read at the same time.
+            largest_page_bytes: of a page that is read.
+            room_bytes: of all pages that are read at the same time.
         """
         self._session = session
         self._clock = clock
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._timeout_s = timeout_s
-        self._slots = asyncio.Semaphore(concurrency)
+        self._concurrency = concurrency
+        self._largest_page_bytes = largest_page_bytes
+        self._room = Room(room_bytes)
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its own time. Idempotent."""
-        results = await asyncio.gather(*(self._read(pod) for pod in pods))
+        # For each look its own: pods that answer slowly hold up no other resource's.
+        slots = asyncio.Semaphore(self._concurrency)
+        results = await asyncio.gather(*(self._read(pod, slots) for pod in pods))
         return Sample(
             counters=tuple(each for each in results if isinstance(each, PodCounters)),
-            failures=tuple(each for each in results if isinstance(each, str)),
+            failures=tuple(each for each in results if isinstance(each, Unread)),
         )
 
-    async def _read(self, pod: PodEndpoint) -> PodCounters | str:
-        url = pod.url("/metrics")
-        where = f"Metrics of pod {pod.namespace}/{pod.pod} at {url}"
+    async def _read(self, pod: PodEndpoint, slots: asyncio.Semaphore) -> PodCounters | Unread:
         try:
-            text = await self._page(url)
-            return parse(text, pod=pod.pod, at_s=self._clock.now_s())
-        except TimeoutError:
-            return f"{where} cannot be read: no answer within {self._timeout_s:g} s."
+            async with slots:
+                page = await whole_answer(
+                    self._session,
+                    pod.url("/metrics"),
+                    most_bytes=self._largest_page_bytes,
+                    timeout_s=self._timeout_s,
+                    room=self._room,
+                )
+            return parse(page.decode(), pod=pod.pod, at_s=self._clock.now_s())
+        except BadAnswerError as error:
+            cause = f"/metrics on port {pod.port} cannot be read: {error}"
         except NotAnEngine as error:
-            return f"{where} cannot be used: {error}."
+            cause = f"/metrics on port {pod.port} cannot be used: {error}"
         except UnicodeDecodeError:
-            return f"{where} cannot be used: it is not UTF-8 text."
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return f"{where} cannot be read: {str(error) or type(error).__name__}."
-
-    async def _page(self, url: str) -> str:
-        async with (
-            self._slots,
-            self._session.get(
-                url, timeout=self._timeout, allow_redirects=False, raise_for_status=True
-            ) as response,
-        ):
-            page = await first_bytes(response, LARGEST_PAGE_BYTES + 1)
-            if len(page) > LARGEST_PAGE_BYTES:
-                raise NotAnEngine(f"it is larger than {LARGEST_PAGE_BYTES} bytes")
-            return page.decode()
+            cause = f"/metrics on port {pod.port} cannot be used: it is not UTF-8 text"
+        return Unread(pod.pod, cause)

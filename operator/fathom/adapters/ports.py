@@ -14,6 +14,7 @@ from fathom.core.manifest import Manifest, Seen
 from fathom.core.measurement import PodCounters
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.served import ServedApis
+from fathom.core.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Sample:
     """One look at several pods. A pod that could not be read is absent, never zero."""
 
     counters: tuple[PodCounters, ...]
-    failures: tuple[str, ...] = ()
-    """One sentence for each pod or source that could not be read."""
+    failures: tuple[Unread, ...] = ()
+    """The pods that could not be read."""
 
 
 class MetricsPort(Protocol):

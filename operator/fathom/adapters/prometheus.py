@@ -5,11 +5,15 @@ consistent read. An instant vector would carry the query's time, and a dead targ
 would look fresh for five minutes.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fathom.adapters.exposition import NotAnEngine, Point, counters
+import aiohttp
+
+from fathom.adapters.answers import Room
+from fathom.adapters.exposition import PAGE_LABELS, NotAnEngine, Point, counters
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus_query import (
     NAMESPACE_LABELS,
@@ -21,71 +25,107 @@ from fathom.adapters.prometheus_query import (
     selector,
 )
 from fathom.core.measurement import PodCounters
+from fathom.core.unread import Unread
 
 TIMEOUT_S: Final = 10.0
 LOOKBACK_S: Final = 150
 """Two scrapes at a minute's interval, and some delay; older samples are nobody's present."""
-PODS_PER_QUERY: Final = 50
-"""Keeps the query's URL under the 8 KiB that proxies commonly accept."""
+PODS_PER_QUERY: Final = 5
+"""Keeps the query's URL under the 8 KiB that proxies commonly accept, and the answer in bounds: a
+pod that used every cell, scraped every five seconds, is 1.5 MB of it."""
+LARGEST_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""Of one query. Read into lists and numbers it may take thirty times as much."""
+ROOM_BYTES: Final = 32 * 1024 * 1024
+"""Of all answers of all sources that are on their way."""
+LOOKS_AT_ONCE: Final = 4
+"""That one source is asked for; the others wait, as long as a look may take."""
 
 
 class PrometheusMetrics:
     """Reads pods' metrics from a Prometheus. A `MetricsPort`: never raises, it says so."""
 
     def __init__(
-        self, url: str, *, timeout_s: float = TIMEOUT_S, lookback_s: int = LOOKBACK_S
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        lookback_s: int = LOOKBACK_S,
+        largest_answer_bytes: int = LARGEST_ANSWER_BYTES,
+        looks_at_once: int = LOOKS_AT_ONCE,
+        room: Room | None = None,
     ) -> None:
-        """Connect lazily; nothing is sent yet.
+        """Borrow a session; the caller closes it. Nothing is sent yet.
 
         Args:
+            session: best one from `http_session`, and not one that reads anything else.
             url: base URL of the Prometheus.
-            timeout_s: seconds one query may take.
+            timeout_s: seconds one look may take, with all its queries and the wait for a turn.
             lookback_s: age in seconds beyond which a pod's last sample is not reported at all.
+            largest_answer_bytes: of one query.
+            looks_at_once: looks that ask at the same time.
+            room: shared with other sources; None: one of its own.
         """
-        self._query = PrometheusQuery(url, timeout_s)
+        self._query = PrometheusQuery(
+            session,
+            url,
+            timeout_s=timeout_s,
+            most_bytes=largest_answer_bytes,
+            room=room or Room(ROOM_BYTES),
+        )
+        self._timeout_s = timeout_s
         self._lookback_s = lookback_s
-
-    def close(self) -> None:
-        """Release the connections."""
-        self._query.close()
+        self._turns = asyncio.Semaphore(looks_at_once)
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its last scrape's time. Idempotent."""
-        by_namespace: defaultdict[str, list[str]] = defaultdict(list)
-        for pod in pods:
-            by_namespace[pod.namespace].append(pod.pod)
         found: list[PodCounters] = []
-        failures: list[str] = []
-        for namespace, names in by_namespace.items():
-            for start in range(0, len(names), PODS_PER_QUERY):
-                part = await self._read(namespace, names[start : start + PODS_PER_QUERY])
-                found.extend(part.counters)
-                failures.extend(part.failures)
+        failures: list[Unread] = []
+        left = list(pods)
+        why = f"it is still busy with earlier questions after {self._timeout_s:g} s"
+        try:
+            async with asyncio.timeout(self._timeout_s), self._turns:
+                why = f"no answer within {self._timeout_s:g} s"
+                for part in _parts(pods):
+                    sample = await self._read(part)
+                    found.extend(sample.counters)
+                    failures.extend(sample.failures)
+                    left = [each for each in left if each not in part]
+        except TimeoutError:
+            cause = str(self._query.unreadable(why))
+        except PrometheusUnreadableError as error:
+            # It would say the same of the others, only later.
+            cause = str(error)
+        else:
+            return Sample(tuple(found), tuple(failures))
+        failures.extend(Unread(pod.pod, cause) for pod in left)
         return Sample(tuple(found), tuple(failures))
 
-    async def _read(self, namespace: str, names: Sequence[str]) -> Sample:
+    async def _read(self, pods: Sequence[PodEndpoint]) -> Sample:
         series: list[Series] = []
-        try:
-            for pod_label, namespace_label in zip(POD_LABELS, NAMESPACE_LABELS, strict=True):
-                patterns = {namespace_label: any_of([namespace]), pod_label: any_of(names)}
-                series.extend(await self._query.series(selector(patterns, self._lookback_s)))
-        except PrometheusUnreadableError as error:
-            return Sample((), (str(error),))
-        return self._sample(namespace, names, series)
+        for pod_label, namespace_label in zip(POD_LABELS, NAMESPACE_LABELS, strict=True):
+            patterns = {
+                namespace_label: any_of([pods[0].namespace]),
+                pod_label: any_of(pod.pod for pod in pods),
+            }
+            series.extend(await self._query.series(selector(patterns, self._lookback_s)))
+        return self._sample(pods, series)
 
-    def _sample(self, namespace: str, names: Sequence[str], series: Iterable[Series]) -> Sample:
+    def _sample(self, pods: Sequence[PodEndpoint], series: Iterable[Series]) -> Sample:
         by_pod: defaultdict[str, list[Series]] = defaultdict(list)
         for each in series:
             by_pod[each.pod].append(each)
-        where = f"Prometheus at {self._query.url}"
         found: list[PodCounters] = []
-        failures: list[str] = []
-        for name in names:
+        failures: list[Unread] = []
+        for name in (pod.pod for pod in pods):
             if name not in by_pod:
                 failures.append(
-                    f"{where} has no sample of pod {namespace}/{name} within the last "
-                    f"{self._lookback_s} s: check that it scrapes the pod, with labels "
-                    "namespace and pod."
+                    Unread(
+                        name,
+                        f"{self._query.where} has no sample of it within the last "
+                        f"{self._lookback_s} s: check that it scrapes the pod, with labels "
+                        "namespace and pod",
+                    )
                 )
                 continue
             at_s, points = newest_scrape(by_pod[name])
@@ -93,20 +133,44 @@ class PrometheusMetrics:
                 found.append(counters(points, pod=name, at_s=at_s))
             except NotAnEngine as error:
                 failures.append(
-                    f"Metrics of pod {namespace}/{name} in {where} cannot be used: {error}."
+                    Unread(name, f"what {self._query.where} has of it cannot be used: {error}")
                 )
         return Sample(tuple(found), tuple(failures))
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:
-    """The samples of one pod's newest scrape, and its time.
+    """The samples of one pod's newest scrape, each once, and its time.
 
     All samples of a scrape share one time, so series of an earlier life of the pod fall away. So
     do those of a second job that scrapes the same pod, which would count everything twice.
     """
     at_s, target = max((each.values[-1][0], each.target) for each in series)
-    return at_s, [
+    return at_s, once(
         Point(each.name, each.metric, each.values[-1][1])
         for each in series
         if each.values[-1][0] == at_s and each.target == target
-    ]
+    )
+
+
+def once(points: Iterable[Point]) -> list[Point]:
+    """One scrape's samples without copies of them.
+
+    A Prometheus that reads another one, or two replicas of it, adds labels of its own to what it
+    copies, and one whose pods have both pairs of labels is asked for them twice. A copy differs in
+    nothing that the page itself says.
+    """
+    told: dict[tuple[object, ...], Point] = {}
+    for point in points:
+        said = tuple(point.labels.get(label) for label in PAGE_LABELS)
+        told.setdefault((point.name, said, point.value), point)
+    return list(told.values())
+
+
+def _parts(pods: Sequence[PodEndpoint]) -> Iterable[Sequence[PodEndpoint]]:
+    """Pods that one query asks for: of one namespace, and not too many."""
+    by_namespace: defaultdict[str, list[PodEndpoint]] = defaultdict(list)
+    for pod in pods:
+        by_namespace[pod.namespace].append(pod)
+    for found in by_namespace.values():
+        for start in range(0, len(found), PODS_PER_QUERY):
+            yield found[start : start + PODS_PER_QUERY]

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+import aiohttp
+
+from fathom.adapters.answers import Room
 from fathom.adapters.exposition import Point
+from fathom.adapters.prometheus import once
 from fathom.adapters.prometheus_query import (
     NAMESPACE_LABELS,
     POD_LABELS,
@@ -24,6 +28,8 @@ from fathom.adapters.prometheus_query import (
 from fathom.core.kinds import ObjectKey
 
 TIMEOUT_S: Final = 60.0
+LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
+"""Of one query: eighty pods that used every cell, scraped every five seconds."""
 CHUNK_S: Final = 300
 """Length of one query's range: some thousands of samples per pod."""
 SAME_SCRAPE: Final = 0.9
@@ -55,12 +61,29 @@ class Chunk:
 class PrometheusHistory:
     """Reads the past of the pods of one SpeculativeDeployment."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._query = PrometheusQuery(url, timeout_s)
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        largest_answer_bytes: int = LARGEST_ANSWER_BYTES,
+    ) -> None:
+        """Borrow a session; the caller closes it.
 
-    def close(self) -> None:
-        """Release the connections."""
-        self._query.close()
+        Args:
+            session: best one from `http_session`.
+            url: base URL of the Prometheus.
+            timeout_s: seconds one query may take in all.
+            largest_answer_bytes: of one query.
+        """
+        self._query = PrometheusQuery(
+            session,
+            url,
+            timeout_s=timeout_s,
+            most_bytes=largest_answer_bytes,
+            room=Room(largest_answer_bytes),
+        )
 
     async def chunks(
         self, key: ObjectKey, from_s: float, to_s: float, step_s: float
@@ -100,7 +123,7 @@ def scrapes(series: Iterable[Series]) -> list[Scrape]:
             found[each.pod, each.target, at_s].append(Point(each.name, labels, value))
     return sorted(
         (
-            Scrape(pod, at_s, tuple(points))
+            Scrape(pod, at_s, tuple(once(points)))
             for (pod, target, at_s), points in found.items()
             if target == targets[pod]
         ),

@@ -1,17 +1,16 @@
-"""Queries to a Prometheus: asked off the event loop, with a timeout, answers checked."""
+"""Queries to a Prometheus, or to whatever answers at its URL: bounded, answers checked."""
 
-import asyncio
 import json
 import re
-from collections.abc import Iterable
-from typing import Annotated, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+from urllib.parse import urlsplit
 
-import requests
-from prometheus_api_client import PrometheusConnect
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from urllib3.util.retry import Retry
+import aiohttp
 
+from fathom.adapters.answers import BadAnswerError, Room, whole_answer
 from fathom.adapters.exposition import FAMILIES
 
 POD_LABELS: Final = ("pod", "kubernetes_pod_name")
@@ -20,17 +19,16 @@ NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
 
 
 class PrometheusUnreadableError(Exception):
-    """There is no usable answer; the message is a sentence."""
+    """There is no usable answer; the message says where and why, without the full stop."""
 
 
-class Series(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Series:
     """One series of a range selector's answer."""
 
-    model_config = ConfigDict(frozen=True)
-
     metric: dict[str, str]
-    values: Annotated[tuple[tuple[float, float], ...], Field(min_length=1)]
-    """Pairs of Unix seconds and value, ascending."""
+    values: tuple[tuple[float, float], ...]
+    """Pairs of Unix seconds and value, ascending; at least one."""
 
     @property
     def name(self) -> str:
@@ -45,30 +43,33 @@ class Series(BaseModel):
         return (self.metric.get("job", ""), self.metric.get("instance", ""))
 
 
-_ANSWER: Final = TypeAdapter(tuple[Series, ...])
-
-
 class PrometheusQuery:
     """One Prometheus. Nothing is sent before the first question."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
-        """Connect lazily.
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        timeout_s: float,
+        most_bytes: int,
+        room: Room,
+    ) -> None:
+        """Borrow a session; the caller closes it.
 
         Args:
+            session: best one from `http_session`.
             url: base URL of the Prometheus.
-            timeout_s: seconds one query may take.
+            timeout_s: seconds one query may take in all.
+            most_bytes: of one answer.
+            room: shared with other answers that are read at the same time.
         """
-        self.url = url.rstrip("/")
+        self.where = f"Prometheus at {_host(url)}"
+        self._session = session
+        self._url = f"{url.rstrip('/')}/api/v1/query"
         self._timeout_s = timeout_s
-        # Without a session and retry policy of ours, the library retries for many seconds.
-        self._session = requests.Session()
-        self._client = PrometheusConnect(
-            url=self.url, session=self._session, retry=Retry(total=0), timeout=timeout_s
-        )
-
-    def close(self) -> None:
-        """Release the connections."""
-        self._session.close()
+        self._most_bytes = most_bytes
+        self._room = room
 
     async def series(self, query: str, at_s: float | None = None) -> tuple[Series, ...]:
         """Ask for a range selector's series. Idempotent.
@@ -80,24 +81,26 @@ class PrometheusQuery:
         Raises:
             PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
         """
-        params = {} if at_s is None else {"time": at_s}
+        time = {} if at_s is None else {"time": str(at_s)}
         try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await asyncio.to_thread(self._client.custom_query, query, params)
-            return _ANSWER.validate_python(answer)
-        except (TimeoutError, requests.Timeout) as error:
-            raise self._unreadable(f"no answer within {self._timeout_s:g} s") from error
-        except PrometheusApiClientException as error:
-            raise self._unreadable(f"it refused the query: {error}") from error
-        except (ValidationError, requests.JSONDecodeError, KeyError, TypeError) as error:
-            raise self._unreadable(
+            answer = await whole_answer(
+                self._session,
+                self._url,
+                params={"query": query, **time},
+                most_bytes=self._most_bytes,
+                timeout_s=self._timeout_s,
+                room=self._room,
+            )
+            return tuple(_series_of(answer))
+        except BadAnswerError as error:
+            raise self.unreadable(str(error)) from error
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise self.unreadable(
                 "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
             ) from error
-        except requests.RequestException as error:
-            raise self._unreadable(str(error)) from error
 
-    def _unreadable(self, why: str) -> PrometheusUnreadableError:
-        return PrometheusUnreadableError(f"Prometheus at {self.url} cannot be read: {why}.")
+    def unreadable(self, why: str) -> PrometheusUnreadableError:
+        return PrometheusUnreadableError(f"{self.where} cannot be read: {why}")
 
 
 def any_of(values: Iterable[str]) -> str:
@@ -116,3 +119,32 @@ def selector(patterns: dict[str, str], lookback_s: int) -> str:
     # A PromQL string literal's escapes are a superset of JSON's.
     terms = ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in matchers.items())
     return f"{{{terms}}}[{lookback_s}s]"
+
+
+def _host(url: str) -> str:
+    """Of a URL, for sentences: the rest of it may hold what is nobody else's business."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2] or "a URL without a host"
+    except ValueError:
+        return "a URL without a host"
+
+
+def _series_of(answer: bytes) -> Iterator[Series]:
+    """What a Prometheus's answer holds.
+
+    By hand, and up to the first thing that is wrong: pydantic would list all of them, and a few
+    megabytes of nonsense become gigabytes of complaints.
+
+    Raises:
+        ValueError, LookupError, TypeError, RecursionError: it is not a Prometheus's.
+    """
+    for each in json.loads(answer)["data"]["result"]:
+        metric = each["metric"]
+        values = tuple((float(at_s), float(value)) for at_s, value in each["values"])
+        if not values or not all(isfinite(at_s) for at_s, _ in values):
+            raise ValueError
+        if not isinstance(metric, dict) or not all(isinstance(v, str) for v in metric.values()):
+            raise TypeError
+        if not any(label in metric for label in POD_LABELS):
+            raise LookupError
+        yield Series(metric, values)

@@ -31,6 +31,7 @@ _IMAGE: Final = (
     r"^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$"
 )
+_PLAIN_URL: Final = r"^https?://([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~!$&()*+,;=:@%/-]*)?$"
 _NEEDS_DRAFT: Final = [method.value for method in Method if method.needs_draft]
 _TAKES_NO_DRAFT: Final = [method.value for method in Method if method.takes_no_draft]
 _BEFORE_BLACKWELL: Final = [
@@ -228,6 +229,17 @@ RULES: Final[tuple[Rule, ...]] = (
         "them.",
         cel="self.cache.claimName == '' || self.cache.size == ''",
         holds=lambda spec: not (spec.cache.claim_name and spec.cache.size),
+    ),
+    Rule(
+        field="metrics.prometheusURL",
+        message="this is not the plain base URL of a Prometheus: write http:// or https://, a "
+        "host, and a port and a path where they are needed, without user or password, ? and #.",
+        cel=f"self.metrics.prometheusURL == '' "
+        f"|| self.metrics.prometheusURL.matches('{_PLAIN_URL}')",
+        holds=lambda spec: (
+            not spec.metrics.prometheus_url
+            or re.fullmatch(_PLAIN_URL, spec.metrics.prometheus_url) is not None
+        ),
     ),
     Rule(
         field="engine.image",

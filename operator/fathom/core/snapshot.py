@@ -19,6 +19,7 @@ from fathom.core.observed import (
     ObservedWorkload,
 )
 from fathom.core.served import ServedApis
+from fathom.core.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Snapshot:
     objects: Objects
     counters: Mapping[str, PodCounters]
     """By pod; a pod that could not be read is absent."""
-    metrics_failures: tuple[str, ...]
+    metrics_failures: tuple[Unread, ...]
     served: ServedApis
 
 

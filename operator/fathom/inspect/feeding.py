@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from fathom.adapters.answers import http_session
 from fathom.adapters.exposition import NotAnEngine, counters
 from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
 from fathom.core.kinds import ObjectKey
@@ -69,7 +70,8 @@ async def feed_prometheus(take: Take, complain: Complain, past: Past) -> None:
         OSError: the recording cannot be written.
     """
     async with AsyncExitStack() as opened:
-        history = opened.enter_context(closing(PrometheusHistory(past.url)))
+        session = await opened.enter_async_context(http_session(connections=1))
+        history = PrometheusHistory(session, past.url)
         progress = opened.enter_context(_progress())
         writer = None
         if past.save is not None:

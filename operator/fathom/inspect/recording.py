@@ -8,7 +8,6 @@ be read by a later version that reads more of it.
 
 import gzip
 import json
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,13 +18,10 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fathom.adapters.exposition import FAMILIES, NotAnEngine, Point, parse
+from fathom.adapters.exposition import NotAnEngine, Point, parse
 from fathom.core.measurement import PodCounters
 
 _GZIP_SUFFIX: Final = ".gz"
-_READ_LINES: Final = re.compile(
-    rf"^(?:{'|'.join(re.escape(name) for name in sorted(FAMILIES))})[ {{\t].*$", re.MULTILINE
-)
 
 
 class UnreadableRecordingError(Exception):
@@ -80,7 +76,7 @@ def looks_in(stream: BinaryIO, where: str) -> Iterator[PodCounters | BadLine]:
 def _look(text: bytes, where: str) -> PodCounters | BadLine:
     try:
         line = _Line.model_validate_json(text)
-        return parse(_read_of(line.metrics), pod=line.pod, at_s=line.at)
+        return parse(line.metrics, pod=line.pod, at_s=line.at)
     except NotAnEngine as error:
         return BadLine(f"{where}: its page cannot be used: {error}.")
     except ValidationError as error:
@@ -88,14 +84,6 @@ def _look(text: bytes, where: str) -> PodCounters | BadLine:
         path = "".join(f"{part}: " for part in first["loc"])
         what = path + first["msg"][:1].lower() + first["msg"][1:]
         return BadLine(f'{where}: it is not {{"at": …, "pod": …, "metrics": …}}: {what}.')
-
-
-def _read_of(page: str) -> str:
-    """The lines of a page that are read at all: a tenth of what a vLLM shows.
-
-    Without their types, samples keep their names, so nothing is lost.
-    """
-    return "".join(f"{line}\n" for line in _READ_LINES.findall(page))
 
 
 class RecordingWriter:

@@ -94,8 +94,10 @@ def replay_command(
             from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
             past = Past(prometheus, key, from_s, now_s, step_s, save)
             asyncio.run(feed_prometheus(replay.take, complaints.add, past))
-    except (BadSettingsError, UnreadableRecordingError, PrometheusUnreadableError) as error:
+    except (BadSettingsError, UnreadableRecordingError) as error:
         refuse(str(error))
+    except PrometheusUnreadableError as error:
+        refuse(f"{error}.")
     except OSError as error:
         refuse(f"{save}: cannot be written: {error.strerror}.")
     complaints.print()

@@ -149,6 +149,7 @@ class Loop:
             metrics_failures=sample.failures,
             served=await self._world.served(),
         )
+        self._note_unread(snapshot, memory)
         written_at_s = memory.document_written_at_s
         course = course_of(
             intent,
@@ -175,7 +176,12 @@ class Loop:
         fetch = await look_at_fetch(self._world.fetches, course.weights, objects, memory.fetch)
         memory.fetch = fetch.seen
         tuned = report(
-            decision, spec.speculation.tuning.mode, snapshot.now_s, memory.tuning, memory.measured
+            decision,
+            spec.speculation.tuning.mode,
+            snapshot.now_s,
+            memory.tuning,
+            memory.measured,
+            unread=memory.unread.sentence,
         )
         if carried.decided:
             memory.state = decision.state
@@ -204,6 +210,16 @@ class Loop:
         self._failures = 0
         wakes_s = (decision.wake_after_s, course.wake_after_s, fetch.wake_after_s, until_report_s)
         return max(SHORTEST_SLEEP_S, min(RESYNC_S, *wakes_s))
+
+    def _note_unread(self, snapshot: Snapshot, memory: Memory) -> None:
+        """Remember whose metrics cannot be read; what is new of that goes into the log."""
+        before, pods = memory.unread.sentence, {pod.name for pod in snapshot.objects.leaders}
+        memory.unread = memory.unread.after(snapshot.metrics_failures, pods, snapshot.now_s)
+        now = memory.unread.sentence
+        if now and now != before:
+            self._log.warning("metrics not read", why=now)
+        elif before and not now:
+            self._log.info("metrics are read again")
 
     async def _look(self, now_s: float) -> Objects | None:
         known = self._memory.objects if self._memory else None

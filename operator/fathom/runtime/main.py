@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final
 
-import aiohttp
 import kopf
 import structlog
 from kubernetes.aio.client import ApiClient
@@ -11,6 +10,7 @@ from prometheus_client import start_http_server
 
 from fathom import __version__
 from fathom.adapters import kube_config
+from fathom.adapters.answers import http_session
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.fetch_metrics import FetchMetrics
@@ -35,6 +35,10 @@ _WITHOUT_ACCESS: Final = (
     "the operator reads no secrets, so not the one in spec.model.tokenSecretRef either; "
     "`fathom check` reads it with your HF_TOKEN"
 )
+
+_POD_CONNECTIONS: Final = 512
+_PROMETHEUS_CONNECTIONS: Final = 256
+"""A resource asks by one at a time; a source that hangs keeps its own for ten seconds."""
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -61,8 +65,12 @@ async def _operate(options: RunOptions) -> None:
     configuration = await kube_config.load(options.kubeconfig)
     clock, who = SystemClock(), identity()
     telemetry = Telemetry()
-    async with ApiClient(configuration) as api, aiohttp.ClientSession() as session:
-        kube, sources = Kube(api), MetricsSources(session, clock)
+    async with (
+        ApiClient(configuration) as api,
+        http_session(_POD_CONNECTIONS) as session,
+        http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
+    ):
+        kube, sources = Kube(api), MetricsSources(session, prometheus, clock)
         models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
         world = World(
             kube=kube,
@@ -109,4 +117,3 @@ async def _operate(options: RunOptions) -> None:
             await loops.stop()
             await models.stop()
             await health.cleanup()
-            sources.close()

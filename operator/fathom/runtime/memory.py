@@ -9,6 +9,7 @@ from fathom.core.fetch_progress import FetchProgress
 from fathom.core.model_facts import ModelRef
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
+from fathom.core.unread import UnreadPods
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.rollout.rollout import Rollout
 from fathom.runtime.apply_guard import ApplyGuard
@@ -39,6 +40,8 @@ class Memory:
     models: tuple[ModelRef, ...] = ()
     """What the spec names, as of `models_generation`."""
     models_generation: int = -1
+    unread: UnreadPods = field(default_factory=UnreadPods)
+    """Pods whose counters could not be read lately."""
     fetch: FetchProgress = field(default_factory=FetchProgress)
     guard: ApplyGuard = field(default_factory=ApplyGuard)
 

@@ -1,30 +1,43 @@
 """One reader per place where measurements come from, shared by all loops."""
 
+from weakref import WeakValueDictionary
+
 import aiohttp
 
+from fathom.adapters.answers import Room
 from fathom.adapters.metrics_source import choose
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import Clock, MetricsPort
-from fathom.adapters.prometheus import PrometheusMetrics
+from fathom.adapters.prometheus import ROOM_BYTES, PrometheusMetrics
 from fathom.api.spec import MetricsSource, MetricsSpec
 
 
 class MetricsSources:
-    """Opens a reader when the first spec asks for it; `close` closes all."""
+    """Opens a reader when a spec asks for it; one that nobody uses any more is gone."""
 
-    def __init__(self, session: aiohttp.ClientSession, clock: Clock) -> None:
-        self._pods = PodMetrics(session, clock)
-        self._prometheus: dict[str, PrometheusMetrics] = {}
+    def __init__(
+        self, pods: aiohttp.ClientSession, prometheus: aiohttp.ClientSession, clock: Clock
+    ) -> None:
+        """Borrow sessions; the caller closes them.
+
+        Args:
+            pods: to read the pods' own pages with.
+            prometheus: to ask every Prometheus with; another one, since who may name a URL must
+                not use up the connections that pods are read with.
+            clock: stamps what pods show.
+        """
+        self._pods = PodMetrics(pods, clock)
+        self._session = prometheus
+        self._room = Room(ROOM_BYTES)
+        self._prometheus: WeakValueDictionary[str, PrometheusMetrics] = WeakValueDictionary()
 
     def of(self, spec: MetricsSpec) -> MetricsPort:
         """The reader that a spec's `metrics` asks for."""
         if choose(spec) is MetricsSource.PODS:
             return self._pods
-        url = spec.prometheus_url
-        if url not in self._prometheus:
-            self._prometheus[url] = PrometheusMetrics(url)
-        return self._prometheus[url]
-
-    def close(self) -> None:
-        for reader in self._prometheus.values():
-            reader.close()
+        url = spec.prometheus_url.rstrip("/")
+        reader = self._prometheus.get(url)
+        if reader is None:
+            reader = PrometheusMetrics(self._session, url, room=self._room)
+            self._prometheus[url] = reader
+        return reader

@@ -49,6 +49,8 @@ def report(
     now_s: float,
     before: TuningStatus,
     measured_before: MeasuredStatus,
+    *,
+    unread: str = "",
 ) -> TuningReport:
     """Put one decision into words; only a notable one enters the history.
 
@@ -58,6 +60,7 @@ def report(
         now_s: Unix seconds.
         before: status.tuning as it is.
         measured_before: status.measured as it is; it stays while nothing new was measured.
+        unread: whose metrics cannot be read, and why, as a sentence; empty: all can.
     """
     works = decision.reason in _WORKING
     tuning = TuningStatus(
@@ -76,7 +79,7 @@ def report(
         finding=Finding(
             ConditionStatus.TRUE if works else ConditionStatus.FALSE,
             decision.reason,
-            decision.message,
+            f"{decision.message} {unread}".rstrip(),
         ),
         tuning=tuning,
         measured=_measured(decision.measured) if decision.measured else measured_before,

@@ -39,8 +39,12 @@ class Observation:
 
 def is_stale(counters: PodCounters, snapshot: TuningSnapshot) -> bool:
     """Whether a look is too old to act on."""
-    limit = max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
-    return snapshot.now_s - counters.at_s > limit
+    return snapshot.now_s - counters.at_s > stale_after_s(snapshot)
+
+
+def stale_after_s(snapshot: TuningSnapshot) -> float:
+    """Age in seconds beyond which a look says nothing of the present."""
+    return max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
 
 
 def observe(snapshot: TuningSnapshot) -> Observation:

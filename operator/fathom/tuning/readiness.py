@@ -5,7 +5,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.observe import is_stale
+from fathom.tuning.observe import is_stale, stale_after_s
 from fathom.tuning.probing import GIVE_UP_S, SOON_S, end_probe
 from fathom.tuning.situation import Situation
 
@@ -29,10 +29,10 @@ def no_metrics(given: Situation) -> TuningDecision | None:
         return None
     if readable:
         reason = Reason.STALE_METRICS
-        age_s = given.now_s - max(counters.at_s for counters in readable)
+        # Without their age: it would make every message a new one, and every new message a write.
         message = (
-            f"The newest metrics are {age_s:.0f} s old; depth stays as it is. Check what scrapes "
-            "the pods."
+            f"The newest metrics are more than {stale_after_s(given.snapshot):.0f} s old; depth "
+            "stays as it is. Check what scrapes the pods."
         )
     else:
         reason = Reason.NO_METRICS
@@ -76,7 +76,7 @@ def no_traffic(given: Situation) -> TuningDecision | None:
     pace_s = max([given.window_seconds, *(each.seconds for each in given.deltas)])
     if given.now_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * pace_s:
         return None
-    # Without the age: it would make every message a new one, and every new message a write.
+    # Without the age, as above.
     return _or_end_probe(given, Reason.NO_TRAFFIC, "No engine step lately; depth stays as it is.")
 
 

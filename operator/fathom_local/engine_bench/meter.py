@@ -35,7 +35,8 @@ class Meter:
         sample = await self._metrics.sample([self._endpoint])
         if sample.failures:
             raise LocalClusterError(
-                f"{sample.failures[0]} The end of the engine's log:\n{self._engine.log_tail(15)}"
+                f"{sample.failures[0].cause}. "
+                f"The end of the engine's log:\n{self._engine.log_tail(15)}"
             )
         return sample.counters[0]
 

@@ -141,6 +141,42 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"cache.size": "800Gi"}, {"cache.size": "1.5Ti"}, {"cache.claimName": "weights"}],
         [{"cache.size": "800Gi", "cache.claimName": "weights"}],
     ),
+    "metrics.prometheusURL": (
+        [
+            {"metrics.prometheusURL": url}
+            for url in (
+                "",
+                "http://prometheus:9090",
+                "http://prometheus.monitoring.svc:9090/",
+                "https://mimir.example.com/tenant-1/prometheus",
+                "http://10.0.0.1:9090",
+                "http://[fd00::1]:9090/p",
+            )
+        ],
+        [
+            {"metrics.prometheusURL": url}
+            for url in (
+                "prometheus:9090",
+                "http://",
+                "http:///api",
+                "http://prometheus:9090/?tenant=a",
+                "http://prometheus:9090?",
+                "http://prometheus:9090/#",
+                "http://kubernetes/api/v1/namespaces?limit=1#",
+                "http://user:password@prometheus:9090",
+                "http://user@prometheus",
+                "http://prometheus:9090:1",
+                "http://prometheus:port",
+                "http://prometheus:9090/a b",
+                "http://prometheus:9090/\n",
+                "http://prometheus:9090\n",
+                "http://prometheus\\@elsewhere",
+                "file:///etc/passwd",
+                "ftp://prometheus",
+                "unix:///run/x",
+            )
+        ],
+    ),
     "engine.image": (
         [
             {"engine.image": image}

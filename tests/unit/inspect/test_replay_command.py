@@ -97,7 +97,7 @@ def test_the_manifest_gives_the_wishes_and_the_command_line_has_the_last_word(
         (["EMPTY", "-f", "EMPTY"], "holds 0 SpeculativeDeployments"),
         (
             ["--prometheus", "http://127.0.0.1:1", "--name", "sd", "--since", "1m"],
-            "Prometheus at http://127.0.0.1:1 cannot be read: ",
+            "Prometheus at 127.0.0.1:1 cannot be read: ",
         ),
         (["EMPTY", "--since", "soon"], "'soon' is not a duration such as"),
     ],

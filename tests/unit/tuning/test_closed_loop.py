@@ -228,6 +228,8 @@ def test_missing_metrics_hold_whatever_the_traffic_does(how: str) -> None:
     reason = Reason.NO_METRICS if how == "unreadable" else Reason.STALE_METRICS
     assert fleet.depth() == depth
     assert fleet.decisions[-1][1].reason is reason
+    # A message that were new at each look would be a write at each minute.
+    assert fleet.decisions[-1][1].message == fleet.decisions[-5][1].message
     assert fleet.document is not None
     assert not fleet.document.pods
 

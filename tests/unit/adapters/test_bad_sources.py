@@ -1,0 +1,251 @@
+"""Who may name a URL, or run a pod, must not stop, fill or lead away the operator."""
+
+import asyncio
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import pytest
+
+from fathom.adapters.answers import Room, http_session
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.pod_metrics import PodMetrics
+from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
+from fathom.adapters.prometheus import PrometheusMetrics
+from support import bad_server
+from support.bad_server import SECRET, Answer, BadServer, answering, saying
+
+MOST_BYTES = 1 << 20
+TIMEOUT_S = 0.3
+LONGEST_S = 5.0
+"""On a machine that is busy with other things too."""
+
+Reader = Callable[[aiohttp.ClientSession, BadServer], MetricsPort]
+
+
+def prometheus(
+    session: aiohttp.ClientSession, server: BadServer, room: Room | None = None
+) -> PrometheusMetrics:
+    return PrometheusMetrics(
+        session,
+        server.url,
+        timeout_s=TIMEOUT_S,
+        largest_answer_bytes=MOST_BYTES,
+        looks_at_once=1,
+        room=room,
+    )
+
+
+def pods(session: aiohttp.ClientSession, _: BadServer) -> PodMetrics:
+    return PodMetrics(
+        session, SystemClock(), timeout_s=TIMEOUT_S, largest_page_bytes=MOST_BYTES, concurrency=1
+    )
+
+
+@pytest.fixture(params=[prometheus, pods], ids=["prometheus", "pods"])
+def reader(request: pytest.FixtureRequest) -> Reader:
+    made: Reader = request.param
+    return made
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with http_session(64) as made:
+        yield made
+
+
+def at(server: BadServer, *names: str) -> list[PodEndpoint]:
+    return [PodEndpoint("llm", name, "127.0.0.1", server.port) for name in names]
+
+
+def why(sample: Sample) -> str:
+    assert sample.counters == ()
+    (failure,) = sample.failures
+    assert failure.pod == "p"
+    return failure.cause
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (bad_server.endless, "larger than 1048576 bytes"),
+        (bad_server.endless_headers, "is not HTTP"),
+        (bad_server.endless_line, "is not HTTP"),
+        (bad_server.dripping, "no answer within 0.3 s"),
+        (bad_server.silent, "no answer within 0.3 s"),
+        (bad_server.looping, "HTTP status 302, and redirects are not followed"),
+        (bad_server.bomb, "its answer comes packed"),
+        (bad_server.failing, "it answers with HTTP status 503"),
+        (bad_server.babbling, "is not HTTP"),
+        (bad_server.breaking_off, "it broke off"),
+        (saying(f"<html>{SECRET}".encode()), ""),
+        (saying(f"vllm:generation_tokens_total {SECRET}\n".encode()), ""),
+        (saying(f'fathom_steps_total{{{SECRET}="{SECRET}"}} 1\n'.encode()), ""),
+        (saying(f'{{"data":{{"result":[{{"metric":"{SECRET}"}}]}}}}'.encode()), ""),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_bad_server_is_left_in_time_and_never_quoted(
+    reader: Reader, session: aiohttp.ClientSession, answer: Answer, cause: str
+) -> None:
+    async with answering(answer) as server:
+        started = time.monotonic()
+        found = why(await reader(session, server).sample(at(server, "p")))
+        took_s = time.monotonic() - started
+
+    assert took_s < LONGEST_S
+    assert cause in found
+    assert SECRET not in found
+    assert len(found) < 200
+    # Some megabytes are on their way in the buffers of both sides.
+    assert server.sent_bytes < MOST_BYTES + (16 << 20)
+    assert len(server.asked) <= 1
+
+
+async def test_a_redirect_leads_nowhere(reader: Reader, session: aiohttp.ClientSession) -> None:
+    async with (
+        answering(bad_server.failing) as other,
+        answering(bad_server.leading_to(other)) as server,
+    ):
+        found = why(await reader(session, server).sample(at(server, "p")))
+
+    assert "HTTP status 307" in found
+    assert other.asked == []
+
+
+async def test_a_prometheus_is_named_by_its_host_alone(session: aiohttp.ClientSession) -> None:
+    async with answering(bad_server.failing) as server:
+        server.url = f"http://user:{SECRET}@127.0.0.1:{server.port}/{SECRET}"
+        found = why(await prometheus(session, server).sample(at(server, "p")))
+
+    assert found.startswith(f"Prometheus at 127.0.0.1:{server.port} cannot be read: ")
+    assert SECRET not in found
+
+
+async def test_a_look_over_many_pods_takes_no_longer_than_one(
+    session: aiohttp.ClientSession,
+) -> None:
+    names = [f"pod-{i}" for i in range(40)]
+    async with answering(bad_server.dripping) as server:
+        started = time.monotonic()
+        sample = await prometheus(session, server).sample(at(server, *names))
+        took_s = time.monotonic() - started
+
+    assert took_s < LONGEST_S
+    assert [each.pod for each in sample.failures] == names
+
+
+async def test_a_source_that_is_busy_says_so_and_is_not_asked_more(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with answering(bad_server.dripping) as server:
+        source = prometheus(session, server)
+        samples = await asyncio.gather(*(source.sample(at(server, "p")) for _ in range(20)))
+
+    causes = [why(sample) for sample in samples]
+    assert any("no answer within 0.3 s" in cause for cause in causes)
+    assert any("still busy with earlier questions after 0.3 s" in cause for cause in causes)
+    assert len(server.asked) < len(samples)
+
+
+async def test_slow_sources_hold_up_no_other(session: aiohttp.ClientSession) -> None:
+    room = Room(4 * MOST_BYTES)
+    good = saying(b'{"data":{"result":[]}}')
+    async with answering(bad_server.dripping) as slow, answering(good) as quick:
+        held = [
+            asyncio.create_task(prometheus(session, slow, room).sample(at(slow, "p")))
+            for _ in range(20)
+        ]
+        while slow.open < len(held):
+            await asyncio.sleep(0)
+        found = why(await prometheus(session, quick, room).sample(at(quick, "p")))
+        slow_still = [each.done() for each in held]
+        await asyncio.gather(*held)
+
+    assert "has no sample of it" in found
+    assert not any(slow_still)
+
+
+async def test_slow_pods_of_one_resource_hold_up_no_other(session: aiohttp.ClientSession) -> None:
+    page = b"vllm:generation_tokens_total 5\n"
+    async with answering(bad_server.silent) as slow, answering(saying(page)) as quick:
+        source = pods(session, slow)
+        held = asyncio.create_task(source.sample(at(slow, "a", "b")))
+        while not slow.asked:
+            await asyncio.sleep(0)
+        sample = await source.sample(at(quick, "p"))
+        assert not held.done()
+        await held
+
+    assert [each.pod for each in sample.counters] == ["p"]
+
+
+async def test_of_many_large_answers_at_once_the_largest_goes(
+    session: aiohttp.ClientSession,
+) -> None:
+    """Each is within its own bound; all of them together are not."""
+    room = Room(MOST_BYTES)
+    piece = bytes(MOST_BYTES * 3 // 4)
+    release = asyncio.Event()
+
+    async def holding(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(piece) + 1)
+        await server.send(writer, head + piece)
+        await release.wait()
+
+    small = saying(b'{"data":{"result":[]}}' + b" " * (MOST_BYTES // 2))
+    async with answering(holding) as large, answering(small) as modest:
+        held = asyncio.create_task(prometheus(session, large, room).sample(at(large, "p")))
+        while large.sent_bytes < len(piece):
+            await asyncio.sleep(0)
+        found = why(await prometheus(session, modest, room).sample(at(modest, "p")))
+        release.set()
+        dropped = why(await held)
+
+    assert "has no sample of it" in found
+    assert "broke off" in dropped or "this was the most" in dropped
+
+
+def test_a_room_drops_the_largest_and_counts_what_is_left() -> None:
+    room = Room(10)
+    large, small = room.open(), room.open()
+    room.fill(large, b"1234567")
+    room.fill(small, b"1234")
+
+    assert (bytes(large), bytes(small)) == (b"", b"1234")
+    with pytest.raises(Exception, match="this was the most"):
+        room.fill(large, b"1")
+    room.fill(small, b"123456")
+    with pytest.raises(Exception, match="this was the most"):
+        room.fill(small, b"7")
+    room.close(small)
+    room.close(large)
+    room.fill(room.open(), b"1234567890")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"data":{"result":[' + b"{}," * (1 << 17) + b"{}]}}",
+        b'{"data":{"result":[{"metric":{"pod":"p"},"values":[' + b"[],," * (1 << 16) + b"[]]}]}}",
+        b"[" * (1 << 19),
+        b'{"data":{"result":[{"metric":{'
+        + b'"a":1,' * (1 << 16)
+        + b'"pod":"p"},"values":[[1,1]]}]}}',
+    ],
+    ids=["series", "values", "depth", "labels"],
+)
+async def test_nonsense_costs_no_more_memory_than_sense(
+    session: aiohttp.ClientSession, body: bytes
+) -> None:
+    """A library that lists all that is wrong made gigabytes of complaints from megabytes."""
+    async with answering(saying(body)) as server:
+        source = prometheus(session, server)
+        tracemalloc.start()
+        found = why(await source.sample(at(server, "p")))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert "its answer is not a Prometheus's" in found
+    assert most < 60 * len(body)

@@ -1,0 +1,94 @@
+"""Why metrics cannot be read stands in the status and in the log, once."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from fathom.adapters.ports import PodEndpoint, Sample
+from fathom.core.unread import FORGOTTEN_AFTER_S, Unread
+from fathom.runtime.reporter import QUIET_S
+from support.bench import Bench, FakeMetrics
+
+CAUSE = "Prometheus at prometheus:9090 cannot be read: it answers with HTTP status 503"
+
+
+class Failing(FakeMetrics):
+    """Metrics that cannot be read of the first so many pods, always or at every other look."""
+
+    pods = 0
+    every = 1
+    looks = 0
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        self.looks += 1
+        failing = sorted(pod.pod for pod in pods)[
+            : self.pods if self.looks % self.every == 0 else 0
+        ]
+        read = await super().sample([pod for pod in pods if pod.pod not in failing])
+        return Sample(read.counters, tuple(Unread(pod, CAUSE) for pod in failing))
+
+
+def failing(bench: Bench) -> Failing:
+    metrics = bench.metrics = Failing(bench.clock)
+    bench.restart()
+    return metrics
+
+
+def message(bench: Bench) -> str:
+    return str(bench.condition("Tuning")["message"])
+
+
+async def test_the_tuning_condition_names_pods_and_cause(bench: Bench) -> None:
+    metrics = failing(bench)
+    metrics.pods = 1
+    await bench.run_for(4 * QUIET_S)
+
+    assert message(bench).endswith(f" ({CAUSE}).")
+    assert "Metrics not read: kimi-" in message(bench)
+    assert message(bench).startswith("no requests, nothing to measure. ")
+    assert bench.condition("Tuning")["reason"] == "NoTraffic"
+
+
+async def test_all_pods_unread_is_told_with_the_cause(bench: Bench) -> None:
+    failing(bench).pods = 2
+    await bench.run_for(4 * QUIET_S)
+
+    assert bench.condition("Tuning")["reason"] == "NoMetrics"
+    assert message(bench).count("kimi-") == 2
+    assert CAUSE in message(bench)
+
+
+async def test_what_fails_now_and_then_is_written_once(bench: Bench) -> None:
+    metrics = failing(bench)
+    metrics.pods, metrics.every = 1, 2
+    await bench.run_for(6 * QUIET_S)
+    told, version = message(bench), bench.kube.version
+    await bench.run_for(20 * QUIET_S)
+
+    assert CAUSE in told
+    assert message(bench) == told
+    assert bench.kube.version == version
+
+
+async def test_what_can_be_read_again_is_no_longer_told(bench: Bench) -> None:
+    metrics = failing(bench)
+    metrics.pods = 1
+    await bench.run_for(4 * QUIET_S)
+    metrics.pods = 0
+    await bench.run_for(FORGOTTEN_AFTER_S + 3 * QUIET_S)
+
+    assert message(bench) == "no requests, nothing to measure."
+
+
+async def test_the_log_says_it_once_and_when_it_is_over(bench: Bench) -> None:
+    with structlog.testing.capture_logs() as logs:
+        metrics = failing(bench)
+        metrics.pods = 1
+        await bench.run_for(20 * QUIET_S)
+        metrics.pods = 0
+        await bench.run_for(FORGOTTEN_AFTER_S + 3 * QUIET_S)
+
+    (told,) = [each for each in logs if each["event"] == "metrics not read"]
+    assert CAUSE in told["why"]
+    assert (told["namespace"], told["name"], told["log_level"]) == ("llm", "kimi", "warning")
+    assert [each["event"] for each in logs][-1] == "metrics are read again"
