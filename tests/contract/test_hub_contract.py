@@ -17,6 +17,8 @@ from fathom.adapters.ports import ModelHub
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import Absence, ModelFacts, ModelRef, Weights
 from manifest_samples import manifest
+from support import bad_server
+from support.bad_server import SECRET, Answer, answering
 from support.fake_hub import FakeHub
 from support.hub_server import TOKEN, HubServer, Repository, serving
 
@@ -25,9 +27,9 @@ DRAFT_CONFIG: Final = b'{"vocab_size": 100, "draft_vocab_size": 10}'
 HEADER: Final = json.dumps(
     {"d2t": {"dtype": "I64", "shape": [10], "data_offsets": [0, 80]}}
 ).encode()
-SECRET: Final = b"weights" * (1 << 19)
+BULK: Final = b"weights" * (1 << 19)
 """Big enough that a body which is read on the way would show."""
-WEIGHTS: Final = len(HEADER).to_bytes(8, "little") + HEADER + SECRET
+WEIGHTS: Final = len(HEADER).to_bytes(8, "little") + HEADER + BULK
 
 TARGET: Final = ModelRef("org/target")
 DRAFT: Final = ModelRef("org/draft", "v1")
@@ -178,6 +180,67 @@ async def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
 
     assert found.absence is Absence.UNREACHABLE
     assert silent
+
+
+@pytest.mark.parametrize(
+    ("answer", "absence", "explanation"),
+    [
+        (bad_server.endless, Absence.UNREADABLE, "it is not JSON"),
+        (bad_server.dripping, Absence.UNREACHABLE, "{} cannot be reached"),
+        (bad_server.silent, Absence.UNREACHABLE, "{} cannot be reached"),
+        (bad_server.looping, Absence.UNREACHABLE, "{} redirects without an end"),
+        (bad_server.bomb, Absence.UNREADABLE, "{} sends it packed, though asked not to"),
+        (bad_server.failing, Absence.UNREACHABLE, "{} answers with HTTP status 503"),
+        (bad_server.failing_for_ever, Absence.UNREACHABLE, "{} answers with HTTP status 500"),
+        (bad_server.babbling, Absence.UNREACHABLE, "{} cannot be reached"),
+        (bad_server.breaking_off, Absence.UNREACHABLE, "{} cannot be reached"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_hub_that_misbehaves_is_left_in_time_and_never_quoted(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: Answer,
+    absence: Absence,
+    explanation: str,
+) -> None:
+    async with answering(answer) as server:
+        hub = HuggingFaceHub(endpoint=server.url, cache=tmp_path, timeout_s=0.3, token="hf_wrong")
+        async with asyncio.timeout(10):
+            found = await hub.look_up(TARGET)
+        sent_bytes = server.sent_bytes
+
+    assert found == ModelFacts(absence=absence, explanation=explanation.format(server.url))
+    # As much is on its way in the buffers of both sides.
+    assert sent_bytes < (16 << 20)
+    assert SECRET not in caplog.text
+
+
+async def test_a_hub_that_hangs_takes_no_thread_that_others_wait_for(tmp_path: Path) -> None:
+    async with answering(bad_server.silent) as server:
+        hub = HuggingFaceHub(endpoint=server.url, cache=tmp_path, timeout_s=60)
+        look_ups = [asyncio.create_task(hub.look_up(TARGET)) for _ in range(40)]
+        while not server.asked:
+            await asyncio.sleep(0)
+        await asyncio.to_thread(os.getpid)
+        done = [each.done() for each in look_ups]
+        asked = len(server.asked)
+        for each in look_ups:
+            each.cancel()
+        await asyncio.gather(*look_ups, return_exceptions=True)
+
+    assert not any(done)
+    assert asked <= 4
+
+
+async def test_a_listing_that_is_nonsense_makes_the_weights_unknown(
+    server: HubServer, tmp_path: Path
+) -> None:
+    server.listing = '{"siblings": [{"rfilename": 5}, 7]}'
+
+    found = await real(server, tmp_path).look_up(TARGET)
+
+    assert found == ModelFacts(KNOWN[TARGET].config)
 
 
 def cached(directory: Path, content: bytes) -> None:

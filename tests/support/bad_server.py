@@ -107,6 +107,14 @@ async def failing(server: BadServer, writer: asyncio.StreamWriter) -> None:
     await server.send(writer, (head + body).encode())
 
 
+async def failing_for_ever(server: BadServer, writer: asyncio.StreamWriter) -> None:
+    """An error whose body has no end."""
+    warning = f"X-HF-Warning: {SECRET}; {SECRET}\r\n".encode()
+    await server.send(writer, b"HTTP/1.1 500 No\r\n" + warning + b"\r\n")
+    while True:
+        await server.send(writer, _PIECE)
+
+
 async def babbling(server: BadServer, writer: asyncio.StreamWriter) -> None:
     """Neither HTTP nor anything else."""
     await server.send(writer, f"{SECRET} {SECRET}\r\n\r\n".encode())

@@ -39,6 +39,8 @@ class HubServer:
     """That every revision means."""
     broken: bool = False
     """Answers everything with 503."""
+    listing: str = ""
+    """What it says of every repository's files instead."""
     held: dict[str, int] = field(default_factory=dict)
     """Files that are sent up to so many bytes, and no further until `released`."""
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,6 +94,8 @@ class HubServer:
         self._note(request)
         name = request.match_info["id"]
         repository = self._admitted(request, name, request.match_info.get("revision", "main"))
+        if self.listing:
+            return web.Response(text=self.listing, content_type="application/json")
         siblings = [
             {"rfilename": path, "size": len(content)} for path, content in repository.files.items()
         ]

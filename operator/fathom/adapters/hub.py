@@ -7,11 +7,13 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from huggingface_hub import (
-    HfApi,
     constants,
     get_session,
     hf_hub_url,
@@ -50,12 +52,27 @@ _LENGTH_BYTES: Final = 8
 """A safetensors file begins with the length of its header, 64 bits, little endian
 (https://huggingface.co/docs/safetensors/index#format)."""
 _LONGEST_HEADER_BYTES: Final = 1 << 20
+_LONGEST_LISTING_BYTES: Final = 8 << 20
+"""Of a repository's files: some ten thousand."""
+_AT_ONCE: Final = 4
+_MOST_REDIRECTS: Final = 5
+_PLAIN: Final = "identity"
+_CODES: Final = ("X-Error-Code", "X-Error-Message")
+"""Headers by which the hub says which refusal it is."""
 _LIBRARY: Final = "fathom"
 _PARTIAL_CONTENT: Final = 206
 
 
 class _NotAPartError(Exception):
     """A part of a file was asked for, and all of it was to be sent."""
+
+
+class _PackedError(Exception):
+    """It comes packed, unasked: a few bytes of it may be very many."""
+
+
+class _AstrayError(Exception):
+    """One redirect leads to the next."""
 
 
 class HuggingFaceHub:
@@ -87,6 +104,8 @@ class HuggingFaceHub:
         self._timeout_s = timeout_s
         self._without_access = without_access
         self._cache = cache
+        # Its own: a hub that is slow must not hold up what else waits for a thread.
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hub")
 
     async def look_up(self, ref: ModelRef) -> ModelFacts:
         """What is known of a model. Idempotent; never raises: an absence says what stood between.
@@ -95,7 +114,8 @@ class HuggingFaceHub:
         """
         try:
             async with asyncio.timeout(_REQUESTS * self._timeout_s):
-                return await asyncio.to_thread(self._look_up, ref)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, self._look_up, ref)
         except TimeoutError:
             return self._unreachable()
 
@@ -119,7 +139,7 @@ class HuggingFaceHub:
         """
         if not self._offline:
             try:
-                return self._body(ref, "config.json", MAX_CONFIG_BYTES, until_s)
+                return self._body(self._url(ref, "config.json"), MAX_CONFIG_BYTES, until_s)
             except Exception:
                 if self._cached(ref) is None:
                     raise
@@ -163,6 +183,10 @@ class HuggingFaceHub:
             case HfHubHTTPError():
                 status = error.response.status_code
                 absence, why = Absence.UNREACHABLE, f"{at} answers with HTTP status {status}"
+            case _PackedError():
+                absence, why = Absence.UNREADABLE, f"{at} sends it packed, though asked not to"
+            case _AstrayError():
+                absence, why = Absence.UNREACHABLE, f"{at} redirects without an end"
             case _:
                 return self._unreachable()
         return ModelFacts(absence=absence, explanation=why)
@@ -177,7 +201,7 @@ class HuggingFaceHub:
         if self._offline:
             return Weights()
         try:
-            sizes = self._sizes(ref)
+            sizes = self._sizes(ref, until_s)
         except Exception:  # noqa: BLE001  # what huggingface_hub's transport raises varies
             return Weights()
         total = weight_bytes(sizes)
@@ -188,15 +212,19 @@ class HuggingFaceHub:
         except Exception:  # noqa: BLE001  # as above
             return Weights(total)
 
-    def _sizes(self, ref: ModelRef) -> Mapping[str, int | None]:
-        api = HfApi(self._endpoint, self._token, _LIBRARY, __version__)
-        info = api.model_info(
-            ref.id,
-            revision=ref.revision or None,
-            files_metadata=True,
-            timeout=self._timeout_s,
-        )
-        return {file.rfilename: file.size for file in info.siblings or ()}
+    def _sizes(self, ref: ModelRef, until_s: float) -> Mapping[str, int | None]:
+        """Bytes by path within the repository, where the hub tells.
+
+        Not by `HfApi.model_info`, which takes whatever is sent.
+        """
+        revision = f"/revision/{quote(ref.revision, safe='')}" if ref.revision else ""
+        url = f"{self._endpoint}/api/models/{ref.id}{revision}?blobs=true"
+        listing = self._body(url, _LONGEST_LISTING_BYTES, until_s)
+        sizes: dict[str, int | None] = {}
+        for file in json.loads(listing)["siblings"]:
+            size = file.get("size")
+            sizes[str(file["rfilename"])] = size if type(size) is int else None
+        return sizes
 
     def _has_d2t(self, ref: ModelRef, until_s: float) -> bool | None:
         """Read the names in one file's header; None: it cannot be read by itself."""
@@ -214,28 +242,45 @@ class HuggingFaceHub:
         Raises:
             _NotAPartError: the server would rather send all of it.
         """
-        return self._body(ref, SINGLE_FILE, size, until_s, first=first)
+        return self._body(self._url(ref, SINGLE_FILE), size, until_s, first=first)
 
-    def _body(
-        self, ref: ModelRef, path: str, most: int, until_s: float, *, first: int | None = None
-    ) -> bytes:
-        """A file's beginning, or the part from byte `first` on: `most` bytes at most."""
-        url = hf_hub_url(ref.id, path, revision=ref.revision or None, endpoint=self._endpoint)
+    def _url(self, ref: ModelRef, path: str) -> str:
+        return hf_hub_url(ref.id, path, revision=ref.revision or None, endpoint=self._endpoint)
+
+    def _body(self, url: str, most: int, until_s: float, *, first: int | None = None) -> bytes:
+        """An answer's beginning, or the part from byte `first` on: `most` bytes at most.
+
+        Of redirects and refusals no body is read.
+        """
         headers = build_hf_headers(
             token=self._token, library_name=_LIBRARY, library_version=__version__
         )
-        headers["Accept-Encoding"] = "identity"
+        headers["Accept-Encoding"] = _PLAIN
         if first is not None:
             headers["Range"] = f"bytes={first}-{first + most - 1}"
-        received = b""
-        with get_session().stream("GET", url, headers=headers, timeout=self._timeout_s) as response:
-            hf_raise_for_status(response)
-            if first is not None and response.status_code != _PARTIAL_CONTENT:
-                raise _NotAPartError
-            for chunk in response.iter_bytes():
-                received += chunk
-                if len(received) >= most:
-                    break
-                if time.monotonic() > until_s:
-                    raise TimeoutError
-        return received[:most]
+        session = get_session()
+        request = session.build_request("GET", url, headers=headers, timeout=self._timeout_s)
+        for _ in range(_MOST_REDIRECTS + 1):
+            with closing(session.send(request, stream=True, follow_redirects=False)) as response:
+                if response.next_request is not None:
+                    request = response.next_request
+                    continue
+                # Given the whole response it would read the body to its end, and log what the hub
+                # warns of.
+                said = {name: response.headers.get(name, "") for name in _CODES}
+                hf_raise_for_status(
+                    type(response)(response.status_code, headers=said, request=response.request)
+                )
+                if first is not None and response.status_code != _PARTIAL_CONTENT:
+                    raise _NotAPartError
+                if response.headers.get("Content-Encoding", _PLAIN) != _PLAIN:
+                    raise _PackedError
+                received = bytearray()
+                for chunk in response.iter_raw():
+                    received += chunk
+                    if len(received) >= most:
+                        break
+                    if time.monotonic() > until_s:
+                        raise TimeoutError
+                return bytes(received[:most])
+        raise _AstrayError
