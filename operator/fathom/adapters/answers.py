@@ -148,6 +148,8 @@ def refusal(status: int) -> str:
 def cause_of(error: Exception) -> str:
     """What went wrong on the way, as a sentence's second half; nothing that a server said."""
     match error:
+        case BadAnswerError():
+            why = str(error)
         case aiohttp.ClientConnectorDNSError():
             why = "its name cannot be resolved"
         case aiohttp.ClientSSLError() | ssl.SSLError():

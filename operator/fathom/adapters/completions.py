@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Annotated, Final
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, JsonValue, ValidationError
 
-from fathom.adapters.answers import first_bytes
+from fathom.adapters.answers import BadAnswerError, cause_of, first_bytes, refusal
 from fathom.adapters.ports import PodEndpoint
 from fathom.core.completion import Completion, CompletionRequest, Unanswered
 
@@ -19,7 +19,6 @@ LARGEST_ANSWER_BYTES: Final = 1024 * 1024
 """An answer of 64 tokens has a few kilobytes."""
 _OK: Final = 200
 _NEEDS_KEY: Final = frozenset({401, 403})
-_SHOWN_CHARACTERS: Final = 200
 _ID_PREFIX: Final = "token_id:"
 
 
@@ -46,29 +45,30 @@ class EngineCompletions:
             status, answer = await self._post(url, _body(model, request))
         except TimeoutError:
             return Unanswered(f"{where} did not answer within {self._timeout_s:g} s.")
-        except (aiohttp.ClientError, OSError) as error:
-            return Unanswered(f"{where} cannot be asked: {str(error) or type(error).__name__}.")
+        except (BadAnswerError, aiohttp.ClientError, OSError) as error:
+            return Unanswered(f"{where} cannot be asked: {cause_of(error)}.")
         if status in _NEEDS_KEY:
             return Unanswered(
                 f"{where} answers {status}: it asks for an API key, and the operator has none. "
                 "Such engines cannot be checked."
             )
         if status != _OK:
-            said = answer.decode(errors="replace")[:_SHOWN_CHARACTERS]
-            return Unanswered(f"{where} answers {status}: {said}")
+            return Unanswered(f"{where} cannot be used: {refusal(status)}.")
         try:
             return _Answer.model_validate_json(answer).completion
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "it"
+        except ValidationError:
+            # Which field is wrong is not told: names of fields are the engine's own words.
             return Unanswered(
-                f"{where} does not answer as vLLM does, whose completions hold token ids "
-                f"({field}: {first['msg']})."
+                f"{where} does not answer as vLLM does, whose completions hold token ids."
             )
 
     async def _post(self, url: str, body: Mapping[str, JsonValue]) -> tuple[int, bytes]:
         async with self._session.post(
-            url, json=body, timeout=self._timeout, allow_redirects=False
+            url,
+            json=body,
+            headers={"Accept-Encoding": "identity"},
+            timeout=self._timeout,
+            allow_redirects=False,
         ) as response:
             return response.status, await first_bytes(response, LARGEST_ANSWER_BYTES)
 
@@ -94,18 +94,19 @@ class _Read(BaseModel):
 
 
 class _Logprobs(_Read):
-    top_logprobs: tuple[dict[str, float] | None, ...] = ()
+    top_logprobs: Annotated[tuple[dict[str, float] | None, ...], FailFast()] = ()
 
 
 class _Choice(_Read):
     text: str
-    token_ids: tuple[int, ...]
+    token_ids: Annotated[tuple[int, ...], FailFast()]
     prompt_token_ids: tuple[int, ...] | None = None
     logprobs: _Logprobs | None = None
 
 
 class _Answer(_Read):
-    choices: Annotated[tuple[_Choice, ...], Field(min_length=1)]
+    choices: Annotated[tuple[_Choice, ...], FailFast(), Field(min_length=1)]
+    """Up to the first that is wrong: a list of all of them is many times what was sent."""
 
     @property
     def completion(self) -> Completion:

@@ -1,6 +1,7 @@
 """The engine's completions over HTTP, on loopback."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,12 +133,12 @@ async def test_an_engine_that_tells_no_prompt_tokens(
     ("status", "answer", "why"),
     [
         (401, {"error": "Unauthorized"}, "answers 401: it asks for an API key"),
-        (404, {"error": "The model `kimi` does not exist."}, "answers 404: "),
+        (404, {"error": "The model `kimi` does not exist."}, "answers with HTTP status 404"),
         (200, "<html>", "does not answer as vLLM does"),
         (200, {"choices": []}, "does not answer as vLLM does"),
-        (200, {"choices": [{"text": "x", "token_ids": None}]}, "(choices.0.token_ids: "),
+        (200, {"choices": [{"text": "x", "token_ids": None}]}, "whose completions hold token ids"),
         (200, "x" * (LARGEST_ANSWER_BYTES + 1), "does not answer as vLLM does"),
-        (307, "elsewhere", "answers 307: elsewhere"),
+        (307, "elsewhere", "HTTP status 307, and redirects are not followed"),
     ],
     ids=["key", "model", "no JSON", "no choice", "no token ids", "too large", "redirect"],
 )
@@ -152,6 +153,20 @@ async def test_what_is_no_completion_is_a_sentence(
     assert found.sentence.startswith("Pod llm/pod-a at http://127.0.0.1:")
     assert why in found.sentence
     assert len(found.sentence) < 400
+    assert not any(word in found.sentence for word in ("does not exist", "elsewhere"))
+
+
+async def test_nonsense_costs_no_more_memory_than_sense(
+    engine: Engine, session: aiohttp.ClientSession
+) -> None:
+    engine.answer = '{"choices":[' + "{}," * (1 << 17) + "{}]}"
+    tracemalloc.start()
+    found = await asked(engine, session)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert isinstance(found, Unanswered)
+    assert most < 60 * len(engine.answer)
 
 
 async def test_an_engine_that_hangs_is_left(engine: Engine, session: aiohttp.ClientSession) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from fathom.adapters.exposition import NotAnEngine, parse
+from fathom.adapters.exposition import MOST_SAMPLES, NotAnEngine, parse
 from fathom.core.measurement import Cell, StepKind
 from unit.metrics.page import FakeEngine
 
@@ -57,3 +57,32 @@ def test_what_is_not_an_engines_page_is_refused_with_the_reason(page: str, words
 def test_unknown_families_are_passed_over() -> None:
     page = FakeEngine().page() + 'vllm:new_thing_total{weird="x"} NaN\nfathom_new_total 1\n'
     assert parse(page, pod="p", at_s=0).cells[Cell(4, 3, StepKind.DECODE)].steps == 10
+
+
+def test_only_what_is_read_is_parsed() -> None:
+    """A line of nobody's takes no time, however long it is."""
+    others = 'other{a="' + "x" * 100_000 + '"} 1\n' + "another 1\n" * 50_000
+
+    assert parse(FakeEngine().page() + others, pod="p", at_s=0).engine.generation_tokens == 100
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("vllm:prompt_tokens_total 1\n" * (MOST_SAMPLES + 1), "more than 20000 samples"),
+        (
+            "vllm:prompt_tokens_total{" + ",".join(f'a{i}="b"' for i in range(10_000)) + "} 1\n",
+            "a line is longer than 4096 characters",
+        ),
+        ("vllm:prompt_tokens_total secret\n", "text format"),
+        ('fathom_steps_total{secret="secret"} 1\n', "does not know"),
+        ('fathom_steps_total{batch_le="secret",depth="3",step="decode"} 1\n', "does not know"),
+    ],
+    ids=["samples", "line", "value", "label", "label's value"],
+)
+def test_a_page_without_measure_is_refused_and_never_quoted(page: str, words: str) -> None:
+    with pytest.raises(NotAnEngine) as refused:
+        parse(page, pod="p", at_s=0)
+
+    assert words in str(refused.value)
+    assert "secret" not in str(refused.value)
