@@ -23,7 +23,7 @@ Get = Callable[[str], Awaitable[Mapping[str, JsonValue] | None]]
 
 
 async def discover(get: Get) -> ServedApis:
-    """Ask for each group and version that Fathom could use.
+    """Ask for the server's version, and for each group and version that Fathom could use.
 
     One that is missing, or that the server cannot show, counts as not served: an optional API that
     is broken must not stop anything.
@@ -50,4 +50,16 @@ async def discover(get: Get) -> ServedApis:
                 for resource in resources
                 if isinstance(resource, dict) and "kind" in resource
             )
-    return ServedApis(frozenset(found))
+    return ServedApis(frozenset(found), await _version(get))
+
+
+async def _version(get: Get) -> tuple[int, int] | None:
+    """The API server's; None: it does not show it. Some write `34+` for the minor one."""
+    try:
+        said = await get("/version") or {}
+    except KubeError as error:
+        if error.status == 0:
+            raise
+        return None
+    major, minor = (str(said.get(each, "")).rstrip("+") for each in ("major", "minor"))
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

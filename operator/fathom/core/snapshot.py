@@ -43,6 +43,8 @@ class Objects:
     """Every child as it was read, to compare with what is rendered."""
     optional: frozenset[Kind] = frozenset()
     """Of the kinds that are made only where that can be done, those that can be made here."""
+    served: ServedApis = field(default_factory=ServedApis)
+    """What the cluster has."""
     jobs: tuple[ObservedJob, ...] = ()
     """That fetch weights."""
     nodes: tuple[ObservedNode, ...] = ()

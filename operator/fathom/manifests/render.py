@@ -15,6 +15,7 @@ from fathom.core.optional_kinds import wanted_optional
 from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.core.served import ALL, ServedApis
 from fathom.manifests import vllm_args
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.cache_claim import cache_claim
@@ -29,9 +30,9 @@ from fathom.manifests.service import service
 from fathom.manifests.service_account import service_account
 from fathom.manifests.workload import workload
 
-_OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment], Manifest]]] = {
+_OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Manifest]]] = {
     POD_DISRUPTION_BUDGET: pod_disruption_budget,
-    POD_MONITOR: pod_monitor,
+    POD_MONITOR: lambda sd, _: pod_monitor(sd),
 }
 
 
@@ -47,16 +48,19 @@ def initial_depth(sd: SpeculativeDeployment) -> DepthDocument:
     )
 
 
-def optional_children(sd: SpeculativeDeployment, usable: Collection[Kind]) -> tuple[Manifest, ...]:
+def optional_children(
+    sd: SpeculativeDeployment, usable: Collection[Kind], served: ServedApis
+) -> tuple[Manifest, ...]:
     """What is made only where the cluster has the API for it.
 
     Args:
         sd: whose.
         usable: the optional kinds that can be made.
+        served: what the cluster has.
     """
     wanted = wanted_optional(sd.spec)
     return tuple(
-        build(sd) for kind, build in _OPTIONAL.items() if kind in wanted and kind in usable
+        build(sd, served) for kind, build in _OPTIONAL.items() if kind in wanted and kind in usable
     )
 
 
@@ -82,7 +86,7 @@ def children(
         service_account(sd),
         *configuration,
         service(sd),
-        *optional_children(sd, OPTIONAL_KINDS),
+        *optional_children(sd, OPTIONAL_KINDS, ALL),
         *((compute_domain(sd),) if needs_compute_domain(sd.spec) else ()),
         workload(
             workload_kind(sd.spec),

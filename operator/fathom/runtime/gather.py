@@ -87,6 +87,7 @@ async def read_objects(
         tuning=tuning.data if tuning else {},
         live=dict(_by_name(children.items())),
         optional=frozenset(children.keys() & set(optional)),
+        served=served,
         jobs=_observed(ObservedJob, children[JOB]),
         nodes=await _nodes(kube) if any(pod.unscheduled is not None for pod in pods) else (),
     )

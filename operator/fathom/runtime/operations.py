@@ -128,7 +128,7 @@ def _supporting(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Mani
     if desired.tuning_data is not None:
         yield tuning_config_map(sd, desired.tuning_data)
     yield service(sd)
-    yield from optional_children(sd, objects.optional)
+    yield from optional_children(sd, objects.optional, objects.served)
     if needs_compute_domain(sd.spec):
         yield compute_domain(sd, _grouped(objects))
 

@@ -7,6 +7,7 @@ import pytest
 
 from fathom.core.observed import ObservedPod
 from fathom.core.plugin import PluginBundle
+from fathom.core.served import ALL
 from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.leader_worker_set import leader_worker_set
 from fathom.manifests.pod_disruption_budget import pod_disruption_budget
@@ -130,7 +131,7 @@ def test_the_pods_own_the_domain_beside_its_resource() -> None:
 
 
 def test_a_budget_counts_workers_too() -> None:
-    built = cast("dict[str, Any]", pod_disruption_budget(resource(TWO_TRAYS)))
+    built = cast("dict[str, Any]", pod_disruption_budget(resource(TWO_TRAYS), ALL))
     assert built["spec"]["selector"] == {
         "matchLabels": {"fathom.dev/name": "kimi"},
         # Not what fetches weights: with a Job's pod among them no pod could be evicted.

@@ -1,5 +1,9 @@
 """Children whose API a cluster may not have: made where they can be, else said to be left out."""
 
+from dataclasses import replace
+
+import pytest
+
 from fathom.adapters.ports import KubeError
 from fathom.core.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.served import ServedApis
@@ -104,6 +108,20 @@ async def test_the_budget_follows_the_rollouts_bound() -> None:
     await bench.until_ready()
     (budget,) = bench.kube.all_of(POD_DISRUPTION_BUDGET)
     assert budget["spec"]["maxUnavailable"] == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "policy"),
+    [((1, 36), "AlwaysAllow"), ((1, 27), "AlwaysAllow"), ((1, 26), None), (None, None)],
+)
+async def test_pods_that_do_not_serve_keep_no_node_from_being_drained(
+    version: tuple[int, int] | None, policy: str | None
+) -> None:
+    apis = replace(served(POD_DISRUPTION_BUDGET), version=version)
+    bench = Bench({"replicas": 2}, served=apis)
+    await bench.until_ready()
+    (budget,) = bench.kube.all_of(POD_DISRUPTION_BUDGET)
+    assert budget["spec"].get("unhealthyPodEvictionPolicy") == policy
 
 
 async def test_a_budget_of_none_would_keep_nodes_from_ever_being_drained() -> None:
