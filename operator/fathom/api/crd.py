@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.rules import RULES
+from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import SpeculativeDeploymentStatus
 
@@ -91,6 +91,11 @@ def custom_resource_definition() -> Schema:
                             "description": "A target model served with speculative decoding "
                             "whose depth follows live measurements.",
                             "required": ["spec"],
+                            "x-kubernetes-validations": [
+                                # No fieldPath: the server's own schema of metadata is another.
+                                {"rule": rule.cel, "message": f"{rule.field}: {rule.message}"}
+                                for rule in CREATION_RULES
+                            ],
                             "properties": {
                                 "apiVersion": {"type": "string"},
                                 "kind": {"type": "string"},

@@ -12,6 +12,13 @@ SINGULAR: Final = "speculativedeployment"
 SHORT_NAMES: Final = ("specdep", "sd")
 CATEGORIES: Final = ("all", "fathom")
 
+REVISION_LENGTH: Final = 8
+"""Hex digits of a revision's hash."""
+LONGEST_LABEL: Final = 63
+"""Characters of a label's value, by Kubernetes."""
+CONTROLLER_HASH_LENGTH: Final = 10
+"""Characters at most of the hash by which a StatefulSet's controller tells its revisions apart."""
+
 FIELD_MANAGER: Final = "fathom"
 """Field manager of every server-side apply by the operator."""
 
@@ -83,3 +90,18 @@ def channel_claim_template(name: str) -> str:
 def revision_child(name: str, revision: str) -> str:
     """Name of a child that belongs to one revision."""
     return f"{name}-{revision}"
+
+
+def longest_group_name(replicas: int) -> int:
+    """Characters that the name of a resource may have whose replicas are groups of pods.
+
+    LeaderWorkerSet makes a StatefulSet for the workers of each group, `<name>-<revision>-<index>`.
+    Kubernetes labels their pods with that name, a hyphen and a hash: `controller-revision-hash`
+    (pkg/controller/history, `ControllerRevisionName`). With a longer one no worker is created.
+
+    Args:
+        replicas: groups that there may be; the last one's index is one less.
+    """
+    last = max(replicas, 1) - 1
+    added = f"{revision_child('', 'r' * REVISION_LENGTH)}-{last}-{'h' * CONTROLLER_HASH_LENGTH}"
+    return LONGEST_LABEL - len(added)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.accelerators import PRESETS, preset_for
+from fathom.api.names import longest_group_name
 from fathom.api.problem import Problem
 from fathom.api.spec import (
     DEFAULT_MAX_TOKENS,
+    MAX_REPLICAS,
     Accelerator,
     Method,
     Objective,
@@ -254,6 +256,68 @@ RULES: Final[tuple[Rule, ...]] = (
         "set one of them to 1 or more.",
         cel="self.rollout.maxUnavailable + self.rollout.maxSurge > 0",
         holds=lambda spec: spec.rollout.max_unavailable + spec.rollout.max_surge > 0,
+    ),
+)
+
+
+_TENS: Final = tuple(10**digits for digits in range(1, len(str(MAX_REPLICAS))))
+"""Numbers of groups up to which the last one's index has one, two, three digits."""
+
+
+def _longest_group_name_cel() -> str:
+    cel = str(longest_group_name(MAX_REPLICAS))
+    for groups in reversed(_TENS):
+        cel = f"(self.spec.replicas <= {groups} ? {longest_group_name(groups)} : {cel})"
+    return cel
+
+
+def _longest_group_names() -> str:
+    """The bound in words."""
+    fewest, *more = _TENS
+    return (
+        f"{longest_group_name(fewest)} characters with up to {fewest} replicas, "
+        + "".join(f"{longest_group_name(groups)} with up to {groups:,}, " for groups in more)
+        + f"{longest_group_name(MAX_REPLICAS)} with any number"
+    )
+
+
+def _spans_nodes(spec: SpeculativeDeploymentSpec) -> bool:
+    one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    return one * spec.engine.data_parallel_size > preset_for(spec.node_pool).gpus_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class CreationRule:
+    """A rule that the API server applies to new resources only, since a name cannot be mended.
+
+    An object that is created has no status, and the operator gives each one a status. To compare
+    with `oldSelf` instead needs `optionalOldSelf`, and servers that do not know it (before 1.29)
+    refuse the whole CRD.
+    """
+
+    field: str
+    """Path in the resource that the message is about."""
+    message: str
+    """What is wrong and what to do, without knowing the values."""
+    cel: str
+    """The rule in CEL, `self` being the resource after defaulting."""
+    holds: Callable[[str, SpeculativeDeploymentSpec], bool]
+    """The rule for a name and a spec, however old they are."""
+
+
+CREATION_RULES: Final = (
+    CreationRule(
+        field="metadata.name",
+        message="this name is too long for replicas over several nodes, whose pods repeat it in "
+        f"labels: it may have {_longest_group_names()}. Make the resource anew under a shorter "
+        "name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one "
+        "node.",
+        cel="has(self.status) "
+        f"|| {_ALL.replace('self.', 'self.spec.')} <= {_GPUS.replace('self.', 'self.spec.')} "
+        f"|| size(self.metadata.name) <= {_longest_group_name_cel()}",
+        holds=lambda name, spec: (
+            not _spans_nodes(spec) or len(name) <= longest_group_name(spec.replicas)
+        ),
     ),
 )
 

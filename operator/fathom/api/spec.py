@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue
 
 from fathom.api.base import ApiModel
 
+MAX_REPLICAS: Final = 1024
 MAX_TOKENS_LIMIT: Final = 64
 MAX_USER_ID: Final = 2**31 - 1
 """The largest that Kubernetes takes."""
@@ -348,7 +349,7 @@ class RolloutSpec(ApiModel):
 class SpeculativeDeploymentSpec(ApiModel):
     """A target model served with speculative decoding, and how deep to speculate."""
 
-    replicas: Annotated[int, Field(ge=0, le=1024)] = 1
+    replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Serving replicas; autoscalers set it through the scale subresource."""
     model: ModelSpec
     draft: DraftSpec = DraftSpec()

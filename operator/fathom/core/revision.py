@@ -11,10 +11,9 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
-
-REVISION_LENGTH: Final = 8
 
 _MODE: Final = "spec.speculation.tuning.mode"
 _TOKENS: Final = "spec.speculation.tokens"
@@ -26,7 +25,7 @@ _QUANTITIES: Final = "spec.engine.resources."
 def revision_of(spec: SpeculativeDeploymentSpec) -> str:
     """Eight hex digits over all that needs new pods when it changes."""
     text = json.dumps(_inputs(spec), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:REVISION_LENGTH]
+    return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
 
 
 def changed_restart_fields(

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
+from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import engine_problems, live_depth
 from fathom.core.engine_version import parsed_version
@@ -47,6 +48,9 @@ def problems_of(
 
 def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:
     spec = sd.spec
+    for rule in CREATION_RULES:
+        if not rule.holds(sd.metadata.name, spec):
+            yield Problem(rule.field, rule.message)
     if spec.engine.version and parsed_version(spec.engine.version) is None:
         yield Problem(
             "spec.engine.version",

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
 from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
 from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
@@ -20,8 +19,6 @@ from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 from fathom.runtime.kept import Kept
-
-_MOST_REPLICAS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +132,4 @@ def _replicas(resource: Manifest, earlier: SpeculativeDeployment | None) -> int:
 
 def _whole_number(value: JsonValue) -> int | None:
     right = isinstance(value, int) and not isinstance(value, bool)
-    return value if right and isinstance(value, int) and 0 <= value <= _MOST_REPLICAS else None
+    return value if right and isinstance(value, int) and 0 <= value <= MAX_REPLICAS else None

@@ -28,7 +28,7 @@ def reference() -> str:
     sections = [_HEAD]
     for name in ("spec", "status"):
         sections += _sections(name, properties[name])
-    sections.append(_rules(properties["spec"]))
+    sections.append(_rules(properties["spec"], root))
     return "\n".join(sections)
 
 
@@ -55,10 +55,14 @@ def _sections(path: str, schema: Schema) -> Iterator[str]:
             yield from _sections(f"{path}.{name}{suffix}", inner)
 
 
-def _rules(spec: Schema) -> str:
+def _rules(spec: Schema, root: Schema) -> str:
     rules = cast("list[Schema]", spec["x-kubernetes-validations"])
+    of_new = cast("list[Schema]", root["x-kubernetes-validations"])
     lines = ["## Rules across fields", "", "| about | refused with |", "|---|---|"]
     lines += [f"| `spec{rule['fieldPath']}` | {_flat(rule['message'])} |" for rule in rules]
+    for rule in of_new:
+        field, _, message = str(rule["message"]).partition(": ")
+        lines.append(f"| `{field}` | {_flat(message)} |")
     return "\n".join(lines) + "\n"
 
 

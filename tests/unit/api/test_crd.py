@@ -11,7 +11,7 @@ import yaml
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
-from fathom.api.rules import RULES
+from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from manifest_samples import manifest
 from structural_schema import nodes, spec_schema, with_defaults
@@ -108,6 +108,12 @@ def test_no_enum_value_is_a_yaml_boolean() -> None:
 def test_rules_have_a_message_and_a_place() -> None:
     assert [(rule["message"], rule["fieldPath"]) for rule in SPEC["x-kubernetes-validations"]] == [
         (rule.message, f".{rule.field}") for rule in RULES
+    ]
+
+
+def test_rules_about_new_resources_name_their_place_themselves() -> None:
+    assert SCHEMA["x-kubernetes-validations"] == [
+        {"rule": rule.cel, "message": f"{rule.field}: {rule.message}"} for rule in CREATION_RULES
     ]
 
 

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from cel import broken_by_cel
+from cel import broken_by_cel, refused_on_creation
+from fathom.api.names import longest_group_name
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.api.rules import RULES
+from fathom.api.rules import CREATION_RULES, RULES
+from fathom.manifests.problems import problems_of
 from manifest_samples import manifest
 
 GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
@@ -243,6 +245,56 @@ def test_bad_specs_break_their_rule_and_no_other(field: str, changes: dict[str, 
 
 
 def test_messages_are_sentences() -> None:
-    for rule in RULES:
+    for rule in (*RULES, *CREATION_RULES):
         assert rule.message.endswith("."), rule.field
         assert len(rule.message) <= 2048, rule.field
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 9, 10, 11, 100, 101, 1000, 1001, 1024])
+def test_a_group_name_has_room_for_the_labels_of_the_last_groups_workers(replicas: int) -> None:
+    name = "n" * longest_group_name(replicas)
+    revision_hash = f"{name}-12345678-{max(replicas - 1, 0)}-{2**32 - 1}"
+
+    assert len(revision_hash) == 63
+
+
+@pytest.mark.parametrize(
+    ("longest", "replicas", "engine"),
+    [
+        (41, 0, {"engine.tensorParallelSize": 8}),
+        (41, 10, {"engine.tensorParallelSize": 8}),
+        (40, 11, {"engine.pipelineParallelSize": 2}),
+        (40, 100, {"engine.tensorParallelSize": 8}),
+        (39, 1000, {"engine.tensorParallelSize": 1, "engine.dataParallelSize": 8}),
+        (38, 1001, {"engine.tensorParallelSize": 8}),
+        (38, 1024, {"engine.tensorParallelSize": 16, "nodePool.accelerator": "H100"}),
+        (45, 1024, {}),
+        (45, 1024, {"engine.tensorParallelSize": 8, "nodePool.accelerator": "H100"}),
+    ],
+)
+def test_a_name_is_as_long_as_groups_let_it_be(
+    longest: int, replicas: int, engine: dict[str, Any]
+) -> None:
+    fits = manifest({"replicas": replicas, **engine})
+    fits["metadata"]["name"] = "n" * longest
+    assert refused_on_creation(fits) == []
+    assert _refused(fits) == []
+    if longest == 45:
+        return
+    too_long = {**fits, "metadata": {"name": "n" * (longest + 1)}}
+    assert refused_on_creation(too_long) == ["metadata.name"]
+    assert _refused(too_long) == ["metadata.name"]
+
+
+def test_a_name_that_is_there_already_keeps_the_server_from_nothing() -> None:
+    document = manifest({"engine.tensorParallelSize": 8})
+    document["metadata"]["name"] = "n" * 45
+
+    assert refused_on_creation({**document, "status": {"replicas": 1}}) == []
+    assert _refused(document) == ["metadata.name"]
+
+
+def _refused(document: dict[str, Any]) -> list[str]:
+    sd = parse(document)
+    assert isinstance(sd, SpeculativeDeployment)
+    return [problem.field for problem in problems_of(sd)]
