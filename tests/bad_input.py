@@ -94,6 +94,35 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "--kv-cache-dtype bfloat16: set that to fp8, or choose another attentionBackend."
         ),
     ),
+    "option and value in one argument": (
+        {"engine.args": ["--max-num-seqs 64"]},
+        (
+            "spec.engine.args[0]: --max-num-seqs and its value are one argument here, which vLLM "
+            "does not know: make them two, or write --max-num-seqs= before the value."
+        ),
+    ),
+    "argument of no option": (
+        {"engine.args": ["--enable-prefix-caching", "true"]},
+        (
+            "spec.engine.args[1]: --enable-prefix-caching takes no value: remove this argument, or "
+            "write its option before it."
+        ),
+    ),
+    "no name of a model": (
+        {"model.id": "a/b; rm -rf /"},
+        (
+            "spec.model.id: this is neither a Hugging Face id (organisation/name) nor an absolute "
+            "path in the pod: write one of them, without hf:// and the like. What lies in a claim "
+            "has a path once cache.claimName or podTemplate mounts it."
+        ),
+    ),
+    "variable with its value in its name": (
+        {"engine.env": [{"name": "A=B"}]},
+        (
+            "spec.engine.env[0].name: the name of a variable has no = and printable ASCII only: "
+            "what it is to hold goes into value."
+        ),
+    ),
     "API key in the arguments": (
         {"engine.args": ["--api-key", "secret"]},
         (

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from fathom.manifests.vllm_args import engine_args, max_batch, owned_flag_problems
+from fathom.manifests.vllm_args import (
+    engine_args,
+    lone_argument_problems,
+    max_batch,
+    owned_flag_problems,
+)
 from fathom_local.engine.environment import engine_variables, ensure_engine_environment
 from golden.rendering import EXAMPLES, read
 from manifest_samples import resource
@@ -45,7 +50,8 @@ for line in json.load(sys.stdin):
         "attention_config", "attention_backend", "spec_tokens", "nnodes", "shutdown_timeout",
         "scheduler_cls", "trust_remote_code", "served_model_name",
     )})
-print(json.dumps({"means": means, "parsed": parsed}, default=str))
+valued = [option for option, action in options.items() if action.nargs != 0]
+print(json.dumps({"means": means, "parsed": parsed, "valued": valued}, default=str))
 """
 
 OWNED_DESTINATIONS = {
@@ -133,6 +139,13 @@ def test_every_spelling_of_every_option_is_told_right() -> None:
 
     assert set(means.values()) >= OWNED_DESTINATIONS
     assert wrong == {}
+
+
+def test_options_that_are_told_by_their_beginning_take_no_value() -> None:
+    valued: list[str] = ask_vllm()["valued"]
+
+    assert "--max-num-seqs" in valued
+    assert [name for name in valued if lone_argument_problems([name, "x"]) != ()] == []
 
 
 SPELLINGS: dict[str, tuple[str, Any]] = {

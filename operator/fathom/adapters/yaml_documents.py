@@ -1,5 +1,6 @@
 """Manifests as YAML text: read from files, written for people and `kubectl apply`."""
 
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -8,7 +9,13 @@ from typing import Any, Final
 import yaml
 from pydantic import JsonValue
 
+from fathom.api.names import LIST_KIND
+from fathom.api.resource import MAX_NESTING
+
 STDIN: Final = "-"
+_LISTS: Final = ("List", LIST_KIND)
+_LONGEST_NUMBER: Final = 100
+"""Characters; a 64-bit integer has 20, or 66 in binary."""
 
 
 class UnreadableManifestError(Exception):
@@ -23,7 +30,7 @@ def read_documents(file: str) -> tuple[Mapping[str, JsonValue], ...]:
     """
     try:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
-        documents = list(yaml.load_all(text, _UniqueKeyLoader))
+        documents = list(yaml.load_all(text, _Loader))
     except OSError as error:
         raise UnreadableManifestError(f"cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -42,25 +49,83 @@ def _objects(documents: Iterable[object]) -> Iterable[Mapping[str, JsonValue]]:
     for document in documents:
         if not isinstance(document, dict):
             continue
-        if document.get("kind") == "List" and isinstance(items := document.get("items"), list):
+        if document.get("kind") in _LISTS and isinstance(items := document.get("items"), list):
             yield from _objects(items)
         else:
             yield document
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice; YAML says so, and PyYAML would take the last."""
+class _Loader(yaml.SafeLoader):
+    """YAML as far as it is JSON in another dress, which is all that Kubernetes takes.
+
+    A key that stands twice is refused: YAML says so, and PyYAML would take the last.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._open: list[str | None] = []
+        """The anchors of the nodes that are being read, outermost first; None: it has none."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML's
+        if isinstance(event, yaml.AliasEvent) and event.anchor in self._open:
+            raise _refused(f"*{event.anchor} stands within what it names", event.start_mark)
+        if len(self._open) > MAX_NESTING:
+            raise _refused(f"nested more than {MAX_NESTING} deep", event.start_mark)
+        self._open.append(event.anchor)
+        node = super().compose_node(parent, index)
+        self._open.pop()
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError) as error:
+            # `!!int a`, `!!bool maybe`, `0x_`: PyYAML leaves them to Python.
+            kind = str(node.tag).rsplit(":", 1)[-1]
+            raise _refused(f"this is no {kind}", node.start_mark) from error
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > _LONGEST_NUMBER:
+            length = len(node.value)
+            raise _refused(f"a number of {length} characters is too long", node.start_mark)
+        return super().construct_yaml_int(node)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        number = super().construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise _refused(f"{node.value} is no number in JSON", node.start_mark)
+        return number
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: set[object] = set()
         for key, _ in node.value:
             name = key.value
             if isinstance(key, yaml.ScalarNode) and name in seen and name != "<<":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {name!r} stands twice", key.start_mark
-                )
+                raise _refused(f"the key {name!r} stands twice", key.start_mark)
             seen.add(name if isinstance(key, yaml.ScalarNode) else id(key))
         return super().construct_mapping(node, deep)
+
+
+def _refused(what: str, where: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=what, problem_mark=where)
+
+
+_CONSTRUCTORS: Final[dict[str | None, Any]] = {
+    f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
+    for tag in ("null", "bool", "str", "seq", "map")
+}
+_Loader.yaml_constructors = {
+    **_CONSTRUCTORS,
+    "tag:yaml.org,2002:int": _Loader.construct_yaml_int,
+    "tag:yaml.org,2002:float": _Loader.construct_yaml_float,
+    None: yaml.SafeLoader.construct_undefined,
+}
+# A date is text, as it is for kubectl.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 class _Dumper(yaml.SafeDumper):

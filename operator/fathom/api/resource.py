@@ -1,9 +1,9 @@
 """The whole resource, and how it is read: a manifest becomes a model, or a list of problems."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +14,9 @@ from fathom.api.rules import violations
 from fathom.api.spec import SpeculativeDeploymentSpec
 
 NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+_NAMESPACE_PATTERN: Final = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
+MAX_NESTING: Final = 100
+"""Of objects and lists in each other; what walks a spec may count on it. A Pod has a dozen."""
 
 
 class Metadata(BaseModel):
@@ -22,10 +25,12 @@ class Metadata(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=45)]
-    namespace: str = ""
+    namespace: Annotated[str, Field(pattern=_NAMESPACE_PATTERN, max_length=63)] = ""
     """Empty: whoever applies the manifest decides. In a cluster it is always there."""
     uid: str = ""
     generation: int = 0
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
 
 
 class _Manifest(BaseModel):
@@ -47,21 +52,44 @@ class SpeculativeDeployment:
 
 
 def is_speculative_deployment(manifest: Mapping[str, JsonValue]) -> bool:
-    """Whether a document of a manifest file is one of ours, whatever its version."""
+    """Whether a document of a manifest file is meant to be one of ours.
+
+    By kind or by group: if the other one is misspelt, `parse` says so.
+    """
     group = str(manifest.get("apiVersion", "")).split("/", 1)[0]
-    return manifest.get("kind") == KIND and group == API_VERSION.split("/", 1)[0]
+    return manifest.get("kind") == KIND or group == API_VERSION.split("/", 1)[0]
 
 
 def parse(
     manifest: Mapping[str, JsonValue],
 ) -> SpeculativeDeployment | tuple[Problem, ...]:
     """Read a manifest; every problem found is returned, none raised."""
+    if (field := _nested_too_deeply(manifest)) is not None:
+        return (Problem(field, f"nested more than {MAX_NESTING} deep: no pod template is."),)
     try:
         parsed = _Manifest.model_validate(manifest)
     except ValidationError as error:
         return tuple(_problem(details) for details in error.errors())
     problems = violations(parsed.spec)
     return problems or SpeculativeDeployment(parsed.metadata, parsed.spec)
+
+
+def _nested_too_deeply(manifest: Mapping[str, JsonValue]) -> str | None:
+    """The field of the spec, or of the top, below which it is. No recursion: it has no end."""
+    level = [(name, value) for name, value in manifest.items()]
+    for depth in range(MAX_NESTING):
+        level = [
+            (f"{field}.{name}" if depth == 0 and isinstance(value, dict) else field, child)
+            for field, value in level
+            for name, child in _children(value)
+        ]
+    return level[0][0] if level else None
+
+
+def _children(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
+    if isinstance(value, dict):
+        return value.items()
+    return (("", child) for child in value) if isinstance(value, list) else ()
 
 
 def _problem(details: ErrorDetails) -> Problem:
@@ -75,11 +103,27 @@ def _problem(details: ErrorDetails) -> Problem:
         case "enum" | "literal_error":
             expected = details.get("ctx", {}).get("expected", "")
             return Problem(path, f"{details['input']!r} is not one of {expected}.")
+        case "string_type" if isinstance(details["input"], bool | int | float):
+            return Problem(path, f"{_shown(details['input'])} is not text: put it in quotes.")
+        case "string_pattern_mismatch" if path in _NOT_A_NAME:
+            return Problem(path, _NOT_A_NAME[path])
         case _:
             message = details["msg"][:1].lower() + details["msg"][1:]
             found = details["input"]
-            shown = f" (found {found!r})" if isinstance(found, str | int | float) else ""
+            shown = f" (found {_shown(found)})" if isinstance(found, str | int | float) else ""
             return Problem(path, f"{message}{shown}.")
+
+
+def _shown(value: str | float) -> str:
+    """As it stands in the manifest."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+_NOT_A_NAME: Final = {
+    "metadata.name": "this is no name: use lower-case letters, digits and -, and begin with a "
+    "letter.",
+    "metadata.namespace": "this is no name of a namespace: use lower-case letters, digits and -.",
+}
 
 
 def _path(location: Sequence[str | int]) -> str:

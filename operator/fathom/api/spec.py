@@ -7,7 +7,8 @@ for everything else.
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
+from pydantic_core import PydanticKnownError
 
 from fathom.api.base import ApiModel
 
@@ -215,7 +216,18 @@ class EnvVar(ApiModel):
 _QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
 """Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
 
-Quantity = Annotated[int | str, Field(json_schema_extra={"x-kubernetes-int-or-string": True})]
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticKnownError("string_type")
+    return value
+
+
+Quantity = Annotated[
+    int | str,
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
+    BeforeValidator(_no_truth),
+]
 
 
 class Resources(ApiModel):

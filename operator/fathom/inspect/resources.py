@@ -43,8 +43,10 @@ def read(files: Sequence[str]) -> Iterator[Document]:
         files: paths; `-` is stdin.
 
     Raises:
-        typer.Exit: a file cannot be read; stderr says why.
+        typer.Exit: a file cannot be read; stderr says why. Or, after all others were read, one
+            holds none: what is to be checked and is not must not look well.
     """
+    missed = False
     for file in files:
         where = "stdin" if file == "-" else file
         try:
@@ -54,9 +56,12 @@ def read(files: Sequence[str]) -> Iterator[Document]:
             raise typer.Exit(REFUSED) from error
         if not documents:
             typer.echo(f"{where}: holds no SpeculativeDeployment.", err=True)
+            missed = True
         for document in documents:
             one = where if len(documents) == 1 else f"{where}: {_name(document)}"
             yield Document(one, parse(document))
+    if missed:
+        raise typer.Exit(REFUSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 `fathom.core.support` after it, for what is right and not built yet.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -15,6 +16,7 @@ from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import engine_problems, live_depth
 from fathom.core.engine_version import parsed_version
+from fathom.core.model_names import is_model_name
 from fathom.core.plugin import PluginBundle
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import revision_of
@@ -24,6 +26,7 @@ from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
 from fathom.manifests.vllm_args import (
     draft_option_problems,
+    lone_argument_problems,
     owned_flag_problems,
     stated_kv_cache_dtype,
     stated_max_num_seqs,
@@ -56,7 +59,10 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
             "spec.engine.version",
             f"{spec.engine.version!r} is not a version: write vLLM's, such as 0.32.0.",
         )
+    yield from _model_name_problems(spec)
     yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
+    yield from lone_argument_problems(spec.engine.args)
+    yield from _variable_problems(spec)
     yield from draft_option_problems(spec)
     yield from plain_secret_problems(spec)
     yield from _max_num_seqs_problems(spec)
@@ -65,6 +71,30 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
     if verdict.refused:
         yield Problem(verdict.field, verdict.message)
     yield from _pod_template_problems(sd)
+
+
+def _model_name_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    for field, name in (("model.id", spec.model.id), ("draft.id", spec.draft.id)):
+        if name and not is_model_name(name):
+            yield Problem(
+                f"spec.{field}",
+                "this is neither a Hugging Face id (organisation/name) nor an absolute path in the "
+                "pod: write one of them, without hf:// and the like. What lies in a claim has a "
+                "path once cache.claimName or podTemplate mounts it.",
+            )
+
+
+def _variable_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    """Names that no Kubernetes takes; before 1.30 it takes fewer still, and says so itself."""
+    for index, variable in enumerate(spec.engine.env):
+        name = variable.name
+        if "=" in name or not (name.isascii() and name.isprintable()):
+            # What stands there is not repeated: it may well be a secret.
+            yield Problem(
+                f"spec.engine.env[{index}].name",
+                "the name of a variable has no = and printable ASCII only: what it is to hold "
+                "goes into value.",
+            )
 
 
 def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
@@ -92,6 +122,7 @@ def _pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
         if key not in ("metadata", "spec"):
             yield Problem(f"{field}.{key}", "a pod template has metadata and spec, nothing else.")
             return
+    yield from _texts_that_are_none(sd.spec.pod_template)
     try:
         template = pod_template(
             sd, revision=revision_of(sd.spec), bundle=PluginBundle(files={}, content="")
@@ -104,6 +135,26 @@ def _pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
         yield Problem(
             f"{field}.spec.containers", f"the container {CONTAINER} must stay: do not delete it."
         )
+
+
+_MAPS_OF_TEXT: Final = (
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+    ("spec", "nodeSelector"),
+)
+
+
+def _texts_that_are_none(given: Mapping[str, JsonValue]) -> Iterator[Problem]:
+    """Numbers and truth values where Kubernetes has text only; null takes a key away."""
+    for outer, inner in _MAPS_OF_TEXT:
+        parent = given.get(outer)
+        texts = parent.get(inner) if isinstance(parent, dict) else None
+        for key, value in texts.items() if isinstance(texts, dict) else ():
+            if isinstance(value, bool | int | float):
+                yield Problem(
+                    f"spec.podTemplate.{outer}.{inner}.{key}",
+                    f"{json.dumps(value)} is not text: put it in quotes.",
+                )
 
 
 def _container_names(template: Mapping[str, JsonValue]) -> list[JsonValue]:

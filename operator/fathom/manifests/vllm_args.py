@@ -1,6 +1,7 @@
 """The vLLM command line. No flag of vLLM is spelled anywhere else."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -137,6 +138,49 @@ def owned_flag_problems(args: Sequence[str], *, live: bool = True) -> tuple[Prob
                 Problem(where, f"{option.spelling}{meaning} may not be set here: {owned.instead}.")
             )
     return tuple(problems)
+
+
+_SWITCHES: Final = ("--enable-", "--no-")
+"""Options that begin so take no value, in every release whose parser was asked."""
+_TWO_IN_ONE: Final = re.compile(r"--?[A-Za-z][^\s=]*\s")
+
+
+def lone_argument_problems(args: Sequence[str]) -> tuple[Problem, ...]:
+    """Arguments that vLLM would take neither for an option nor for an option's value.
+
+    Several values after one option are let through: some options take as many as there are. What an
+    argument says is not repeated: it may be a secret.
+
+    Args:
+        args: `spec.engine.args`.
+    """
+    found = {option.index: option for option in options(args)}
+    problems = []
+    refusal = "no option stands before this, and the model comes from spec.model.id"
+    # Of an argument that is no option; empty: it may be a value of the one before.
+    for index, argument in enumerate(args):
+        where = f"spec.engine.args[{index}]"
+        if _TWO_IN_ONE.match(argument):
+            name = argument.split(maxsplit=1)[0]
+            sentence = (
+                f"{name} and its value are one argument here, which vLLM does not know: make them "
+                f"two, or write {name}= before the value."
+            )
+            problems.append(Problem(where, sentence))
+            refusal = f"{name} has its value already"
+        elif index in found:
+            refusal = _no_value_after(found[index], argument)
+        elif refusal:
+            sentence = f"{refusal}: remove this argument, or write its option before it."
+            problems.append(Problem(where, sentence))
+    return tuple(problems)
+
+
+def _no_value_after(option: Option, argument: str) -> str:
+    """Why the next argument is no value of this option; empty: it may be one."""
+    if "=" in argument:
+        return f"{option.spelling} has its value already"
+    return f"{option.spelling} takes no value" if option.name.startswith(_SWITCHES) else ""
 
 
 @dataclass(frozen=True, slots=True)

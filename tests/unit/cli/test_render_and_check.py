@@ -140,16 +140,6 @@ def test_a_missing_file_is_named(cli: CliRunner) -> None:
     assert result.stderr == "/nowhere/a.yaml: cannot be read: No such file or directory.\n"
 
 
-def test_a_file_without_ours_says_so(cli: CliRunner, tmp_path: Path) -> None:
-    file = file_with(tmp_path / "a.yaml", SERVICE)
-
-    result = cli.invoke(app, ["render", "-f", file])
-
-    assert result.exit_code == 0
-    assert result.stdout == ""
-    assert result.stderr == f"{file}: holds no SpeculativeDeployment.\n"
-
-
 @pytest.mark.parametrize(
     ("changes", "depth"),
     [

@@ -1,0 +1,173 @@
+"""Files that hold nothing of ours, or what nobody would write on purpose: a sentence, never 0."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from fathom.cli import app
+from manifest_samples import manifest
+
+GOOD = yaml.safe_dump(manifest())
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+NONE = "holds no SpeculativeDeployment."
+ALIAS = "not YAML: *a stands within what it names"
+DEEP = "not YAML: nested more than 100 deep"
+
+
+def ask(command: str, path: Path, text: str | None = None) -> Result:
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    offline = ["--offline"] if command == "check" else []
+    return CliRunner().invoke(app, [command, *offline, "-f", str(path)])
+
+
+def as_pod_template(value: str) -> str:
+    """A good manifest in JSON, with JSON of this text somewhere in its pod template."""
+    text = json.dumps(manifest({"podTemplate": {"spec": {"x": "HERE"}}}))
+    return text.replace('"HERE"', value)
+
+
+@pytest.mark.parametrize("command", ["check", "render"])
+@pytest.mark.parametrize("text", [CONFIG_MAP, "", "just a sentence", "[1, 2]", "items: []"])
+def test_a_file_that_holds_none_of_ours_is_refused(command: str, text: str, tmp_path: Path) -> None:
+    result = ask(command, tmp_path / "a.yaml", text)
+
+    assert result.exit_code == 2
+    assert result.stderr == f"{tmp_path / 'a.yaml'}: {NONE}\n"
+    assert result.stdout == ""
+
+
+def test_a_good_file_does_not_make_up_for_one_that_holds_none(tmp_path: Path) -> None:
+    good, other = tmp_path / "good.yaml", tmp_path / "other.yaml"
+    good.write_text(GOOD, encoding="utf-8")
+    other.write_text(CONFIG_MAP, encoding="utf-8")
+
+    result = CliRunner().invoke(app, ["check", "--offline", "-f", str(other), "-f", str(good)])
+
+    assert result.exit_code == 2
+    assert result.stderr == f"{other}: {NONE}\n"
+    assert result.stdout.startswith("kimi: valid, revision ")
+
+
+@pytest.mark.parametrize("command", ["check", "render"])
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("SpeculativeDeployment", "SpeculativeDeploymnt", "kind: 'SpeculativeDeploymnt' is not"),
+        ("kind: SpeculativeDeployment", "kind: [a]", "kind: ['a'] is not one of"),
+        ("fathom.dev/v1alpha1", "fathom.dev/v1", "apiVersion: 'fathom.dev/v1' is not one of"),
+        ("fathom.dev/v1alpha1", "fathm.dev/v1alpha1", "apiVersion: 'fathm.dev/v1alpha1' is not"),
+        ("namespace: llm", "namespace: ../x", "metadata.namespace: this is no name of a namespace"),
+        ("name: kimi", "name: Kimi_K2", "metadata.name: this is no name: use lower-case letters"),
+        ("namespace: llm", "labels: {a: 5}", "metadata.labels.a: 5 is not text: put it in quotes"),
+        ("namespace: llm", "annotations: {a: true}", "metadata.annotations.a: true is not text"),
+    ],
+)
+def test_what_is_nearly_ours_is_told_what_is_wrong(
+    command: str, old: str, new: str, sentence: str, tmp_path: Path
+) -> None:
+    result = ask(command, tmp_path / "a.yaml", GOOD.replace(old, new))
+
+    assert result.exit_code == 2
+    assert f"a.yaml: {sentence}" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "render"])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f"{GOOD}x: {'1' * 5000}", "not YAML: a number of 5000 characters is too long"),
+        (f"{GOOD}x: -0b{'1' * 5000}", "not YAML: a number of 5003 characters is too long"),
+        (f"{GOOD}x: 0x_", "not YAML: this is no int"),
+        (f"{GOOD}x: !!bool maybe", "not YAML: this is no bool"),
+        (f"{GOOD}x: .nan", "not YAML: .nan is no number in JSON"),
+        (f"{GOOD}x: !!timestamp 2024-13-45", "not YAML: could not determine a constructor"),
+        (f"{GOOD}x: !!binary aGVsbG8=", "not YAML: could not determine a constructor"),
+        ("&a\nkind: List\nitems: [*a]", ALIAS),
+        ("kind: List\nitems: &a [*a]", ALIAS),
+        ("a: &a {<<: *a}", ALIAS),
+        (f"{GOOD}  podTemplate: &a\n    spec: *a", ALIAS),
+        (f"{GOOD}x: {'[' * 5000}{']' * 5000}", DEEP),
+        (as_pod_template("[" * 20_000 + "]" * 20_000), DEEP),
+        (as_pod_template('{"a":' * 500 + "1" + "}" * 500), DEEP),
+    ],
+)
+def test_no_text_brings_a_traceback(command: str, text: str, sentence: str, tmp_path: Path) -> None:
+    result = ask(command, tmp_path / "a.yaml", text)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{tmp_path / 'a.yaml'}: {sentence}")
+    assert len(result.stderr) < 1000
+
+
+@pytest.mark.parametrize("date", ["2024-13-45", "2024-01-02", "2024-01-02 10:00:00"])
+def test_a_date_is_text_as_it_is_for_kubectl(date: str, tmp_path: Path) -> None:
+    text = GOOD.replace(
+        "id: nvidia/Kimi-K2.6-NVFP4", f"id: nvidia/Kimi-K2.6-NVFP4\n    revision: {date}"
+    )
+
+    result = ask("render", tmp_path / "a.yaml", text)
+
+    assert result.exit_code == 0
+    assert date in result.stdout
+
+
+def test_the_list_of_our_own_kind_is_read(tmp_path: Path) -> None:
+    listed = {"apiVersion": "fathom.dev/v1alpha1", "kind": "SpeculativeDeploymentList",
+              "items": [manifest()]}  # fmt: skip
+
+    result = ask("check", tmp_path / "a.json", json.dumps(listed))
+
+    assert result.exit_code == 0
+
+
+QUOTES = "is not text: put it in quotes."
+INTEGER = "input should be a valid integer"
+NUMBER = "input should be a valid number"
+BOOLEAN = "input should be a valid boolean"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("speculation.tokens", True, f"{INTEGER} (found true)."),
+        ("speculation.tokens", "3", f"{INTEGER} (found '3')."),
+        ("engine.user", False, f"{INTEGER} (found false)."),
+        ("model.trustRemoteCode", "yes", f"{BOOLEAN} (found 'yes')."),
+        ("model.trustRemoteCode", 1, f"{BOOLEAN} (found 1)."),
+        ("speculation.tuning.tpotMilliseconds", True, f"{NUMBER} (found true)."),
+        ("speculation.tuning.minGainPercent", "2", f"{NUMBER} (found '2')."),
+        ("engine.resources.limits.memory", True, f"true {QUOTES}"),
+        ("nodePool.nodeSelector.a", 5, f"5 {QUOTES}"),
+        ("metrics.podMonitorLabels.a", True, f"true {QUOTES}"),
+        ("podTemplate.metadata.labels.a", 5, f"5 {QUOTES}"),
+        ("podTemplate.metadata.annotations.a", True, f"true {QUOTES}"),
+        ("podTemplate.spec.nodeSelector.a", 1.5, f"1.5 {QUOTES}"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_as_the_server_would(
+    field: str, value: object, sentence: str, tmp_path: Path
+) -> None:
+    result = ask("check", tmp_path / "a.yaml", yaml.safe_dump(manifest({field: value})))
+
+    assert result.exit_code == 2
+    assert result.stderr == f"{tmp_path / 'a.yaml'}: spec.{field}: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"speculation.tokens": 3.0},
+        {"speculation.tuning.tpotMilliseconds": 25},
+        {"engine.resources": {"limits": {"memory": "200Gi", "cpu": 8}}},
+        {"podTemplate": {"metadata": {"labels": {"a": "5", "b": None}}}},
+    ],
+)
+def test_values_that_the_server_takes_are_taken(changes: dict[str, Any], tmp_path: Path) -> None:
+    result = ask("check", tmp_path / "a.yaml", yaml.safe_dump(manifest(changes)))
+
+    assert (result.exit_code, result.stderr) == (0, "")
