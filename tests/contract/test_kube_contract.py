@@ -324,6 +324,33 @@ async def test_two_events_with_one_prefix_get_names_of_their_own(server: Server)
     assert first["metadata"]["name"] != second["metadata"]["name"]
 
 
+async def test_events_are_found_by_what_they_are_about_and_by_their_reason(server: Server) -> None:
+    for kind, name, reason in (
+        ("StatefulSet", "kimi-1", "FailedCreate"),
+        ("LeaderWorkerSet", "kimi-1", "FailedCreate"),
+        ("StatefulSet", "kimi-1", "SuccessfulCreate"),
+        ("StatefulSet", "kimi-10", "FailedCreate"),
+    ):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{name}.", "namespace": server.namespace},
+            "involvedObject": {"kind": kind, "namespace": server.namespace, "name": name},
+            "reason": reason,
+            "message": f"{kind} {name}",
+            "type": "Warning",
+        }
+        await server.kube.create(EVENT, event)
+
+    found: Any = await server.kube.events(server.namespace, "kimi-1", "FailedCreate")
+
+    assert sorted(each["message"] for each in found) == [
+        "LeaderWorkerSet kimi-1",
+        "StatefulSet kimi-1",
+    ]
+    assert await server.kube.events(server.namespace, "none", "FailedCreate") == ()
+
+
 async def test_discovery_finds_what_is_served_and_nothing_else(namespace: TestNamespace) -> None:
     async with namespace.cluster.api_client() as client:
         served = await Kube(client).served()

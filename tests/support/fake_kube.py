@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import CHILD_KINDS, POD, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind
 from fathom.core.manifest import Manifest, Seen
 from fathom.core.served import ServedApis
 
@@ -66,6 +66,15 @@ class FakeKube:
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         self._trouble("list", kind)
         return copy.deepcopy(self._objects.get((kind, namespace, name)))
+
+    async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
+        self._trouble("list", EVENT)
+        return tuple(
+            copy.deepcopy(found)
+            for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
+            if (each, where, found.get("reason")) == (EVENT, namespace, reason)
+            and found["involvedObject"].get("name") == name
+        )
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         self._trouble("create", kind)

@@ -78,7 +78,7 @@ RULES: Sequence[dict[str, list[str]]] = (
         "verbs": ["list", "create", "patch", "delete"],
     },
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
 )
 """All that it asks for, beside its lease, the nodes, and the discovery everybody may read."""
 

@@ -44,7 +44,8 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch, delete]
+# What the operator tells; read while a group lacks pods, as nothing else says why.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [list, create]
 {{- end -}}

@@ -18,11 +18,14 @@ from pydantic import JsonValue
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.core.kinds import Kind
+from fathom.core.kinds import EVENT, Kind
 from fathom.core.manifest import Manifest, Seen
 from fathom.core.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
+_MOST_EVENTS: Final = 100
+"""About one object and of one reason: a controller's recorder keeps to some 25, and one more every
+five minutes, and events live for an hour."""
 _NOT_FOUND: Final = 404
 _OK: Final = range(200, 300)
 
@@ -56,6 +59,11 @@ class Kube:
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         query = [("fieldSelector", f"metadata.name={name}")]
         return next(iter(await self._listed(kind, namespace, query)), None)
+
+    async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
+        about = f"involvedObject.name={name},reason={reason}"
+        query = [("fieldSelector", about), ("limit", str(_MOST_EVENTS))]
+        return await self._listed(EVENT, namespace, query)
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         namespace, name = _place(manifest)

@@ -145,6 +145,16 @@ class KubePort(Protocol):
         """
         ...
 
+    async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
+        """Read a bounded number of events.
+
+        Args:
+            namespace: where they are, and what they are about.
+            name: of what they are about, whatever kind it is.
+            reason: of the events.
+        """
+        ...
+
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Create one object; 409: there is one of that name, which is not touched.
 

@@ -319,6 +319,7 @@ class ObservedDeployment(ObservedWorkload):
 
 
 class _LeaderWorkerTemplate(_Read):
+    size: int = 1
     leader_template: _PodTemplate = _PodTemplate()
     worker_template: _PodTemplate = _PodTemplate()
 
@@ -340,6 +341,11 @@ class ObservedLeaderWorkerSet(ObservedWorkload):
         return self.spec.replicas
 
     @property
+    def size(self) -> int:
+        """Pods of one group, its leader among them."""
+        return self.spec.leader_worker_template.size
+
+    @property
     def config_maps(self) -> frozenset[str]:
         template = self.spec.leader_worker_template
         return template.leader_template.spec.config_maps | template.worker_template.spec.config_maps
@@ -357,6 +363,31 @@ class ObservedConfigMap(_Read):
     def component(self) -> str:
         """`depth`, `tuning`, `plugin` or `fetch`."""
         return self.metadata.labels.get(names.LABEL_COMPONENT, "")
+
+
+class _EventSeries(_Read):
+    last_observed_time: AwareDatetime | None = None
+
+
+class ObservedEvent(_Read):
+    """What some controller told of an object."""
+
+    metadata: Meta
+    message: str = ""
+    last_timestamp: AwareDatetime | None = None
+    event_time: AwareDatetime | None = None
+    series: _EventSeries | None = None
+
+    @property
+    def at_s(self) -> float:
+        """When it was told last (Unix seconds); the two APIs of events write different fields."""
+        times = (
+            self.last_timestamp,
+            self.series.last_observed_time if self.series else None,
+            self.event_time,
+            self.metadata.creation_timestamp,
+        )
+        return max((at.timestamp() for at in times if at is not None), default=0.0)
 
 
 class _NodeSpec(_Read):

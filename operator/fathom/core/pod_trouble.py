@@ -50,16 +50,26 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     return next((each for each in found if each is not None), None)
 
 
-def trouble_with_workload(workload: ObservedWorkload) -> Trouble | None:
-    """Why its pods cannot even be created: a quota, a policy, a webhook."""
-    for condition in workload.conditions:
-        if condition.type == "ReplicaFailure" and condition.status == "True":
-            return _trouble(
-                Reason.CHILD_REFUSED,
-                f"the cluster refuses pods of {workload.kind.kind} {workload.name}: "
-                f"{condition.message}",
-            )
-    return None
+def trouble_with_workload(workload: ObservedWorkload, refused: str = "") -> Trouble | None:
+    """Why its pods cannot even be created: a quota, a policy, a webhook.
+
+    Args:
+        workload: in question.
+        refused: what the cluster says of pods that it refuses, of a kind that has no condition for
+            that; empty: nothing.
+    """
+    conditions = (
+        each.message
+        for each in workload.conditions
+        if each.type == "ReplicaFailure" and each.status == "True"
+    )
+    said = next(conditions, refused)
+    if not said:
+        return None
+    return _trouble(
+        Reason.CHILD_REFUSED,
+        f"the cluster refuses pods of {workload.kind.kind} {workload.name}: {said}",
+    )
 
 
 def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None:

@@ -47,6 +47,8 @@ class Objects:
     """What the cluster has."""
     jobs: tuple[ObservedJob, ...] = ()
     """That fetch weights."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
 

@@ -282,17 +282,22 @@ def _true(reason: Reason, message: str) -> Finding:
 
 
 def _worst_trouble(objects: Objects) -> Trouble | None:
-    """One trouble, and how many more of its kind there are."""
+    """One trouble, how many more of its kind there are, and what keeps others from coming."""
     pods = sorted(objects.engines, key=lambda pod: pod.name)
     found = [trouble_with_pod(pod, objects.nodes) for pod in pods]
     troubles = [each for each in found if each is not None]
+    refusals = (
+        trouble_with_workload(each, objects.refused_pods.get(each.name, ""))
+        for each in objects.workloads
+    )
+    refused = next((each for each in refusals if each is not None), None)
     if not troubles:
-        refused = (trouble_with_workload(each) for each in objects.workloads)
-        return next((each for each in refused if each is not None), None)
+        return refused
     first = troubles[0]
-    if len(troubles) == 1:
-        return first
-    return Trouble(first.reason, f"{first.message} {len(troubles) - 1} more pods are in trouble.")
+    more = f" {len(troubles) - 1} more pods are in trouble." if len(troubles) > 1 else ""
+    # A leader fails where its workers are refused: the cause is worth more than the consequence.
+    why = f" And {refused.message}" if refused else ""
+    return Trouble(first.reason, f"{first.message}{more}{why}")
 
 
 def _rollout(

@@ -141,7 +141,7 @@ def owned_flag_problems(args: Sequence[str], *, live: bool = True) -> tuple[Prob
 
 
 _SWITCHES: Final = ("--enable-", "--no-")
-"""Options that begin so take no value, in every release whose parser was asked."""
+"""Options that begin so take no value; a test asks vLLM's parser."""
 _TWO_IN_ONE: Final = re.compile(r"--?[A-Za-z][^\s=]*\s")
 
 

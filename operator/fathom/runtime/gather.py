@@ -1,7 +1,7 @@
 """Reads everything one pass decides on."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
 from fathom.core.depth import DepthDocument
+from fathom.core.group_gaps import CREATION_FAILED, gaps_in, refusal
 from fathom.core.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -28,6 +29,7 @@ from fathom.core.observed import (
     Meta,
     ObservedConfigMap,
     ObservedDeployment,
+    ObservedEvent,
     ObservedJob,
     ObservedLeaderWorkerSet,
     ObservedNode,
@@ -70,6 +72,7 @@ async def read_objects(
     children = {kind: listed for kind, listed in found if listed is not None}
     config_maps = _observed(ObservedConfigMap, children[CONFIG_MAP])
     pods = _observed(ObservedPod, children[POD])
+    groups = _observed(ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
     depth = _ours(config_maps, names.depth_config_map(key.name), metadata.uid)
     tuning = _ours(config_maps, names.tuning_config_map(key.name), metadata.uid)
     return Objects(
@@ -79,7 +82,7 @@ async def read_objects(
         status=status_in(resource),
         workloads=(
             *_observed(ObservedDeployment, children[DEPLOYMENT]),
-            *_observed(ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ())),
+            *groups,
         ),
         pods=pods,
         config_maps=config_maps,
@@ -89,6 +92,7 @@ async def read_objects(
         optional=frozenset(children.keys() & set(optional)),
         served=served,
         jobs=_observed(ObservedJob, children[JOB]),
+        refused_pods=await _refused_pods(kube, key.namespace, groups, pods),
         nodes=await _nodes(kube) if any(pod.unscheduled is not None for pod in pods) else (),
     )
 
@@ -108,12 +112,32 @@ async def _nodes(kube: KubePort) -> tuple[ObservedNode, ...]:
     return _observed(ObservedNode, await _select_if_allowed(kube, NODE, "", "") or ())
 
 
+async def _refused_pods(
+    kube: KubePort,
+    namespace: str,
+    groups: Iterable[ObservedLeaderWorkerSet],
+    pods: Sequence[ObservedPod],
+) -> dict[str, str]:
+    """Nothing is read while no pod is missing, and nothing found where events may not be read."""
+    found: dict[str, str] = {}
+    for group in groups:
+        for gap in gaps_in(group, pods):
+            said = await _if_allowed(kube.events(namespace, gap.owner, CREATION_FAILED))
+            if why := refusal(gap, _observed(ObservedEvent, said or ())):
+                found.setdefault(group.name, why)
+    return found
+
+
 async def _select_if_allowed(
     kube: KubePort, kind: Kind, namespace: str, selector: str
 ) -> Sequence[Manifest] | None:
+    return await _if_allowed(kube.select(kind, namespace, selector))
+
+
+async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest] | None:
     """None: the operator may not, as with rights that are older than this use."""
     try:
-        return await kube.select(kind, namespace, selector)
+        return await read
     except KubeError as error:
         if error.status == _FORBIDDEN:
             return None

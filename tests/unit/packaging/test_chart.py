@@ -31,7 +31,7 @@ OPERATOR_RULES = [
     ),
     (["resource.nvidia.com"], ["computedomains"], ["list", "create", "patch", "delete"]),
     ([""], ["pods"], ["list", "watch", "patch", "delete"]),
-    ([""], ["events"], ["create"]),
+    ([""], ["events"], ["list", "create"]),
 ]
 LEASE_RULES = [(["coordination.k8s.io"], ["leases"], ["get", "create", "update"])]
 

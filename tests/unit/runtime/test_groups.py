@@ -4,8 +4,9 @@ import copy
 from typing import Any
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import COMPUTE_DOMAIN, DEPLOYMENT, LEADER_WORKER_SET, POD, Kind
+from fathom.core.kinds import COMPUTE_DOMAIN, DEPLOYMENT, EVENT, LEADER_WORKER_SET, POD, Kind
 from fathom.core.served import ServedApis
+from fathom.core.times import rfc3339
 from support.bench import Bench
 
 BOTH = (LEADER_WORKER_SET, COMPUTE_DOMAIN)
@@ -143,6 +144,95 @@ async def test_what_runs_keeps_running_when_an_edit_needs_what_is_not_there() ->
     assert "Until then, what runs keeps running." in bench.condition("Degraded")["message"]
     (deployment,) = bench.kube.all_of(DEPLOYMENT)
     assert deployment["spec"]["replicas"] == 1
+
+
+QUOTA = 'pods "kimi" is forbidden: exceeded quota: gpus'
+
+
+def refuse(bench: Bench, stateful_set: str, at_s: float, message: str = QUOTA) -> None:
+    """Kubernetes tells that it refuses a pod of this StatefulSet."""
+    bench.kube.put(
+        EVENT,
+        {
+            "metadata": {"name": f"{stateful_set}.{message[-5:]}", "namespace": "llm"},
+            "involvedObject": {"kind": "StatefulSet", "name": stateful_set},
+            "reason": "FailedCreate",
+            "message": message,
+            "lastTimestamp": rfc3339(at_s),
+        },
+    )
+
+
+def take(bench: Bench, name: str) -> None:
+    """A pod that goes, and does not come back."""
+    bench.kube.remove(POD, "llm", name)
+    bench.loop.poke()
+
+
+async def test_groups_whose_leaders_are_refused_say_why() -> None:
+    bench = bench_with(*BOTH)
+    await bench.tick()
+    (group,) = bench.kube.names(LEADER_WORKER_SET)
+    refuse(bench, group, bench.clock.at_s)
+    bench.loop.poke()
+    await bench.tick()
+
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "ChildRefused")
+    assert degraded["message"] == (f"the cluster refuses pods of LeaderWorkerSet {group}: {QUOTA}.")
+
+
+async def test_groups_whose_workers_are_refused_say_why_until_they_come() -> None:
+    bench = bench_with(*BOTH)
+    await settle(bench)
+    (group,) = bench.kube.names(LEADER_WORKER_SET)
+    take(bench, f"{group}-1-1")
+    refuse(bench, f"{group}-1", bench.clock.at_s)
+    await bench.tick()
+
+    assert bench.condition("Degraded")["message"] == (
+        f"the cluster refuses pods of LeaderWorkerSet {group}: {QUOTA}."
+    )
+    play_groups(bench)
+    bench.play_controllers()
+    bench.loop.poke()
+    await bench.tick()
+    assert bench.condition("Degraded")["status"] == "False"
+
+
+async def test_what_was_refused_before_the_pods_came_is_over() -> None:
+    bench = bench_with(*BOTH)
+    await settle(bench)
+    (group,) = bench.kube.names(LEADER_WORKER_SET)
+    for pod in bench.kube.all_of(POD):
+        pod["metadata"]["creationTimestamp"] = rfc3339(bench.clock.at_s)
+        bench.kube.put(POD, pod)
+    refuse(bench, f"{group}-1", bench.clock.at_s - 1)
+    take(bench, f"{group}-1-1")
+    await bench.tick()
+
+    assert bench.condition("Degraded")["status"] == "False"
+
+
+async def test_no_events_are_read_while_no_pod_is_missing() -> None:
+    bench = bench_with(*BOTH)
+    await settle(bench)
+    bench.kube.fail = lambda _verb, kind: KubeError(500, "never asked") if kind == EVENT else None
+    bench.loop.poke()
+    await bench.tick()
+
+    assert bench.condition("Degraded")["status"] == "False"
+    assert bench.condition("Progressing")["reason"] == "UpToDate"
+
+
+async def test_an_operator_that_may_not_read_events_goes_on_without() -> None:
+    bench = bench_with(*BOTH)
+    bench.kube.fail = lambda verb, kind: (
+        KubeError(403, "events is forbidden") if (verb, kind) == ("list", EVENT) else None
+    )
+    await settle(bench)
+
+    assert bench.status["ready"] == "2/2"
 
 
 def _in_group(pod: dict[str, Any]) -> bool:
