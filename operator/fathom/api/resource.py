@@ -64,8 +64,10 @@ def parse(
     manifest: Mapping[str, JsonValue],
 ) -> SpeculativeDeployment | tuple[Problem, ...]:
     """Read a manifest; every problem found is returned, none raised."""
-    if (field := _nested_too_deeply(manifest)) is not None:
-        return (Problem(field, f"nested more than {MAX_NESTING} deep: no pod template is."),)
+    if (field := _nested_too_deeply(manifest.get("spec"))) is not None:
+        return (
+            Problem(f"spec.{field}", f"nested more than {MAX_NESTING} deep: no pod template is."),
+        )
     try:
         parsed = _Manifest.model_validate(manifest)
     except ValidationError as error:
@@ -74,22 +76,18 @@ def parse(
     return problems or SpeculativeDeployment(parsed.metadata, parsed.spec)
 
 
-def _nested_too_deeply(manifest: Mapping[str, JsonValue]) -> str | None:
-    """The field of the spec, or of the top, below which it is. No recursion: it has no end."""
-    level = [(name, value) for name, value in manifest.items()]
-    for depth in range(MAX_NESTING):
-        level = [
-            (f"{field}.{name}" if depth == 0 and isinstance(value, dict) else field, child)
-            for field, value in level
-            for name, child in _children(value)
-        ]
+def _nested_too_deeply(spec: JsonValue) -> str | None:
+    """The field of a spec below which it is; None: none is. No recursion, which has an end."""
+    level = list(spec.items()) if isinstance(spec, dict) else []
+    for _ in range(MAX_NESTING):
+        level = [(field, child) for field, value in level for child in _children(value)]
     return level[0][0] if level else None
 
 
-def _children(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
+def _children(value: JsonValue) -> Iterable[JsonValue]:
     if isinstance(value, dict):
-        return value.items()
-    return (("", child) for child in value) if isinstance(value, list) else ()
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _problem(details: ErrorDetails) -> Problem:

@@ -18,6 +18,7 @@ from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
 from fathom.core.fetch_program import fetch_program
 from fathom.core.plugin import plugin_bundle
+from fathom.runtime.deep_json import make_room_for_deep_json
 from fathom.runtime.handlers import kopf_settings, registered
 from fathom.runtime.health import serve_health
 from fathom.runtime.leadership import LeadershipLostError, identity, lead
@@ -50,6 +51,7 @@ def run(options: RunOptions) -> int:
         Exit code: 0 after a signal; 1 if the lease was lost or no cluster can be reached.
     """
     configure_logs(options.log_format)
+    make_room_for_deep_json()
     try:
         asyncio.run(_operate(options))
     except (LeadershipLostError, kube_config.NoClusterError) as error:

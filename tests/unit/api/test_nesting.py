@@ -1,5 +1,7 @@
 """What a resource read from the API server may nest: no file was parsed before it."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -30,3 +32,29 @@ def test_what_a_pod_may_need_is_not() -> None:
     document = manifest({"podTemplate": {"spec": {"x": nested(60, lists=False)}}})
 
     assert isinstance(parse(document), SpeculativeDeployment)
+
+
+def test_what_the_server_keeps_beside_the_spec_is_passed_over() -> None:
+    document = manifest()
+    document["metadata"]["managedFields"] = [nested(20_000, lists=False)]
+
+    assert isinstance(parse(document), SpeculativeDeployment)
+
+
+READ = """
+import json
+from fathom.runtime.deep_json import make_room_for_deep_json
+make_room_for_deep_json()
+for opening, closing in ('[', ']'), ('{"a":', '}'):
+    json.loads(opening * 10_000 + ('1' if closing == '}' else '') + closing * 10_000)
+print("read")
+"""
+
+
+def test_an_operator_reads_json_as_deep_as_a_server_takes_it() -> None:
+    """In a process of its own: the limit is one of the whole process."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr[-2000:]
