@@ -54,6 +54,16 @@ def test_slower_by_three_percent_ends_the_bake_early() -> None:
     assert found.message.startswith("-3.")
 
 
+def test_the_end_of_a_bake_takes_less_certainty_than_ending_it_early() -> None:
+    """Two standard errors there, and three before: only looking often asks for more."""
+    slower = evidence(found=speed(0.97, noise=0.025))
+    assert verdict_on(slower, BAKE_S - 60, BAKE_S).answer is Answer.WATCH
+    found = at_the_end(slower)
+    assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_SLOWER)
+    # And as much shows that it is as good.
+    assert at_the_end(evidence(found=speed(1.0, noise=0.012))).answer is Answer.PROMOTE
+
+
 def test_a_few_windows_judge_no_speed() -> None:
     found = evidence(found=speed(0.9, windows=6))
     assert verdict_on(found, 600, BAKE_S).answer is Answer.WATCH
