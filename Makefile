@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e bench-engine lint format verify regenerate constraints clean
+	test-e2e bench-engine mutants lint format verify regenerate constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,20 @@ lint: setup ## ruff, mypy --strict, import-linter
 format: setup ## Format the code
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format -q .
 
+MODULE ?= rollout
+SEED ?= 1
+COUNT ?= 120
+WORKERS ?= 1
+
+# Cosmic Ray's operators, on a copy of this checkout; why not mutmut: tools/mutants/__init__.py.
+mutants: $(VENV)/.mutants ## Break a module in small ways, see which no test notices: MODULE= SEED=
+	@PYTHONPATH=tools $(BIN)/python -m mutants $(MODULE) --seed $(SEED) --count $(COUNT) \
+		--workers $(WORKERS)
+
+$(VENV)/.mutants: $(VENV)/.installed constraints-mutants.txt
+	@$(BIN)/pip install -q -c constraints.txt -c constraints-mutants.txt --group mutants
+	@touch $@
+
 GENERATED := crds charts/fathom/files/crds docs/api.md
 
 regenerate: setup ## Regenerate everything generated
@@ -103,7 +117,8 @@ verify: regenerate ## Regenerate everything generated, and fail if it differs
 
 constraints: ## Record the versions that are installed now
 	@{ sed -n '1,/^[^#]/{/^#/p}' constraints.txt; \
-	   $(BIN)/pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' | sort -f; \
+	   $(BIN)/pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' \
+	   | grep -vFxf constraints-mutants.txt | sort -f; \
 	   $(BIN)/pip list --format freeze | grep -E '^pip=='; } > constraints.new
 	@mv constraints.new constraints.txt
 

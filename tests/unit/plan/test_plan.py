@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET
@@ -128,6 +130,26 @@ def test_a_first_revision_is_rendered() -> None:
     found = plan()
     assert steps(found) == [("kimi-new", 2, Template.RENDER)]
     assert found.progress.reason is Reason.STARTING
+    assert found.progress.moving
+    assert found.progress.message == (
+        "0 of 2 replicas of revision new are ready; the engines are starting."
+    )
+
+
+def test_scaled_to_zero_nothing_is_missing() -> None:
+    found = plan(changes={"replicas": 0})
+    assert found.progress.reason is Reason.UP_TO_DATE
+    assert not found.progress.moving
+
+
+@pytest.mark.parametrize("other", ["a-lesser", "z-greater"])
+def test_revisions_are_told_apart_whatever_they_are_called(other: str) -> None:
+    theirs = (deployment(other, 2), pod("a", other), pod("b", other))
+    found = plan(*theirs, deployment("new", 1), pod("c", "new"))
+    assert found.progress.message == (
+        "1 of 2 replicas of revision new are ready; 2 of other revisions are left."
+    )
+    assert found.progress.moving
 
 
 def test_what_this_version_rendered_is_rendered_again_to_repair_drift() -> None:
@@ -154,7 +176,9 @@ def test_an_old_revision_is_kept_while_it_shrinks() -> None:
 
 def test_an_emptied_revision_goes_once_the_new_one_serves() -> None:
     serving = (deployment("new", 2), pod("c", "new"), pod("d", "new"))
-    assert plan(deployment("old", 0), *serving).emptied == ((DEPLOYMENT, "kimi-old"),)
+    done = plan(deployment("old", 0), *serving)
+    assert done.emptied == ((DEPLOYMENT, "kimi-old"),)
+    assert done.progress.reason is Reason.UP_TO_DATE
     still_draining = pod("b", "old", leaving=True)
     assert plan(deployment("old", 0), still_draining, *serving).emptied == ()
     not_yet = (deployment("new", 2), pod("c", "new"), pod("d", "new", ready=False))
@@ -194,6 +218,9 @@ def test_workers_and_finished_pods_do_not_count() -> None:
     )
     found = plan(deployment("new", 2), finished, pod("b", "new"))
     assert found.progress.reason is Reason.SCALING
+    assert found.progress.message == (
+        "1 of 2 replicas of revision new are ready; more are starting."
+    )
 
 
 def test_surplus_pods_that_drain_are_progress() -> None:

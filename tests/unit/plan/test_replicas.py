@@ -138,12 +138,24 @@ def test_of_two_old_revisions_the_one_that_serves_least_goes_first() -> None:
     assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"a": 2, "b": 0, "new": 1}
 
 
+def test_of_all_old_revisions_what_serves_nobody_goes_first() -> None:
+    """The canary's place comes from a pod that is not ready, though `a` serves less than `b`."""
+    fleets = (Fleet("a", 1, 1, 1, 0), Fleet("b", 2, 2, 1, 0))
+    bounds = Bounds(3, 2, 0, most_new=1)
+    assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 1, "new": 0}
+
+
+def test_and_what_serves_goes_after_it_in_the_same_look() -> None:
+    fleets = (Fleet("a", 1, 1, 1, 0), Fleet("b", 3, 3, 2, 0), Fleet("new", 1, 1, 1, 0))
+    assert replicas_by_revision("new", fleets, Bounds(4, 1, 1)) == {"a": 0, "b": 2, "new": 1}
+
+
 def test_paused_holds_everything_between_revisions() -> None:
     cluster = serving(3, 1, 0, paused=True)
     assert cluster.ask("new") == {"old": 3, "new": 0}
 
 
-@pytest.mark.parametrize(("replicas", "expected"), [(5, 4), (2, 1), (0, 0)])
+@pytest.mark.parametrize(("replicas", "expected"), [(5, 4), (4, 3), (2, 1), (0, 0)])
 def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 0, 0))
     asked = replicas_by_revision("new", fleets, Bounds(replicas, 1, 0, paused=True))
@@ -214,6 +226,12 @@ def test_on_trial_it_is_the_others_that_scale(replicas: int, expected: dict[str,
     assert replicas_by_revision("new", fleets, Bounds(replicas, 1, 0, most_new=1)) == expected
 
 
+def test_on_trial_the_others_come_back_before_the_canary_comes() -> None:
+    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 0, 0, 0, 0))
+    bounds = Bounds(3, 1, 0, most_new=1)
+    assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
+
+
 def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("canary", 1, 1, 0, 0))
     assert replicas_by_revision("new", fleets, Bounds(3, 1, 0, most_new=1)) == {
@@ -235,6 +253,13 @@ def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
     assert replicas_by_revision("new", (idle_first, new), Bounds(3, 1, 0)) == {"old": 3, "new": 0}
     idle_last = numbered("old", {0, 1}, 3)
     assert replicas_by_revision("new", (idle_last, new), Bounds(3, 1, 0)) == {"old": 2, "new": 0}
+
+
+def test_an_idle_group_that_cannot_go_costs_no_pod_that_serves() -> None:
+    """Group 0 of `b` is down and the last to go: what may go beside it is one pod, not two."""
+    fleets = (Fleet("a", 2, 2, 2, 0), numbered("b", {1, 2}, 3), Fleet("new", 0, 0, 0, 0))
+    bounds = Bounds(4, 1, 0)
+    assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 3, "new": 0}
 
 
 def test_a_surplus_group_that_serves_does_not_count() -> None:

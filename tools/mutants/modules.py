@@ -1,0 +1,54 @@
+"""What can be sampled, and the tests that answer for it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Files or folders, relative to the root of the checkout."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    def source_files(self, root: Path) -> tuple[str, ...]:
+        """Each file that is mutated, relative to the root."""
+        return tuple(_python_files(root, self.sources))
+
+    def test_files(self, root: Path) -> tuple[str, ...]:
+        """Each file of tests, relative to the root."""
+        found = _python_files(root, self.tests)
+        return tuple(each for each in found if Path(each).name.startswith("test_"))
+
+
+MODULES: Final[Mapping[str, Module]] = {
+    "plan": Module(
+        ("operator/fathom/core/plan.py", "operator/fathom/core/replicas.py"), ("tests/unit/plan",)
+    ),
+    "rollout": Module(("operator/fathom/rollout",), ("tests/unit/rollout",)),
+    "tuning": Module(
+        ("operator/fathom/tuning",), ("tests/unit/tuning", "tests/property/test_tuning.py")
+    ),
+    "manifests": Module(
+        ("operator/fathom/manifests",),
+        ("tests/unit/manifests", "tests/golden", "tests/property/test_manifests_revision.py"),
+    ),
+    "fathom_vllm": Module(
+        ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/engine/test_simulated.py")
+    ),
+    "runtime": Module(("operator/fathom/runtime",), ("tests/unit/runtime",)),
+}
+
+
+def read(root: Path, paths: Iterable[str]) -> dict[str, str]:
+    """The text of files, by path."""
+    return {each: (root / each).read_text() for each in paths}
+
+
+def _python_files(root: Path, paths: tuple[str, ...]) -> Iterator[str]:
+    for each in paths:
+        found = root / each
+        files = sorted(found.rglob("*.py")) if found.is_dir() else [found]
+        yield from (str(file.relative_to(root)) for file in files)

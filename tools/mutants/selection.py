@@ -1,0 +1,107 @@
+"""Which tests can notice a mutant: those that execute its line."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mutants.sampling import Candidate
+
+_Compound = (
+    ast.If | ast.For | ast.While | ast.With | ast.Try | ast.Match | ast.AsyncFor | ast.AsyncWith
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Of clean runs."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each test took."""
+    lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+    """By file and line, the tests that execute it."""
+
+    def add(
+        self, seconds: Mapping[str, float], lines: Mapping[str, Mapping[str, list[str]]]
+    ) -> None:
+        """Take over what one run recorded."""
+        self.seconds.update(seconds)
+        for path, by_line in lines.items():
+            mine = self.lines.setdefault(path, {})
+            for line, tests in by_line.items():
+                mine.setdefault(int(line), set()).update(test for test in tests if test)
+
+    def tests_of(self, candidate: Candidate, sources: Mapping[str, str]) -> list[str]:
+        """The tests to ask, quick ones first; none: no test executes this line.
+
+        Args:
+            candidate: the mutant.
+            sources: the files of its module, by path.
+        """
+        statement = _statement_at(sources[candidate.path], candidate.start[0])
+        if statement.names:
+            found = self._mentioning(statement.names, sources) or set(self.seconds)
+        else:
+            by_line = self.lines.get(candidate.path, {})
+            found = set().union(*(by_line.get(line, ()) for line in statement.lines))
+        return sorted(found, key=lambda test: self.seconds.get(test, 0.0))
+
+    def _mentioning(self, names: tuple[str, ...], sources: Mapping[str, str]) -> set[str]:
+        """The tests that execute a line with one of these names."""
+        named = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+        found: set[str] = set()
+        for path, by_line in self.lines.items():
+            lines = sources.get(path, "").splitlines()
+            for number, tests in by_line.items():
+                if 0 < number <= len(lines) and named.search(lines[number - 1]):
+                    found |= tests
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    lines: range
+    names: tuple[str, ...]
+    """What it defines if it runs when its module is imported; else none."""
+
+
+def _statement_at(source: str, line: int) -> _Statement:
+    """The innermost statement of a line; of a compound one only its head."""
+    for statement, names in _statements(ast.parse(source), ()):
+        lines = _own_lines(statement)
+        if line in lines:
+            return _Statement(lines, names)
+    return _Statement(range(line, line + 1), ())
+
+
+def _statements(
+    parent: ast.AST, outer: tuple[str, ...], *, imported: bool = True
+) -> Iterator[tuple[ast.stmt | ast.match_case | ast.ExceptHandler, tuple[str, ...]]]:
+    for node in ast.iter_child_nodes(parent):
+        if not isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
+            continue
+        names = tuple(_defined(node)) if imported else ()
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        within = names if isinstance(node, ast.ClassDef) else ()
+        yield from _statements(node, within, imported=imported and not is_function)
+        yield node, (*names, *outer) if names else (outer if imported else ())
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            yield from (each.id for each in targets if isinstance(each, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+
+
+def _own_lines(node: ast.stmt | ast.match_case | ast.ExceptHandler) -> range:
+    first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+    decorators = getattr(node, "decorator_list", [])
+    first = min([first, *(each.lineno for each in decorators)])
+    body = getattr(node, "body", None)
+    if body and isinstance(body, list):
+        return range(first, max(first + 1, body[0].lineno))
+    return range(first, (getattr(node, "end_lineno", None) or first) + 1)
