@@ -33,7 +33,12 @@ MODULES: Final[Mapping[str, Module]] = {
     ),
     "manifests": Module(
         ("operator/fathom/manifests",),
-        ("tests/unit/manifests", "tests/golden", "tests/property/test_manifests_revision.py"),
+        (
+            "tests/unit/manifests",
+            "tests/golden",
+            "tests/property/test_manifests_revision.py",
+            "tests/unit/core/test_preflight.py",
+        ),
     ),
     "fathom_vllm": Module(
         ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/engine/test_simulated.py")

@@ -6,7 +6,7 @@ the files that `FATHOM_MUTANTS_OF` names.
 
 import json
 import os
-from collections import defaultdict
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Recorder:
 
     def __init__(self, into: Path, of: list[str]) -> None:
         self._into = into
-        self._seconds: dict[str, float] = defaultdict(float)
+        self._seconds: dict[str, float] = {}
         self._coverage = coverage.Coverage(data_file=None, include=of, branch=False)
         # Not each file of tests executes what is mutated.
         self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
@@ -46,12 +46,11 @@ class Recorder:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._coverage.switch_context(item.nodeid)
+        began_s = time.process_time()
         result = yield
+        self._seconds[item.nodeid] = time.process_time() - began_s
         self._coverage.switch_context("")
         return result
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()

@@ -1,15 +1,17 @@
 """Which tests can notice a mutant: those that execute its line."""
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from mutants.sampling import Candidate
 
-_Compound = (
-    ast.If | ast.For | ast.While | ast.With | ast.Try | ast.Match | ast.AsyncFor | ast.AsyncWith
-)
+MOST_S: Final = 30.0
+"""Of tests for one mutant, as measured while they were recorded, which takes two to three times
+as long as otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Recorded:
     """Of clean runs."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each test took."""
+    """Processor time of each test."""
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     """By file and line, the tests that execute it."""
 
@@ -34,6 +36,8 @@ class Recorded:
     def tests_of(self, candidate: Candidate, sources: Mapping[str, str]) -> list[str]:
         """The tests to ask, quick ones first; none: no test executes this line.
 
+        Of hundreds that do, as many as `MOST_S` allows: what those do not notice has survived.
+
         Args:
             candidate: the mutant.
             sources: the files of its module, by path.
@@ -44,7 +48,10 @@ class Recorded:
         else:
             by_line = self.lines.get(candidate.path, {})
             found = set().union(*(by_line.get(line, ()) for line in statement.lines))
-        return sorted(found, key=lambda test: self.seconds.get(test, 0.0))
+        ordered = sorted(found, key=lambda test: (self.seconds.get(test, 0.0), test))
+        taken_s = (self.seconds.get(test, 0.0) for test in ordered)
+        begins_s = itertools.accumulate(taken_s, initial=0.0)
+        return [test for test, at_s in zip(ordered, begins_s, strict=False) if at_s < MOST_S]
 
     def _mentioning(self, names: tuple[str, ...], sources: Mapping[str, str]) -> set[str]:
         """The tests that execute a line with one of these names."""

@@ -199,7 +199,7 @@ def _in_env(path: _Path, before: _List, after: _List) -> Iterator[_Change]:
     for name in new | old:
         theirs, ours = old.get(name), new.get(name)
         where = (*path, name)
-        if theirs is None or ours is None or not _same(where, theirs, ours):
+        if not _same(where, theirs, ours):
             weight = _Weight.ONLY_BEFORE if ours is None else _Weight.STATED
             yield _Change(where, _variable(theirs), _variable(ours), weight)
 

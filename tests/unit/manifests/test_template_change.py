@@ -350,6 +350,67 @@ def test_what_a_server_adds_is_no_difference(example: str) -> None:
     assert first_change(live(rendered), rendered) == NOTHING_CHANGED
 
 
+FILLED_IN = {
+    "livenessProbe": {
+        "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"},
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    },
+    "ports": [{"containerPort": 80, "protocol": "TCP"}],
+}
+STATED = {"livenessProbe": {"httpGet": {"port": 80}}, "ports": [{"containerPort": 80}]}
+
+
+def with_side_container(more: Mapping[str, Any]) -> dict[str, Any]:
+    containers = [SIDE | more]
+    return template(edited(document(STATIC), {"podTemplate": {"spec": {"containers": containers}}}))
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({}, NOTHING_CHANGED),
+        # Were they the server's, they would be 10 and 3.
+        (
+            {"livenessProbe": FILLED_IN["livenessProbe"] | {"periodSeconds": 5}},
+            "container side, livenessProbe: periodSeconds 5 was removed",
+        ),
+        (
+            {"livenessProbe": FILLED_IN["livenessProbe"] | {"failureThreshold": 2}},
+            "container side, livenessProbe: failureThreshold 2 was removed",
+        ),
+    ],
+)
+def test_what_a_server_fills_into_a_container_is_told_from_what_someone_stated(
+    more: Mapping[str, Any], sentence: str
+) -> None:
+    rendered = with_side_container(STATED)
+    before = copy.deepcopy(rendered)
+    (side,) = (each for each in before["spec"]["containers"] if each["name"] == "side")
+    side |= FILLED_IN | more
+
+    assert first_change(before, rendered) == sentence
+
+
+def test_a_list_that_is_gone_was_no_default() -> None:
+    rendered = template(document(STATIC))
+    before = live(rendered)
+    before["spec"]["dnsConfig"] = {"nameservers": ["10.0.0.10"]}
+
+    assert first_change(before, rendered) == "dnsConfig was removed"
+
+
+def test_lists_without_names_are_compared_place_by_place() -> None:
+    before, after = (
+        with_side_container({"securityContext": {"capabilities": {"drop": [name]}}})
+        for name in ("ALL", "NET_RAW")
+    )
+    sentence = "container side, securityContext: capabilities.drop ALL became NET_RAW"
+    assert first_change(before, after) == sentence
+
+
 def test_what_a_webhook_added_counts_only_if_nothing_else_differs() -> None:
     rendered = template(document(TUNED))
     before = live(rendered)
@@ -383,6 +444,15 @@ def test_a_long_value_is_cut_where_the_two_begin_to_differ() -> None:
     sentence = first_change(of("y"), of("z"))
 
     assert sentence == f"env: A …{'x' * 20}{'y' * 80}… became …{'x' * 20}{'z' * 80}…"
+
+
+def test_a_long_value_that_differs_from_the_start_is_cut_at_its_end_only() -> None:
+    before, after = (
+        template(edited(document(TUNED), {"engine.env": [{"name": "A", "value": letter * 200}]}))
+        for letter in "yz"
+    )
+
+    assert first_change(before, after) == f"env: A {'y' * 100}… became {'z' * 100}…"
 
 
 def test_an_image_by_digest_is_shown_whole() -> None:

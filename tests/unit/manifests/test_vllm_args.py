@@ -136,6 +136,16 @@ def test_the_message_says_what_an_abbreviation_stands_for() -> None:
     )
 
 
+@pytest.mark.parametrize("argument", ["--tensor-parallel-size", "--tensor_parallel_size=8"])
+def test_and_nothing_of_one_that_is_spelled_out(argument: str) -> None:
+    (problem,) = owned_flag_problems([argument])
+
+    assert problem.message == (
+        f"{argument.partition('=')[0]} may not be set here: "
+        "set spec.engine.tensorParallelSize instead."
+    )
+
+
 @pytest.mark.parametrize("argument", ["--no-async-scheduling", "--disable-log-stats"])
 def test_a_static_engine_may_do_without_what_tuning_needs(argument: str) -> None:
     (problem,) = owned_flag_problems([argument], live=True)
@@ -154,6 +164,9 @@ def test_a_static_engine_may_do_without_what_tuning_needs(argument: str) -> None
         (["--max-num-se", "16"], 16),
         (["--max-num-seqs", "16", "--max_num_seqs=32"], 32),
         (["--max-num-batched-tokens", "16"], 256),
+        (["--max", "16"], 256),
+        (["--max-num-seqs-per-node", "16"], 256),
+        (["--max-num-seqs.key", "16"], 256),
     ],
     ids=str,
 )
