@@ -1,0 +1,243 @@
+"""Single steps of a rollout, to the second and to the sentence."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.core.measurement import EngineCounts, PodDelta
+from fathom.core.observed import ObservedPod
+from fathom.rollout.look import Look, Window
+from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.steps import Step, next_step
+from unit.rollout.looks import NOW_S, WISHES, deployment, look, pod
+
+SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
+CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
+PROMOTED = replace(SETTLING, stage=Stage.PROMOTED, reason=Reason.CANARY_AS_GOOD)
+VETOED = replace(SETTLING, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_SLOWER)
+
+
+def after(before: Rollout | None, seen: Look) -> Rollout:
+    found = next_step(before, seen).rollout
+    assert found is not None
+    return found
+
+
+def told(step: Step) -> list[str]:
+    return [each.message for each in step.happenings]
+
+
+def test_an_edit_settles_for_ten_seconds() -> None:
+    assert after(None, look()).stage is Stage.SETTLING
+    assert after(None, look()).message == "begins when the spec has not changed for 10 seconds."
+    assert after(SETTLING, look(9.9)).stage is Stage.SETTLING
+    assert after(SETTLING, look(10)).stage is Stage.CANARY
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {},
+            (
+                "One replica is watched beside the others for 20 min, at revision new instead of "
+                "old (image: a became b)."
+            ),
+        ),
+        (
+            {"bake_s": 0},
+            (
+                "One replica is watched beside the others, at revision new instead of old "
+                "(image: a became b)."
+            ),
+        ),
+        (
+            {"replicas": 1},
+            "One replica is replaced, at revision new instead of old (image: a became b).",
+        ),
+        (
+            {"replicas": 1, "max_surge": 1},
+            (
+                "One replica is watched beside the others for 20 min, at revision new instead of "
+                "old (image: a became b)."
+            ),
+        ),
+    ],
+)
+def test_what_becomes_of_one_replica_is_told(changes: dict[str, Any], message: str) -> None:
+    settled = replace(SETTLING, why="image: a became b")
+    step = next_step(settled, look(10, wishes=replace(WISHES, **changes)))
+    assert told(step) == [message]
+
+
+def test_where_nothing_serves_nothing_is_put_at_risk() -> None:
+    down = (pod("old", "a"), pod("old", "b"))
+    found = after(SETTLING, look(10, pods=down))
+    assert (found.stage, found.reason) == (Stage.PROMOTED, Reason.NOTHING_TO_PROTECT)
+    one = (pod("old", "a", ready=True), pod("old", "b"))
+    assert after(SETTLING, look(10, pods=one)).stage is Stage.CANARY
+
+
+def test_what_an_operator_without_a_record_had_promoted_goes_on() -> None:
+    for replicas, stage in ((1, Stage.SETTLING), (2, Stage.PROMOTED)):
+        workloads = (deployment("old", 2), deployment("new", replicas))
+        assert after(None, look(workloads=workloads)).stage is stage
+
+
+def test_what_was_vetoed_is_tried_again_only_when_asked_anew() -> None:
+    vetoed = replace(VETOED, retry="1")
+    for retry, stage in (
+        ("", Stage.ROLLED_BACK),
+        ("1", Stage.ROLLED_BACK),
+        ("2", Stage.SETTLING),
+    ):
+        assert after(vetoed, look(100, retry=retry)).stage is stage
+    assert after(CANARY, look(10, retry="2")).stage is Stage.CANARY
+
+
+@pytest.mark.parametrize(
+    ("before", "stable", "is_told"),
+    [(SETTLING, "old", False), (CANARY, "old", True), (PROMOTED, "new", True)],
+)
+def test_a_newer_spec_goes_on_from_what_served_last(
+    before: Rollout, stable: str, *, is_told: bool
+) -> None:
+    step = next_step(before, look(20, revision="newer"))
+    assert step.rollout is not None
+    assert (step.rollout.stage, step.rollout.stable) == (Stage.SETTLING, stable)
+    message = "The rollout to revision new ends: the spec asks for newer now."
+    assert told(step) == ([message] if is_told else [])
+
+
+@pytest.mark.parametrize(("before", "is_told"), [(CANARY, True), (VETOED, False)])
+def test_a_revert_is_over_at_once_and_told_unless_it_had_gone_back(
+    before: Rollout, *, is_told: bool
+) -> None:
+    step = next_step(before, look(20, revision="old"))
+    assert step.rollout is not None
+    assert (step.rollout.stage, step.rollout.reason) == (Stage.PROMOTED, Reason.REVERTED)
+    message = "The rollout to revision new ends: the spec is back at old."
+    assert told(step) == ([message] if is_told else [])
+
+
+def test_a_pause_stops_every_clock() -> None:
+    watch = Watch("canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
+    baking = replace(CANARY, watch=watch)
+    canary = pod(ready=True)
+    paused = replace(WISHES, paused=True)
+    held = after(baking, look(100, canary, wishes=paused))
+    assert held == replace(baking, paused_at_s=NOW_S + 100)
+    assert after(held, look(500, canary, wishes=paused)) == held
+    resumed = after(held, look(600, canary))
+    assert (resumed.paused_at_s, resumed.began_at_s) == (None, NOW_S + 500)
+    assert resumed.watch == replace(watch, ready_since_s=NOW_S + 505)
+
+
+def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
+    watch = Watch("canary", unready_since_s=NOW_S, uid="uid of canary")
+    held = replace(CANARY, watch=watch, paused_at_s=NOW_S + 100)
+    resumed = after(held, look(600, pod()))
+    assert resumed.watch == replace(watch, unready_since_s=NOW_S + 500)
+
+
+def window() -> Window:
+    counted = PodDelta("p", 0, 60, EngineCounts(generation_tokens=10), {}, {})
+    return Window((counted,), (counted,))
+
+
+@pytest.mark.parametrize(
+    ("bake_s", "after_s", "counts"),
+    [(1200, 119, False), (1200, 120, True), (240, 59, False), (240, 60, True)],
+)
+def test_what_a_cold_canary_counts_is_left_out(
+    bake_s: float, after_s: float, *, counts: bool
+) -> None:
+    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    wishes = replace(WISHES, bake_s=bake_s)
+    seen = look(after_s, pod(ready=True), wishes=wishes, window=window())
+    assert after(replace(CANARY, watch=watch), seen).evidence.looks == counts
+
+
+def test_what_one_counts_that_is_down_again_is_left_out() -> None:
+    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    seen = look(600, pod(), window=window())
+    assert after(replace(CANARY, watch=watch), seen).evidence.looks == 0
+
+
+def watched(before: Watch | None, after_s: float, *pods: ObservedPod) -> Watch:
+    found = after(replace(CANARY, watch=before), look(after_s, *pods)).watch
+    assert found is not None
+    return found
+
+
+def test_a_canary_that_is_down_for_a_moment_bakes_on() -> None:
+    ready = watched(None, 100, pod(ready=True, restarts=2))
+    assert ready == Watch("canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary")
+    down = watched(ready, 200, pod(restarts=2))
+    assert down == replace(ready, unready_since_s=NOW_S + 200)
+    assert watched(down, 230, pod(restarts=2)) == down
+    assert watched(down, 260, pod(ready=True, restarts=2)) == ready
+
+
+def test_another_pod_in_its_place_bakes_anew_and_has_no_more_time_to_start() -> None:
+    ready = watched(None, 100, pod(ready=True))
+    gone = watched(ready, 200)
+    assert gone == replace(ready, ready_since_s=None, unready_since_s=NOW_S + 200)
+    other = watched(gone, 300, pod(name="other"))
+    assert other == Watch("other", unready_since_s=NOW_S + 200, uid="uid of other")
+    assert watched(other, 400, pod(name="other", ready=True)).ready_since_s == NOW_S + 400
+
+
+def test_of_two_pods_the_watched_one_stays_the_canary_and_else_the_ready_one() -> None:
+    ready = watched(None, 100, pod(name="b"), pod(name="c", ready=True))
+    assert ready.pod == "c"
+    assert watched(ready, 200, pod(name="b", ready=True), pod(name="c")).pod == "c"
+
+
+@pytest.mark.parametrize("changes", [{"replicas": 1}, {"bake_s": 0.0}])
+def test_with_nothing_beside_it_or_no_bake_it_is_enough_to_become_ready(
+    changes: dict[str, Any],
+) -> None:
+    wishes = replace(WISHES, **changes)
+    assert after(CANARY, look(100, pod(), wishes=wishes)).stage is Stage.CANARY
+    step = next_step(CANARY, look(100, pod(ready=True), wishes=wishes))
+    assert step.rollout is not None
+    assert step.rollout.stage is Stage.PROMOTED
+    assert told(step) == ["Revision new replaces old everywhere: it became ready."]
+
+
+def test_what_is_awaited_is_said() -> None:
+    assert after(CANARY, look(100)).message == "the canary is starting."
+    assert after(CANARY, look(100, pod())).message == "the canary, pod canary, is starting."
+    assert after(SETTLING, look(10, held=True)).message == "begins when its weights are fetched."
+
+
+def test_what_cannot_go_back_is_held_where_it_is() -> None:
+    crashed = pod(restarts=3)
+    found = after(CANARY, look(100, crashed, stable_spec_known=False))
+    assert (found.stage, found.reason) == (Stage.CANARY, Reason.CANARY_CRASHED)
+    assert found.message.endswith("It is held there, since the spec of old is not known.")
+    assert after(CANARY, look(100, crashed)).stage is Stage.ROLLED_BACK
+
+
+def test_it_is_over_when_every_replica_is_of_the_new_revision_and_ready() -> None:
+    def rolled(*pods: ObservedPod, old: int = 0) -> Step:
+        workloads = (deployment("old", old), deployment("new", 3))
+        return next_step(PROMOTED, look(100, pods=pods, workloads=workloads))
+
+    ready = tuple(pod(name=name, ready=True) for name in "abc")
+    done = rolled(*ready)
+    assert (done.rollout, told(done)) == (None, ["Every replica is of revision new."])
+    assert rolled(*ready[:2], pod(name="c")).rollout == PROMOTED
+    assert rolled(*ready, pod("old", "d")).rollout == PROMOTED
+    assert rolled(*ready, old=1).rollout == PROMOTED
+
+
+def test_what_was_reverted_before_anything_moved_ends_in_silence() -> None:
+    reverted = replace(PROMOTED, reason=Reason.REVERTED)
+    ready = tuple(pod(name=name, ready=True) for name in "abc")
+    workloads = (deployment("old", 0), deployment("new", 3))
+    step = next_step(reverted, look(100, pods=ready, workloads=workloads))
+    assert (step.rollout, told(step)) == (None, [])
