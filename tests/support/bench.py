@@ -250,6 +250,7 @@ class Bench:
                     "name": f"{deployment}-{next(self._serial)}",
                     "namespace": "llm",
                     "labels": template["metadata"]["labels"],
+                    "ownerReferences": [replica_set(deployment)],
                 },
                 "spec": copy.deepcopy(template["spec"]),
             },
@@ -292,6 +293,12 @@ class Bench:
             if delay is None:
                 return
             self.clock.at_s += delay
+
+
+def replica_set(deployment: str) -> dict[str, Any]:
+    """The reference of a pod to its owner."""
+    name = f"{deployment}-5d4f8c7b9"
+    return {"kind": "ReplicaSet", "name": name, "uid": f"uid-of-{name}", "controller": True}
 
 
 def moved(decision: TuningDecision, document: DepthDocument, **changes: Any) -> TuningDecision:

@@ -17,7 +17,7 @@ from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters,
 from fathom.core.unread import Unread
 from fathom.rollout.rollout import Rollout
 from fathom.runtime.kept import Kept
-from support.bench import START_S, Bench
+from support.bench import START_S, Bench, replica_set
 
 TICK_S = 5.0
 STEP_S = 0.02
@@ -258,6 +258,7 @@ class PlayedCluster:
                     "name": name,
                     "namespace": "llm",
                     "labels": template["metadata"]["labels"],
+                    "ownerReferences": [replica_set(owner)],
                 },
                 "spec": copy.deepcopy(template["spec"]),
                 "status": {"phase": "Pending"},

@@ -70,6 +70,7 @@ class Reason(StrEnum):
     POD_FAILING = "PodFailing"
     POD_UNSCHEDULABLE = "PodUnschedulable"
     IMAGE_UNAVAILABLE = "ImageUnavailable"
+    NAME_TAKEN = "NameTaken"
     CHILD_REFUSED = "ChildRefused"
     ROLLED_BACK = "RolledBack"
     WEIGHTS_NOT_FETCHED = "WeightsNotFetched"

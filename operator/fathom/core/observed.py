@@ -38,6 +38,7 @@ def _count(quantity: int | str | None) -> int:
 class Owner(_Read):
     uid: str
     kind: str = ""
+    name: str = ""
     controller: bool = False
 
 

@@ -119,10 +119,13 @@ def plan_of(
         held: whether the revision's pods may not be created yet.
     """
     rollout = spec.rollout
+    fleets = fleets_of(objects)
+    if held and all(fleet.revision != revision for fleet in fleets):
+        # Others must not make room for what cannot come.
+        most_new = 0
     bounds = Bounds(
         spec.replicas, rollout.max_unavailable, rollout.max_surge, rollout.paused, most_new
     )
-    fleets = fleets_of(objects)
     replicas = replicas_by_revision(revision, fleets, bounds)
     emptied = _emptied(revision, fleets, bounds)
     present = {each.revision: each for each in objects.workloads}

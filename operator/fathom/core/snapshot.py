@@ -41,6 +41,8 @@ class Objects:
     """What survives a restart of the operator, as it was last written."""
     live: Mapping[tuple[Kind, str], Manifest] = field(repr=False)
     """Every child as it was read, to compare with what is rendered."""
+    foreign: Mapping[tuple[Kind, str], Meta] = field(default_factory=dict)
+    """What bears a name that the resource needs, and is not its own."""
     optional: frozenset[Kind] = frozenset()
     """Of the kinds that are made only where that can be done, those that can be made here."""
     served: ServedApis = field(default_factory=ServedApis)

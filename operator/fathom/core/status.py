@@ -23,6 +23,7 @@ from fathom.api.status import (
 from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.manifest import Manifest
 from fathom.core.measurement import PodCounters
+from fathom.core.ownership import Taken
 from fathom.core.plan import Progress
 from fathom.core.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
 from fathom.core.snapshot import Objects
@@ -58,6 +59,8 @@ class Findings:
     """The one under way, or whose revision is vetoed."""
     refusals: tuple[str, ...]
     """Sentences: what the API server refused of what should exist."""
+    taken: tuple[Taken, ...]
+    """Names that something else bears."""
     skipped: tuple[str, ...]
     """Sentences: what was left out, as the cluster does not serve its API."""
     not_obeyed: tuple[str, ...]
@@ -228,7 +231,7 @@ def _progressing(findings: Findings) -> Finding:
 
 
 def _degraded(findings: Findings, objects: Objects) -> Finding:
-    """The first that applies of: the spec, the API server, the weights, the pods, the depth."""
+    """The first that applies of: spec, names, API server, weights, pods, depth."""
     runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
@@ -236,6 +239,7 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
     if (obstacle := findings.obstacle) is not None:
         return _true(obstacle.reason, f"{obstacle.problem} Until then, {runs}.")
     found = (
+        _name_taken(findings, runs),
         _refused(findings),
         _rolled_back(findings),
         _not_fetched(findings),
@@ -244,6 +248,13 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
     )
     first = next((each for each in found if each is not None), None)
     return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+
+
+def _name_taken(findings: Findings, runs: str) -> Finding | None:
+    if not findings.taken:
+        return None
+    sentences = " ".join(str(each) for each in findings.taken)
+    return _true(Reason.NAME_TAKEN, f"{sentences} Until then, {runs}.")
 
 
 def _refused(findings: Findings) -> Finding | None:

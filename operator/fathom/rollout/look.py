@@ -60,8 +60,8 @@ class Look:
     """None: none has ended."""
     stable_spec_known: bool
     """Whether the stable revision's spec is known, so that it can be gone back to."""
-    held: bool = False
-    """Whether the revision's pods may not be created yet: its weights are being fetched."""
+    held: str = ""
+    """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
     why: str = ""
     """The first difference between both revisions' pods."""
     retry: str = ""

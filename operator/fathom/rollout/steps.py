@@ -132,7 +132,7 @@ def _settled(rollout: Rollout, look: Look) -> Step:
     if look.now_s - rollout.began_at_s < SETTLE_S:
         return Step(rollout)
     if look.held:
-        return Step(replace(rollout, message="begins when its weights are fetched."))
+        return Step(replace(rollout, message=f"begins when {look.held}."))
     if look.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
         promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, look.now_s)

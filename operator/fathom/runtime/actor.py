@@ -1,15 +1,17 @@
 """Carries out one pass's decisions: children, depth, and what must survive a restart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Happening, Severity
 from fathom.core.fetch import FetchStage
-from fathom.core.kinds import CONFIG_MAP, POD
-from fathom.core.plan import Plan, Rendering, plan_of
+from fathom.core.kinds import CONFIG_MAP, POD, Kind
+from fathom.core.ownership import Taken, left_behind
+from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.tuning_config_map import STATE_KEY
@@ -18,11 +20,11 @@ from fathom.runtime.course import Course
 from fathom.runtime.fetch_operations import fetch_operations
 from fathom.runtime.kept import Kept
 from fathom.runtime.memory import Memory
-from fathom.runtime.operations import Desired, Operation, deleted, depth_nudges, operations
+from fathom.runtime.operations import Create, Desired, Operation, deleted, depth_nudges, operations
 from fathom.runtime.ports import World
 from fathom.runtime.refreshing import refresh_of
 from fathom.runtime.reporter import QUIET_S, Reporter
-from fathom.runtime.writer import Writer
+from fathom.runtime.writer import Outcome, Writer
 from fathom.tuning.interface import Action, TuningDecision
 
 
@@ -39,6 +41,8 @@ class Carried:
     """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
     refresh: Refresh
     """Which replica was restarted for its age, or why none."""
+    taken: tuple[Taken, ...] = ()
+    """Names that something else bears."""
     outdated: bool = False
     """Whether the cluster was found in another state than the one that all this was decided on."""
 
@@ -75,33 +79,45 @@ class Actor:
             course.revision,
             rendering,
             most_new=course.most_new,
-            held=course.weights.holds_pods,
+            held=course.weights.holds_pods or bool(objects.foreign),
         )
         document = decision.document if live else None
         refresh = refresh_of(course, snapshot, decision, plan, checking=bool(course.held))
         kept = replace(course.kept, refreshes=refresh.log)
         tuning_data = _tuning_data(kept, objects, decision, memory, now_s)
         desired = Desired(sd, bundle, live, document, tuning_data)
-        todo = (
+        wanted = (
             *operations(objects, plan, desired),
             *fetch_operations(objects, sd, course.weights, self._world.program),
         )
+        todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
+        absent = _absent(sd, plan, rendering)
+        taken = _taken((*((each.kind, each.name) for each in wanted), *absent), objects)
         await self._reporter.tell(course.happenings, objects)
         outcome = await self._writer.carry_out(todo, memory.guard)
-        if todo:
+        left = (*outcome.left, *(each for each in wanted if each not in todo))
+        missing = (each for each in absent if each not in objects.live)
+        memory.unlisted = frozenset({*(each.key for each in taken), *missing, *_unseen(outcome)})
+        if todo or any(each.left_behind for each in taken):
             memory.objects = None
         if _holds(todo, names.tuning_config_map(name)):
             memory.tuning_written_at_s = now_s
-        if refresh.pod is not None and not _holds(outcome.left, names.tuning_config_map(name)):
+        if refresh.pod is not None and not _holds(left, names.tuning_config_map(name)):
             # Only once its record is written: a second one must not follow by mistake.
             await self._refresh(refresh.pod, refresh.why, objects, memory)
-        decided = not _holds(outcome.left, names.depth_config_map(name))
+        decided = not _holds(left, names.depth_config_map(name))
         if not decided:
             document = objects.depth
         elif document is not None:
             await self._tell_engines(objects, document, decision, memory, now_s)
         return Carried(
-            plan, outcome.refusals, document, decided, refresh, outcome.outdated is not None
+            plan,
+            outcome.refusals,
+            document,
+            decided,
+            refresh,
+            taken=taken,
+            outdated=outcome.outdated is not None,
         )
 
     async def _refresh(self, pod: str, why: str, objects: Objects, memory: Memory) -> None:
@@ -132,6 +148,31 @@ class Actor:
         for nudge in nudges:
             # Best effort: kubelets refresh by themselves in the end.
             await self._writer.attempt(nudge)
+
+
+def _absent(
+    sd: SpeculativeDeployment, plan: Plan, rendering: Rendering
+) -> tuple[tuple[Kind, str], ...]:
+    """What the wanted revision needs once its pods may be created.
+
+    Looked at by name before that: nothing shall make room for them in vain.
+    """
+    workload = (workload_kind(sd.spec), names.revision_child(sd.metadata.name, plan.revision))
+    return (workload, (CONFIG_MAP, rendering.plugin)) if rendering.plugin else (workload,)
+
+
+def _unseen(outcome: Outcome) -> Iterator[tuple[Kind, str]]:
+    """What may be there although the look did not show it: one creation was refused for that."""
+    if isinstance(outcome.outdated, Create):
+        yield from ((each.kind, each.name) for each in outcome.left if isinstance(each, Create))
+
+
+def _taken(needed: Sequence[tuple[Kind, str]], objects: Objects) -> tuple[Taken, ...]:
+    return tuple(
+        Taken(*key, left_behind(found, objects.metadata))
+        for key, found in objects.foreign.items()
+        if key in needed
+    )
 
 
 def _holds(operations: Sequence[Operation], config_map: str) -> bool:

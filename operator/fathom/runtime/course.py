@@ -119,7 +119,7 @@ def course_of(
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and kept.spec_of(before.stable) is not None,
-        held=weights.holds_pods,
+        held=_held(weights, objects),
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
     if new and look.others:
@@ -149,6 +149,12 @@ def course_of(
         wake_after_s=_wake_after_s(rollout, wanted.spec),
         weights=weights,
     )
+
+
+def _held(weights: FetchStanding, objects: Objects) -> str:
+    if objects.foreign:
+        return "no name that it needs is taken by something else"
+    return "its weights are fetched" if weights.holds_pods else ""
 
 
 def _with_weights(

@@ -1,7 +1,7 @@
 """Reads everything one pass decides on."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,6 +35,7 @@ from fathom.core.observed import (
     ObservedNode,
     ObservedPod,
 )
+from fathom.core.ownership import ours
 from fathom.core.served import ServedApis
 from fathom.core.snapshot import Objects, status_in
 from fathom.manifests.depth_config_map import DEPTH_KEY
@@ -45,15 +46,22 @@ _FORBIDDEN: Final = 403
 
 
 async def read_objects(
-    kube: KubePort, key: ObjectKey, served: ServedApis, now_s: float
+    kube: KubePort,
+    key: ObjectKey,
+    served: ServedApis,
+    now_s: float,
+    also: Collection[tuple[Kind, str]] = (),
 ) -> Objects | None:
     """Read a SpeculativeDeployment and its children; None: it is gone.
+
+    Objects that bear its label and are not its own are as good as not there.
 
     Args:
         kube: the API server.
         key: whose.
         served: which of the optional kinds there can be.
         now_s: Unix seconds.
+        also: objects to be looked at by their names, as they may lack the label.
 
     Raises:
         KubeError: one of the reads failed. Half a picture is none.
@@ -69,12 +77,17 @@ async def read_objects(
     )
     metadata = Meta.model_validate(resource["metadata"])
     found = zip((*CHILD_KINDS, *optional), lists, strict=True)
-    children = {kind: listed for kind, listed in found if listed is not None}
+    listed = {kind: each for kind, each in found if each is not None}
+    named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
+    children = {
+        kind: tuple(_ours(kind, (*each, *named.get(kind, ())), metadata))
+        for kind, each in listed.items()
+    }
     config_maps = _observed(ObservedConfigMap, children[CONFIG_MAP])
     pods = _observed(ObservedPod, children[POD])
     groups = _observed(ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
-    depth = _ours(config_maps, names.depth_config_map(key.name), metadata.uid)
-    tuning = _ours(config_maps, names.tuning_config_map(key.name), metadata.uid)
+    depth = _by_that_name(config_maps, names.depth_config_map(key.name))
+    tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
     return Objects(
         read_at_s=now_s,
         resource=resource,
@@ -89,6 +102,7 @@ async def read_objects(
         depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,
         tuning=tuning.data if tuning else {},
         live=dict(_by_name(children.items())),
+        foreign=dict(_foreign(named, metadata)),
         optional=frozenset(children.keys() & set(optional)),
         served=served,
         jobs=_observed(ObservedJob, children[JOB]),
@@ -163,12 +177,36 @@ def _by_name(
             yield (kind, Meta.model_validate(manifest["metadata"]).name), manifest
 
 
-def _ours(
-    config_maps: Iterable[ObservedConfigMap], name: str, uid: str
-) -> ObservedConfigMap | None:
-    """A ConfigMap by name, unless it is the estate of an earlier resource of the same name."""
-    for each in config_maps:
-        owners = each.metadata.owner_references
-        if each.name == name and (not owners or any(owner.uid == uid for owner in owners)):
-            return each
-    return None
+def _by_that_name(config_maps: Iterable[ObservedConfigMap], name: str) -> ObservedConfigMap | None:
+    return next((each for each in config_maps if each.name == name), None)
+
+
+async def _named(
+    kube: KubePort, namespace: str, keys: Sequence[tuple[Kind, str]]
+) -> Mapping[Kind, Sequence[Manifest]]:
+    found = await asyncio.gather(*(kube.named(kind, namespace, name) for kind, name in keys))
+    named: dict[Kind, list[Manifest]] = {}
+    for (kind, _), manifest in zip(keys, found, strict=True):
+        if manifest is not None:
+            named.setdefault(kind, []).append(manifest)
+    return named
+
+
+def _ours(kind: Kind, found: Iterable[Manifest], resource: Meta) -> Iterable[Manifest]:
+    """Those that are the resource's own, each once."""
+    seen = set()
+    for manifest in found:
+        metadata = Meta.model_validate(manifest["metadata"])
+        if metadata.name not in seen and ours(kind, metadata, resource):
+            seen.add(metadata.name)
+            yield manifest
+
+
+def _foreign(
+    named: Mapping[Kind, Sequence[Manifest]], resource: Meta
+) -> Iterable[tuple[tuple[Kind, str], Meta]]:
+    for kind, found in named.items():
+        for manifest in found:
+            metadata = Meta.model_validate(manifest["metadata"])
+            if not ours(kind, metadata, resource):
+                yield (kind, metadata.name), metadata

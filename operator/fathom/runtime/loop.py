@@ -34,6 +34,8 @@ RESYNC_S: Final = 60.0
 """The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
 LONGEST_BACKOFF_S: Final = 300.0
 SHORTEST_SLEEP_S: Final = 0.5
+LEFT_BEHIND_S: Final = 5.0
+"""Until another look whether Kubernetes has removed what an earlier resource left."""
 PATIENCE: Final = 3
 """Passes in a row that may find that they have looked too long ago, before people hear of it."""
 
@@ -208,6 +210,8 @@ class Loop:
         if carried.refusals:
             return self._failed()
         self._failures = 0
+        if any(each.left_behind for each in carried.taken):
+            return LEFT_BEHIND_S
         wakes_s = (decision.wake_after_s, course.wake_after_s, fetch.wake_after_s, until_report_s)
         return max(SHORTEST_SLEEP_S, min(RESYNC_S, *wakes_s))
 
@@ -228,7 +232,8 @@ class Loop:
         # Before the read: what is poked about while it runs, it may have missed.
         self._stale = False
         served = await self._world.served()
-        objects = await read_objects(self._world.kube, self.key, served, now_s)
+        also = self._memory.unlisted if self._memory else ()
+        objects = await read_objects(self._world.kube, self.key, served, now_s, also)
         if self._memory is not None:
             self._memory.objects = objects
         return objects

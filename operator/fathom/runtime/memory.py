@@ -6,6 +6,7 @@ from typing import Self
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.core.depth import DepthDocument
 from fathom.core.fetch_progress import FetchProgress
+from fathom.core.kinds import Kind
 from fathom.core.model_facts import ModelRef
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
@@ -44,6 +45,8 @@ class Memory:
     """Pods whose counters could not be read lately."""
     fetch: FetchProgress = field(default_factory=FetchProgress)
     guard: ApplyGuard = field(default_factory=ApplyGuard)
+    unlisted: frozenset[tuple[Kind, str]] = frozenset()
+    """What to look at by name: something that the list of our own does not show may bear it."""
 
     @classmethod
     def recalled(cls, objects: Objects, now_s: float) -> Self:

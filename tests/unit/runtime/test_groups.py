@@ -26,7 +26,8 @@ def play_groups(bench: Bench) -> None:
         for index in range(each["spec"]["replicas"]):
             for number in range(group["size"]):
                 name = f"{each['metadata']['name']}-{index}" + (f"-{number}" if number else "")
-                wanted[name] = (index, group["workerTemplate" if number else "leaderTemplate"])
+                template = group["workerTemplate" if number else "leaderTemplate"]
+                wanted[name] = (each["metadata"]["name"], index, template)
     found = {pod["metadata"]["name"] for pod in bench.kube.all_of(POD)}
     for pod in bench.kube.all_of(POD):
         labels = pod["metadata"]["labels"]
@@ -34,13 +35,15 @@ def play_groups(bench: Bench) -> None:
             pod["metadata"]["name"] not in wanted
         ):
             bench.kube.remove(POD, "llm", pod["metadata"]["name"])
-    for name, (index, template) in wanted.items():
+    for name, (owner, index, template) in wanted.items():
         if name not in found:
             labels = {
                 **template["metadata"]["labels"],
                 "leaderworkerset.sigs.k8s.io/group-index": str(index),
             }
             metadata = {"name": name, "namespace": "llm", "labels": labels, "uid": f"uid-{name}"}
+            stateful_set = {"kind": "StatefulSet", "name": owner, "uid": "", "controller": True}
+            metadata["ownerReferences"] = [stateful_set]
             spec = copy.deepcopy(template["spec"])
             bench.kube.put(
                 POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
