@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fathom.runtime.leadership import LEASE_S, LeadershipLostError, lead
+from fathom.runtime.leadership import LEASE_S, LeadershipLostError, Tenure, lead
 from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace, eventually
 
@@ -22,6 +22,7 @@ class Contenders:
         self.namespace = namespace
         self.led: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
+        self.tenures: dict[str, Tenure] = {}
 
     def enter(self, who: str, *, for_good: bool = True) -> asyncio.Task[None]:
         async def work() -> None:
@@ -31,7 +32,14 @@ class Contenders:
 
         async def contend() -> None:
             async with self.namespace.cluster.api_client() as api:
-                await lead(api, name=NAME, namespace=self.namespace.name, who=who, work=work)
+                await lead(
+                    api,
+                    name=NAME,
+                    namespace=self.namespace.name,
+                    who=who,
+                    work=work,
+                    tenure=self.tenures.setdefault(who, Tenure()),
+                )
 
         task = asyncio.create_task(contend())
         self.tasks.append(task)
@@ -60,6 +68,7 @@ async def test_one_leads_and_the_next_takes_over_when_it_dies(contenders: Conten
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(first), 5)
     assert contenders.led == ["first"]
+    assert [who for who, tenure in contenders.tenures.items() if tenure.holds] == ["first"]
     first.cancel()
     await contenders.have_led("first", "second")
 

@@ -1,9 +1,12 @@
 """The only place that knows Kopf. It watches and pokes; it never writes to an object."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import kopf
+import structlog
 from kubernetes.aio.client import Configuration
 
 from fathom.api import names
@@ -22,6 +25,72 @@ WATCHED_CHILDREN: Final = (DEPLOYMENT, POD, CONFIG_MAP, JOB)
 """Services, ServiceAccounts and claims hardly ever move: the loops look at them once a minute."""
 
 
+LONGEST_BACKOFF_S: Final = 60.0
+GIVES_UP_AFTER: Final = 10
+"""Failures in a row, some five minutes: then the process ends, for whoever runs it to see."""
+
+_log: Final = structlog.get_logger(__name__)
+
+
+async def watch(loops: Loops, configuration: Configuration, namespaces: Sequence[str]) -> None:
+    """Start and poke loops until a signal comes.
+
+    Args:
+        loops: what is told.
+        configuration: how to reach the API server.
+        namespaces: to watch; empty: all.
+
+    Raises:
+        Exception: Kopf's, after several in a row.
+    """
+
+    async def operate() -> None:
+        await kopf.operator(
+            registry=registered(loops, configuration),
+            settings=kopf_settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+        )
+
+    await again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
+
+
+async def again_and_again(
+    operate: Callable[[], Awaitable[None]],
+    *,
+    sleep: Callable[[float], Awaitable[None]],
+    now_s: Callable[[], float],
+) -> None:
+    """Operate until that ends by itself; what it fails with is waited out.
+
+    For Kopf any error in a watch but 410, such as a 500 of an API server that restarts, is the end.
+    Nothing is lost by beginning anew: whatever there is, is listed first.
+
+    Args:
+        operate: one run.
+        sleep: waits so many seconds.
+        now_s: seconds of a clock that never goes back.
+
+    Raises:
+        Exception: of the last of several failures in a row.
+    """
+    failures = 0
+    while True:
+        began_s = now_s()
+        try:
+            return await operate()
+        except Exception as error:
+            if now_s() - began_s > LONGEST_BACKOFF_S:
+                failures = 0
+            failures += 1
+            if failures >= GIVES_UP_AFTER:
+                raise
+            delay_s = min(LONGEST_BACKOFF_S, 2.0 ** (failures - 1))
+            _log.warning("watches begin anew", error=repr(error), delay_s=delay_s)
+            await sleep(delay_s)
+
+
 def kopf_settings() -> kopf.OperatorSettings:
     """Settings under which Kopf needs few rights and writes nothing."""
     settings = kopf.OperatorSettings()
@@ -32,7 +101,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.queueing.worker_limit = None
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
-    settings.process.ultimate_exiting_timeout = 10
+    # Else Kopf kills the process so long after one of its runs, also if another has begun.
+    settings.process.ultimate_exiting_timeout = None
     # Server-side filters: on a busy cluster nobody else's pods reach this process.
     for kind in WATCHED_CHILDREN:
         settings.watching.label_selectors[kind.plural] = names.LABEL_NAME

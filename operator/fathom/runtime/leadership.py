@@ -3,8 +3,10 @@
 import asyncio
 import os
 import socket
+import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -30,6 +32,42 @@ class LeadershipLostError(Exception):
     """The lease could not be renewed: another operator may hold it now."""
 
 
+def _since_boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Tenure:
+    """For how long the lease is surely held: until the renewal's deadline, by every clock.
+
+    A machine that slept has a clock that stood still, one whose time was set has one that jumped.
+    """
+
+    def __init__(self, clocks: Sequence[Callable[[], float]] = (time.time, _since_boot_s)) -> None:
+        """Start without the lease.
+
+        Args:
+            clocks: seconds; of each only differences matter.
+        """
+        self._clocks = clocks
+        self._renewed: tuple[float, ...] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether no other operator can have taken the lease."""
+        if self._renewed is None:
+            return False
+        pairs = zip(self.now(), self._renewed, strict=True)
+        return all(now_s - renewed_s < RENEW_DEADLINE_S for now_s, renewed_s in pairs)
+
+    def now(self) -> tuple[float, ...]:
+        """This moment, to be handed to `renewed`."""
+        return tuple(clock() for clock in self._clocks)
+
+    def renewed(self, asked_at: tuple[float, ...]) -> None:
+        """The lease was taken or renewed, by a request that was sent at that moment."""
+        self._renewed = asked_at
+
+
 def identity() -> str:
     """Who this operator is: its pod, which runs one container at a time, or else this process."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
@@ -41,6 +79,10 @@ class _PatientLock(LeaseLock):
     The library's own lets both through, so that one dropped connection ends a leadership that
     has seconds left.
     """
+
+    def __init__(self, name: str, namespace: str, who: str, api: ApiClient, tenure: Tenure) -> None:
+        super().__init__(name, namespace, who, api)
+        self._tenure = tenure
 
     async def get(self, name: str, namespace: str) -> _Answer:
         try:
@@ -55,7 +97,7 @@ class _PatientLock(LeaseLock):
         # Not the library's own `create`: kubernetes 37.0 passes `pretty=True` in it, which its
         # own client refuses.
         lease = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
-        return await _or_false(self._create(namespace, lease))
+        return await self._noted(self._create(namespace, lease))
 
     async def _create(self, namespace: str, lease: V1Lease) -> bool:
         try:
@@ -66,15 +108,18 @@ class _PatientLock(LeaseLock):
         return True
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        return await _or_false(super().update(name, namespace, updated_record))
+        return await self._noted(super().update(name, namespace, updated_record))
 
-
-async def _or_false(call: Awaitable[bool]) -> bool:
-    try:
-        async with asyncio.timeout(_CALL_TIMEOUT_S):
-            return await call
-    except (aiohttp.ClientError, OSError):
-        return False
+    async def _noted(self, call: Awaitable[bool]) -> bool:
+        asked_at = self._tenure.now()
+        try:
+            async with asyncio.timeout(_CALL_TIMEOUT_S):
+                taken = await call
+        except (aiohttp.ClientError, OSError):
+            return False
+        if taken:
+            self._tenure.renewed(asked_at)
+        return taken
 
 
 async def _nothing() -> None:
@@ -82,14 +127,59 @@ async def _nothing() -> None:
 
 
 async def lead(
-    api: ApiClient, *, name: str, namespace: str, who: str, work: Callable[[], Awaitable[None]]
+    api: ApiClient,
+    *,
+    name: str,
+    namespace: str,
+    who: str,
+    work: Callable[[], Awaitable[None]],
+    tenure: Tenure,
 ) -> None:
     """Wait for the lease, then work for as long as it is held.
 
     Returns when the work ends by itself.
 
+    Args:
+        api: of the API server.
+        name: of the lease.
+        namespace: of the lease.
+        who: this operator.
+        work: what to do; cancelled when the lease is lost.
+        tenure: learns of each renewal.
+
     Raises:
         LeadershipLostError: the lease is lost; the work has been cancelled.
+    """
+
+    async def elect(stay_elected: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        config = Config(
+            _PatientLock(name, namespace, who, api, tenure),
+            lease_duration=LEASE_S,
+            renew_deadline=RENEW_DEADLINE_S,
+            retry_period=RETRY_S,
+            onstarted_leading=stay_elected,
+            onstopped_leading=_nothing,
+        )
+        await LeaderElection(config).run()
+
+    await work_while_elected(elect, work, lease=f"{namespace}/{name}")
+
+
+async def work_while_elected(
+    elect: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]],
+    work: Callable[[], Awaitable[None]],
+    *,
+    lease: str,
+) -> None:
+    """Work from the moment of election until the work or the election ends.
+
+    Args:
+        elect: calls what it is given when elected, and returns when the election is lost.
+        work: what to do.
+        lease: what it is about, in words.
+
+    Raises:
+        LeadershipLostError: the election ended first; the work has been cancelled.
     """
     elected = asyncio.Event()
 
@@ -97,24 +187,14 @@ async def lead(
         elected.set()
         await asyncio.Event().wait()
 
-    election = LeaderElection(
-        Config(
-            _PatientLock(name, namespace, who, api),
-            lease_duration=LEASE_S,
-            renew_deadline=RENEW_DEADLINE_S,
-            retry_period=RETRY_S,
-            onstarted_leading=stay_elected,
-            onstopped_leading=_nothing,
-        )
-    )
-    renewing = asyncio.ensure_future(election.run())
+    renewing = asyncio.ensure_future(elect(stay_elected))
     waiting = asyncio.ensure_future(elected.wait())
     tasks: list[asyncio.Future[Any]] = [renewing, waiting]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if renewing.done():
             await renewing
-            raise LeadershipLostError(f"lease {namespace}/{name} was lost as soon as it was taken.")
+            raise LeadershipLostError(f"lease {lease} was lost as soon as it was taken.")
         working = asyncio.ensure_future(work())
         tasks.append(working)
         await asyncio.wait([renewing, working], return_when=asyncio.FIRST_COMPLETED)
@@ -122,10 +202,13 @@ async def lead(
             await working
             return
         raise LeadershipLostError(
-            f"lease {namespace}/{name} could not be renewed for {RENEW_DEADLINE_S} s: this "
-            "operator stops, so that two never act at once."
+            f"lease {lease} could not be renewed for {RENEW_DEADLINE_S} s: this operator stops, "
+            "so that two never act at once."
         )
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Work that does not end must not hide that the lease is lost.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CALL_TIMEOUT_S):
+                await asyncio.gather(*tasks, return_exceptions=True)

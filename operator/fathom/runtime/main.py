@@ -1,9 +1,10 @@
 """`fathom run`: puts the parts together and runs until it is told to stop."""
 
 import asyncio
+import os
+from collections.abc import Coroutine
 from typing import Final
 
-import kopf
 import structlog
 from kubernetes.aio.client import ApiClient
 from prometheus_client import start_http_server
@@ -16,12 +17,14 @@ from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
+from fathom.adapters.ports import KubePort
 from fathom.core.fetch_program import fetch_program
 from fathom.core.plugin import plugin_bundle
 from fathom.runtime.deep_json import make_room_for_deep_json
-from fathom.runtime.handlers import kopf_settings, registered
+from fathom.runtime.fenced_kube import FencedKube
+from fathom.runtime.handlers import watch
 from fathom.runtime.health import serve_health
-from fathom.runtime.leadership import LeadershipLostError, identity, lead
+from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead
 from fathom.runtime.logs import configure_logs
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
@@ -40,6 +43,8 @@ _WITHOUT_ACCESS: Final = (
 _POD_CONNECTIONS: Final = 512
 _PROMETHEUS_CONNECTIONS: Final = 256
 """A resource asks by one at a time; a source that hangs keeps its own for ten seconds."""
+LONGEST_EXIT_S: Final = 10.0
+"""Whatever hangs then hangs no longer: who has lost the lease must go."""
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -52,8 +57,13 @@ def run(options: RunOptions) -> int:
     """
     configure_logs(options.log_format)
     make_room_for_deep_json()
+    return exit_code(_operate(options))
+
+
+def exit_code(operating: Coroutine[None, None, None]) -> int:
+    """Run until it ends; the exit code that says how: see `run`."""
     try:
-        asyncio.run(_operate(options))
+        asyncio.run(operating)
     except (LeadershipLostError, kube_config.NoClusterError) as error:
         _log.error("stopped", reason=str(error))
         return 1
@@ -72,7 +82,11 @@ async def _operate(options: RunOptions) -> None:
         http_session(_POD_CONNECTIONS) as session,
         http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
     ):
-        kube, sources = Kube(api), MetricsSources(session, prometheus, clock)
+        tenure = Tenure()
+        kube: KubePort = Kube(api)
+        if options.leader_elect:
+            kube = FencedKube(kube, lambda: tenure.holds)
+        sources = MetricsSources(session, prometheus, clock)
         models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
         world = World(
             kube=kube,
@@ -96,13 +110,7 @@ async def _operate(options: RunOptions) -> None:
 
         async def work() -> None:
             _log.info("operating", version=__version__, identity=who)
-            await kopf.operator(
-                registry=registered(loops, configuration),
-                settings=kopf_settings(),
-                standalone=True,
-                clusterwide=not options.namespaces,
-                namespaces=options.namespaces,
-            )
+            await watch(loops, configuration, options.namespaces)
 
         try:
             if options.leader_elect:
@@ -112,10 +120,12 @@ async def _operate(options: RunOptions) -> None:
                     namespace=options.lease_namespace,
                     who=who,
                     work=work,
+                    tenure=tenure,
                 )
             else:
                 await work()
         finally:
+            asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
             await loops.stop()
             await models.stop()
             await health.cleanup()
