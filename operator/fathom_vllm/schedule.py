@@ -2,6 +2,10 @@
 
 import json
 from dataclasses import dataclass
+from reprlib import repr as shortened
+
+LAST_GENERATION = 1 << 53
+"""Beyond it a metric, which is a double, no longer tells one generation from the next."""
 
 Schedule = tuple[tuple[int, int, int], ...]
 """Inclusive batch ranges and their depth: `(first, last, depth)`, ascending."""
@@ -43,7 +47,14 @@ def parse_depth_document(text: str, *, pod: str, max_depth: int) -> DepthDocumen
         raise DepthDocumentError("the depth document must be a JSON object")
     generation = document.get("generation")
     if not isinstance(generation, int) or not _is_int(generation) or generation < 1:
-        raise DepthDocumentError(f"generation must be a positive integer, not {generation!r}")
+        raise DepthDocumentError(
+            f"generation must be a positive integer, not {shortened(generation)}"
+        )
+    if generation > LAST_GENERATION:
+        # It would be obeyed and could not be reported: whoever wrote it would wait for ever.
+        raise DepthDocumentError(
+            f"generation must be at most {LAST_GENERATION}, not {shortened(generation)}"
+        )
     schedule = _parse_schedule(document.get("schedule"), where="schedule", max_depth=max_depth)
     pods = document.get("pods", {})
     if not isinstance(pods, dict):
@@ -60,17 +71,22 @@ def _parse_schedule(value: object, *, where: str, max_depth: int) -> Schedule:
     previous_last = 0
     for entry in value:
         if not isinstance(entry, list) or len(entry) != 3 or not all(map(_is_int, entry)):  # noqa: PLR2004 - a range is a triple
-            raise DepthDocumentError(f"{where}: {entry!r} is not [first, last, depth] in integers")
+            raise DepthDocumentError(f"{where}: {shortened(entry)} is not [first, last, depth] in integers")
         first, last, depth = entry
         if not ranges and first != 1:
-            raise DepthDocumentError(f"{where}: the first range must start at 1, not {first}")
+            raise DepthDocumentError(
+                f"{where}: the first range must start at 1, not {shortened(first)}"
+            )
         if first <= previous_last:
-            raise DepthDocumentError(f"{where}: {entry!r} overlaps or precedes the range before it")
+            raise DepthDocumentError(
+                f"{where}: {shortened(entry)} overlaps or precedes the range before it"
+            )
         if last < first:
-            raise DepthDocumentError(f"{where}: {entry!r} ends before it starts")
+            raise DepthDocumentError(f"{where}: {shortened(entry)} ends before it starts")
         if not 0 <= depth <= max_depth:
             raise DepthDocumentError(
-                f"{where}: depth {depth} is outside 0..{max_depth}, what this engine is sized for"
+                f"{where}: depth {shortened(depth)} is outside 0..{max_depth}, "
+                "what this engine is sized for"
             )
         ranges.append((first, last, depth))
         previous_last = last

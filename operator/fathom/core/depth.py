@@ -8,9 +8,11 @@ in a step. `pods` replaces the schedule for one pod: a probe, a canary, or a pin
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+
+from fathom_vllm.schedule import LAST_GENERATION
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,9 +105,10 @@ _WireRange = tuple[PositiveInt, PositiveInt, NonNegativeInt]
 
 
 class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Strict, as the engines are: what they refuse must not be taken for what they obey.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    generation: PositiveInt
+    generation: Annotated[int, Field(ge=1, le=LAST_GENERATION)]
     schedule: tuple[_WireRange, ...]
     pods: dict[str, tuple[_WireRange, ...]] = {}
 

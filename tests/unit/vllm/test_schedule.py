@@ -59,7 +59,7 @@ def test_no_json_ever_yields_a_table_outside_the_engine(
         parsed = parse_depth_document(text, pod="pod", max_depth=MAX_DEPTH)
     except DepthDocumentError:
         return
-    assert parsed.generation >= 1
+    assert 1 <= parsed.generation == int(float(parsed.generation))
     assert all(0 <= depth <= MAX_DEPTH for depth in depth_table(parsed.schedule, 64))
 
 
@@ -87,6 +87,12 @@ def test_unknown_keys_of_a_newer_operator_are_passed_over() -> None:
         (document(generation=0), "generation must be a positive integer, not 0"),
         (document(generation=True), "generation must be a positive integer, not True"),
         (document(generation="1"), "generation must be a positive integer, not '1'"),
+        (document(generation=-(10**400)), r"generation must be a positive integer, not -1000"),
+        (document(generation=2.0), "generation must be a positive integer, not 2.0"),
+        ('{"generation": 1e400}', "generation must be a positive integer, not inf"),
+        ('{"generation": NaN}', "generation must be a positive integer, not nan"),
+        (document(generation=10**400), "generation must be at most 9007199254740992, not 1000"),
+        (document(generation=2**53 + 1), "generation must be at most 9007199254740992, not 90071"),
         (document(schedule=[]), "schedule must be a non-empty list"),
         (document(schedule={"1": 3}), "schedule must be a non-empty list"),
         (document(schedule=[[1, 4]]), r"\[1, 4\] is not \[first, last, depth\]"),
@@ -103,3 +109,23 @@ def test_unknown_keys_of_a_newer_operator_are_passed_over() -> None:
 def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
     with pytest.raises(DepthDocumentError, match=sentence):
         parse_depth_document(text, pod="pod-a", max_depth=MAX_DEPTH)
+
+
+def test_the_last_generation_that_can_be_reported_is_obeyed() -> None:
+    text = document(generation=2**53)
+    assert parse_depth_document(text, pod="", max_depth=MAX_DEPTH).generation == 2**53
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"generation": "x" * 100_000},
+        {"schedule": [["x" * 100_000]]},
+        {"schedule": [[10**4000, 10**4000, 1]]},
+        {"schedule": [[1, 1, 10**4000]]},
+    ],
+)
+def test_a_sentence_stays_short_whatever_was_written(damage: dict[str, object]) -> None:
+    with pytest.raises(DepthDocumentError) as refused:
+        parse_depth_document(document(**damage), pod="", max_depth=MAX_DEPTH)
+    assert len(str(refused.value)) < 200
