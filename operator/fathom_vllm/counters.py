@@ -4,8 +4,9 @@ Every value is one 8-byte aligned double with a single writer, so a reader sees 
 It may see a step's counters half updated; the next scrape has the other half, and the consumers
 work on differences over many steps. That is why there is no lock to pay for on every step.
 
-The writer puts a new file in place of the old one, so a restarted engine starts from zero and a
-reader, which opens the path anew each time, never mixes two engines.
+The writer removes the old file and makes a new one, so a restarted engine starts from zero and a
+reader, which opens the path anew each time, never mixes two engines. Its pages are reserved when it
+is made: where a sparse file finds no room later, the write is a SIGBUS, which ends the process.
 
 Layout, in 8-byte words: a header (`_HEADER_WORDS`), then one block per (batch bucket, depth):
 decode cell, mixed cell (each steps, seconds, tokens, requests), drafts, accepted per position.
@@ -13,12 +14,12 @@ decode cell, mixed cell (each steps, seconds, tokens, requests), drafts, accepte
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_COUNTERS_FILE = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
-MAGIC = b"FATHOMC1"
+MAGIC = b"FATHOMC2"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
 DECODE, MIXED = 0, 1
@@ -30,10 +31,12 @@ _CELL_WORDS = 4
 _DRAFTS = 2 * _CELL_WORDS
 _BLOCK_WORDS = _DRAFTS + 1
 
-# Words of the header, after the magic.
+# Words of the header, after the magic. The scheduler's thread writes these,
 _PID, _MAX_BATCH, _MAX_DEPTH = 1, 2, 3
-_LIVE, _IDLE, _GENERATION, _REJECTIONS = 4, 5, 6, 7
+_LIVE, _IDLE, _GENERATION = 4, 5, 6
 _ERRORS, _HOOK_SECONDS, _TRANSITIONS = 8, 9, 10
+# and the thread that watches the depth file these.
+_REJECTIONS, _READY, _LOOKED_AT, _WATCH_ERRORS = 7, 11, 12, 13
 
 
 def counters_path(environ: Mapping[str, str]) -> str:
@@ -56,10 +59,10 @@ def _word_count(max_batch: int, max_depth: int) -> int:
 
 
 class CountersWriter:
-    """The engine's side. Not thread-safe; the scheduler is one thread."""
+    """The engine's side. Each value has one thread that writes it: see the header's words."""
 
     def __init__(self, path: str | None, *, max_batch: int, max_depth: int) -> None:
-        """Create the file, replacing an older engine's.
+        """Create the file, with room for all of it; an older engine's is gone, whatever happens.
 
         Args:
             path: where; None counts in private memory, so that nothing is shown.
@@ -67,7 +70,7 @@ class CountersWriter:
             max_depth: the engine's `num_speculative_tokens`.
 
         Raises:
-            OSError: the file cannot be created.
+            OSError: the file cannot be created, or there is no room for it.
         """
         self.max_batch = max_batch
         self.max_depth = max_depth
@@ -93,7 +96,7 @@ class CountersWriter:
         words[at + 2] += tokens
         words[at + 3] += batch
 
-    def drafts(self, *, batch: int, depth: int, drafts: int, accepted: list[int]) -> None:
+    def drafts(self, *, batch: int, depth: int, drafts: int, accepted: Iterable[int]) -> None:
         """Count `drafts` verified drafts; `accepted[i]` of them had position i accepted."""
         words = self._words
         at = self._at(batch, depth) + _DRAFTS
@@ -118,9 +121,21 @@ class CountersWriter:
         """Add time spent inside our own code."""
         self._words[_HOOK_SECONDS] += seconds
 
+    def watch_error(self) -> None:
+        """Count an exception inside our own code, in the thread that watches the depth file."""
+        self._words[_WATCH_ERRORS] += 1
+
     def set_generation(self, generation: int) -> None:
         """Say which generation is in force."""
         self._words[_GENERATION] = generation
+
+    def set_ready(self, generation: int) -> None:
+        """Say which generation the next step puts in force; only once it surely does."""
+        self._words[_READY] = generation
+
+    def set_looked(self, at_s: float) -> None:
+        """Say when the depth file was last looked at (`time.monotonic`)."""
+        self._words[_LOOKED_AT] = at_s
 
     def set_live(self, *, live: bool) -> None:
         """Say whether depth follows the file."""
@@ -141,10 +156,13 @@ class CountersWriter:
 
 
 def _create(path: str, size: int) -> mmap.mmap:
+    # Gone first: the counts of an engine that ended must not be shown as those of the next one,
+    # whether or not there is room for them.
+    Path(path).unlink(missing_ok=True)
     temporary = Path(f"{path}.{os.getpid()}")
     try:
         with temporary.open("w+b") as file:
-            file.truncate(size)
+            os.posix_fallocate(file.fileno(), 0, size)
             mapping = mmap.mmap(file.fileno(), size)
         temporary.replace(path)
     except OSError:
@@ -186,6 +204,11 @@ class Counts:
     live: bool
     idle: bool
     generation: int
+    """In force for the last step that was scheduled."""
+    ready: int
+    """In force for the next step, however soon it comes."""
+    looked_at_s: float
+    """When the depth file was last looked at, or its watch began (`time.monotonic`)."""
     rejections: float
     errors: float
     hook_seconds: float
@@ -223,8 +246,10 @@ def read_counts(path: str) -> Counts | None:
         live=bool(words[_LIVE]),
         idle=bool(words[_IDLE]),
         generation=int(words[_GENERATION]),
+        ready=int(words[_READY]),
+        looked_at_s=words[_LOOKED_AT],
         rejections=words[_REJECTIONS],
-        errors=words[_ERRORS],
+        errors=words[_ERRORS] + words[_WATCH_ERRORS],
         hook_seconds=words[_HOOK_SECONDS],
         transitions=words[_TRANSITIONS],
         steps=tuple(

@@ -1,4 +1,4 @@
-"""Watching the mounted depth document: cheap enough for every engine step, and never fatal."""
+"""The mounted depth document, read only when it changed, and never fatal."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from fathom_vllm.schedule import DepthDocument, DepthDocumentError, parse_depth_
 
 DEFAULT_DEPTH_FILE = "/etc/fathom/depth/depth.json"
 MAX_DOCUMENT_BYTES = 1 << 20
-"""A ConfigMap holds no more; reading beyond it would stall the engine for nothing."""
+"""A ConfigMap holds no more."""
 
 _Signature = tuple[int, int, int, int]
 
@@ -81,7 +81,7 @@ class DepthFile:
         return Adopted(document)
 
     def _read(self) -> bytes:
-        # Not blocking: a FIFO in the file's place would stop the engine until someone wrote to it.
+        # Not blocking: a FIFO in the file's place would stop the watch until someone wrote to it.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return os.read(descriptor, MAX_DOCUMENT_BYTES)

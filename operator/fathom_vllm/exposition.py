@@ -1,7 +1,8 @@
 """The counters as Prometheus metrics, read when someone scrapes and never in between."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -10,19 +11,25 @@ from prometheus_client.registry import Collector
 from fathom_vllm import __version__
 from fathom_vllm.content import content_hash, package_files
 from fathom_vllm.counters import Counts, counters_path, read_counts
-from fathom_vllm.depth_file import Adopted, DepthFile
 
 log = logging.getLogger("vllm.fathom")
+
+OVERDUE_SECONDS = 30.0
+"""The depth file is looked at four times a second; later than this, depth no longer follows it."""
 
 
 class FathomCollector(Collector):
     """Shows the counts of the engine in this pod."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
+    def __init__(
+        self, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Show what the pod's environment points at; `clock` is the depth watch's."""
         self._path = counters_path(environ)
         self._content = content_hash(package_files())
+        self._clock = clock
         self._failed = False
+        self._overdue = False
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: a registry would otherwise scrape once on registration."""
@@ -46,35 +53,47 @@ class FathomCollector(Collector):
         info.add_metric([__version__, self._content], 1)
         yield info
         counts = read_counts(self._path)
+        shown = GaugeMetricFamily(
+            "fathom_counters_shown",
+            "0 while no engine's counters can be read: none has started, or it had no room for "
+            "the file and counts for itself; then its log says so",
+        )
+        shown.add_metric([], float(counts is not None))
+        yield shown
         live = GaugeMetricFamily(
             "fathom_live_depth", "1 while depth follows the operator's document without a restart"
         )
-        live.add_metric([], float(counts is not None and counts.live))
+        live.add_metric([], float(counts is not None and self._is_live(counts)))
         yield live
         if counts is not None:
-            yield from _state(counts, self._generation(counts))
+            yield from _state(counts)
             yield from _steps(counts)
             yield from _drafts(counts)
 
-    def _generation(self, counts: Counts) -> int:
-        """The generation in force for the next step.
+    def _is_live(self, counts: Counts) -> bool:
+        """Whether the hook is on and the depth file was looked at lately.
 
-        The scheduler looks at the file when it schedules, and an idle engine schedules nothing; but
-        its next step comes only after such a look. What it will find is in force already: without
-        this, an idle replica would seem to disobey.
+        Judged here, since an engine that waits for requests cannot notice that the file's volume
+        does not answer.
         """
-        if counts.live and counts.idle:
-            found = DepthFile.from_environment(self._environ, max_depth=counts.max_depth).poll()
-            if isinstance(found, Adopted):
-                return found.document.generation
-        return counts.generation
+        overdue = counts.live and self._clock() - counts.looked_at_s > OVERDUE_SECONDS
+        if overdue and not self._overdue:
+            log.warning(
+                "Fathom: the depth file has not been looked at for %.0f s: its volume does not "
+                "answer, or the thread that watches it is gone. Depth stays as it is.",
+                self._clock() - counts.looked_at_s,
+            )
+        self._overdue = overdue
+        return counts.live and not overdue
 
 
-def _state(counts: Counts, generation: int) -> Iterator[Metric]:
+def _state(counts: Counts) -> Iterator[Metric]:
     gauge = GaugeMetricFamily(
         "fathom_depth_generation", "Generation of the depth document in force, 0 before the first"
     )
-    gauge.add_metric([], generation)
+    # An idle engine schedules nothing, but its next step puts in force what lies ready: without
+    # this, an idle replica would seem to disobey.
+    gauge.add_metric([], counts.ready if counts.live and counts.idle else counts.generation)
     yield gauge
     for name, text, value in (
         ("fathom_depth_rejections", "Depth documents not adopted", counts.rejections),

@@ -2,16 +2,17 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fathom_vllm.counters import CountersWriter, counters_path
-from fathom_vllm.depth_file import Adopted, DepthFile
-from fathom_vllm.schedule import depth_table
+from fathom_vllm.depth_file import DepthFile
+from fathom_vllm.depth_watch import DepthWatch, Ready
+from fathom_vllm.fuse import Fuse
 from fathom_vllm.steps import (
     RequestState,
     ScheduledStep,
     Step,
-    StepClock,
+    StepsInFlight,
     count_step,
     observe_step,
 )
@@ -19,16 +20,15 @@ from fathom_vllm.steps import (
 # A child of vLLM's own logger, so that the sentences appear in its log, in its format.
 log = logging.getLogger("vllm.fathom")
 
-POLL_SECONDS = 0.25
-MOST_ERRORS = 10
-"""So many exceptions switch the hook off: this is not the vLLM it was written for."""
+_WATCH_CHECK_SECONDS = 1.0
 
 
 class SchedulerHook:
     """Called around the scheduler's two methods. Every public method swallows its exceptions.
 
     Not thread-safe: it runs in the scheduler's thread and in no other, so a table never changes
-    while a step is being scheduled.
+    while a step is being scheduled. It reads no file there: `watch` does, in a thread of its own
+    (`from_environment` starts it), or when its `look` is called.
     """
 
     def __init__(
@@ -47,29 +47,28 @@ class SchedulerHook:
             engine_table: vLLM's own table (index = batch); None when the engine has none.
             clock: monotonic seconds.
         """
-        self._file = depth_file
+        self.watch: DepthWatch | None = None
         self._counters = counters
         self._clock = clock
-        self._steps = StepClock()
+        self._steps = StepsInFlight()
         self._observed: Step | None = None
-        self._errors = 0
-        self._counting = True
-        self._poll_at = 0.0
-        self._pending: list[int] | None = None
-        self._live = bool(engine_table) and len(engine_table or ()) == counters.max_batch + 1
-        counters.set_live(live=self._live)
-        if not self._live or engine_table is None:
+        self._spent_s = 0.0
+        self._fuse = Fuse()
+        self._in_force: Ready | None = None
+        self._watch_checked_at_s = clock()
+        if engine_table and len(engine_table) == counters.max_batch + 1:
+            # Until a document says otherwise, the startup schedule's first range: it is the user's
+            # own depth, while its later ranges only name depths for the engine to prepare.
+            startup = Ready(0, (0, *[engine_table[1]] * counters.max_batch))
+            self.watch = DepthWatch(depth_file, counters, startup)
+        else:
             log.warning(
                 "Fathom: this engine has no depth table for %d requests (it was started without "
                 "num_speculative_tokens_per_batch_size, with data parallelism, or is a version "
                 "that builds it otherwise). Depth stays as it is; steps are counted.",
                 counters.max_batch,
             )
-            return
-        # Until a document says otherwise, the startup schedule's first range: it is the user's own
-        # depth, while its later ranges only name depths for the engine to prepare.
-        self._pending = [0] + [engine_table[1]] * counters.max_batch
-        self._guard(self._poll)
+        counters.set_live(live=self.watch is not None)
 
     @classmethod
     def from_environment(
@@ -81,7 +80,7 @@ class SchedulerHook:
         engine_table: Sequence[int] | None,
         shown: bool = True,
     ) -> "SchedulerHook":
-        """The hook as the pod's environment describes it.
+        """The hook as the pod's environment describes it, its depth file watched.
 
         Args:
             environ: the environment variables.
@@ -94,27 +93,42 @@ class SchedulerHook:
         try:
             counters = CountersWriter(path, max_batch=max_batch, max_depth=max_depth)
         except OSError as error:
-            log.warning("Fathom: nothing will be shown on /metrics, %s: %s", path, error)
+            log.error(  # noqa: TRY400 - a full disk needs no traceback
+                "Fathom: the counters' file %s cannot be made: %s. Depth follows the operator's "
+                "document, but nothing is shown on /metrics (fathom_counters_shown is 0), so it is "
+                "not tuned by this engine. Make room there (the volume shm holds what the engine "
+                "shares between its processes), then replace the pod.",
+                path,
+                error,
+            )
             counters = CountersWriter(None, max_batch=max_batch, max_depth=max_depth)
         depth_file = DepthFile.from_environment(environ, max_depth=max_depth)
-        return cls(depth_file, counters, engine_table)
+        hook = cls(depth_file, counters, engine_table)
+        if hook.watch is not None:
+            hook.watch.start()
+        return hook
 
-    def before_schedule(self) -> list[int] | None:
-        """Look at the depth file now and then.
+    def before_schedule(self) -> Sequence[int] | None:
+        """Begin a step.
 
         Returns:
             A table to put in force before this step is scheduled; None to leave what is there.
         """
-        if not self._live:
+        try:
+            return self._begin()
+        except Exception as error:  # noqa: BLE001 - nothing of ours may stop the engine
+            self.failed(error)
             return None
-        self._guard(self._poll_now_and_then)
-        table, self._pending = self._pending, None
-        return table
 
-    def after_schedule(self, step: ScheduledStep, began_at: float) -> None:
+    def after_schedule(self, step: ScheduledStep, began_at_s: float) -> None:
         """Remember when a step's scheduling began."""
-        if self._counting:
-            self._guard(self._remember, step, began_at)
+        if self._fuse.blown:
+            return
+        try:
+            self._steps.scheduled(step, began_at_s)
+            self._counters.set_idle(idle=False)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
 
     def before_update(
         self,
@@ -122,68 +136,72 @@ class SchedulerHook:
         sampled: Sequence[Sequence[int]],
         index: Mapping[str, int],
         requests: Mapping[str, RequestState],
+        finished: Collection[str],
     ) -> None:
-        """Observe a finished step, before vLLM cuts and frees what it is made of."""
-        if self._counting:
-            self._guard(self._observe, step, sampled, index, requests)
+        """Observe a finished step, before vLLM cuts and frees what it is made of.
+
+        Args:
+            step: the object given to `after_schedule`.
+            sampled: sampled tokens per row.
+            index: request id to row of `sampled`.
+            requests: vLLM's live requests.
+            finished: requests that ended since the last step was scheduled, whichever that was.
+        """
+        if self._fuse.blown:
+            return
+        try:
+            self._observe(step, sampled, index, requests, finished)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
 
     def after_update(self, step: ScheduledStep, *, busy: bool) -> None:
         """Count the observed step; its time ends here."""
-        if self._counting:
-            self._guard(self._count, step, busy)
+        if self._fuse.blown:
+            return
+        try:
+            self._count(step, busy=busy)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
 
     def now(self) -> float:
         """The hook's clock, in seconds."""
         return self._clock()
 
     def failed(self, error: Exception) -> None:
-        """Count an exception of ours; say it once, and stop at `MOST_ERRORS`."""
-        self._errors += 1
+        """Count an exception of ours; many within few steps switch the hook off for a while."""
         self._counters.hook_error()
-        if self._errors == 1:
+        self._observed = None
+        blown = self._fuse.error(self._clock())
+        if self._fuse.has_news:
             log.error("Fathom: an error in the hook; the engine goes on", exc_info=error)
-        if self._errors == MOST_ERRORS:
-            self._live = self._counting = False
-            self._counters.set_live(live=False)
-            log.error(
-                "Fathom: %d errors, the hook is off until the engine restarts. Depth stays as it "
-                "is and steps are no longer counted. The last one: %r",
-                MOST_ERRORS,
-                error,
-            )
-
-    def _guard(self, act: Callable[..., None], *arguments: object) -> None:
-        try:
-            act(*arguments)
-        except Exception as error:  # noqa: BLE001 - nothing of ours may stop the engine
-            self.failed(error)
-
-    def _poll_now_and_then(self) -> None:
-        now = self._clock()
-        if now >= self._poll_at:
-            self._poll()
-        self._counters.hook_seconds(self._clock() - now)
-
-    def _poll(self) -> None:
-        self._poll_at = self._clock() + POLL_SECONDS
-        found = self._file.poll()
-        if found is None:
+        if not blown:
             return
-        if not isinstance(found, Adopted):
-            self._counters.reject_document()
-            log.warning("Fathom: %s. The depth table in force stays.", found.sentence)
-            return
-        self._pending = depth_table(found.document.schedule, self._counters.max_batch)
-        self._counters.set_generation(found.document.generation)
-        log.info(
-            "Fathom: generation %d in force, schedule %s",
-            found.document.generation,
-            [list(entry) for entry in found.document.schedule],
+        self._counters.set_live(live=False)
+        log.error(
+            "Fathom: too many errors, the hook is off for %.0f s. Depth stays as it is and steps "
+            "are not counted meanwhile. The last one: %r",
+            self._fuse.rest_s,
+            error,
         )
 
-    def _remember(self, step: ScheduledStep, began_at: float) -> None:
-        self._steps.scheduled(step, began_at)
-        self._counters.set_idle(idle=False)
+    def _begin(self) -> Sequence[int] | None:
+        self._fuse.step()
+        if self._fuse.blown:
+            if not self._fuse.mend(self._clock()):
+                return None
+            self._resume()
+        if self.watch is None or self.watch.ready is self._in_force:
+            return None
+        ready = self.watch.ready
+        self._counters.set_generation(ready.generation)
+        self._in_force = ready
+        return ready.table
+
+    def _resume(self) -> None:
+        # Of the steps that were in flight, and who ended meanwhile, too little is known.
+        self._steps = StepsInFlight()
+        self._counters.set_live(live=self.watch is not None)
+        log.warning("Fathom: the hook is on again after %.0f s", self._fuse.rest_s)
 
     def _observe(
         self,
@@ -191,21 +209,32 @@ class SchedulerHook:
         sampled: Sequence[Sequence[int]],
         index: Mapping[str, int],
         requests: Mapping[str, RequestState],
+        finished: Collection[str],
     ) -> None:
-        began_at = self._clock()
+        began_at_s = self._clock()
         self._observed = None
-        self._observed = observe_step(step, sampled, index, requests, self._counters.max_depth)
-        self._counters.hook_seconds(self._clock() - began_at)
+        earlier = self._steps.finished_during(step)
+        if earlier is not None:
+            self._observed = observe_step(
+                step,
+                sampled,
+                index,
+                requests,
+                {*earlier, *finished} if earlier else finished,
+                max_depth=self._counters.max_depth,
+            )
+        self._spent_s = self._clock() - began_at_s
 
-    def _count(self, step: ScheduledStep, busy: bool) -> None:  # noqa: FBT001 - called through the guard
-        now = self._clock()
-        seconds = self._steps.ended(step, now, busy=busy)
+    def _count(self, step: ScheduledStep, *, busy: bool) -> None:
+        now_s = self._clock()
+        seconds = self._steps.ended(step, now_s, busy=busy)
         observed, self._observed = self._observed, None
         if observed is not None:
             count_step(self._counters, observed, seconds)
         if not busy:
-            # The next step is scheduled only after a look at the file, however soon it comes: the
-            # other process relies on that when it shows the generation of an idle engine.
-            self._poll_at = 0.0
             self._counters.set_idle(idle=True)
-        self._counters.hook_seconds(self._clock() - now)
+        if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:
+            self._watch_checked_at_s = now_s
+            self.watch.keep_looking()
+        self._counters.hook_seconds(self._spent_s + self._clock() - now_s)
+        self._spent_s = 0.0

@@ -71,7 +71,9 @@ def _parse_schedule(value: object, *, where: str, max_depth: int) -> Schedule:
     previous_last = 0
     for entry in value:
         if not isinstance(entry, list) or len(entry) != 3 or not all(map(_is_int, entry)):  # noqa: PLR2004 - a range is a triple
-            raise DepthDocumentError(f"{where}: {shortened(entry)} is not [first, last, depth] in integers")
+            raise DepthDocumentError(
+                f"{where}: {shortened(entry)} is not [first, last, depth] in integers"
+            )
         first, last, depth = entry
         if not ranges and first != 1:
             raise DepthDocumentError(

@@ -62,6 +62,7 @@ class LiveDepthScheduler(AsyncScheduler):  # type: ignore[misc] # vLLM is not in
                 model_runner_output.sampled_token_ids,
                 model_runner_output.req_id_to_index,
                 self.requests,
+                self.finished_req_ids,
             )
         except Exception as error:  # noqa: BLE001 - a version without these attributes
             hook.failed(error)

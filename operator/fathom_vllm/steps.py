@@ -17,11 +17,17 @@ where both used one depth does its time say something about that depth, so:
 * requests that ended while the step was in flight (aborts; under asynchronous scheduling also
   stops) count towards the batch, since the engine computed them, but neither tokens nor drafts,
   exactly as vLLM passes over them.
+
+All this runs in every step, for up to a thousand requests, where a Python loop over them takes the
+better part of a millisecond. So what requests have in common is asked of all at once, by calls that
+loop in C, and only those that differ are looked at one by one: prefills, and requests that ended.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import count, filterfalse
+from operator import mul
+from typing import NamedTuple, Protocol
 
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
 
@@ -56,6 +62,10 @@ class ScheduledStep(Protocol):
     def num_spec_tokens_to_schedule(self) -> int:
         """Depth of the drafts that the step makes for the next one."""
 
+    @property
+    def finished_req_ids(self) -> Collection[str]:
+        """Requests that ended after the step before it was scheduled, and before it was."""
+
 
 class RequestState(Protocol):
     """The part of vLLM's `Request` that is read."""
@@ -64,16 +74,16 @@ class RequestState(Protocol):
         """Whether it ended, so that vLLM discards what the step sampled for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step, ready to be counted. `depth` is None for a transition."""
+class Step(NamedTuple):
+    """One step, ready to be counted. A tuple, since one is made in every step."""
 
     batch: int
     depth: int | None
-    kind: int
-    tokens: int
-    drafts: int
-    accepted: list[int]
+    """None for a transition, of which nothing but the batch is told."""
+    kind: int = DECODE
+    tokens: int = 0
+    drafts: int = 0
+    accepted: Sequence[int] = ()
 
 
 def observe_step(
@@ -81,6 +91,8 @@ def observe_step(
     sampled: Sequence[Sequence[int]],
     index: Mapping[str, int],
     requests: Mapping[str, RequestState],
+    finished: Collection[str],
+    *,
     max_depth: int,
 ) -> Step:
     """Describe a step from what was scheduled and what the model sampled.
@@ -89,61 +101,114 @@ def observe_step(
 
     Args:
         step: what was scheduled.
-        sampled: sampled tokens per row; empty where a prompt is not finished.
+        sampled: sampled tokens per row, a row for each request of the step; empty where a prompt is
+            not finished.
         index: request id to row of `sampled`.
         requests: vLLM's live requests.
+        finished: every request that ended since the step was scheduled, and perhaps others.
         max_depth: longest draft.
     """
-    drafted_with = step.num_spec_tokens_to_schedule
+    scheduled = step.num_scheduled_tokens
     drafted = step.scheduled_spec_decode_tokens
-    new = {request.req_id for request in step.scheduled_new_reqs} if step.scheduled_new_reqs else ()
-    depth = -1
-    uniform = True
-    kind = DECODE
-    tokens = drafts = 0
-    lengths = [0] * (max_depth + 1)
-    for request_id, scheduled in step.num_scheduled_tokens.items():
-        draft = len(drafted[request_id]) if request_id in drafted else 0
-        if scheduled > draft + 1 or request_id in new:
+    depth = step.num_spec_tokens_to_schedule
+    new = {each.req_id for each in step.scheduled_new_reqs} if step.scheduled_new_reqs else ()
+    undrafted = _undrafted(scheduled, drafted, depth, new)
+    kind = _kind(step, undrafted, new)
+    if kind is None:
+        return Step(len(scheduled), None)
+    if not sampled:
+        return Step(len(scheduled), depth, kind)
+    if len(sampled) != len(scheduled):
+        sampled = [sampled[index[name]] for name in scheduled if name in index]
+        index = {name: row for row, name in enumerate(filter(index.__contains__, scheduled))}
+    emitted = _rows_by_length(sampled, depth + 1, max_depth + 1)
+    over = {name for name in finished if name in scheduled and _is_over(requests.get(name))}
+    for name in over:
+        if name in index:
+            emitted[len(sampled[index[name]])] -= 1
+    tokens = sum(map(mul, emitted, count()))
+    if not drafted:
+        return Step(len(scheduled), depth, kind, tokens)
+    for name in undrafted:
+        if name not in over:
+            emitted[len(sampled[index[name]])] -= 1
+    drafts = sum(emitted[1:])
+    accepted = [sum(emitted[position + 2 :]) for position in range(depth)] if drafts else ()
+    return Step(len(scheduled), depth, kind, tokens, drafts, accepted)
+
+
+def _undrafted(
+    scheduled: Mapping[str, int],
+    drafted: Mapping[str, Sequence[int]],
+    depth: int,
+    new: Collection[str],
+) -> Collection[str]:
+    """Requests without drafts, where others have some or should have."""
+    missing = len(scheduled) - len(drafted)
+    if not missing or not (drafted or depth):
+        return ()
+    if missing == len(new) and drafted.keys().isdisjoint(new):
+        return new
+    return list(filterfalse(drafted.__contains__, scheduled))
+
+
+def _kind(step: ScheduledStep, undrafted: Collection[str], new: Collection[str]) -> int | None:
+    """Whether the step held decodes alone; None if one of them is of another depth."""
+    scheduled = step.num_scheduled_tokens
+    drafted = step.scheduled_spec_decode_tokens
+    depth = step.num_spec_tokens_to_schedule
+    kind = MIXED if new else DECODE
+    drafts = [*drafted.values()]
+    # Under asynchronous scheduling all hold one and the same list, so that no element is compared.
+    if drafts and not (len(drafts[0]) == depth and drafts.count(drafts[0]) == len(drafts)):
+        for name, draft in drafted.items():
+            if len(draft) == depth:
+                continue
+            if scheduled[name] <= len(draft) + 1 and name not in new:
+                return None
             kind = MIXED
-        elif depth < 0:
-            depth = draft
-        elif draft != depth:
-            uniform = False
-        request = requests.get(request_id)
-        if request is None or request.is_finished():
-            continue
-        emitted = len(sampled[index[request_id]]) if sampled else 0
-        if emitted:
-            tokens += emitted
-            if draft:
-                drafts += 1
-                lengths[emitted - 1] += 1
-    if depth < 0:
-        depth = drafted_with
-    known = uniform and depth == drafted_with
-    return Step(
-        batch=len(step.num_scheduled_tokens),
-        depth=depth if known else None,
-        kind=kind,
-        tokens=tokens,
-        drafts=drafts,
-        accepted=_accepted_per_position(lengths, depth) if known and drafts else [],
-    )
+    for name in undrafted:
+        if scheduled[name] > 1 or name in new:
+            kind = MIXED
+        elif depth:
+            return None
+    if kind == DECODE:
+        tokens = [*scheduled.values()]
+        if tokens.count(depth + 1) != len(tokens) and max(tokens) > depth + 1:
+            kind = MIXED
+    return kind
 
 
-def _accepted_per_position(lengths: list[int], depth: int) -> list[int]:
-    """Drafts accepted up to each position, from how many had exactly that many accepted."""
-    accepted = [0] * depth
-    running = 0
-    for position in range(depth - 1, -1, -1):
-        running += lengths[position + 1]
-        accepted[position] = running
-    return accepted
+def _is_over(request: RequestState | None) -> bool:
+    return request is None or request.is_finished()
 
 
-class StepClock:
-    """Busy seconds per step.
+def _rows_by_length(rows: Sequence[Sequence[int]], usual: int, longest: int) -> list[int]:
+    """How many rows have each length from 0 on, to `usual` or to `longest` if any is longer.
+
+    Raises:
+        ValueError: a row is longer than `longest`.
+    """
+    lengths = bytes(map(len, rows))
+    found = [lengths.count(length) for length in range(usual + 1)]
+    if sum(found) == len(rows):
+        return found
+    if max(lengths) > longest:
+        raise ValueError(f"a request emitted {max(lengths)} tokens where {longest} are the most")
+    return [lengths.count(length) for length in range(longest + 1)]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A step between its scheduling and its end."""
+
+    scheduled_at_s: float
+    finished: Collection[str] = ()
+    """Requests that ended meanwhile, as far as later steps have told."""
+
+
+class StepsInFlight:
+    """Busy seconds of each step, and which requests ended while it was under way.
 
     A step runs from the end of the one before it (with asynchronous scheduling it was scheduled
     earlier, but ran behind that one) or from its own scheduling after the engine was idle. So the
@@ -151,31 +216,44 @@ class StepClock:
     """
 
     def __init__(self) -> None:
-        self._scheduled: dict[int, float] = {}
-        self._ended_at = 0.0
+        self._flights: dict[int, _Flight] = {}
+        self._ended_at_s = 0.0
         self._busy = False
 
-    def scheduled(self, step: object, at: float) -> None:
+    def scheduled(self, step: ScheduledStep, at_s: float) -> None:
         """Remember when the scheduling of `step` began."""
-        if len(self._scheduled) > _MOST_IN_FLIGHT:  # vLLM dropped outputs; do not keep them all
-            self._scheduled.clear()
-        self._scheduled[id(step)] = at
+        if len(self._flights) > _MOST_IN_FLIGHT:  # vLLM dropped outputs; do not keep them all
+            self._flights.clear()
+        if step.finished_req_ids:
+            for flight in self._flights.values():
+                flight.finished = {*flight.finished, *step.finished_req_ids}
+        self._flights[id(step)] = _Flight(at_s)
 
-    def ended(self, step: object, at: float, *, busy: bool) -> float:
-        """Seconds `step` took, given that it ended now.
+    def finished_during(self, step: ScheduledStep) -> Collection[str] | None:
+        """Requests that ended since `step` was scheduled, those since the last step excepted.
+
+        Returns:
+            None if its scheduling was not seen.
+        """
+        flight = self._flights.get(id(step))
+        return None if flight is None else flight.finished
+
+    def ended(self, step: ScheduledStep, at_s: float, *, busy: bool) -> float:
+        """Seconds that `step` took, given that it ended now; 0 if its scheduling was not seen.
 
         Args:
             step: the object given to `scheduled`.
-            at: now.
+            at_s: now.
             busy: whether requests are left, so that the gap to the next step is work, not waiting.
         """
-        scheduled_at = self._scheduled.pop(id(step), at)
-        began_at = max(self._ended_at, scheduled_at)
-        if self._busy and scheduled_at - self._ended_at < LONGEST_GAP_S:
-            began_at = self._ended_at
-        self._ended_at = at
+        flight = self._flights.pop(id(step), None)
+        scheduled_at_s = at_s if flight is None else flight.scheduled_at_s
+        began_at_s = max(self._ended_at_s, scheduled_at_s)
+        if self._busy and scheduled_at_s - self._ended_at_s < LONGEST_GAP_S:
+            began_at_s = self._ended_at_s
+        self._ended_at_s = at_s
         self._busy = busy
-        return at - began_at
+        return at_s - began_at_s
 
 
 _MOST_IN_FLIGHT = 64

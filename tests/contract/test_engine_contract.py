@@ -30,6 +30,7 @@ OWN_METRICS = {
     "fathom_hook_errors_total": set(),
     "fathom_hook_seconds_total": set(),
     "fathom_live_depth": set(),
+    "fathom_counters_shown": set(),
     "fathom_plugin_info": {"version", "content"},
 }
 _ENGINE = {"engine", "model_name"}

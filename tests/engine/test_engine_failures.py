@@ -10,7 +10,7 @@ from fathom_local.engine.process import EngineProcess, EngineSetup
 from fathom_local.engine.scrape import scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
-from fathom_vllm.hook import MOST_ERRORS
+from fathom_vllm.fuse import FIRST_REST_SECONDS, MOST_ERRORS
 
 pytestmark = pytest.mark.engine
 
@@ -39,7 +39,7 @@ async def test_a_hook_that_always_fails_switches_itself_off(
     assert found.total("fathom_live_depth") == 0
     assert found.total("vllm:spec_decode_num_drafts_total") > 100
     assert log.count("an error in the hook; the engine goes on") == 1
-    assert "the hook is off until the engine restarts" in log
+    assert f"the hook is off for {FIRST_REST_SECONDS:.0f} s" in log
 
 
 async def test_an_engine_for_which_no_hook_can_be_built_serves(

@@ -57,7 +57,8 @@ _GENERATION: Final = "fathom_depth_generation"
 _REJECTIONS: Final = "fathom_depth_rejections_total"
 _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
-_SCALARS: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
+_SHOWN: Final = "fathom_counters_shown"
+_SCALARS: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE, _SHOWN)
 _PROCESS_START: Final = "process_start_time_seconds"
 _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
@@ -162,6 +163,7 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
         depth_generation=int(reading.scalars[_GENERATION]),
         depth_rejections=reading.scalars[_REJECTIONS],
         hook_errors=reading.scalars[_ERRORS],
+        counters_shown=reading.scalars.get(_SHOWN, 1.0) > 0,
         transition_steps=reading.scalars[_TRANSITIONS],
         cells={cell: CellCounts(**sums) for cell, sums in reading.cells.items()},
         drafts={

@@ -134,6 +134,8 @@ class PodCounters:
     """Generation of the depth document in force; 0: none yet."""
     depth_rejections: float = 0.0
     hook_errors: float = 0.0
+    counters_shown: bool = True
+    """False: the plugin says that its counters do not reach the page. Older ones do not tell."""
     transition_steps: float = 0.0
     """Steps that mixed depths, which no cell holds."""
     cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))

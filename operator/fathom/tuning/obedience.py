@@ -39,14 +39,15 @@ class Obedience:
 def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningState) -> Obedience:
     """Judge ready pods.
 
-    An engine looks at the file when it schedules, so one that has not stepped since the document
-    was written has disobeyed nothing.
+    An engine puts a document in force when it schedules, so one that has not stepped since it was
+    written has disobeyed nothing.
     """
     stepped = dict(state.stepped)
     waiting: list[str] = []
     late: list[str] = []
     deaf: list[str] = []
     unplugged: list[str] = []
+    unseen: list[str] = []
     judged = 0
     for pod in snapshot.pods:
         if not pod.ready or pod.counters is None or is_stale(pod.counters, snapshot):
@@ -54,7 +55,7 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
         judged += 1
         if not pod.counters.live_depth:
             if pod.ready_for_s > DEADLINE_S:
-                unplugged.append(pod.name)
+                (unplugged if pod.counters.counters_shown else unseen).append(pod.name)
             continue
         if pod.counters.depth_generation == document.generation:
             continue
@@ -75,8 +76,8 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
         judged=judged,
         waiting=tuple(waiting),
         late=tuple(late),
-        disobeying=(*deaf, *unplugged),
-        sentence=_sentence(document.generation, deaf, unplugged),
+        disobeying=(*deaf, *unplugged, *unseen),
+        sentence=_sentence(document.generation, deaf, unplugged, unseen),
     )
 
 
@@ -84,7 +85,7 @@ def _waited(pod: TunedPod, snapshot: TuningSnapshot) -> float:
     return min(snapshot.now_s - snapshot.document_written_at_s, pod.ready_for_s)
 
 
-def _sentence(generation: int, deaf: list[str], unplugged: list[str]) -> str:
+def _sentence(generation: int, deaf: list[str], unplugged: list[str], unseen: list[str]) -> str:
     parts: list[str] = []
     if deaf:
         parts.append(
@@ -97,5 +98,11 @@ def _sentence(generation: int, deaf: list[str], unplugged: list[str]) -> str:
             f"{', '.join(unplugged)} cannot change depth live: the engine shows no live plugin. "
             "Check the pod's log for 'fathom', and that PYTHONPATH and --scheduler-cls are as "
             "rendered."
+        )
+    if unseen:
+        parts.append(
+            f"{', '.join(unseen)} run the plugin, but its counters do not reach /metrics: most "
+            "often /dev/shm was full when the engine started. The pod's log says why (look for "
+            "'fathom'); make room there, then replace the pod."
         )
     return " ".join(parts)

@@ -7,7 +7,7 @@ one step is verified in the next, as in vLLM.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fathom_local.engine.plant import Plant
@@ -45,6 +45,7 @@ class SimulatedStep:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     scheduled_new_reqs: list[SimulatedRequest]
     num_spec_tokens_to_schedule: int
+    finished_req_ids: frozenset[str]
 
 
 class StepObserver:
@@ -71,7 +72,7 @@ class SimulatedEngine:
         *,
         max_batch: int,
         depth: int,
-        table: list[int] | None,
+        table: Sequence[int] | None,
         hook: SchedulerHook | None,
         observer: StepObserver,
         plant: Plant,
@@ -87,6 +88,7 @@ class SimulatedEngine:
         self._plant = plant
         self._clock = clock
         self._wake = asyncio.Event()
+        self._finished: set[str] = set()
         self._free_at_s = 0.0
         if hook is not None:
             self._table = hook.before_schedule() or table
@@ -118,6 +120,7 @@ class SimulatedEngine:
     def abort(self, request: SimulatedRequest) -> None:
         """Forget a request whose client went away."""
         request.aborted = True
+        self._finished.add(request.req_id)
 
     async def run(self) -> None:
         """Step while there are requests; wait while there are none."""
@@ -139,7 +142,7 @@ class SimulatedEngine:
         rows = [self._sample(self.running[name]) for name in step.num_scheduled_tokens]
         index = {name: row for row, name in enumerate(step.num_scheduled_tokens)}
         if self._hook is not None:
-            self._hook.before_update(step, rows, index, self.running)
+            self._hook.before_update(step, rows, index, self.running, self._finished)
         for name, row in zip(step.num_scheduled_tokens, rows, strict=True):
             self._deliver(self.running[name], row, step.num_spec_tokens_to_schedule)
         self._drop_finished()
@@ -157,6 +160,7 @@ class SimulatedEngine:
             name: request.drafted + 1 if request.tokens else request.prompt_tokens
             for name, request in self.running.items()
         }
+        finished, self._finished = frozenset(self._finished), set()
         return SimulatedStep(
             num_scheduled_tokens=scheduled,
             scheduled_spec_decode_tokens={
@@ -168,6 +172,7 @@ class SimulatedEngine:
             num_spec_tokens_to_schedule=(
                 self._depth if self._table is None else self._table[len(scheduled)]
             ),
+            finished_req_ids=finished,
         )
 
     def _seconds(self, step: SimulatedStep) -> float:
@@ -202,6 +207,7 @@ class SimulatedEngine:
         request.last_token = row[-1]
         request.drafted = drafting
         if request.is_finished():
+            self._finished.add(request.req_id)
             self._observer.finished(request, now)
             request.done.set()
 

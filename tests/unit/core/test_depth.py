@@ -16,6 +16,8 @@ def test_a_document_is_read_back() -> None:
     assert read(2**53) == document == DepthDocument.from_json(document.to_json())
 
 
-@pytest.mark.parametrize("generation", [0, -1, 2**53 + 1, 10**400, 1.0, True, "1", None, float("inf")])
+@pytest.mark.parametrize(
+    "generation", [0, -1, 2**53 + 1, 10**400, 1.0, True, "1", None, float("inf")]
+)
 def test_what_no_engine_can_report_is_no_generation(generation: object) -> None:
     assert read(generation) is None

@@ -29,6 +29,13 @@ def test_an_engine_without_the_plugin_has_no_live_depth() -> None:
     assert not counters.cells
 
 
+@pytest.mark.parametrize(("line", "shown"), [("", True), ("1.0", True), ("0.0", False)])
+def test_a_plugin_says_when_its_counters_do_not_reach_the_page(line: str, shown: bool) -> None:  # noqa: FBT001 - pytest fills it
+    page = FakeEngine(live=False).page()
+    page += f"fathom_counters_shown {line}\n" if line else ""
+    assert parse(page, pod="p", at_s=0).counters_shown is shown
+
+
 def test_without_a_process_start_the_counters_creation_tells_the_restart() -> None:
     page = FakeEngine().page().replace("process_start_time_seconds", "something_else")
     page += 'vllm:generation_tokens_created{engine="0"} 77.5\n'

@@ -158,6 +158,8 @@ class Pod:
     pending: list[tuple[float, DepthDocument]] = field(default_factory=list)
     deaf: bool = False
     readable: bool = True
+    shown: bool = True
+    """Whether its counters reach its /metrics."""
     other_depth: int | None = None
     """What the engine drafts whatever it is asked for."""
     other_acceptance: tuple[float, ...] | None = None
@@ -251,10 +253,11 @@ class Pod:
                 tpot_seconds_sum=self.tpot_seconds,
                 tpot_count=self.finished[-1],
             ),
-            live_depth=self.live,
-            depth_generation=self.generation,
-            cells=dict(self.cells),
-            drafts=dict(self.drafts),
+            live_depth=self.live and self.shown,
+            counters_shown=self.shown,
+            depth_generation=self.generation if self.shown else 0,
+            cells=dict(self.cells) if self.shown else {},
+            drafts=dict(self.drafts) if self.shown else {},
             tpot=self._tpot(),
         )
 

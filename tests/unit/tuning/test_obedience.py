@@ -63,3 +63,13 @@ def test_pods_that_hear_again_are_said_to() -> None:
     assert any("pod-0, pod-1 obey again, or are gone." in d.message for d in told)
     fleet.run(300)
     assert fleet.shortfall() <= 0.03
+
+
+def test_pods_whose_counters_reach_nobody_are_told_from_those_without_the_plugin() -> None:
+    fleet = Fleet(acceptance=HARD, replicas=2, jitter=0).run(200)
+    fleet.pods[0].shown = False
+    fleet.pods[1].live = False
+    decision = fleet.run(300).decisions[-1][1]
+    assert decision.reason is Reason.DEPTH_NOT_OBEYED
+    assert "pod-1 cannot change depth live" in decision.message
+    assert "pod-0 run the plugin, but its counters do not reach /metrics" in decision.message

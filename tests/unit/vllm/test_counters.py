@@ -74,13 +74,17 @@ def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> 
     writer.set_live(live=True)
     writer.set_idle(idle=False)
     writer.set_generation(12)
+    writer.set_ready(13)
+    writer.set_looked(1.5)
     writer.reject_document()
     writer.hook_error()
+    writer.watch_error()
     writer.hook_seconds(0.25)
     writer.transition_step()
     found = counts(path)
     assert (found.live, found.idle, found.generation) == (True, False, 12)
-    assert (found.rejections, found.errors, found.transitions) == (1, 1, 1)
+    assert (found.ready, found.looked_at_s) == (13, 1.5)
+    assert (found.rejections, found.errors, found.transitions) == (1, 2, 1)
     assert found.hook_seconds == 0.25
 
 
@@ -100,7 +104,7 @@ def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:
     assert Path(path).stat().st_size < 1 << 20
 
 
-@pytest.mark.parametrize("content", [b"", b"FATHOM", b"FATHOMC0" + bytes(1000), bytes(4096)])
+@pytest.mark.parametrize("content", [b"", b"FATHOM", b"FATHOMC1" + bytes(1000), bytes(4096)])
 def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
     Path(path).write_bytes(content)
     assert read_counts(path) is None

@@ -1,6 +1,5 @@
 """What a scrape shows."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from fathom_vllm.bundle import bundle_hash
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
-from fathom_vllm.exposition import FathomCollector
+from fathom_vllm.exposition import OVERDUE_SECONDS, FathomCollector
 
 
 class Pod:
@@ -18,13 +17,15 @@ class Pod:
     def __init__(self, directory: Path) -> None:
         self.depth_path = directory / "depth.json"
         self.counters_path = str(directory / "counters")
+        self.now_s = 1000.0
         self.registry = CollectorRegistry()
         self.registry.register(
             FathomCollector(
                 {
                     "FATHOM_DEPTH_FILE": str(self.depth_path),
                     "FATHOM_COUNTERS_FILE": self.counters_path,
-                }
+                },
+                clock=lambda: self.now_s,
             )
         )
 
@@ -43,12 +44,14 @@ def pod(tmp_path: Path) -> Pod:
 @pytest.fixture
 def writer(pod: Pod) -> Iterator[CountersWriter]:
     writer = CountersWriter(pod.counters_path, max_batch=16, max_depth=7)
+    writer.set_looked(pod.now_s)
     yield writer
     writer.close()
 
 
 def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> None:
-    assert pod.names() == {"fathom_plugin_info", "fathom_live_depth"}
+    assert pod.names() == {"fathom_plugin_info", "fathom_counters_shown", "fathom_live_depth"}
+    assert pod.value("fathom_counters_shown") == 0
     assert pod.value("fathom_live_depth") == 0
     assert pod.value("fathom_plugin_info", version="0.1.0", content=bundle_hash()) == 1
 
@@ -79,6 +82,7 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     assert pod.value("fathom_hook_errors_total") == 1
     assert pod.value("fathom_hook_seconds_total") == 0.5
     assert pod.value("fathom_live_depth") == 1
+    assert pod.value("fathom_counters_shown") == 1
 
 
 def test_only_touched_cells_are_shown(pod: Pod, writer: CountersWriter) -> None:
@@ -100,24 +104,38 @@ def test_an_idle_engine_shows_the_generation_its_next_step_obeys(
 ) -> None:
     writer.set_live(live=True)
     writer.set_generation(1)
-    pod.depth_path.write_text(json.dumps({"generation": 2, "schedule": [[1, 16, 5]]}))
+    writer.set_ready(2)
     assert pod.value("fathom_depth_generation") == 2
-    pod.depth_path.write_text("{}")
-    assert pod.value("fathom_depth_generation") == 1
 
 
-def test_a_busy_engine_shows_what_its_scheduler_adopted(pod: Pod, writer: CountersWriter) -> None:
+def test_a_busy_engine_shows_what_its_last_step_was_scheduled_by(
+    pod: Pod, writer: CountersWriter
+) -> None:
     writer.set_live(live=True)
     writer.set_idle(idle=False)
     writer.set_generation(1)
-    pod.depth_path.write_text(json.dumps({"generation": 2, "schedule": [[1, 16, 5]]}))
+    writer.set_ready(2)
     assert pod.value("fathom_depth_generation") == 1
 
 
 def test_an_engine_without_live_depth_does_not_pretend(pod: Pod, writer: CountersWriter) -> None:
     writer.set_live(live=False)
-    pod.depth_path.write_text(json.dumps({"generation": 2, "schedule": [[1, 16, 5]]}))
+    writer.set_ready(2)
     assert pod.value("fathom_depth_generation") == 0
+
+
+def test_depth_is_not_live_while_nobody_looks_at_the_file(
+    pod: Pod, writer: CountersWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.set_live(live=True)
+    pod.now_s += OVERDUE_SECONDS
+    assert pod.value("fathom_live_depth") == 1
+    pod.now_s += 1
+    assert pod.value("fathom_live_depth") == 0
+    assert pod.value("fathom_live_depth") == 0
+    assert caplog.text.count("the depth file has not been looked at for 31 s") == 1
+    writer.set_looked(pod.now_s)
+    assert pod.value("fathom_live_depth") == 1
 
 
 def test_an_unreadable_file_never_breaks_the_scrape(pod: Pod) -> None:

@@ -1,16 +1,19 @@
 """The scheduler hook without vLLM: tables, counting, and never an exception."""
 
+import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from fathom_vllm.counters import CountersWriter, Counts, read_counts
-from fathom_vllm.depth_file import DepthFile
-from fathom_vllm.hook import MOST_ERRORS, SchedulerHook
+from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
+from fathom_vllm.fuse import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS
+from fathom_vllm.hook import SchedulerHook
 
 ENGINE_TABLE = [0, 3, 3, 3, 3, 0, 1, 2, 7]
 
@@ -22,6 +25,7 @@ class Scheduled:
     batch: int
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[object] = field(default_factory=list)
+    finished_req_ids: set[str] = field(default_factory=set)
 
     @property
     def num_scheduled_tokens(self) -> dict[str, int]:
@@ -44,13 +48,21 @@ class Engine:
         self.depth_path = directory / "depth.json"
         self.counters_path = str(directory / "counters")
         self.now = 100.0
-        self.table = ENGINE_TABLE
+        self.table: Sequence[int] = ENGINE_TABLE
 
-    def start(self, engine_table: list[int] | None = ENGINE_TABLE) -> None:
+    def start(
+        self, engine_table: list[int] | None = ENGINE_TABLE, depth_file: DepthFile | None = None
+    ) -> None:
         self.counters = CountersWriter(self.counters_path, max_batch=8, max_depth=7)
-        depth_file = DepthFile(str(self.depth_path), pod="pod-0", max_depth=7)
+        depth_file = depth_file or DepthFile(str(self.depth_path), pod="pod-0", max_depth=7)
         self.hook = SchedulerHook(depth_file, self.counters, engine_table, clock=lambda: self.now)
+        self.look()
         self.table = self.hook.before_schedule() or self.table
+
+    def look(self) -> None:
+        """What the thread does four times a second."""
+        if self.hook.watch is not None:
+            self.hook.watch.look()
 
     def write(self, generation: int, depth: int) -> None:
         document = {"generation": generation, "schedule": [[1, 8, depth]]}
@@ -59,22 +71,40 @@ class Engine:
         temporary.replace(self.depth_path)
 
     def step(self, batch: int, seconds: float, *, busy: bool = True) -> None:
-        began_at = self.hook.now()
+        scheduled = self.schedule(batch)
+        self.now += seconds
+        self.update(scheduled, busy=busy)
+
+    def schedule(self, batch: int) -> Scheduled:
+        began_at_s = self.hook.now()
         self.table = self.hook.before_schedule() or self.table
         scheduled = Scheduled(batch, self.table[batch])
-        self.hook.after_schedule(scheduled, began_at)
-        self.now += seconds
+        self.hook.after_schedule(scheduled, began_at_s)
+        return scheduled
+
+    def update(self, scheduled: Scheduled, *, busy: bool = True) -> None:
         names = list(scheduled.num_scheduled_tokens)
         index = {name: row for row, name in enumerate(names)}
         requests = {name: Request() for name in names}
-        self.hook.before_update(scheduled, [[1, 1]] * batch, index, requests)
+        self.hook.before_update(scheduled, [[1, 1]] * len(names), index, requests, set())
         self.hook.after_update(scheduled, busy=busy)
+
+    def fail(self) -> None:
+        """A step in which the hook finds nothing as it expects it."""
+        scheduled = self.schedule(1)
+        self.hook.before_update(scheduled, [None], {}, {}, set())  # type: ignore[list-item]
+        self.hook.after_update(scheduled, busy=True)
 
     @property
     def counts(self) -> Counts:
         counts = read_counts(self.counters_path)
         assert counts is not None
         return counts
+
+    @property
+    def steps(self) -> float:
+        """Steps that were counted."""
+        return sum(cell.steps for cell in self.counts.steps)
 
 
 @pytest.fixture
@@ -86,38 +116,100 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 def test_without_a_document_the_whole_table_is_the_first_ranges_depth(engine: Engine) -> None:
     engine.start()
-    assert engine.table == [0, 3, 3, 3, 3, 3, 3, 3, 3]
+    assert engine.table == (0, 3, 3, 3, 3, 3, 3, 3, 3)
     assert (engine.counts.live, engine.counts.generation, engine.counts.rejections) == (True, 0, 1)
 
 
 def test_a_document_is_in_force_before_the_first_step(engine: Engine) -> None:
     engine.write(12, 5)
     engine.start()
-    assert engine.table == [0, 5, 5, 5, 5, 5, 5, 5, 5]
+    assert engine.table == (0, 5, 5, 5, 5, 5, 5, 5, 5)
     assert (engine.counts.generation, engine.counts.rejections) == (12, 0)
 
 
-def test_a_change_is_in_force_within_a_quarter_of_a_second(engine: Engine) -> None:
+def test_a_change_is_in_force_in_the_step_after_a_look(engine: Engine) -> None:
     engine.write(1, 3)
     engine.start()
     engine.write(2, 5)
     engine.step(1, 0.1)
     assert engine.table[1] == 3
-    engine.step(1, 0.2)
+    engine.look()
+    assert (engine.counts.generation, engine.counts.ready) == (1, 2)
     engine.step(1, 0.1)
     assert engine.table[1] == 5
     assert engine.counts.generation == 2
 
 
-def test_after_idling_the_file_is_read_before_the_next_step(engine: Engine) -> None:
+def test_an_idle_engine_tells_the_generation_that_its_next_step_obeys(engine: Engine) -> None:
     engine.write(1, 3)
     engine.start()
     engine.step(1, 0.01, busy=False)
     assert engine.counts.idle
     engine.write(2, 5)
+    assert engine.counts.ready == 1
+    engine.look()
+    assert engine.counts.ready == 2
     engine.step(1, 0.01)
     assert engine.table[1] == 5
     assert not engine.counts.idle
+
+
+class TellingCounters(CountersWriter):
+    """Looks at what a step would obey, at the moment when a generation is told."""
+
+    watched: Callable[[], int]
+
+    def set_ready(self, generation: int) -> None:
+        assert self.watched() == generation
+        super().set_ready(generation)
+
+
+def test_a_generation_is_told_only_once_it_lies_ready(engine: Engine) -> None:
+    engine.start()
+    watch = engine.hook.watch
+    assert watch is not None
+    engine.counters.__class__ = TellingCounters
+    engine.counters.watched = lambda: watch.ready.generation  # type: ignore[attr-defined]
+    engine.write(2, 5)
+    engine.look()
+    assert (engine.counts.ready, engine.counts.errors) == (2, 0)
+
+
+class SlowDisk(DepthFile):
+    """Does not answer until it is told to."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, pod="pod-0", max_depth=7)
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+
+    def poll(self) -> Adopted | Rejected | None:
+        self.asked.set()
+        # The scheduler's thread would wait for ever: what is told then is that it asked.
+        in_step = threading.current_thread() is threading.main_thread()
+        assert self.answer.wait(0 if in_step else 60)
+        return super().poll()
+
+
+def test_no_step_waits_for_the_file(engine: Engine) -> None:
+    engine.write(1, 5)
+    disk = SlowDisk(str(engine.depth_path))
+    disk.answer.set()
+    engine.start(depth_file=disk)
+    watch = engine.hook.watch
+    assert watch is not None
+    disk.answer.clear()
+    disk.asked.clear()
+    watch.start(wait_s=0)
+    try:
+        assert disk.asked.wait(60)
+        for _ in range(300):  # a step that read the file would wait for the answer
+            engine.step(1, 0.01)
+    finally:
+        disk.answer.set()
+        watch.stop()
+    assert (engine.steps, engine.counts.errors) == (300, 0)
+    assert engine.table[1] == 5
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
@@ -128,6 +220,7 @@ def test_a_damaged_document_keeps_the_last_good_table(
     engine.start()
     damage(engine.depth_path)
     for _ in range(5):
+        engine.look()
         engine.step(1, 0.3)
     assert engine.table[1] == 5
     assert (engine.counts.generation, engine.counts.rejections) == (1, 1)
@@ -158,33 +251,78 @@ def test_an_engine_without_a_table_of_its_length_is_left_alone(
     engine.step(1, 0.3)
     assert engine.table is ENGINE_TABLE
     assert not engine.counts.live
-    assert sum(cell.steps for cell in engine.counts.steps) == 2
+    assert engine.steps == 2
 
 
 def test_an_exception_is_counted_and_the_engine_goes_on(engine: Engine) -> None:
     engine.start()
-    engine.hook.before_update(object(), [], {}, {})  # type: ignore[arg-type]
+    engine.fail()
     assert engine.counts.errors == 1
     engine.step(1, 0.01)
-    assert sum(cell.steps for cell in engine.counts.steps) == 1
+    assert engine.steps == 1
 
 
-def test_after_many_exceptions_the_hook_is_off_and_the_table_stays(
+def blow(engine: Engine) -> None:
+    for _ in range(MOST_ERRORS):
+        engine.fail()
+
+
+def test_many_exceptions_in_few_steps_switch_the_hook_off_and_the_table_stays(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.write(1, 5)
     engine.start()
-    for _ in range(MOST_ERRORS + 5):
-        engine.hook.before_update(object(), [], {}, {})  # type: ignore[arg-type]
+    blow(engine)
+    for _ in range(5):
+        engine.fail()
     assert engine.counts.errors == MOST_ERRORS
     assert not engine.counts.live
     engine.write(2, 7)
-    engine.step(1, 0.3)
+    engine.look()
     engine.step(1, 0.3)
     assert engine.table[1] == 5
     assert engine.counts.steps == ()
     ours = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(ours) == 2
+
+
+def test_as_many_in_a_long_life_do_not(engine: Engine) -> None:
+    engine.start()
+    for _ in range(3 * MOST_ERRORS):
+        engine.fail()
+        for _ in range(WITHIN_STEPS // (MOST_ERRORS - 1)):
+            engine.step(1, 0.01)
+    assert engine.counts.live
+    assert engine.counts.errors == 3 * MOST_ERRORS
+
+
+def test_after_a_rest_the_hook_is_on_again_with_the_newest_document(engine: Engine) -> None:
+    engine.write(1, 5)
+    engine.start()
+    blow(engine)
+    engine.write(2, 7)
+    engine.look()
+    across = engine.schedule(1)
+    engine.now += FIRST_REST_SECONDS
+    engine.step(1, 0.01)
+    assert engine.table[1] == 7
+    assert (engine.counts.live, engine.counts.generation) == (True, 2)
+    assert engine.steps == 1
+    engine.update(across)  # scheduled while the hook was off: nobody knows how long it took
+    assert engine.steps == 1
+
+
+def test_a_hook_that_never_works_is_tried_less_and_less(engine: Engine) -> None:
+    engine.start()
+    tried_at_s = []
+    while engine.now < 100 + 6 * 3600:
+        errors = engine.counts.errors
+        engine.fail()
+        if engine.counts.errors - errors and not engine.counts.live:
+            tried_at_s.append(engine.now)
+        engine.now += 0 if engine.counts.live else 10
+    rests = [later - earlier for earlier, later in itertools.pairwise(tried_at_s)]
+    assert rests == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]
 
 
 def test_counters_that_cannot_be_written_do_not_stop_live_depth(tmp_path: Path) -> None:
@@ -197,12 +335,14 @@ def test_counters_that_cannot_be_written_do_not_stop_live_depth(tmp_path: Path) 
     hook = SchedulerHook.from_environment(
         environ, max_batch=8, max_depth=7, engine_table=ENGINE_TABLE
     )
-    assert hook.before_schedule() == [0, 6, 6, 6, 6, 6, 6, 6, 6]
+    assert hook.before_schedule() == (0, 6, 6, 6, 6, 6, 6, 6, 6)
+    assert hook.watch is not None
+    hook.watch.stop()
 
 
 def test_an_engine_that_is_not_shown_leaves_no_file(tmp_path: Path) -> None:
     counters = tmp_path / "counters"
-    SchedulerHook.from_environment(
+    hook = SchedulerHook.from_environment(
         {"FATHOM_COUNTERS_FILE": str(counters)},
         max_batch=8,
         max_depth=7,
@@ -210,3 +350,5 @@ def test_an_engine_that_is_not_shown_leaves_no_file(tmp_path: Path) -> None:
         shown=False,
     )
     assert not counters.exists()
+    assert hook.watch is not None
+    hook.watch.stop()

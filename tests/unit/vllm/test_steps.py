@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fathom_vllm.counters import DECODE, MIXED
-from fathom_vllm.steps import Step, StepClock, observe_step
+from fathom_vllm.steps import Step, StepsInFlight, observe_step
 
 
 @dataclass
@@ -19,6 +19,7 @@ class Scheduled:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New] = field(default_factory=list)
+    finished_req_ids: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Batch:
         self.scheduled = Scheduled({}, {}, drafting)
         self.sampled: list[list[int]] = []
         self.requests: dict[str, Request] = {}
+        self.finished: set[str] = set()
 
     def decode(self, draft: int, accepted: int, *, finished: bool = False) -> "Batch":
         name = self._add(draft + 1, accepted + 1, finished=finished)
@@ -51,13 +53,17 @@ class Batch:
 
     def observe(self) -> Step:
         index = {name: row for row, name in enumerate(self.scheduled.num_scheduled_tokens)}
-        return observe_step(self.scheduled, self.sampled, index, self.requests, 7)
+        return observe_step(
+            self.scheduled, self.sampled, index, self.requests, self.finished, max_depth=7
+        )
 
     def _add(self, scheduled: int, emitted: int, *, finished: bool = False) -> str:
         name = f"r{len(self.sampled)}"
         self.scheduled.num_scheduled_tokens[name] = scheduled
         self.sampled.append([5] * emitted)
         self.requests[name] = Request(finished)
+        if finished:
+            self.finished.add(name)
         return name
 
 
@@ -68,7 +74,7 @@ def test_decodes_at_one_depth_are_a_decode_step() -> None:
 
 def test_without_drafts_the_depth_is_zero_and_nothing_was_drafted() -> None:
     step = Batch(0).decode(0, 0).decode(0, 0).observe()
-    assert step == Step(batch=2, depth=0, kind=DECODE, tokens=2, drafts=0, accepted=[])
+    assert step == Step(batch=2, depth=0, kind=DECODE, tokens=2, drafts=0, accepted=())
 
 
 def test_a_prefill_among_decodes_makes_it_mixed() -> None:
@@ -87,7 +93,7 @@ def test_a_later_chunk_of_a_prompt_is_a_prefill_that_emits_nothing() -> None:
 
 def test_nothing_but_prefill_has_the_depth_it_drafts_with() -> None:
     step = Batch(5).prefill(20).prefill(30, last=False).observe()
-    assert step == Step(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=[])
+    assert step == Step(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=())
 
 
 @pytest.mark.parametrize(
@@ -108,6 +114,7 @@ def test_mixed_depths_are_a_transition(batch: Batch) -> None:
 def test_what_vllm_discards_counts_for_the_batch_only() -> None:
     batch = Batch(3).decode(3, 3).decode(3, 2, finished=True).decode(3, 1)
     del batch.requests["r2"]
+    batch.finished.add("r2")
     assert batch.observe() == Step(
         batch=3, depth=3, kind=DECODE, tokens=4, drafts=1, accepted=[1, 1, 1]
     )
@@ -119,39 +126,71 @@ def test_a_step_that_sampled_nothing_is_observed_without_a_row() -> None:
     assert batch.observe().tokens == 0
 
 
+def test_a_request_that_ended_earlier_and_came_back_counts() -> None:
+    batch = Batch(3).decode(3, 1).decode(3, 1)
+    batch.finished |= {"r0", "of another step"}
+    assert batch.observe().tokens == 4
+
+
+def test_more_tokens_than_drafts_and_one_are_an_error() -> None:
+    with pytest.raises(ValueError, match="emitted 9 tokens where 8 are the most"):
+        Batch(7).decode(7, 8).observe()
+
+
+def ended_before(*names: str) -> Scheduled:
+    """A step before whose scheduling these requests ended."""
+    return Scheduled({}, {}, 3, finished_req_ids=set(names))
+
+
+A, B, C = ended_before(), ended_before(), ended_before()
+
+
 def test_synchronous_steps_take_from_one_end_to_the_next_while_busy() -> None:
-    clock = StepClock()
-    clock.scheduled("a", 10.0)
-    assert clock.ended("a", 10.5, busy=True) == pytest.approx(0.5)
-    clock.scheduled("b", 10.6)
-    assert clock.ended("b", 11.0, busy=True) == pytest.approx(0.5)
+    steps = StepsInFlight()
+    steps.scheduled(A, 10.0)
+    assert steps.ended(A, 10.5, busy=True) == pytest.approx(0.5)
+    steps.scheduled(B, 10.6)
+    assert steps.ended(B, 11.0, busy=True) == pytest.approx(0.5)
 
 
 def test_waiting_for_requests_is_not_step_time() -> None:
-    clock = StepClock()
-    clock.scheduled("a", 10.0)
-    clock.ended("a", 10.5, busy=False)
-    clock.scheduled("b", 10.6)
-    assert clock.ended("b", 11.0, busy=True) == pytest.approx(0.4)
+    steps = StepsInFlight()
+    steps.scheduled(A, 10.0)
+    steps.ended(A, 10.5, busy=False)
+    steps.scheduled(B, 10.6)
+    assert steps.ended(B, 11.0, busy=True) == pytest.approx(0.4)
 
 
 def test_a_pause_with_requests_left_is_not_step_time() -> None:
-    clock = StepClock()
-    clock.scheduled("a", 10.0)
-    clock.ended("a", 10.5, busy=True)
-    clock.scheduled("b", 500.0)
-    assert clock.ended("b", 500.4, busy=True) == pytest.approx(0.4)
+    steps = StepsInFlight()
+    steps.scheduled(A, 10.0)
+    steps.ended(A, 10.5, busy=True)
+    steps.scheduled(B, 500.0)
+    assert steps.ended(B, 500.4, busy=True) == pytest.approx(0.4)
 
 
 def test_overlapping_steps_are_not_counted_twice() -> None:
-    clock = StepClock()
-    clock.scheduled("a", 10.0)
-    clock.scheduled("b", 10.1)
-    assert clock.ended("a", 10.5, busy=True) == pytest.approx(0.5)
-    clock.scheduled("c", 10.51)
-    assert clock.ended("b", 11.0, busy=True) == pytest.approx(0.5)
-    assert clock.ended("c", 11.5, busy=True) == pytest.approx(0.5)
+    steps = StepsInFlight()
+    steps.scheduled(A, 10.0)
+    steps.scheduled(B, 10.1)
+    assert steps.ended(A, 10.5, busy=True) == pytest.approx(0.5)
+    steps.scheduled(C, 10.51)
+    assert steps.ended(B, 11.0, busy=True) == pytest.approx(0.5)
+    assert steps.ended(C, 11.5, busy=True) == pytest.approx(0.5)
 
 
 def test_a_step_whose_scheduling_was_not_seen_is_harmless() -> None:
-    assert StepClock().ended("a", 10.0, busy=True) == 0.0
+    assert StepsInFlight().ended(A, 10.0, busy=True) == 0.0
+
+
+def test_who_ended_while_a_step_was_under_way_is_told_by_the_steps_after_it() -> None:
+    steps = StepsInFlight()
+    steps.scheduled(ended_before("x"), 10.0)
+    steps.scheduled(A, 10.0)
+    steps.scheduled(ended_before("y"), 10.1)
+    steps.scheduled(ended_before("z"), 10.2)
+    assert steps.finished_during(A) == {"y", "z"}
+
+
+def test_of_a_step_whose_scheduling_was_not_seen_nobody_can_tell() -> None:
+    assert StepsInFlight().finished_during(A) is None

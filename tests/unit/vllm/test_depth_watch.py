@@ -1,0 +1,156 @@
+"""The thread beside the scheduler's, and what it leaves for the next step."""
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fathom_vllm.counters import CountersWriter, Counts, read_counts
+from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
+from fathom_vllm.depth_watch import DepthWatch, Ready
+from fathom_vllm.schedule import DepthDocument
+
+STARTUP = Ready(0, (0, 3, 3))
+
+
+class File(DepthFile):
+    """Answers what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("depth.json", pod="", max_depth=7)
+        self.answers: list[Adopted | Rejected | Exception | None] = []
+        self.polls = 0
+        self.polled = threading.Semaphore(0)
+
+    def poll(self) -> Adopted | Rejected | None:
+        self.polls += 1
+        self.polled.release()
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Watched:
+    def __init__(self, directory: Path) -> None:
+        self.file = File()
+        self.now_s = 50.0
+        self._path = str(directory / "counters")
+        self.counters = CountersWriter(self._path, max_batch=2, max_depth=7)
+        self.watch = DepthWatch(self.file, self.counters, STARTUP, clock=lambda: self.now_s)
+
+    @property
+    def counts(self) -> Counts:
+        counts = read_counts(self._path)
+        assert counts is not None
+        return counts
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    watched = Watched(tmp_path)
+    yield watched
+    watched.watch.stop()
+    watched.counters.close()
+
+
+def adopted(generation: int, depth: int) -> Adopted:
+    return Adopted(DepthDocument(generation, ((1, 2, depth),)))
+
+
+def test_a_document_lies_ready_after_a_look(watched: Watched) -> None:
+    assert watched.watch.ready == STARTUP
+    assert (watched.counts.ready, watched.counts.looked_at_s) == (0, 50)
+    watched.now_s = 60.0
+    watched.file.answers = [adopted(4, 5)]
+    watched.watch.look()
+    assert watched.watch.ready == Ready(4, (0, 5, 5))
+    assert (watched.counts.ready, watched.counts.looked_at_s) == (4, 60)
+
+
+def test_nothing_new_and_nothing_good_leave_it(watched: Watched) -> None:
+    watched.file.answers = [adopted(4, 5), None, Rejected("It is bad.")]
+    for _ in range(3):
+        watched.watch.look()
+    assert watched.watch.ready.generation == 4
+    assert (watched.counts.ready, watched.counts.rejections) == (4, 1)
+
+
+def test_a_look_that_fails_is_counted_told_once_and_was_no_look(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.file.answers = [adopted(4, 5), OSError("gone"), OSError("gone"), adopted(5, 6)]
+    watched.watch.look()
+    watched.now_s = 60.0
+    with caplog.at_level(logging.ERROR):
+        watched.watch.look()
+        watched.watch.look()
+    assert (watched.counts.errors, watched.counts.looked_at_s) == (2, 50)
+    assert watched.watch.ready.generation == 4
+    assert len(caplog.records) == 1
+    watched.watch.look()
+    assert watched.watch.ready.generation == 5
+    assert watched.counts.looked_at_s == 60
+
+
+def test_the_thread_looks_again_and_again_and_is_no_reason_to_stay(watched: Watched) -> None:
+    watched.file.answers = [adopted(1, 5)]
+    watched.watch.start()
+    assert watched.watch.ready.generation == 1  # the first look is waited for
+    for _ in range(2):
+        assert watched.file.polled.acquire(timeout=60)
+    (thread,) = (each for each in threading.enumerate() if each.name == "fathom-depth")
+    assert thread.daemon
+
+
+def test_a_thread_that_lives_is_left_alone(watched: Watched) -> None:
+    watched.watch.keep_looking()
+    assert watched.file.polls == 0  # never started
+    watched.watch.start()
+    before = threading.enumerate()
+    watched.watch.keep_looking()
+    assert threading.enumerate() == before
+    assert watched.counts.errors == 0
+
+
+def test_after_a_fork_the_thread_starts_again(watched: Watched) -> None:
+    watched.watch.start()
+    pid = os.fork()
+    if pid == 0:  # the child: no pytest here, only an exit status
+        alive = threading.active_count()
+        watched.watch.keep_looking()
+        os._exit(0 if (alive, threading.active_count()) == (1, 2) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_file_that_does_not_answer_does_not_stop_the_start(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = threading.Event()
+    poll = watched.file.poll
+
+    def late() -> Adopted | Rejected | None:
+        assert answer.wait(60)
+        return poll()
+
+    watched.file.answers = [adopted(1, 5)]
+    watched.file.poll = late  # type: ignore[method-assign]
+    watched.watch.start(wait_s=0.01)
+    assert watched.watch.ready == STARTUP
+    assert "did not answer within" in caplog.text
+    answer.set()
+    assert watched.file.polled.acquire(timeout=60)
+
+
+def test_the_document_reads_what_the_operator_writes(tmp_path: Path) -> None:
+    path = tmp_path / "depth.json"
+    path.write_text(json.dumps({"generation": 7, "schedule": [[1, 1, 2], [2, 2, 1]]}))
+    counters = CountersWriter(None, max_batch=2, max_depth=7)
+    watch = DepthWatch(DepthFile(str(path), pod="", max_depth=7), counters, STARTUP)
+    watch.look()
+    assert watch.ready == Ready(7, (0, 2, 1))
+    counters.close()
