@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e bench-engine mutants lint format verify regenerate constraints clean
+	test-e2e bench-engine bench-hook mutants lint format verify regenerate constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ test-e2e: local-build engine ## The whole loop, as a user meets it
 
 bench-engine: engine ## Live depth on real vLLM against every static depth; ARGS="--json FILE"
 	@$(BIN)/fathom local bench-engine $(ARGS)
+
+bench-hook: engine ## What the hook adds to a step of vLLM's own scheduler; fails beyond its bounds
+	@$(BIN)/fathom local bench-hook $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
