@@ -47,6 +47,10 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "not be set here: set spec.engine.tensorParallelSize instead."
         ),
     ),
+    "JSON that nests too deep": (
+        {"draft.options": {"prompt_lookup_max": "[" * 20_000}},
+        ("spec.draft.options.prompt_lookup_max: it nests deeper than 64 levels: write less of it."),
+    ),
     "missing draft": (
         {"draft.id": None},
         (

@@ -172,6 +172,10 @@ class Kube:
             raise KubeError(0, f"{method} {path} failed: {error}") from error
         try:
             answer = json.loads(payload)
+        except RecursionError as error:
+            # Whoever may write a podTemplate can nest it as deep as the API server takes.
+            said = f"the answer to {method} {path} nests too deep to be read"
+            raise KubeError(0, said) from error
         except ValueError:
             answer = {"message": payload.decode(errors="replace")[:200]}
         if response.status not in _OK:

@@ -1,12 +1,12 @@
 """Models that lie on this machine."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import Absence, ModelFacts, ModelRef, Weights
 from fathom.core.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
@@ -65,9 +65,9 @@ def parse_config(content: bytes) -> Mapping[str, JsonValue]:
         UnreadableConfigError: there is none.
     """
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableConfigError("it is not JSON") from error
+        document = parsed_json(content)
+    except UnreadableJsonError as error:
+        raise UnreadableConfigError(str(error)) from error
     if not isinstance(document, dict):
         raise UnreadableConfigError("it is no JSON object")
     return document

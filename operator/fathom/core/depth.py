@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fathom_vllm.schedule import LAST_GENERATION
 
@@ -101,7 +101,8 @@ class DepthDocument:
         )
 
 
-_WireRange = tuple[PositiveInt, PositiveInt, NonNegativeInt]
+_Size = Annotated[int, Field(ge=1, le=1 << 31)]
+_WireRange = tuple[_Size, _Size, Annotated[int, Field(ge=0, le=1 << 31)]]
 
 
 class _Wire(BaseModel):

@@ -1,4 +1,7 @@
-"""A model's config.json, read once into what decides about a pair. What it does not say is None."""
+"""A model's config.json, read once into what decides about a pair. What it does not say is None.
+
+It is anybody's: what is kept of it is small, whatever stands there.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +12,10 @@ from pydantic import JsonValue
 _Document = Mapping[str, JsonValue]
 
 _FP8_BITS: Final = 8
+_LONGEST_NAME: Final = 128
+_MOST_ARCHITECTURES: Final = 8
+_LARGEST_COUNT: Final = 1 << 53
+"""What a float holds exactly. A larger one is no size of anything."""
 _NESTED: Final = ("text_config", "transformer_layer_config")
 """Where the language model stands if not at the top: in a multimodal model, and in a draft in the
 format of vLLM's speculators library (vllm/transformers_utils/configs/speculators)."""
@@ -69,7 +76,11 @@ class ModelConfig:
         architectures = document.get("architectures")
         listed = architectures if isinstance(architectures, list) else []
         return cls(
-            architectures=tuple(name for name in listed if isinstance(name, str)),
+            architectures=tuple(
+                name[:_LONGEST_NAME]
+                for name in listed[:_MOST_ARCHITECTURES]
+                if isinstance(name, str)
+            ),
             model_type=_text(document, "model_type") or _text(text, "model_type"),
             hidden_size=_count(text, "hidden_size"),
             target_hidden_size=_count(document, "target_hidden_size"),
@@ -107,12 +118,12 @@ def _language_model(document: _Document) -> _Document:
 
 def _text(document: _Document, key: str) -> str:
     value = document.get(key)
-    return value if isinstance(value, str) else ""
+    return value[:_LONGEST_NAME] if isinstance(value, str) else ""
 
 
 def _count(document: _Document, key: str) -> int | None:
     value = document.get(key)
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _LARGEST_COUNT else None
 
 
 def _fp8_kv_cache(document: _Document) -> bool:

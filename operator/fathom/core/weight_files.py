@@ -5,6 +5,8 @@ from typing import Final
 
 SINGLE_FILE: Final = "model.safetensors"
 _SUFFIX: Final = ".safetensors"
+_LARGEST_BYTES: Final = 1 << 53
+"""Of one file; a hub that tells of more, or of no whole number, tells nothing."""
 
 
 def weight_bytes(sizes: Mapping[str, int | None]) -> int | None:
@@ -23,7 +25,7 @@ def weight_bytes(sizes: Mapping[str, int | None]) -> int | None:
     total = 0
     for path in loaded:
         size = sizes[path]
-        if size is None:
+        if type(size) is not int or not 0 <= size <= _LARGEST_BYTES:
             return None
         total += size
     return total or None

@@ -1,12 +1,12 @@
 """Which options differ between two command lines, as vLLM's parser reads them."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.manifests.change_words import HIDDEN, is_secret_option, shown
 from fathom.manifests.engine_options import options
 
@@ -85,7 +85,7 @@ def _shown(name: str, value: JsonValue) -> str:
 def _document(value: str | None) -> dict[str, JsonValue] | None:
     """The object that an option's JSON holds; None: it is no such option."""
     try:
-        document = json.loads(value or "")
-    except ValueError:
+        document = parsed_json(value or "")
+    except UnreadableJsonError:
         return None
     return document if isinstance(document, dict) else None

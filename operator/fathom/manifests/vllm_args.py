@@ -13,6 +13,7 @@ from fathom.api.problem import Problem
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec, Switch
 from fathom.core.capability import has_flag, live_depth
 from fathom.core.depth import Schedule
+from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.core.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.manifests.engine_options import Option, last_value, options
 from fathom.manifests.group import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
@@ -223,8 +224,11 @@ def _attention_backend(option: Option) -> _Owned | None:
     """The attention backend has a field; the rest of that option's keys have none."""
     key = "backend"
     try:
-        document = json.loads(option.value or "")
-    except ValueError:
+        document = parsed_json(option.value or "")
+    except BeyondBoundsError:
+        # What it holds is not known, so the key may be in it.
+        document = {key: None}
+    except UnreadableJsonError:
         document = None
     if option.keys[:1] == (key,) or (isinstance(document, dict) and key in document):
         return _Owned("--attention-backend", _set("engine.attentionBackend"))
@@ -244,12 +248,22 @@ OWNED_SPECULATIVE_KEYS: Final[Mapping[str, str]] = {
 
 
 def draft_option_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
-    """Keys of `draft.options` that have a field of their own, or make a measurement of nothing."""
+    """Keys of `draft.options` that have a field of their own, or make a measurement of nothing.
+
+    And values that are not read.
+    """
     problems = [
         Problem(f"spec.draft.options.{key}", f"this has a field: set spec.{field} instead.")
         for key, field in OWNED_SPECULATIVE_KEYS.items()
         if key in spec.draft.options
     ]
+    for key, text in spec.draft.options.items():
+        try:
+            parsed_json(text)
+        except BeyondBoundsError as error:
+            problems.append(Problem(f"spec.draft.options.{key}", f"{error}: write less of it."))
+        except UnreadableJsonError:
+            continue
     if spec.draft.options.get("rejection_sample_method") == "synthetic" and spec.tunable:
         problems.append(
             Problem(
@@ -306,10 +320,9 @@ def _serving(engine: EngineSpec) -> list[str]:
 def _value(text: str) -> JsonValue:
     """What an option stands for: `4` and `true` are no words."""
     try:
-        value: JsonValue = json.loads(text)
-    except ValueError:
+        return parsed_json(text)
+    except UnreadableJsonError:
         return text
-    return value
 
 
 def _ranks(spec: SpeculativeDeploymentSpec, role: Role) -> list[str]:

@@ -69,6 +69,7 @@ REFUSED = {
     "--attention-config.backend": ["spec.engine.attentionBackend"],
     "-ac.backend=FLASHINFER": ["spec.engine.attentionBackend"],
     '--attention-config={"backend":"FLASHINFER"}': ["spec.engine.attentionBackend"],
+    '--attention-config={"x":' + "[" * 20_000: ["spec.engine.attentionBackend"],
     "--model": ["spec.model.id"],
     "--served-model-name": ["spec.model.servedName"],
     "--served_model": ["spec.model.servedName"],

@@ -1,0 +1,64 @@
+"""JSON that others wrote, read within bounds: what nests too deep would end whoever walks it."""
+
+import json
+from typing import Final
+
+from pydantic import JsonValue
+
+DEEPEST: Final = 64
+"""Levels of lists and objects. Pod templates and config.json files have a dozen."""
+_MOST_DIGITS: Final = 20
+"""Of a whole number: what fits into 64 bits, with its sign. More overflows a float sooner or
+later, and can itself not be printed."""
+
+
+class UnreadableJsonError(ValueError):
+    """It is no JSON, or none within the bounds; the message says which, as half a sentence."""
+
+
+class BeyondBoundsError(UnreadableJsonError):
+    """It may be JSON, and is not read all the same."""
+
+
+def parsed_json(text: str | bytes) -> JsonValue:
+    """The value that a text stands for.
+
+    Raises:
+        UnreadableJsonError: it cannot be read. Never anything else.
+    """
+    try:
+        value: JsonValue = json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        raise BeyondBoundsError(_TOO_DEEP) from None
+    except BeyondBoundsError:
+        raise
+    except ValueError as error:
+        raise UnreadableJsonError("it is not JSON") from error
+    if nests_too_deep(value):
+        raise BeyondBoundsError(_TOO_DEEP)
+    return value
+
+
+def nests_too_deep(value: JsonValue) -> bool:
+    """Whether lists and objects stand in each other beyond `DEEPEST`. Walks without recursion."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return any(isinstance(each, dict | list) for each in level)
+
+
+_TOO_DEEP: Final = f"it nests deeper than {DEEPEST} levels"
+
+
+def _inside(value: JsonValue) -> list[JsonValue]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise BeyondBoundsError(f"it holds a number of {len(digits)} digits")
+    return int(digits)
