@@ -1,4 +1,8 @@
-"""What is known of models, without ever making a pass wait for the hub."""
+"""What is known of models, without ever making a pass wait for the hub.
+
+As large as what is in use: whoever needs a model asks for it at every pass, and what nobody has
+asked for in a while goes.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -13,8 +17,11 @@ from fathom.core.model_facts import Absence, ModelFacts, ModelRef
 KNOWN_FOR_S: Final = 6 * 3600.0
 """How long what the hub said counts."""
 TRIED_FOR_S: Final = 300.0
-"""How long a failure, or a look at a directory, keeps the next one away."""
-MOST_MODELS: Final = 256
+"""How long a look at a directory, or one of many failures, keeps the next one away."""
+RETRY_S: Final = 10.0
+"""The same of a first failure, each further one doubling it: a new revision waits for 40 s."""
+UNUSED_S: Final = 900.0
+"""How long what nobody asks for is remembered. Passes are never further apart than 300 s."""
 _AT_ONCE: Final = 4
 
 NOT_YET: Final = ModelFacts(absence=Absence.NOT_YET, explanation="it is being asked for")
@@ -25,6 +32,8 @@ class _Known:
     facts: ModelFacts
     until_s: float
     """Unix seconds from which on the model is looked up again."""
+    failures: int = 0
+    """Look-ups in a row that told nothing."""
 
 
 class ModelCache:
@@ -37,9 +46,13 @@ class ModelCache:
         self._hub = hub
         self._clock = clock
         self._known: dict[ModelRef, _Known] = {}
+        self._asked_at_s: dict[ModelRef, float] = {}
         self._running: dict[ModelRef, asyncio.Task[None]] = {}
         self._waiting: defaultdict[ModelRef, set[Callable[[], None]]] = defaultdict(set)
         self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     async def facts(self, ref: ModelRef, changed: Callable[[], None]) -> ModelFacts:
         """What is known of a model now.
@@ -48,11 +61,15 @@ class ModelCache:
             ref: the model. A directory is read here and now; the hub is asked in the background.
             changed: called once, as soon as something else is known.
         """
+        now_s = self._clock.now_s()
+        self._asked_at_s[ref] = now_s
         known = self._known.get(ref)
-        if known is not None and self._clock.now_s() < known.until_s:
+        if known is not None and now_s < known.until_s:
             return known.facts
         if is_directory(ref):
-            return self._keep(ref, await asyncio.to_thread(local_facts, ref), TRIED_FOR_S)
+            facts = await asyncio.to_thread(local_facts, ref)
+            self._keep(ref, _Known(facts, now_s + TRIED_FOR_S))
+            return facts
         self._waiting[ref].add(changed)
         if ref not in self._running:
             task = asyncio.create_task(self._look_up(ref), name=f"look-up of {ref.id}")
@@ -74,21 +91,27 @@ class ModelCache:
         finally:
             del self._running[ref]
             waiting = self._waiting.pop(ref, set())
-        if facts.config is None and before is not None and before.facts.config is not None:
-            # A hub that is down for a while takes nothing back.
-            facts = before.facts
-            self._keep(ref, facts, TRIED_FOR_S)
-        else:
-            self._keep(ref, facts)
-        if before is None or before.facts != facts:
+        after = self._after(facts, before)
+        self._keep(ref, after)
+        if before is None or before.facts != after.facts:
             for changed in waiting:
                 changed()
 
-    def _keep(self, ref: ModelRef, facts: ModelFacts, for_s: float | None = None) -> ModelFacts:
-        """Remember facts, as the newest of a bounded number."""
-        lasting = for_s or (TRIED_FOR_S if facts.config is None else KNOWN_FOR_S)
-        self._known.pop(ref, None)
-        self._known[ref] = _Known(facts, self._clock.now_s() + lasting)
-        while len(self._known) > MOST_MODELS:
-            del self._known[next(iter(self._known))]
-        return facts
+    def _after(self, facts: ModelFacts, before: _Known | None) -> _Known:
+        """What is known after a look-up. A hub that is down for a while takes nothing back."""
+        now_s = self._clock.now_s()
+        if facts.config is not None:
+            return _Known(facts, now_s + KNOWN_FOR_S)
+        failures = before.failures + 1 if before is not None else 1
+        lasting_s = min(TRIED_FOR_S, RETRY_S * 2.0 ** min(failures - 1, 10))
+        if before is not None and before.facts.config is not None:
+            facts, lasting_s = before.facts, TRIED_FOR_S
+        return _Known(facts, now_s + lasting_s, failures)
+
+    def _keep(self, ref: ModelRef, known: _Known) -> None:
+        """Remember, and forget what is not in use any more."""
+        self._known[ref] = known
+        since_s = self._clock.now_s() - UNUSED_S
+        for each in [each for each, at_s in self._asked_at_s.items() if at_s < since_s]:
+            del self._asked_at_s[each]
+            self._known.pop(each, None)

@@ -11,9 +11,10 @@ from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import Absence, ModelFacts, ModelRef
 from fathom.runtime.model_cache import (
     KNOWN_FOR_S,
-    MOST_MODELS,
     NOT_YET,
+    RETRY_S,
     TRIED_FOR_S,
+    UNUSED_S,
     ModelCache,
 )
 from support.bench import ManualClock
@@ -105,7 +106,7 @@ async def test_a_revision_is_another_model(cache: ModelCache, hub: SlowHub) -> N
     assert hub.asked == [REF, pinned]
 
 
-async def test_a_failure_is_tried_again_after_minutes_and_success_lasts_for_hours(
+async def test_a_failure_is_tried_again_after_seconds_then_minutes_and_success_lasts_for_hours(
     cache: ModelCache, hub: SlowHub, clock: ManualClock
 ) -> None:
     told = Told()
@@ -114,21 +115,24 @@ async def test_a_failure_is_tried_again_after_minutes_and_success_lasts_for_hour
     await cache.facts(REF, told)
     await settled()
 
-    clock.at_s += TRIED_FOR_S - 1
-    assert await cache.facts(REF, told) == DOWN
-    await settled()
-    assert len(hub.asked) == 1
+    for failures, wait_s in enumerate((10, 20, 40, 80, 160, TRIED_FOR_S, TRIED_FOR_S), start=1):
+        clock.at_s += wait_s - 1
+        assert await cache.facts(REF, told) == DOWN
+        await settled()
+        assert len(hub.asked) == failures
+        clock.at_s += 1
+        assert await cache.facts(REF, told) == DOWN
+        await settled()
+        assert len(hub.asked) == failures + 1
 
-    clock.at_s += 1
+    clock.at_s += TRIED_FOR_S
     hub.answer = FOUND
     assert await cache.facts(REF, told) == DOWN
     await settled()
-    assert len(hub.asked) == 2
-
     clock.at_s += KNOWN_FOR_S - 1
     assert await cache.facts(REF, told) == FOUND
     await settled()
-    assert (len(hub.asked), told.times) == (2, 2)
+    assert (len(hub.asked), told.times) == (9, 2)
 
 
 async def test_what_is_still_so_pokes_nobody(
@@ -140,7 +144,7 @@ async def test_what_is_still_so_pokes_nobody(
     for _ in range(3):
         await cache.facts(REF, told)
         await settled()
-        clock.at_s += TRIED_FOR_S
+        clock.at_s += 4 * RETRY_S
 
     assert (len(hub.asked), told.times) == (3, 1)
 
@@ -185,12 +189,61 @@ async def test_a_stop_ends_what_runs(cache: ModelCache, hub: SlowHub) -> None:
     assert (hub.asked, told.times) == ([REF], 0)
 
 
-async def test_the_number_of_models_kept_is_bounded(cache: ModelCache, hub: SlowHub) -> None:
+async def test_what_is_in_use_is_kept_however_much_it_is(
+    cache: ModelCache, hub: SlowHub, clock: ManualClock
+) -> None:
     hub.go.set()
-    for number in range(MOST_MODELS + 1):
+    refs = [ModelRef(f"org/{number}") for number in range(1000)]
+    for _ in range(10):
+        found = [await cache.facts(ref, Told()) for ref in refs]
+        for _ in range(20):
+            await settled()
+        clock.at_s += 60
+
+    assert found == [FOUND] * len(refs)
+    assert sorted(hub.asked, key=lambda ref: ref.id) == sorted(refs, key=lambda ref: ref.id)
+
+
+async def test_what_nobody_asks_for_any_more_goes(
+    cache: ModelCache, hub: SlowHub, clock: ManualClock
+) -> None:
+    hub.go.set()
+    for number in range(100):
         await cache.facts(ModelRef(f"org/{number}"), Told())
+    for _ in range(5):
+        await settled()
+    assert len(cache) == 100
+
+    for _ in range(2):
+        clock.at_s += UNUSED_S / 2 + 1
+        await cache.facts(REF, Told())
+        await cache.facts(ModelRef(f"new/{clock.at_s}"), Told())
         await settled()
 
-    assert await cache.facts(ModelRef(f"org/{MOST_MODELS}"), Told()) == FOUND
-    assert await cache.facts(ModelRef("org/0"), Told()) is NOT_YET
+    assert len(cache) == 3
+    assert await cache.facts(REF, Told()) == FOUND
+
+
+async def test_few_look_ups_run_at_once(cache: ModelCache, hub: SlowHub) -> None:
+    for number in range(50):
+        await cache.facts(ModelRef(f"org/{number}"), Told())
+    await settled()
+
+    assert len(hub.asked) == 4
+    await cache.stop()
+
+
+async def test_while_it_is_looked_up_anew_the_last_answer_stands(
+    cache: ModelCache, hub: SlowHub, clock: ManualClock
+) -> None:
+    hub.go.set()
+    await cache.facts(REF, Told())
+    await settled()
+    hub.go.clear()
+    clock.at_s += KNOWN_FOR_S
+
+    for _ in range(3):
+        assert await cache.facts(REF, Told()) == FOUND
+        await settled()
+    assert len(hub.asked) == 2
     await cache.stop()
