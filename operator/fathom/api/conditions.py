@@ -47,6 +47,7 @@ class Reason(StrEnum):
     UP_TO_DATE = "UpToDate"
     ROLLOUT_PAUSED = "RolloutPaused"
     FETCHING_WEIGHTS = "FetchingWeights"
+    WAITING_FOR_HUB = "WaitingForHub"
     # How a rollout goes
     SETTLING = "Settling"
     CANARY_STARTING = "CanaryStarting"
@@ -75,6 +76,7 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack"
     WEIGHTS_NOT_FETCHED = "WeightsNotFetched"
     DEPTH_NOT_OBEYED = "DepthNotObeyed"
+    KEPT_UNREADABLE = "KeptUnreadable"
     # DraftCompatible
     KNOWN_PAIR = "KnownPair"
     COMPATIBLE = "Compatible"

@@ -1,6 +1,6 @@
 """What is known of a model without its weights, or why nothing is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -53,6 +53,32 @@ class ModelFacts:
     """Why there is no config; None: there is one."""
     explanation: str = ""
     """The absence as a sentence that names the model and says what to do, without the period."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the hub may tell more within seconds, so that it is worth a moment's waiting."""
+        return self.config is None and self.absence in _MAY_PASS
+
+    def or_before(self, before: "ModelFacts | None") -> "ModelFacts":
+        """These, or what was known before: a hub that is down or forgets takes nothing back."""
+        if before is None:
+            return self
+        if self.config is None:
+            return before if before.config is not None else self
+        if self.config != before.config:
+            return self
+        ours, theirs = self.weights, before.weights
+        return replace(
+            self,
+            weights=Weights(
+                theirs.total_bytes if ours.total_bytes is None else ours.total_bytes,
+                theirs.has_d2t if ours.has_d2t is None else ours.has_d2t,
+            ),
+        )
+
+
+_MAY_PASS: Final = frozenset({Absence.NOT_YET, Absence.UNREACHABLE, Absence.GATED, Absence.MISSING})
+"""A hub that answers 401 or 404 for a moment is as common as one that does not answer."""
 
 
 NO_MODEL: Final = ModelFacts(absence=Absence.NO_MODEL)

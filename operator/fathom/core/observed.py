@@ -1,5 +1,6 @@
 """What the operator reads of objects in the cluster: the few fields it decides on, typed."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final
@@ -11,6 +12,7 @@ from fathom.api import names
 from fathom.api.accelerators import GPU_RESOURCE
 from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
 
+_GENERATION: Final = re.compile("[0-9]{1,18}")
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 """On pods of a LeaderWorkerSet, by its controller."""
 
@@ -248,6 +250,12 @@ class ObservedWorkload(_Revised):
     def plugin(self) -> str:
         """The plugin ConfigMap that its pods mount; empty: none."""
         return self.metadata.annotations.get(names.ANNOTATION_PLUGIN, "")
+
+    @property
+    def generation(self) -> int:
+        """Of the resource for which it was last written; 0: not known."""
+        text = self.metadata.annotations.get(names.ANNOTATION_GENERATION, "")
+        return int(text) if _GENERATION.fullmatch(text) else 0
 
     @property
     def weights(self) -> str:

@@ -47,6 +47,7 @@ _MOVING: Final = frozenset(
     {
         Reason.STARTING,
         Reason.FETCHING_WEIGHTS,
+        Reason.WAITING_FOR_HUB,
         Reason.ROLLING_OUT,
         Reason.SCALING,
         Reason.SETTLING,
@@ -107,6 +108,7 @@ def plan_of(
     *,
     most_new: int | None = None,
     held: bool = False,
+    frozen: bool = False,
 ) -> Plan:
     """Decide from what is there; idempotent, and safe to be cut off after any step.
 
@@ -117,6 +119,7 @@ def plan_of(
         rendering: what identifies pods of this Fathom.
         most_new: replicas that the revision may have for now, while it is on trial; None: all.
         held: whether the revision's pods may not be created yet.
+        frozen: whether nothing moves between revisions, as while `rollout.paused` is set.
     """
     rollout = spec.rollout
     fleets = fleets_of(objects)
@@ -124,7 +127,11 @@ def plan_of(
         # Others must not make room for what cannot come.
         most_new = 0
     bounds = Bounds(
-        spec.replicas, rollout.max_unavailable, rollout.max_surge, rollout.paused, most_new
+        spec.replicas,
+        rollout.max_unavailable,
+        rollout.max_surge,
+        rollout.paused or frozen,
+        most_new,
     )
     replicas = replicas_by_revision(revision, fleets, bounds)
     emptied = _emptied(revision, fleets, bounds)

@@ -82,6 +82,8 @@ class Findings:
     """None: none are to be fetched."""
     weights_trouble: Trouble | None = None
     """Why a fetch does not get on."""
+    kept_unread: str = ""
+    """Why nothing moves, where what was kept cannot be read; empty: it can be."""
 
 
 def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
@@ -231,7 +233,7 @@ def _progressing(findings: Findings) -> Finding:
 
 
 def _degraded(findings: Findings, objects: Objects) -> Finding:
-    """The first that applies of: spec, names, API server, weights, pods, depth."""
+    """The first that applies: spec, names, API server, what was kept, weights, pods, depth."""
     runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
@@ -241,6 +243,7 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
     found = (
         _name_taken(findings, runs),
         _refused(findings),
+        _unread(findings),
         _rolled_back(findings),
         _not_fetched(findings),
         _in_trouble(objects),
@@ -260,6 +263,10 @@ def _name_taken(findings: Findings, runs: str) -> Finding | None:
 def _refused(findings: Findings) -> Finding | None:
     sentences = " ".join(findings.refusals)
     return _true(Reason.CHILD_REFUSED, sentences) if sentences else None
+
+
+def _unread(findings: Findings) -> Finding | None:
+    return _true(Reason.KEPT_UNREADABLE, findings.kept_unread) if findings.kept_unread else None
 
 
 def _rolled_back(findings: Findings) -> Finding | None:

@@ -62,12 +62,12 @@ class RefreshLog:
         return _LOG.dump_json(self).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read a log. Garbage is an empty one: pods' ages still bound what is done."""
+    def read(cls, text: str) -> Self | None:
+        """Read a log; None: it is not one. Pods' ages still bound what is done."""
         try:
             return _LOG.validate_json(text)  # type: ignore[return-value]
         except ValidationError:
-            return cls()
+            return None
 
 
 _LOG: Final = TypeAdapter(RefreshLog)

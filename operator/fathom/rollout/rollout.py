@@ -7,12 +7,16 @@ this: since when the canary is watched, what it has shown, and what was decided 
 import json
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from fathom.api.conditions import Reason
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.rollout.evidence import Evidence
+
+_YEAR_2100_S: Final = 4.1e9
+UnixSeconds = Annotated[float, Field(ge=0, le=_YEAR_2100_S, allow_inf_nan=False)]
 
 
 class Stage(StrEnum):
@@ -34,9 +38,9 @@ class Watch:
     """One canary pod."""
 
     pod: str
-    ready_since_s: float | None = None
+    ready_since_s: UnixSeconds | None = None
     """Unix seconds at which its bake began; None: not ready yet."""
-    unready_since_s: float | None = None
+    unready_since_s: UnixSeconds | None = None
     """None: it is ready."""
     restarts: int = 0
     """Of its containers, when the bake began."""
@@ -55,7 +59,7 @@ class Rollout:
     stable: str
     """The one that served when it began, or that was promoted last."""
     stage: Stage
-    began_at_s: float
+    began_at_s: UnixSeconds
     """Unix seconds; of the present stage."""
     reason: Reason
     message: str = ""
@@ -64,7 +68,7 @@ class Rollout:
     """The first difference between the pods of both revisions, in words."""
     watch: Watch | None = None
     evidence: Evidence = field(default_factory=Evidence)
-    paused_at_s: float | None = None
+    paused_at_s: UnixSeconds | None = None
     """Since when `rollout.paused` holds it."""
     retry: str = ""
     """What the user's annotation said when it began."""
@@ -73,6 +77,10 @@ class Rollout:
     def carried(self) -> str:
         """The revision to carry out."""
         return self.stable if self.stage is Stage.ROLLED_BACK else self.revision
+
+    def vetoes(self, revision: str) -> bool:
+        """Whether this revision failed, and gets no pod until it is asked for anew."""
+        return self.stage is Stage.ROLLED_BACK and revision == self.revision
 
     @property
     def on_trial(self) -> bool:
@@ -99,8 +107,8 @@ class Rollout:
     def from_json(cls, text: str) -> "Rollout | None":
         """None: it is not one, or one of another Fathom."""
         try:
-            return _ROLLOUT.validate_python(json.loads(text))
-        except (ValueError, ValidationError):
+            return _ROLLOUT.validate_python(parsed_json(text))
+        except (UnreadableJsonError, ValidationError):
             return None
 
 

@@ -41,6 +41,7 @@ def next_step(before: Rollout | None, look: Look) -> Step:
         before: as it was; None: none was under way.
         look: this pass's view.
     """
+    before = before and _not_ahead(before, look.now_s)
     rollout, told = _of_this_spec(before, look)
     if rollout is None:
         return Step(None)
@@ -54,6 +55,23 @@ def next_step(before: Rollout | None, look: Look) -> Step:
     return Step(step.rollout, (*told, *step.happenings))
 
 
+def _not_ahead(rollout: Rollout, now_s: float) -> Rollout:
+    """With nothing later than now: a clock that is set back makes nobody wait for hours."""
+    if rollout.began_at_s > now_s:
+        rollout = replace(rollout, began_at_s=now_s)
+    if rollout.paused_at_s is not None and rollout.paused_at_s > now_s:
+        rollout = replace(rollout, paused_at_s=now_s)
+    watch = rollout.watch
+    if watch is None:
+        return rollout
+    ready_s, unready_s = watch.ready_since_s, watch.unready_since_s
+    if ready_s is not None and ready_s > now_s:
+        watch = replace(watch, ready_since_s=now_s)
+    if unready_s is not None and unready_s > now_s:
+        watch = replace(watch, unready_since_s=now_s)
+    return rollout if watch is rollout.watch else replace(rollout, watch=watch)
+
+
 def _of_this_spec(
     before: Rollout | None, look: Look
 ) -> tuple[Rollout | None, tuple[Happening, ...]]:
@@ -64,12 +82,15 @@ def _of_this_spec(
         again = before.stage is Stage.ROLLED_BACK and look.retry not in {"", before.retry}
         return (_begun(look, before.stable) if again else before), ()
     if look.revision == before.stable:
+        asked = "the spec asks for what served before."
+        ended = f"the spec is back at {look.revision}."
+        if look.fallen_back:
+            asked = "the newest spec is refused, and this one served before."
+            ended = f"its spec is refused, and revision {look.revision} served before."
         back = _begun(look, look.revision).entered(
-            Stage.PROMOTED, Reason.REVERTED, "the spec asks for what served before.", look.now_s
+            Stage.PROMOTED, Reason.REVERTED, asked, look.now_s
         )
-        message = (
-            f"The rollout to revision {before.revision} ends: the spec is back at {look.revision}."
-        )
+        message = f"The rollout to revision {before.revision} ends: {ended}"
         quiet = before.stage is Stage.ROLLED_BACK
         return back, () if quiet else (_normal("Reverted", message),)
     happening = _normal(

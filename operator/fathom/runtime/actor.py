@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
+from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Happening, Severity
@@ -14,13 +14,21 @@ from fathom.core.ownership import Taken, left_behind
 from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.cache import fetched_by
-from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.manifests.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.rollout.refresh import Refresh
 from fathom.runtime.course import Course
 from fathom.runtime.fetch_operations import fetch_operations
-from fathom.runtime.kept import Kept
+from fathom.runtime.kept import KEYS, Kept
 from fathom.runtime.memory import Memory
-from fathom.runtime.operations import Create, Desired, Operation, deleted, depth_nudges, operations
+from fathom.runtime.operations import (
+    Create,
+    Desired,
+    Operation,
+    brought_about,
+    deleted,
+    depth_nudges,
+    operations,
+)
 from fathom.runtime.ports import World
 from fathom.runtime.refreshing import refresh_of
 from fathom.runtime.reporter import QUIET_S, Reporter
@@ -41,6 +49,8 @@ class Carried:
     """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
     refresh: Refresh
     """Which replica was restarted for its age, or why none."""
+    kept: Kept
+    """What should survive a restart."""
     taken: tuple[Taken, ...] = ()
     """Names that something else bears."""
     outdated: bool = False
@@ -79,7 +89,8 @@ class Actor:
             course.revision,
             rendering,
             most_new=course.most_new,
-            held=course.weights.holds_pods or bool(objects.foreign),
+            held=(course.weights.holds_pods or course.hold is not None or bool(objects.foreign)),
+            frozen=course.hold is not None and course.hold.frozen,
         )
         document = decision.document if live else None
         refresh = refresh_of(course, snapshot, decision, plan, checking=bool(course.held))
@@ -88,7 +99,9 @@ class Actor:
         desired = Desired(sd, bundle, live, document, tuning_data)
         wanted = (
             *operations(objects, plan, desired),
-            *fetch_operations(objects, sd, course.weights, self._world.program),
+            *fetch_operations(
+                objects, sd, course.weights, self._world.program, held=course.hold is not None
+            ),
         )
         todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
         absent = _absent(sd, plan, rendering)
@@ -116,9 +129,22 @@ class Actor:
             document,
             decided,
             refresh,
+            kept,
             taken=taken,
             outdated=outcome.outdated is not None,
         )
+
+    async def keep(self, objects: Objects, memory: Memory, now_s: float) -> None:
+        """Write what should survive a restart, of a pass that has no spec to carry out."""
+        newest = parse(objects.resource)
+        if not isinstance(newest, SpeculativeDeployment) or _written(memory.kept, objects):
+            return
+        data = {STATE_KEY: memory.state.to_json(), **memory.kept.data()}
+        write = brought_about(objects, CONFIG_MAP, tuning_config_map(newest, data))
+        if write is not None and (write.kind, write.name) not in objects.foreign:
+            await self._writer.carry_out([write], memory.guard)
+            memory.objects = None
+            memory.tuning_written_at_s = now_s
 
     async def _refresh(self, pod: str, why: str, objects: Objects, memory: Memory) -> None:
         if await self._writer.attempt(deleted(objects, POD, pod, why)):
@@ -184,9 +210,14 @@ def _tuning_data(
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
     data = {STATE_KEY: decision.state.to_json(), **kept.data()}
-    if data == dict(objects.tuning):
+    if data == {key: text for key, text in objects.tuning.items() if key in KEYS | {STATE_KEY}}:
         return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     due = now_s - memory.tuning_written_at_s >= QUIET_S
-    stepped = not kept.same_step(Kept.of(objects.tuning))
-    return data if due or moved or stepped else None
+    return data if due or moved or not _written(kept, objects) else None
+
+
+def _written(kept: Kept, objects: Objects) -> bool:
+    """Whether the ConfigMap tells of the same step."""
+    written = Kept.of(objects.tuning)
+    return not written.lost and kept.same_step(written)

@@ -23,7 +23,8 @@ from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
 from fathom.runtime.canary_windows import CanaryWindows, window_length_s
 from fathom.runtime.fetching import fetch_standing, fetched_news, pinned_to_fetched
-from fathom.runtime.intent import Intent, earlier_spec, good_spec_text, wanted_revision
+from fathom.runtime.holding import Hold
+from fathom.runtime.intent import Intent, earlier_spec
 from fathom.runtime.kept import Kept
 from fathom.runtime.quality_step import QualityStep
 from fathom.runtime.rolling_notice import rolling_notice
@@ -49,6 +50,8 @@ class Course:
     """Seconds after which it wants to be looked at again at the latest."""
     weights: FetchStanding = NOT_WANTED
     """Where the fetch stands that the newest spec wants."""
+    hold: Hold | None = None
+    """Why nothing new starts for now; None: it may."""
 
     def with_quality(self, step: QualityStep) -> "Course":
         """With what a quality check needs for its next step."""
@@ -86,7 +89,8 @@ def course_of(
     wanted: SpeculativeDeployment,
     snapshot: Snapshot,
     *,
-    before: Rollout | None,
+    kept: Kept,
+    hold: Hold | None,
     windows: CanaryWindows,
     document_written_at_s: float,
     bundle: PluginBundle,
@@ -97,21 +101,20 @@ def course_of(
         intent: what the spec asks for.
         wanted: the spec that could be carried out.
         snapshot: this pass's view.
-        before: the rollout as it was.
+        kept: what is known of earlier specs, and the rollout as it was.
+        hold: why nothing new starts for now.
         windows: cuts what canary and others count; it remembers.
         document_written_at_s: when the depth document was written (Unix seconds).
         bundle: this Fathom's plugin.
     """
-    objects = snapshot.objects
-    kept = replace(Kept.of(objects.tuning), rollout=before)
-    revision = wanted_revision(wanted.spec, objects.resource, kept)
+    objects, before, revision = snapshot.objects, kept.rollout, intent.revision
     weights = fetch_standing(wanted, revision, objects, kept)
     kept = _with_weights(kept, weights, wanted, objects)
     new = before is None or before.revision != revision
     look = Look(
         now_s=snapshot.now_s,
         revision=revision,
-        wishes=_wishes(wanted.spec),
+        wishes=_wishes(wanted.spec, frozen=hold is not None and hold.frozen),
         workloads=objects.workloads,
         pods=objects.leaders,
         counters=snapshot.counters,
@@ -119,7 +122,8 @@ def course_of(
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and kept.spec_of(before.stable) is not None,
-        held=_held(weights, objects),
+        held=_held(weights, hold, objects),
+        fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
     if new and look.others:
@@ -128,7 +132,7 @@ def course_of(
         why = _why(objects, stable_revision, comparable, revision, bundle)
         look = replace(look, why=why)
     step = next_step(before, look)
-    after = _kept(kept, step.rollout, intent, objects, revision)
+    after = _kept(kept, step.rollout, intent, look)
     told = (*fetched_news(weights), *step.happenings)
     if new and step.rollout is not None and step.rollout.stage is Stage.SETTLING:
         told = (rolling_notice(wanted, objects.resource, kept, step.rollout), *told)
@@ -146,14 +150,19 @@ def course_of(
         stable,
         after,
         told,
-        wake_after_s=_wake_after_s(rollout, wanted.spec),
+        wake_after_s=min(
+            _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s
+        ),
         weights=weights,
+        hold=hold,
     )
 
 
-def _held(weights: FetchStanding, objects: Objects) -> str:
+def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:
     if objects.foreign:
         return "no name that it needs is taken by something else"
+    if hold is not None:
+        return hold.until
     return "its weights are fetched" if weights.holds_pods else ""
 
 
@@ -182,7 +191,7 @@ def _wake_after_s(rollout: Rollout | None, spec: SpeculativeDeploymentSpec) -> f
             return float("inf")
 
 
-def _wishes(spec: SpeculativeDeploymentSpec) -> Wishes:
+def _wishes(spec: SpeculativeDeploymentSpec, *, frozen: bool) -> Wishes:
     return Wishes(
         replicas=spec.replicas,
         max_unavailable=spec.rollout.max_unavailable,
@@ -190,7 +199,7 @@ def _wishes(spec: SpeculativeDeploymentSpec) -> Wishes:
         bake_s=_bake_s(spec),
         startup_s=spec.engine.startup_minutes * 60.0,
         drain_s=float(spec.engine.drain_seconds),
-        paused=spec.rollout.paused,
+        paused=spec.rollout.paused or frozen,
         live=live_depth(spec),
     )
 
@@ -225,19 +234,17 @@ def _names(pods: Iterable[ObservedPod], revision: str) -> frozenset[str]:
     return frozenset(pod.name for pod in pods if pod.revision == revision)
 
 
-def _kept(
-    kept: Kept, rollout: Rollout | None, intent: Intent, objects: Objects, revision: str
-) -> Kept:
+def _kept(kept: Kept, rollout: Rollout | None, intent: Intent, look: Look) -> Kept:
     """What should survive a restart, after this step."""
-    good = good_spec_text(objects.resource) if intent.newest else kept.good_spec
     stable = kept.spec_of(rollout.stable) if rollout is not None else None
-    return replace(
-        kept,
-        good_spec=good,
-        good_revision=None if good is None else revision,
-        stable_spec=stable,
-        rollout=rollout,
-    )
+    after = replace(kept, stable_spec=stable, rollout=rollout)
+    if intent.newest:
+        after = after.with_accepted(intent.text, look.revision)
+    # The proof that a spec is good: its pods serve, and no trial of theirs is under way.
+    past_trial = rollout is None or rollout.stage is Stage.PROMOTED
+    if past_trial and look.ready(look.revision):
+        after = after.with_good(intent.text, look.revision)
+    return after
 
 
 def _why(

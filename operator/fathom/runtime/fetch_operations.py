@@ -15,7 +15,12 @@ from fathom.runtime.operations import Create, Operation, brought_about, deleted
 
 
 def fetch_operations(
-    objects: Objects, sd: SpeculativeDeployment, standing: FetchStanding, program: FetchProgram
+    objects: Objects,
+    sd: SpeculativeDeployment,
+    standing: FetchStanding,
+    program: FetchProgram,
+    *,
+    held: bool = False,
 ) -> tuple[Operation, ...]:
     """The writes that are missing; at rest there are none.
 
@@ -24,10 +29,11 @@ def fetch_operations(
         sd: whose weights.
         standing: where the fetch that the newest spec wants stands.
         program: that fetches.
+        held: whether no fetch may begin yet.
     """
     return (
         *_claim(objects, sd),
-        *_begun(objects, sd, standing, program),
+        *(() if held else _begun(objects, sd, standing, program)),
         *_unwanted(objects, standing),
     )
 

@@ -39,7 +39,8 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         obstacle=intent.obstacle,
-        progress=fetch.progress or progress_of(carried.plan, course.rollout),
+        progress=_held(course) or fetch.progress or progress_of(carried.plan, course.rollout),
+        kept_unread=course.hold.progress.message if course.hold and course.hold.frozen else "",
         rolled_back=_rolled_back(course.rollout),
         rollout=_rollout_status(course.rollout),
         refusals=carried.refusals,
@@ -76,7 +77,7 @@ def findings_without_spec(
         obstacle=intent.obstacle,
         progress=None,
         rolled_back="",
-        rollout=_rollout_status(memory.rollout),
+        rollout=_rollout_status(memory.kept.rollout),
         refusals=(),
         taken=(),
         skipped=(),
@@ -95,6 +96,10 @@ def findings_without_spec(
         tuning=memory.tuning,
         quality=objects.status.quality if objects.status else None,
     )
+
+
+def _held(course: Course) -> Progress | None:
+    return course.hold.progress if course.hold else None
 
 
 def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:

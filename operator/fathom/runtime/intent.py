@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
 from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
@@ -25,13 +26,19 @@ from fathom.runtime.kept import Kept
 class Intent:
     wanted: SpeculativeDeployment | None
     """What to carry out; None: neither the newest spec nor an earlier one can be."""
+    text: str
+    """The spec of `wanted`, as it is kept."""
+    revision: str
+    """Whose pods `wanted` asks for; empty: nobody's."""
     replicas: int
     problems: tuple[Problem, ...]
     """Why the newest spec cannot be carried out."""
     obstacle: Obstacle | None
     """Why a newest spec without problems cannot be carried out here."""
     draft: DraftVerdict | None
-    """What is known of the wanted spec's draft."""
+    """What is known of the newest spec's draft."""
+    awaited: tuple[ModelRef, ...] = ()
+    """Models of `wanted` of which the hub may yet tell."""
 
     @property
     def newest(self) -> bool:
@@ -41,43 +48,116 @@ class Intent:
 
 def intent_of(
     resource: Manifest,
-    last_good: str | None,
+    kept: Kept,
     models: Mapping[ModelRef, ModelFacts],
     *,
     served: ServedApis,
     usable: Collection[Kind],
+    running: Collection[str],
+    told: DraftVerdict | None = None,
 ) -> Intent:
     """Judge the newest spec, and fall back where it must be.
 
     Args:
         resource: the SpeculativeDeployment as it was read.
-        last_good: the last good spec as JSON; None: none is known.
-        models: what is known of target and draft, as far as they were looked up.
+        kept: what is known of earlier specs.
+        models: what is known of target and draft of all these specs, as far as it is known.
         served: what the cluster has.
         usable: of the kinds that not every cluster has, those that can be used in it.
+        running: revisions that have replicas.
+        told: the refusal of this very generation's draft that the status tells of. It stands until
+            the hub has been heard; None: there is none.
     """
     newest = parse(resource)
     if isinstance(newest, SpeculativeDeployment):
-        verdict = check_draft(preflight_of(newest.spec, models))
+        verdict = _verdict(newest, models, told)
         problems = problems_of(newest, verdict)
         obstacle = None if problems else obstacle_to(newest.spec, served, usable)
         if not problems and obstacle is None:
-            return Intent(newest, newest.spec.replicas, (), None, verdict)
+            revision = wanted_revision(newest.spec, resource, kept)
+            return Intent(
+                newest,
+                good_spec_text(resource),
+                revision,
+                newest.spec.replicas,
+                (),
+                None,
+                verdict,
+                _awaited(newest, models),
+            )
     else:
         problems, obstacle, verdict = newest, None, None
-    earlier = earlier_spec(resource, last_good)
-    replicas = _replicas(resource, earlier)
-    return Intent(earlier, replicas, problems, obstacle, verdict)
+    earlier = _fallback(resource, kept, models, running)
+    if earlier is None:
+        return Intent(None, "", "", _replicas(resource), problems, obstacle, verdict)
+    return Intent(
+        earlier.sd,
+        earlier.text,
+        earlier.revision,
+        earlier.sd.spec.replicas,
+        problems,
+        obstacle,
+        verdict,
+        _awaited(earlier.sd, models),
+    )
 
 
-def models_of(resource: Manifest) -> tuple[ModelRef, ...]:
-    """The models that a resource names; empty: its spec cannot be read."""
+def _verdict(
+    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], told: DraftVerdict | None
+) -> DraftVerdict:
+    verdict = check_draft(preflight_of(sd.spec, models))
+    if told is not None and not verdict.refused and _awaited(sd, models):
+        return told
+    return verdict
+
+
+def _awaited(
+    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]
+) -> tuple[ModelRef, ...]:
+    return tuple(ref for ref in model_refs(sd.spec) if ref in models and models[ref].awaited)
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    sd: SpeculativeDeployment
+    text: str
+    revision: str
+
+
+def _fallback(
+    resource: Manifest,
+    kept: Kept,
+    models: Mapping[ModelRef, ModelFacts],
+    running: Collection[str],
+) -> _Earlier | None:
+    """The newest of the earlier specs against which nothing is known.
+
+    If there is none: the one whose pods were ready, as long as some run. What is known by now did
+    not keep them from serving.
+    """
+    found = [
+        _Earlier(sd, text, revision)
+        for revision, text in kept.specs()
+        if (sd := earlier_spec(resource, text)) is not None
+    ]
+    for each in found:
+        if not check_draft(preflight_of(each.sd.spec, models)).refused:
+            return each
+    proven = (each for each in found if each.revision == kept.good_revision)
+    return next((each for each in proven if each.revision in running), None)
+
+
+def models_of(resource: Manifest, kept: Kept) -> tuple[ModelRef, ...]:
+    """The models that a resource names, and those that its earlier specs name."""
     newest = parse(resource)
-    return model_refs(newest.spec) if isinstance(newest, SpeculativeDeployment) else ()
+    specs = [newest.spec] if isinstance(newest, SpeculativeDeployment) else []
+    earlier = (earlier_spec(resource, text) for _, text in kept.specs())
+    specs += [each.spec for each in earlier if each is not None]
+    return tuple(dict.fromkeys(ref for spec in specs for ref in model_refs(spec)))
 
 
 def good_spec_text(resource: Manifest) -> str:
-    """A spec as it is kept for bad days. Replicas are left out: they always follow the newest."""
+    """The newest spec as it is kept for bad days, without replicas: they follow the newest."""
     spec = resource.get("spec")
     kept = {k: v for k, v in spec.items() if k != "replicas"} if isinstance(spec, dict) else {}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
@@ -91,8 +171,8 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
     if last_good is None:
         return None
     try:
-        spec = json.loads(last_good)
-    except ValueError:
+        spec = parsed_json(last_good)
+    except UnreadableJsonError:
         return None
     if not isinstance(spec, dict):
         return None
@@ -122,9 +202,7 @@ def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, kept: K
     return revision_of(spec)
 
 
-def _replicas(resource: Manifest, earlier: SpeculativeDeployment | None) -> int:
-    if earlier is not None:
-        return earlier.spec.replicas
+def _replicas(resource: Manifest) -> int:
     newest = resource.get("spec")
     asked = _whole_number(newest.get("replicas")) if isinstance(newest, dict) else None
     return 1 if asked is None else asked

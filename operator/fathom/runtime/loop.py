@@ -6,6 +6,7 @@ it does not matter, and a pass that is cut off anywhere is continued by the next
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -20,8 +21,16 @@ from fathom.runtime.course import course_of
 from fathom.runtime.fetching import look_at_fetch
 from fathom.runtime.findings import findings_of, findings_without_spec
 from fathom.runtime.gather import read_metrics, read_objects
+from fathom.runtime.holding import (
+    Hold,
+    acted_upon,
+    hold_of,
+    refused_before,
+    running_revisions,
+)
 from fathom.runtime.intent import Intent, intent_of, models_of
 from fathom.runtime.kept import Kept
+from fathom.runtime.kept_models import with_kept, worth_keeping
 from fathom.runtime.memory import Memory
 from fathom.runtime.ports import World
 from fathom.runtime.quality_check import QualityChecker
@@ -29,6 +38,7 @@ from fathom.runtime.reporter import Reporter
 from fathom.runtime.tuning_input import bad_pins, tuned_pods, tuning_snapshot
 from fathom.runtime.tuning_report import report
 from fathom.runtime.writer import Writer
+from fathom.tuning.state import TuningState
 
 RESYNC_S: Final = 60.0
 """The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
@@ -125,22 +135,60 @@ class Loop:
             # Its children go with it. Whatever was done now would be done against that.
             return RESYNC_S
         memory = self._remembered(objects, now_s)
+        generation = objects.metadata.generation
+        newest = acted_upon(objects, memory.kept, memory.generation)
+        if generation < newest:
+            self._log.warning("older than what was acted upon", read=generation, acted_upon=newest)
+            if self._failures == PATIENCE:
+                await self._reporter.tell_of_old_read(generation, newest, objects)
+            return self._failed()
+        memory.saw(generation)
+        await self._reporter.tell_of_losses(objects, memory.kept.lost)
+        memory.kept = memory.kept.without_lost()
         models = await self._models(objects, memory)
+        memory.kept = replace(memory.kept, models=worth_keeping(models))
         intent = intent_of(
             objects.resource,
-            Kept.of(objects.tuning).good_spec,
+            memory.kept,
             models,
             served=await self._world.served(),
             usable=objects.optional,
+            running=running_revisions(objects),
+            told=refused_before(objects),
         )
         if intent.wanted is not None:
-            return await self._carry_on(intent, intent.wanted, objects, memory)
+            hold = self._hold(intent, objects, models, memory, now_s)
+            return await self._carry_on(intent, intent.wanted, hold, objects, memory)
+        await self._actor.keep(objects, memory, now_s)
         findings = findings_without_spec(intent, objects, memory, now_s)
         until_report_s = await self._reporter.report(findings, objects, memory)
         return min(RESYNC_S, until_report_s)
 
+    def _hold(
+        self,
+        intent: Intent,
+        objects: Objects,
+        models: Mapping[ModelRef, ModelFacts],
+        memory: Memory,
+        now_s: float,
+    ) -> Hold | None:
+        """What keeps the wanted revision from its first pod."""
+        memory.first_seen = memory.first_seen.of(intent.revision, now_s)
+        hold = hold_of(
+            intent, memory.kept, objects, models, first_seen=memory.first_seen, now_s=now_s
+        )
+        if hold is None or not hold.frozen:
+            # By now it is known all the same.
+            memory.kept = memory.kept.without_unread()
+        return hold
+
     async def _carry_on(
-        self, intent: Intent, wanted: SpeculativeDeployment, objects: Objects, memory: Memory
+        self,
+        intent: Intent,
+        wanted: SpeculativeDeployment,
+        hold: Hold | None,
+        objects: Objects,
+        memory: Memory,
     ) -> float:
         metrics = self._world.metrics_for(wanted.spec.metrics)
         sample = await read_metrics(metrics, objects.leaders)
@@ -157,7 +205,8 @@ class Loop:
             intent,
             wanted,
             snapshot,
-            before=memory.rollout,
+            kept=memory.kept,
+            hold=hold,
             windows=memory.windows,
             document_written_at_s=written_at_s,
             bundle=self._world.bundle,
@@ -166,15 +215,19 @@ class Loop:
         pods = tuned_pods(objects, course)
         quality = await self._quality.advance(snapshot, pods, (course.stable or course.sd).spec)
         course = course.with_quality(quality)
-        decision = self._world.decide(
-            tuning_snapshot(
-                snapshot, course, memory.state, document_written_at_s=written_at_s, pods=pods
-            )
+        given = tuning_snapshot(
+            snapshot, course, memory.state, document_written_at_s=written_at_s, pods=pods
         )
+        try:
+            decision = self._world.decide(given)
+        except Exception:
+            # It may be what was learnt that makes it fail, and then it would fail for good.
+            memory.state = TuningState()
+            raise
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
         carried = await self._actor.carry_out(course, snapshot, decision, memory)
-        memory.rollout = course.rollout
+        memory.kept = carried.kept
         fetch = await look_at_fetch(self._world.fetches, course.weights, objects, memory.fetch)
         memory.fetch = fetch.seen
         tuned = report(
@@ -242,15 +295,17 @@ class Loop:
         memory = self._memory
         if memory is None or memory.uid != objects.metadata.uid:
             memory = self._memory = Memory.recalled(objects, now_s)
+        elif memory.kept.unread:
+            # Somebody may have mended it, or taken it away.
+            memory.kept = Kept.of(objects.tuning)
         memory.note_document(objects, now_s)
         return memory
 
     async def _models(self, objects: Objects, memory: Memory) -> Mapping[ModelRef, ModelFacts]:
-        """What is known of target and draft; when that changes, the loop is poked."""
-        if memory.models_generation != objects.metadata.generation:
-            memory.models = models_of(objects.resource)
-            memory.models_generation = objects.metadata.generation
-        return {ref: await self._world.models(ref, self.poke) for ref in memory.models}
+        """What is known of all models in use; when that changes, the loop is poked."""
+        refs = models_of(objects.resource, memory.kept)
+        found = {ref: await self._world.models(ref, self.poke) for ref in refs}
+        return with_kept(found, memory.kept.models)
 
     def _failed(self) -> float:
         """Count a failure; seconds until the next try, doubling up to five minutes."""

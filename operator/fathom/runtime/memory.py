@@ -1,21 +1,27 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
-from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus, TuningStatus
+from fathom.api.conditions import Reason
+from fathom.api.status import (
+    MeasuredStatus,
+    RolloutStatus,
+    SpeculativeDeploymentStatus,
+    TuningStatus,
+)
 from fathom.core.depth import DepthDocument
 from fathom.core.fetch_progress import FetchProgress
 from fathom.core.kinds import Kind
-from fathom.core.model_facts import ModelRef
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.manifests.tuning_config_map import STATE_KEY
-from fathom.rollout.rollout import Rollout
+from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.apply_guard import ApplyGuard
 from fathom.runtime.canary_windows import CanaryWindows
-from fathom.runtime.kept import Kept
+from fathom.runtime.holding import FirstSeen
+from fathom.runtime.kept import ROLLOUT_KEY, Kept, Seen
 from fathom.tuning.state import TuningState
 
 
@@ -34,13 +40,13 @@ class Memory:
     tuning_written_at_s: float
     document_generation: int = 0
     document_written_at_s: float = 0.0
-    rollout: Rollout | None = None
-    """The one under way, with what was seen since it was last written."""
+    kept: Kept = field(default_factory=Kept)
+    """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
+    first_seen: FirstSeen = field(default_factory=FirstSeen)
+    generation: int = 0
+    """The newest generation that was acted upon."""
     windows: CanaryWindows = field(default_factory=CanaryWindows)
     warned_pins: set[tuple[str, str]] = field(default_factory=set)
-    models: tuple[ModelRef, ...] = ()
-    """What the spec names, as of `models_generation`."""
-    models_generation: int = -1
     unread: UnreadPods = field(default_factory=UnreadPods)
     """Pods whose counters could not be read lately."""
     fetch: FetchProgress = field(default_factory=FetchProgress)
@@ -54,19 +60,30 @@ class Memory:
 
         Writes that can wait, wait for a minute: a restart has nothing urgent to say.
         """
-        stored = objects.tuning.get(STATE_KEY)
         status = objects.status or SpeculativeDeploymentStatus()
+        stored = objects.tuning.get(STATE_KEY)
+        state = TuningState.read(stored) if stored is not None else TuningState()
+        kept = Kept.of(objects.tuning)
+        if ROLLOUT_KEY in kept.lost or not objects.tuning:
+            kept = replace(kept, rollout=_reported_rollout(status.rollout))
+        if state is None:
+            kept = replace(kept, lost=(*kept.lost, STATE_KEY))
         never = float("-inf")
         return cls(
             uid=objects.metadata.uid,
             objects=objects,
-            state=TuningState.from_json(stored) if stored else TuningState(),
+            state=state or TuningState(),
             tuning=status.tuning,
             measured=status.measured,
-            rollout=Kept.of(objects.tuning).rollout,
+            kept=kept,
             status_written_at_s=now_s if objects.status else never,
             tuning_written_at_s=now_s if objects.tuning else never,
         )
+
+    def saw(self, generation: int) -> None:
+        """Act upon this generation, and never again upon an older one."""
+        self.generation = generation
+        self.kept = replace(self.kept, seen=Seen(self.uid, generation))
 
     def note_document(self, objects: Objects, now_s: float) -> None:
         """Learn since when the document in the cluster is there."""
@@ -78,6 +95,20 @@ class Memory:
     def wrote_document(self, document: DepthDocument, now_s: float) -> None:
         self.document_generation = document.generation
         self.document_written_at_s = now_s
+
+
+def _reported_rollout(told: RolloutStatus | None) -> Rollout | None:
+    """The rollout that the status tells of, for when nothing else does: above all its veto."""
+    began_at_s = unix_seconds(told.since) if told else None
+    if told is None or began_at_s is None:
+        return None
+    try:
+        stage, reason = Stage(told.stage), Reason(told.reason)
+    except ValueError:  # it is complete, or of another Fathom
+        return None
+    return Rollout(
+        told.revision, told.stable, stage, began_at_s, reason, message=told.message, why=told.why
+    )
 
 
 def _written_at_s(

@@ -4,7 +4,7 @@ Pure: renders what should exist and compares it with what is live.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -172,7 +172,21 @@ def _rendered(objects: Objects, step: WorkloadStep, desired: Desired) -> Operati
         replicas=step.replicas,
         bundle=desired.bundle,
     )
-    return brought_about(objects, step.kind, manifest)
+    operation = brought_about(objects, step.kind, manifest)
+    if operation is None:
+        return None
+    return replace(operation, manifest=_stamped(manifest, objects))
+
+
+def _stamped(manifest: Mapping[str, JsonValue], objects: Objects) -> dict[str, JsonValue]:
+    """With the generation that it is written for, which is no reason to write by itself.
+
+    An API server that has fallen behind may answer with an older resource: by this it is found out.
+    """
+    metadata = cast("Mapping[str, JsonValue]", manifest.get("metadata", {}))
+    annotations = cast("Mapping[str, JsonValue]", metadata.get("annotations", {}))
+    stamp = {names.ANNOTATION_GENERATION: str(objects.metadata.generation)}
+    return {**manifest, "metadata": {**metadata, "annotations": {**annotations, **stamp}}}
 
 
 def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
@@ -180,7 +194,9 @@ def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
     live = objects.live[step.kind, step.name]
     patch: dict[str, JsonValue] = {"spec": {"replicas": step.replicas}}
     why = first_difference(patch, live)
-    return None if why is None else Patch(step.kind, step.name, patch, Seen.of(live), why)
+    if why is None:
+        return None
+    return Patch(step.kind, step.name, _stamped(patch, objects), Seen.of(live), why)
 
 
 def brought_about(objects: Objects, kind: Kind, manifest: Manifest) -> Create | Apply | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from fathom.api import names
 from fathom.core.events import Happening, Severity, transitions
 from fathom.core.manifest import Seen
 from fathom.core.snapshot import Objects
@@ -56,6 +57,25 @@ class Reporter:
         memory.warned_pins = {(each.pod, each.value) for each in bad}
         happenings = [Happening(Severity.WARNING, "PinIgnored", each.message) for each in fresh]
         await self.tell(happenings, objects)
+
+    async def tell_of_losses(self, objects: Objects, keys: Sequence[str]) -> None:
+        """Say of what was learnt and cannot be read that it is begun anew."""
+        if keys:
+            message = (
+                f"{' and '.join(keys)} of ConfigMap {names.tuning_config_map(objects.key.name)} "
+                "cannot be read: what was learnt there is begun anew."
+            )
+            await self.tell([Happening(Severity.WARNING, "BegunAnew", message)], objects)
+
+    async def tell_of_old_read(self, read: int, acted_upon: int, objects: Objects) -> None:
+        """That nothing is done, for an API server that does not catch up."""
+        message = (
+            f"the API server answers with generation {read} of this resource, and generation "
+            f"{acted_upon} was acted upon before: nothing is done until it answers with what is. "
+            "If status was restored from a backup, any edit of the spec that brings its generation "
+            "beyond that ends this."
+        )
+        await self.tell([Happening(Severity.WARNING, "OutdatedRead", message)], objects)
 
     async def tell_of_crash(self, error: Exception, objects: Objects) -> None:
         """An error of our own, where the user of the resource sees it."""

@@ -133,12 +133,17 @@ class TuningState:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read a state. Garbage, or another version's, is a fresh state: it is soon learnt anew."""
+        return cls.read(text) or cls()
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Read a state; None: it is none of this version's."""
         if len(text) > LARGEST_BYTES:
-            return cls()
+            return None
         try:
             state = _ADAPTER.validate_json(text)
         except ValidationError:
-            return cls()
+            return None
         # A look or a step cannot have survived.
         return replace(state, looks=MappingProxyType({}), stepped=())  # type: ignore[return-value]
 

@@ -5,13 +5,15 @@ from math import inf
 
 from fathom.api.conditions import Reason
 from fathom.core.fetch import Fetched
+from fathom.core.model_config import ModelConfig
+from fathom.core.model_facts import ModelFacts, ModelRef, Weights
 from fathom.rollout.evidence import Evidence, Side, Speed
 from fathom.rollout.rollout import Rollout, Stage, Watch
-from fathom.runtime.kept import Kept
+from fathom.runtime.kept import Kept, Seen
 
 ROLLOUT = Rollout(
-    revision="b",
-    stable="a",
+    revision="bbbbbbbb",
+    stable="aaaaaaaa",
     stage=Stage.CANARY,
     began_at_s=1.5,
     reason=Reason.CANARY_BAKING,
@@ -26,13 +28,44 @@ ROLLOUT = Rollout(
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = {"digest": Fetched((("draft", COMMIT), ("model", COMMIT)), 1 << 40)}
 KEPT = Kept(
-    good_spec="{}", good_revision="b", stable_spec='{"x":1}', rollout=ROLLOUT, weights=WEIGHTS
+    good_spec="{}",
+    good_revision="bbbbbbbb",
+    accepted_spec='{"y":1}',
+    accepted_revision="dddddddd",
+    stable_spec='{"x":1}',
+    rollout=ROLLOUT,
+    weights=WEIGHTS,
+    models={
+        ModelRef("org/a", "v1"): ModelFacts(
+            ModelConfig(("LlamaForCausalLM",), hidden_size=64), weights=Weights(5, has_d2t=False)
+        )
+    },
+    seen=Seen("uid", 3),
 )
 
 
 def test_everything_comes_back_as_it_was() -> None:
-    assert Kept.of(KEPT.data()) == KEPT
+    back = Kept.of(KEPT.data())
+    assert (back, back.seen) == (KEPT, KEPT.seen)
     assert Kept.of({}) == Kept()
+
+
+def test_the_same_spec_is_not_kept_twice() -> None:
+    kept = Kept().with_good("{}", "bbbbbbbb")
+    assert kept.with_accepted("{}", "bbbbbbbb") == kept
+    accepted = kept.with_accepted('{"y":1}', "bbbbbbbb")
+    assert accepted.specs() == (("bbbbbbbb", '{"y":1}'), ("bbbbbbbb", "{}"))
+    assert accepted.with_good('{"y":1}', "bbbbbbbb").specs() == (("bbbbbbbb", '{"y":1}'),)
+
+
+def test_what_matters_and_cannot_be_read_stays_as_it_is() -> None:
+    junk = {"lastGoodSpec.json": "[" * 20_000, "revision": "bbbb", "models.json": "{}"}
+    kept = Kept.of({**KEPT.data(), **junk, "weights.json": "["})
+    assert (kept.good_spec, kept.good_revision, kept.models) == (None, None, {})
+    assert kept.specs() == KEPT.specs()[:1] + KEPT.specs()[2:]
+    assert (kept.unread, kept.lost) == (junk, ("weights.json",))
+    assert kept.data().items() >= junk.items()
+    assert kept.rollout == ROLLOUT
 
 
 def test_what_another_fathom_wrote_is_no_rollout() -> None:
@@ -41,10 +74,10 @@ def test_what_another_fathom_wrote_is_no_rollout() -> None:
 
 
 def test_a_revisions_spec_is_the_newest_or_the_stable_one() -> None:
-    assert KEPT.spec_of("b") == "{}"
-    assert KEPT.spec_of("a") == '{"x":1}'
-    assert KEPT.spec_of("c") is None
-    assert replace(KEPT, rollout=None).spec_of("a") is None
+    assert KEPT.spec_of("bbbbbbbb") == "{}"
+    assert KEPT.spec_of("aaaaaaaa") == '{"x":1}'
+    assert KEPT.spec_of("cccccccc") is None
+    assert replace(KEPT, rollout=None).spec_of("aaaaaaaa") is None
 
 
 def test_what_was_only_seen_can_wait_and_a_step_cannot() -> None:

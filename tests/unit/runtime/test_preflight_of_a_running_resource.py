@@ -5,6 +5,7 @@ import asyncio
 from fathom.core.kinds import DEPLOYMENT
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import ModelFacts, ModelRef
+from fathom.runtime.holding import PATIENCE_S
 from fathom.runtime.model_cache import NOT_YET
 from support.bench import Bench
 
@@ -16,9 +17,18 @@ OTHER = ModelFacts(ModelConfig(hidden_size=32))
 CHANGES = {"model.id": TARGET.id, "draft.id": DRAFT.id, "draft.revision": DRAFT.revision}
 
 
-async def test_unknown_until_known_and_nothing_waits_for_it() -> None:
-    bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
+async def past_waiting(models: dict[ModelRef, ModelFacts]) -> Bench:
+    """A replica that serves, of a spec of which the hub told nothing in time."""
+    bench = Bench(CHANGES, models=models)
     await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == []
+    bench.clock.at_s += PATIENCE_S
+    await bench.until_ready()
+    return bench
+
+
+async def test_unknown_until_known_and_what_runs_does_not_wait_for_it() -> None:
+    bench = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
     before = bench.condition("DraftCompatible")
 
     bench.models |= {TARGET: FITS, DRAFT: FITS}
@@ -50,8 +60,7 @@ async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
 
 
 async def test_a_pair_that_turns_out_not_to_fit_stops_no_pod() -> None:
-    bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
-    await bench.until_ready()
+    bench = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
     deployments = bench.kube.names(DEPLOYMENT)
 
     bench.models |= {TARGET: FITS, DRAFT: OTHER}

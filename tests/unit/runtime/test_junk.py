@@ -1,0 +1,197 @@
+"""Whatever stands in the tuning ConfigMap: no pass fails for it, and it moves no fleet."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT
+from fathom.core.model_config import ModelConfig
+from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from support.bench import Bench
+
+TARGET, DRAFT, OTHER = ModelRef("org/target"), ModelRef("org/draft"), ModelRef("org/other")
+FITS = ModelFacts(ModelConfig(hidden_size=64))
+DOWN = ModelFacts(absence=Absence.UNREACHABLE, explanation="it does not answer")
+HUB_IS_DOWN = {TARGET: DOWN, DRAFT: DOWN, OTHER: DOWN}
+
+JUNK = {
+    "deep": "[" * 20_000,
+    "deep objects": '{"a":' * 20_000,
+    "not JSON": "not JSON",
+    "empty": "",
+    "of another type": "[1, 2]",
+    "a number": "7",
+    "null": "null",
+    "of 5,000 digits": "1" * 5_000,
+    "infinite": "1e999",
+    "no text": "\ud800",
+}
+LEARNT = ("state.json", "rollout.json", "refreshes.json", "weights.json", "quality.json")
+HOLDING = ("lastGoodSpec.json", "revision", "acceptedSpec.json", "stableSpec.json", "models.json")
+
+
+async def serving(**changes: Any) -> Bench:
+    spec = {"model.id": TARGET.id, "draft.id": DRAFT.id, "replicas": 3, **changes}
+    bench = Bench(spec, models={TARGET: FITS, DRAFT: FITS})
+    await bench.until_ready()
+    bench.kube.writes.clear()
+    return bench
+
+
+def write(bench: Bench, key: str, text: str) -> None:
+    config_map = copy.deepcopy(bench.kube.find(CONFIG_MAP, "kimi-tuning"))
+    config_map["data"][key] = text
+    bench.kube.put(CONFIG_MAP, config_map)
+
+
+def kept(bench: Bench) -> dict[str, str]:
+    data: dict[str, str] = bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"]
+    return data
+
+
+def events(bench: Bench, reason: str) -> list[str]:
+    found = [each.body for each in bench.kube.written("Event")]
+    return [each["message"] for each in found if each["reason"] == reason]
+
+
+async def passes(bench: Bench, seconds: int) -> None:
+    for _ in range(seconds):
+        await bench.tick()
+        bench.play_controllers()
+        bench.clock.at_s += 1
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("key", [*LEARNT, *HOLDING, "acceptedRevision", "generation.json"])
+async def test_no_junk_in_any_key_fails_a_pass_or_moves_a_pod(key: str, junk: str) -> None:
+    bench = await serving()
+    write(bench, key, JUNK[junk])
+    bench.models |= HUB_IS_DOWN
+    bench.restart()
+    await passes(bench, 5)
+    assert events(bench, "InternalError") == []
+    assert bench.kube.written("Deployment") == []
+    assert bench.condition("Ready")["status"] == "True"
+
+
+@pytest.mark.parametrize("key", LEARNT)
+async def test_what_was_learnt_is_begun_anew_and_told_once(key: str) -> None:
+    bench = await serving()
+    write(bench, key, JUNK["deep"])
+    bench.restart()
+    await passes(bench, 70)
+    (message,) = events(bench, "BegunAnew")
+    assert f"{key} of ConfigMap kimi-tuning cannot be read" in message
+    assert kept(bench).get(key) != JUNK["deep"]
+    bench.kube.writes.clear()
+    bench.restart()
+    await passes(bench, 200)
+    assert bench.kube.writes == []
+
+
+async def test_what_others_add_to_the_config_map_is_left_alone() -> None:
+    bench = await serving()
+    write(bench, "theirs", "anything")
+    await passes(bench, 200)
+    assert bench.kube.writes == []
+    assert kept(bench)["theirs"] == "anything"
+
+
+async def test_what_is_junked_while_the_operator_runs_is_written_again() -> None:
+    bench = await serving()
+    before = kept(bench)
+    for key in before:
+        write(bench, key, JUNK["deep"])
+    await passes(bench, 70)
+    assert kept(bench) == before
+    assert bench.kube.written("Deployment") == []
+
+
+@pytest.mark.parametrize("key", ["lastGoodSpec.json", "revision", "models.json"])
+async def test_while_it_is_not_known_what_the_spec_asks_for_nothing_rolls(key: str) -> None:
+    bench = await serving()
+    (before,) = bench.kube.names(DEPLOYMENT)
+    write(bench, key, JUNK["deep"])
+    bench.edit({"draft.id": OTHER.id})
+    bench.models |= HUB_IS_DOWN
+    bench.restart()
+    await passes(bench, 120)
+    assert bench.kube.names(DEPLOYMENT) == [before]
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "KeptUnreadable")
+    assert f"{key} of ConfigMap kimi-tuning cannot be read" in degraded["message"]
+    assert bench.condition("Progressing")["reason"] == "KeptUnreadable"
+
+    bench.edit({"replicas": 5})
+    await passes(bench, 5)
+    assert bench.kube.find(DEPLOYMENT, before)["spec"]["replicas"] == 5
+
+    bench.models |= {TARGET: FITS, OTHER: FITS}
+    bench.metrics.generation = 1
+    await bench.until_rolled()
+    assert bench.kube.names(DEPLOYMENT) != [before]
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
+async def test_who_takes_the_junk_away_ends_the_waiting() -> None:
+    bench = await serving()
+    write(bench, "models.json", JUNK["deep"])
+    bench.edit({"draft.id": OTHER.id})
+    bench.models |= HUB_IS_DOWN
+    bench.restart()
+    await passes(bench, 60)
+    assert bench.condition("Degraded")["reason"] == "KeptUnreadable"
+    config_map = copy.deepcopy(bench.kube.find(CONFIG_MAP, "kimi-tuning"))
+    del config_map["data"]["models.json"]
+    bench.kube.put(CONFIG_MAP, config_map)
+    await passes(bench, 60)
+    assert len(bench.kube.names(DEPLOYMENT)) == 2
+
+
+async def test_a_veto_survives_the_loss_of_the_rollout() -> None:
+    bench = await serving()
+    (before,) = bench.kube.names(DEPLOYMENT)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await bench.tick()
+    bench.clock.at_s += 11
+    await passes(bench, 3)
+    (canary,) = set(bench.kube.names(DEPLOYMENT)) - {before}
+    for pod in bench.pods_of(canary):
+        crashed = {"name": "vllm", "restartCount": 3, "state": {}}
+        bench.set_ready(pod["metadata"]["name"], ready=False, containerStatuses=[crashed])
+    await bench.tick()
+    assert bench.status["rollout"]["stage"] == "RolledBack"
+    await passes(bench, 5)
+    write(bench, "rollout.json", JUNK["deep"])
+    bench.restart()
+    await passes(bench, 60)
+    assert bench.condition("Degraded")["reason"] == "RolledBack"
+    assert bench.kube.find(DEPLOYMENT, before)["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize("began_at_s", ["1e308", "NaN", "Infinity", "-5", '"soon"', "9" * 400])
+async def test_a_rollout_at_no_possible_time_is_none(began_at_s: str) -> None:
+    bench = await serving()
+    rollout = (
+        '{"revision":"bbbbbbbb","stable":"aaaaaaaa","stage":"Promoted","reason":"CanaryAsGood",'
+        f'"began_at_s":{began_at_s}}}'
+    )
+    write(bench, "rollout.json", rollout)
+    bench.restart()
+    await passes(bench, 3)
+    assert events(bench, "InternalError") == []
+    assert len(events(bench, "BegunAnew")) == 1
+
+
+async def test_a_tuner_that_fails_on_what_it_learnt_begins_anew() -> None:
+    bench = await serving()
+    good = bench.decide
+    bench.decide = lambda snapshot: 1 / 0 if snapshot.state.generation else good(snapshot)  # type: ignore[assignment,return-value]
+    write(bench, "state.json", json.dumps({"generation": 7}))
+    bench.restart()
+    await passes(bench, 3)
+    assert len(events(bench, "InternalError")) == 1
+    assert bench.condition("Ready")["status"] == "True"
+    assert await bench.tick() == 30
