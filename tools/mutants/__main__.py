@@ -28,9 +28,10 @@ CACHE: Final = ROOT / ".cache" / "mutants"
 SURVIVORS: Final = ROOT / "tests" / "mutants" / "survivors.toml"
 LONGEST_CLEAN_S: Final = 1800.0
 """Of one file of tests."""
-TIMES_AS_LONG: Final = 3.0
-"""As a clean run, in processor time, after which a mutant is taken to run for ever; plus …"""
-START_S: Final = 15.0
+TIMES_AS_LONG: Final = 1.5
+"""As its tests took while they were recorded, in processor time, after which a mutant is taken to
+run for ever; plus …"""
+START_S: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _recorded(of: Module, sources: Mapping[str, str]) -> Recorded:
     """Which tests execute what; run clean where that is not known."""
     recordings = Recordings(CACHE / "recorded")
     files = {
-        each: recordings.path(each, digest(dict(sources) | read(ROOT, [each]) | _support()))
+        each: recordings.path(each, digest(dict(sources) | read(ROOT, [each])))
         for each in of.test_files(ROOT)
     }
     missing = {test: into for test, into in files.items() if not into.exists()}

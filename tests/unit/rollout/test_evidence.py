@@ -46,9 +46,30 @@ def test_what_is_left_of_a_difference_in_batch_is_evened_out() -> None:
 
 
 def test_a_few_steps_tell_nothing() -> None:
-    ours = delta({BUCKET: steps(20, step_s=0.04, per_request=3, batch=6)})
-    theirs = delta({BUCKET: steps(2000, step_s=0.02, per_request=3, batch=6)})
-    assert compared(ours, theirs).windows == 0
+    many = delta({BUCKET: steps(2000, step_s=0.02, per_request=3, batch=6)})
+    few = delta({BUCKET: steps(29, step_s=0.04, per_request=3, batch=6)})
+    assert compared(few, many).windows == compared(many, few).windows == 0
+    enough = delta({BUCKET: steps(30, step_s=0.04, per_request=3, batch=6)})
+    assert compared(enough, many).windows == 1
+
+
+def test_cells_weigh_by_the_time_of_the_side_that_has_less() -> None:
+    other = replace(BUCKET, depth=5)
+    ours = delta(
+        {
+            BUCKET: steps(1000, step_s=0.02, per_request=3, batch=6),
+            other: steps(100, step_s=0.02, per_request=6, batch=6),
+        }
+    )
+    theirs = delta(
+        {
+            BUCKET: steps(500, step_s=0.02, per_request=3, batch=6),
+            other: steps(1000, step_s=0.02, per_request=3, batch=6),
+        }
+    )
+    found = compared(ours, theirs)
+    assert found.weight == pytest.approx(12)
+    assert found.mean == pytest.approx(log(2) * 2 / 12)
 
 
 def test_engines_that_do_not_count_by_batch_compare_time_per_output_token() -> None:
@@ -57,10 +78,30 @@ def test_engines_that_do_not_count_by_batch_compare_time_per_output_token() -> N
     assert compared(ours, theirs).mean == pytest.approx(log(1 / 1.1))
 
 
-def test_and_only_if_they_are_about_as_full() -> None:
-    ours = delta(tpot_seconds_sum=1.1, tpot_count=100, requests_running=12)
-    theirs = delta(tpot_seconds_sum=2.0, tpot_count=200, requests_running=6)
-    assert compared(ours, theirs).windows == 0
+@pytest.mark.parametrize(
+    ("running", "others", "compared_windows"),
+    [(12, 6, 0), (6, 12, 0), (10, 8, 1), (10.1, 8, 0), (3, 2, 1), (3.1, 2, 0), (8, 10, 1)],
+)
+def test_and_only_if_they_are_about_as_full(
+    running: float, others: float, compared_windows: float
+) -> None:
+    ours = delta(tpot_seconds_sum=1.1, tpot_count=100, requests_running=running)
+    theirs = delta(tpot_seconds_sum=2.0, tpot_count=200, requests_running=others)
+    assert compared(ours, theirs).windows == compared_windows
+
+
+@pytest.mark.parametrize(("requests", "windows"), [(2, 0), (3, 1)])
+def test_and_only_if_some_requests_finished(requests: float, windows: float) -> None:
+    few = delta(tpot_seconds_sum=1.0, tpot_count=requests, requests_running=6)
+    many = delta(tpot_seconds_sum=2.0, tpot_count=200, requests_running=6)
+    assert compared(few, many).windows == compared(many, few).windows == windows
+
+
+def test_fullness_is_per_replica_and_a_comparison_weighs_what_finished_on_the_lesser_side() -> None:
+    ours = delta(tpot_seconds_sum=1.0, tpot_count=100, requests_running=6)
+    theirs = [delta(tpot_seconds_sum=1.0, tpot_count=100, requests_running=6) for _ in range(3)]
+    found = compared(ours, *theirs)
+    assert (found.windows, found.weight, found.mean) == (1, 100, pytest.approx(0))
 
 
 def test_a_window_that_could_not_be_read_is_counted_and_compares_nothing() -> None:

@@ -1,6 +1,7 @@
 """What is held against a canary, and when doubt ends."""
 
 import itertools
+from dataclasses import replace
 from math import inf, log
 
 import pytest
@@ -89,6 +90,38 @@ def test_failures_beyond_chance_and_beyond_the_others_are_held_against_it() -> N
     assert at_the_end(alike).answer is Answer.PROMOTE
 
 
+def test_a_difference_that_chance_explains_is_not() -> None:
+    """1.6 % of 500 requests and 1 % of 1000: one standard error."""
+    found = evidence(Side(tokens=1e5, finished=500, failed=8))
+    alike = replace(found, stable=Side(tokens=2e5, finished=1000, failed=10))
+    assert at_the_end(alike).answer is Answer.PROMOTE
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason"), [(4, Reason.CANARY_AS_GOOD), (5, Reason.CANARY_ERRORS)]
+)
+def test_five_failures_tell_something(failed: int, reason: Reason) -> None:
+    assert at_the_end(evidence(Side(tokens=1e5, finished=100, failed=failed))).reason is reason
+
+
+@pytest.mark.parametrize(("windows", "answer"), [(7, Answer.WATCH), (8, Answer.ROLL_BACK)])
+def test_eight_windows_tell_something_of_speed(windows: int, answer: Answer) -> None:
+    assert verdict_on(evidence(found=speed(0.9, windows)), 600, BAKE_S).answer is answer
+    as_good = at_the_end(evidence(found=speed(1.0, windows, noise=0.001)))
+    assert as_good.answer is (Answer.WATCH if windows < 8 else Answer.PROMOTE)
+
+
+@pytest.mark.parametrize(("blind", "answer"), [(9, Answer.PROMOTE), (10, Answer.WATCH)])
+def test_half_of_the_windows_unread_show_nothing(blind: float, answer: Answer) -> None:
+    assert at_the_end(evidence(blind=blind)).answer is answer
+
+
+def test_the_longest_bake_is_three_times_the_shortest() -> None:
+    doubtful = evidence(found=speed(1.05, windows=12, noise=0.15))
+    assert at_the_end(doubtful, 2.99).answer is Answer.WATCH
+    assert at_the_end(doubtful, 3.0).answer is Answer.PROMOTE
+
+
 @pytest.mark.parametrize(("slow", "answer"), [(0.25, Answer.ROLL_BACK), (0.06, Answer.PROMOTE)])
 def test_a_tail_twice_as_heavy_is_held_against_it(slow: float, answer: Answer) -> None:
     canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, slow))
@@ -114,6 +147,12 @@ def test_preemptions_are_held_against_it() -> None:
     preempting = Side(tokens=1e5, finished=1000, preemptions=400)
     found = at_the_end(evidence(preempting))
     assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_PREEMPTS)
+    assert found.message.startswith("it preempts 0.40 times per request, and the others 0.00 times")
+    # As many as the others, by request, or as few as chance explains.
+    for canary, stable in (((1000, 400), (2000, 800)), ((20, 6), (20, 3))):
+        mine, theirs = (Side(tokens=1e5, finished=n, preemptions=m) for n, m in (canary, stable))
+        alike = replace(evidence(mine), stable=theirs)
+        assert at_the_end(alike).answer is Answer.PROMOTE
     seldom = Side(tokens=1e5, finished=1000, preemptions=50)
     assert at_the_end(evidence(seldom)).answer is Answer.PROMOTE
 
