@@ -74,6 +74,9 @@ def test_it_has_five_minutes_to_obey() -> None:
     assert found is not None
     assert found.reason is Reason.DEPTH_NOT_OBEYED
     assert "written for it 5 minutes ago" in found.message
+    late = obeying(3600, 6, watch=BAKING)
+    assert late is not None
+    assert "written for it 60 minutes ago" in late.message
 
 
 def test_what_it_has_in_force_is_compared_with_what_was_written_last() -> None:

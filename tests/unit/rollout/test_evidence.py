@@ -137,4 +137,6 @@ def test_the_tail_is_where_a_share_of_the_requests_is_slower() -> None:
     assert tail_bound(histogram, 0.05) == 0.2
     assert slow_share(histogram, 0.2) == pytest.approx(0.04)
     assert tail_bound(((0.1, 0.0), (inf, 100.0)), 0.05) is None
-    assert tail_bound((), 0.05) is None
+    for nobody in ((), ((0.1, 0.0), (inf, 0.0))):
+        assert tail_bound(nobody, 0.05) is None
+        assert slow_share(nobody, 0.1) == 0

@@ -86,6 +86,25 @@ def test_what_an_operator_without_a_record_had_promoted_goes_on() -> None:
         assert after(None, look(workloads=workloads)).stage is stage
 
 
+def test_of_several_older_revisions_the_one_that_serves_most_is_stable() -> None:
+    pods = (pod("a", "1", ready=True), *(pod("b", name, ready=True) for name in "23"))
+    workloads = (deployment("a", 2), deployment("b", 2), deployment("new", 0))
+    assert after(None, look(pods=pods, workloads=workloads)).stable == "b"
+
+
+@pytest.mark.parametrize(
+    ("rollout", "carried", "most_new"),
+    [(SETTLING, "new", 0), (CANARY, "new", 1), (PROMOTED, "new", None), (VETOED, "old", None)],
+)
+def test_each_stage_carries_out_one_revision_and_bounds_the_new_one(
+    rollout: Rollout, carried: str, most_new: int | None
+) -> None:
+    assert (rollout.carried, rollout.most_new) == (carried, most_new)
+    assert rollout.on_trial is (most_new is not None)
+    assert rollout.vetoes("new") is (rollout is VETOED)
+    assert not rollout.vetoes("old")
+
+
 def test_what_was_vetoed_is_tried_again_only_when_asked_anew() -> None:
     vetoed = replace(VETOED, retry="1")
     for retry, stage in (
@@ -142,6 +161,19 @@ def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
     assert resumed.watch == replace(watch, unready_since_s=NOW_S + 500)
 
 
+def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
+    assert after(replace(SETTLING, began_at_s=NOW_S + 9000), look()).began_at_s == NOW_S
+    ahead = Watch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
+    found = after(replace(CANARY, began_at_s=NOW_S - 60, watch=ahead), look(0, pod(ready=True)))
+    assert found.began_at_s == NOW_S - 60
+    assert found.watch == replace(ahead, ready_since_s=NOW_S)
+    late = Watch("canary", unready_since_s=NOW_S + 500, uid="uid of canary")
+    assert watched(late, 0, pod()).unready_since_s == NOW_S
+    held = replace(CANARY, paused_at_s=NOW_S + 500, watch=replace(late, unready_since_s=NOW_S - 5))
+    resumed = after(held, look(0, pod()))
+    assert (resumed.began_at_s, resumed.watch) == (NOW_S, held.watch)
+
+
 def window() -> Window:
     counted = PodDelta("p", 0, 60, EngineCounts(generation_tokens=10), {}, {})
     return Window((counted,), (counted,))
@@ -193,7 +225,8 @@ def test_another_pod_in_its_place_bakes_anew_and_has_no_more_time_to_start() -> 
 def test_of_two_pods_the_watched_one_stays_the_canary_and_else_the_ready_one() -> None:
     ready = watched(None, 100, pod(name="b"), pod(name="c", ready=True))
     assert ready.pod == "c"
-    assert watched(ready, 200, pod(name="b", ready=True), pod(name="c")).pod == "c"
+    for other in "bd":
+        assert watched(ready, 200, pod(name=other, ready=True), pod(name="c")).pod == "c"
 
 
 @pytest.mark.parametrize("changes", [{"replicas": 1}, {"bake_s": 0.0}])
@@ -211,7 +244,9 @@ def test_with_nothing_beside_it_or_no_bake_it_is_enough_to_become_ready(
 def test_what_is_awaited_is_said() -> None:
     assert after(CANARY, look(100)).message == "the canary is starting."
     assert after(CANARY, look(100, pod())).message == "the canary, pod canary, is starting."
-    assert after(SETTLING, look(10, held=True)).message == "begins when its weights are fetched."
+    assert after(SETTLING, look(10, held="its weights are fetched")).message == (
+        "begins when its weights are fetched."
+    )
 
 
 def test_what_cannot_go_back_is_held_where_it_is() -> None:

@@ -46,6 +46,7 @@ def test_as_good_is_promoted_when_the_bake_is_over_and_not_before(ratio: float) 
     early = verdict_on(found, BAKE_S - 60, BAKE_S)
     assert early.answer is Answer.WATCH
     assert "1 more minutes" in early.message
+    assert "1 more minutes" in verdict_on(found, BAKE_S - 10, BAKE_S).message
     assert at_the_end(found).answer is Answer.PROMOTE
 
 
@@ -53,6 +54,11 @@ def test_slower_by_three_percent_ends_the_bake_early() -> None:
     found = verdict_on(evidence(found=speed(0.97)), 600, BAKE_S)
     assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_SLOWER)
     assert found.message.startswith("-3.")
+
+
+def test_a_difference_of_speed_is_told_with_two_standard_errors() -> None:
+    found = at_the_end(evidence(found=speed(0.5, noise=0.1)))
+    assert found.message == "-50.0 % ± 3.3 tokens per second and request beside the others."
 
 
 def test_the_end_of_a_bake_takes_less_certainty_than_ending_it_early() -> None:
@@ -97,6 +103,15 @@ def test_a_difference_that_chance_explains_is_not() -> None:
     assert at_the_end(alike).answer is Answer.PROMOTE
 
 
+def test_most_requests_failing_is_beyond_chance_even_of_twenty() -> None:
+    found = evidence(Side(tokens=1e5, finished=20, failed=18))
+    worse = replace(found, stable=Side(tokens=2e5, finished=1000, failed=500))
+    assert at_the_end(worse).reason is Reason.CANARY_ERRORS
+    assert "90.0% of its 20 requests failed or were aborted, and 50.0% of" in (
+        at_the_end(worse).message
+    )
+
+
 @pytest.mark.parametrize(
     ("failed", "reason"), [(4, Reason.CANARY_AS_GOOD), (5, Reason.CANARY_ERRORS)]
 )
@@ -135,6 +150,16 @@ def test_the_same_tail_of_a_handful_of_requests_is_not() -> None:
     assert at_the_end(evidence(canary)).answer is Answer.PROMOTE
 
 
+def test_the_bound_of_a_tail_is_told_in_milliseconds() -> None:
+    of_seconds = tuple((le * 10, count) for le, count in histogram(1000, 0.25))
+    found = evidence(Side(tokens=1e5, finished=1000, tpot=of_seconds))
+    stable = tuple((le * 10, count) for le, count in histogram(2000, 0.01))
+    late = replace(found, stable=Side(tokens=2e5, finished=2000, tpot=stable))
+    assert at_the_end(late).message == (
+        "25.0% of its requests have a time per output token above 1000 ms, and 1.0% of the others'."
+    )
+
+
 def test_late_first_tokens_are_held_against_it() -> None:
     found = evidence(Side(tokens=1e5, finished=1000, ttft=histogram(1000, 0.3)))
     stable = Side(tokens=2e5, finished=2000, ttft=histogram(2000, 0.01))
@@ -148,6 +173,8 @@ def test_preemptions_are_held_against_it() -> None:
     found = at_the_end(evidence(preempting))
     assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_PREEMPTS)
     assert found.message.startswith("it preempts 0.40 times per request, and the others 0.00 times")
+    a_few = replace(evidence(preempting), stable=Side(tokens=2e5, finished=2000, preemptions=100))
+    assert at_the_end(a_few).reason is Reason.CANARY_PREEMPTS
     # As many as the others, by request, or as few as chance explains.
     for canary, stable in (((1000, 400), (2000, 800)), ((20, 6), (20, 3))):
         mine, theirs = (Side(tokens=1e5, finished=n, preemptions=m) for n, m in (canary, stable))
