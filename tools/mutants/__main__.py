@@ -137,9 +137,6 @@ def _carried_out(due: Sequence[Work], test_files: Sequence[str], workers: int) -
         while waiting or running:
             while waiting and free:
                 work = waiting.popleft()
-                if not work.tests:
-                    yield Ended(work, killed=False, by="no test executes it", seconds=0.0)
-                    continue
                 copy, own = free.pop(), stack.enter_context(ExitStack())
                 own.enter_context(replaced(copy / work.candidate.path, work.mutated))
                 tests = own.enter_context(Tests(copy, work.tests, work.longest_s))

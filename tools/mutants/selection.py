@@ -34,9 +34,10 @@ class Recorded:
                 mine.setdefault(int(line), set()).update(test for test in tests if test)
 
     def tests_of(self, candidate: Candidate, sources: Mapping[str, str]) -> list[str]:
-        """The tests to ask, quick ones first; none: no test executes this line.
+        """The tests to ask, quick ones first: those that execute this line.
 
-        Of hundreds that do, as many as `MOST_S` allows: what those do not notice has survived.
+        Where none does, all of them: one may start a process that does. Of hundreds, as many as
+        `MOST_S` allows: what those do not notice has survived.
 
         Args:
             candidate: the mutant.
@@ -44,11 +45,13 @@ class Recorded:
         """
         statement = _statement_at(sources[candidate.path], candidate.start[0])
         if statement.names:
-            found = self._mentioning(statement.names, sources) or set(self.seconds)
+            found = self._mentioning(statement.names, sources)
         else:
             by_line = self.lines.get(candidate.path, {})
             found = set().union(*(by_line.get(line, ()) for line in statement.lines))
-        ordered = sorted(found, key=lambda test: (self.seconds.get(test, 0.0), test))
+        ordered = sorted(
+            found or self.seconds, key=lambda test: (self.seconds.get(test, 0.0), test)
+        )
         taken_s = (self.seconds.get(test, 0.0) for test in ordered)
         begins_s = itertools.accumulate(taken_s, initial=0.0)
         return [test for test, at_s in zip(ordered, begins_s, strict=False) if at_s < MOST_S]
@@ -99,7 +102,8 @@ def _defined(node: ast.AST) -> Iterator[str]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
         case ast.Assign(targets=targets):
-            yield from (each.id for each in targets if isinstance(each, ast.Name))
+            within = itertools.chain.from_iterable(ast.walk(each) for each in targets)
+            yield from (each.id for each in within if isinstance(each, ast.Name))
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
 
