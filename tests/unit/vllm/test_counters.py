@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fathom_vllm.counters import (
     DECODE,
+    MAGIC,
     MIXED,
     CountersWriter,
     Counts,
@@ -104,10 +105,28 @@ def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:
     assert Path(path).stat().st_size < 1 << 20
 
 
-@pytest.mark.parametrize("content", [b"", b"FATHOM", b"FATHOMC1" + bytes(1000), bytes(4096)])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"FATHOM",
+        b"FATHOMC1" + bytes(1000),
+        bytes(4096),
+        MAGIC + bytes(8),
+        MAGIC + bytes(119),
+    ],
+)
 def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
     Path(path).write_bytes(content)
     assert read_counts(path) is None
+
+
+@pytest.mark.parametrize("magic", [b"FATHOMC1", b"FATHOMC3"])
+def test_a_file_of_another_version_is_read_as_nothing(path: str, magic: bytes) -> None:
+    CountersWriter(path, max_batch=16, max_depth=7).close()
+    copy = Path(path + "-copy")
+    copy.write_bytes(magic + Path(path).read_bytes()[len(magic) :])
+    assert read_counts(str(copy)) is None
 
 
 def test_an_absent_file_is_read_as_nothing(path: str) -> None:

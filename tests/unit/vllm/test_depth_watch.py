@@ -97,10 +97,13 @@ def test_a_look_that_fails_is_counted_told_once_and_was_no_look(
     assert watched.counts.looked_at_s == 60
 
 
-def test_the_thread_looks_again_and_again_and_is_no_reason_to_stay(watched: Watched) -> None:
+def test_the_thread_looks_again_and_again_and_is_no_reason_to_stay(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
     watched.file.answers = [adopted(1, 5)]
     watched.watch.start()
     assert watched.watch.ready.generation == 1  # the first look is waited for
+    assert "did not answer" not in caplog.text
     for _ in range(2):
         assert watched.file.polled.acquire(timeout=60)
     (thread,) = (each for each in threading.enumerate() if each.name == "fathom-depth")
@@ -125,6 +128,7 @@ def test_after_a_fork_the_thread_starts_again(watched: Watched) -> None:
         watched.watch.keep_looking()
         os._exit(0 if (alive, threading.active_count()) == (1, 2) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert watched.counts.errors == 1
 
 
 def test_a_file_that_does_not_answer_does_not_stop_the_start(

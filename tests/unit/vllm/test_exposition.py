@@ -131,8 +131,8 @@ def test_depth_is_not_live_while_nobody_looks_at_the_file(
     pod.now_s += OVERDUE_SECONDS
     assert pod.value("fathom_live_depth") == 1
     pod.now_s += 1
-    assert pod.value("fathom_live_depth") == 0
-    assert pod.value("fathom_live_depth") == 0
+    for _ in range(3):
+        assert pod.value("fathom_live_depth") == 0
     assert caplog.text.count("the depth file has not been looked at for 31 s") == 1
     writer.set_looked(pod.now_s)
     assert pod.value("fathom_live_depth") == 1

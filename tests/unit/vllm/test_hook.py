@@ -262,6 +262,51 @@ def test_an_exception_is_counted_and_the_engine_goes_on(engine: Engine) -> None:
     assert engine.steps == 1
 
 
+class FailingCounters(CountersWriter):
+    """Cannot be told what a step's two halves tell."""
+
+    def set_generation(self, generation: int) -> None:
+        raise RuntimeError(generation)
+
+    def set_idle(self, *, idle: bool) -> None:
+        raise RuntimeError(idle)
+
+
+def test_an_exception_before_and_after_scheduling_is_counted_too(engine: Engine) -> None:
+    engine.start()
+    engine.counters.__class__ = FailingCounters
+    engine.write(1, 5)
+    engine.look()
+    began_at_s = engine.hook.now()
+    assert engine.hook.before_schedule() is None
+    assert engine.counts.errors == 1
+    engine.hook.after_schedule(Scheduled(1, 3), began_at_s)
+    assert engine.counts.errors == 2
+
+
+class Ticking(Engine):
+    """A millisecond passes whenever the clock is read."""
+
+    @property
+    def now(self) -> float:
+        self._now += 0.001
+        return self._now
+
+    @now.setter
+    def now(self, at_s: float) -> None:
+        self._now = at_s
+
+
+def test_the_hooks_own_time_is_counted(tmp_path: Path) -> None:
+    """Of each step, what observing it and what counting it take: one reading of the clock each."""
+    engine = Ticking(tmp_path)
+    engine.start()
+    for steps in (1, 2, 3):
+        engine.step(1, 0.5)
+        assert engine.counts.hook_seconds == pytest.approx(0.002 * steps)
+    engine.counters.close()
+
+
 def blow(engine: Engine) -> None:
     for _ in range(MOST_ERRORS):
         engine.fail()

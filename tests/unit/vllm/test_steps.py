@@ -91,6 +91,19 @@ def test_a_later_chunk_of_a_prompt_is_a_prefill_that_emits_nothing() -> None:
     assert (step.kind, step.depth, step.tokens) == (MIXED, 3, 1)
 
 
+@pytest.mark.parametrize("tokens", [2, 512])
+def test_a_later_chunk_beside_decodes_without_drafts_is_one_too(tokens: int) -> None:
+    step = Batch(0).decode(0, 0).prefill(tokens, last=False, new=False).observe()
+    assert (step.kind, step.depth, step.tokens) == (MIXED, 0, 1)
+
+
+def test_a_draft_of_which_nothing_came_back_was_not_verified() -> None:
+    batch = Batch(3).decode(3, 1).decode(3, 1)
+    batch.sampled[1] = []
+    step = batch.observe()
+    assert (step.tokens, step.drafts, step.accepted) == (2, 1, [1, 0, 0])
+
+
 def test_nothing_but_prefill_has_the_depth_it_drafts_with() -> None:
     step = Batch(5).prefill(20).prefill(30, last=False).observe()
     assert step == Step(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=())
@@ -190,6 +203,17 @@ def test_who_ended_while_a_step_was_under_way_is_told_by_the_steps_after_it() ->
     steps.scheduled(ended_before("y"), 10.1)
     steps.scheduled(ended_before("z"), 10.2)
     assert steps.finished_during(A) == {"y", "z"}
+
+
+def test_steps_whose_output_was_dropped_are_forgotten_in_the_end() -> None:
+    in_flight = [ended_before() for _ in range(66)]
+    steps = StepsInFlight()
+    for each in in_flight[:65]:
+        steps.scheduled(each, 10.0)
+    assert steps.finished_during(in_flight[0]) == ()
+    steps.scheduled(in_flight[65], 10.0)
+    assert steps.finished_during(in_flight[0]) is None
+    assert steps.finished_during(in_flight[65]) == ()
 
 
 def test_of_a_step_whose_scheduling_was_not_seen_nobody_can_tell() -> None:

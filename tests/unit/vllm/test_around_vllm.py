@@ -1,0 +1,197 @@
+"""The two classes that vLLM itself makes, on a vLLM of two classes, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fathom_vllm
+
+VLLM = {
+    "vllm/v1/core/sched/async_scheduler.py": """
+class AsyncScheduler:
+    def __init__(self, **parts):
+        self.__dict__ |= parts
+
+    def schedule(self):
+        return Step(dict(self.wants), self.dynamic_sd_lookup[len(self.wants)])
+
+    def update_from_output(self, scheduler_output, model_runner_output):
+        return "outputs"
+
+    def has_unfinished_requests(self):
+        return True
+
+
+class Step:
+    def __init__(self, wants, depth):
+        self.num_scheduled_tokens = dict.fromkeys(wants, depth + 1)
+        self.scheduled_spec_decode_tokens = {name: [-1] * depth for name in wants}
+        self.num_spec_tokens_to_schedule = depth
+        self.scheduled_new_reqs, self.finished_req_ids = [], set()
+""",
+    "vllm/v1/metrics/loggers.py": """
+import abc
+
+class StatLoggerBase(abc.ABC):
+    @abc.abstractmethod
+    def record(self): ...
+    @abc.abstractmethod
+    def log_engine_initialized(self): ...
+    @abc.abstractmethod
+    def of_a_later_vllm(self): ...
+""",
+}
+
+ENGINE = """
+import json, logging, os, time
+from types import SimpleNamespace as Of
+logging.basicConfig(level=logging.WARNING)
+from fathom_vllm.counters import read_counts
+from fathom_vllm.scheduler import LiveDepthScheduler
+
+def write(generation, depth):
+    with open("new", "w") as file:
+        json.dump({"generation": generation, "schedule": [[1, 4, depth]]}, file)
+    os.replace("new", "depth.json")
+
+def engine(rank=0, **parts):
+    parallel = Of(data_parallel_rank=rank)
+    live = Of(is_finished=lambda: False)
+    return LiveDepthScheduler(**{
+        "vllm_config": Of(parallel_config=parallel), "scheduler_config": Of(max_num_seqs=4),
+        "num_spec_tokens": 7, "dynamic_sd_lookup": [0, 3, 3, 3, 3], "wants": {"a": 1},
+        "requests": {"a": live}, "finished_req_ids": set(), **parts})
+
+def step(engine, output=Of(sampled_token_ids=[[1, 1]], req_id_to_index={"a": 0})):
+    assert engine.update_from_output(engine.schedule(), output) == "outputs"
+    return engine.dynamic_sd_lookup[1]
+
+def shown():
+    counts = read_counts("counters")
+    return counts and (sum(cell.steps for cell in counts.steps), counts.errors, counts.live)
+"""
+
+LOGGER = """
+import logging, sys
+logging.basicConfig(level=logging.WARNING)
+from prometheus_client import REGISTRY
+from fathom_vllm.stat_logger import FathomStatLogger
+
+def shown():
+    return REGISTRY.get_sample_value("fathom_counters_shown")
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    for path, text in VLLM.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+def run(directory: Path, code: str, **environ: str) -> tuple[object, str]:
+    """What a process prints last, as JSON, and what it logs."""
+    sources = str(Path(fathom_vllm.__file__).parents[1])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(directory), sources]),
+        "FATHOM_DEPTH_FILE": "depth.json",
+        "FATHOM_COUNTERS_FILE": "counters",
+        **environ,
+    }
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert not process.returncode, process.stderr
+    found: object = json.loads(process.stdout)
+    return found, process.stderr
+
+
+def test_depth_follows_the_file_and_every_step_is_counted(directory: Path) -> None:
+    code = """
+write(1, 5)
+one = engine()
+depths = [one.dynamic_sd_lookup[1], step(one)]
+write(2, 6)
+while step(one) != 6:
+    time.sleep(0.01)
+steps, errors, live = shown()
+print(json.dumps([depths, step(one), errors, live, shown()[0] - steps]))
+"""
+    found, _ = run(directory, ENGINE + code)
+    assert found == [[5, 5], 6, 0, True, 1]
+
+
+def test_where_the_hook_cannot_be_built_it_is_vllms_own_scheduler(directory: Path) -> None:
+    code = """
+one = engine(num_spec_tokens="not a number")
+print(json.dumps([step(one), step(one), shown()]))
+"""
+    found, log = run(directory, ENGINE + code)
+    assert found == [3, 3, None]
+    assert "the hook cannot be built; depth stays as it is" in log
+
+
+def test_what_another_version_lacks_is_counted_and_stops_nothing(directory: Path) -> None:
+    code = """
+write(1, 5)
+one = engine()
+errors = []
+step(one, Of())
+errors.append(shown()[1])
+one.has_unfinished_requests = None
+step(one)
+errors.append(shown()[1])
+print(json.dumps(errors))
+"""
+    found, _ = run(directory, ENGINE + code)
+    assert found == [1, 2]
+
+
+def test_the_first_of_several_engines_speaks_for_all(directory: Path) -> None:
+    found, _ = run(directory, ENGINE + "engine(rank=1); print(json.dumps(shown()))")
+    assert found is None
+
+
+def test_the_counters_are_shown_once_however_many_loggers_there_are(directory: Path) -> None:
+    code = """
+for index in range(2):
+    logger = FathomStatLogger(None, index)
+    logger.record(1, two=2)
+    logger.log_engine_initialized()
+    logger.of_a_later_vllm(1, two=2)
+print(shown())
+"""
+    found, log = run(directory, LOGGER + code)
+    assert found == 0.0
+    assert not log
+
+
+def test_with_several_servers_that_nothing_is_shown_is_said(directory: Path) -> None:
+    code = "FathomStatLogger(None); print('null' if shown() is None else 1)"
+    (directory / "prometheus").mkdir()
+    found, log = run(directory, LOGGER + code, PROMETHEUS_MULTIPROC_DIR="prometheus")
+    assert found is None
+    assert "with several API server processes its counters cannot be shown" in log
+
+
+def test_a_registry_that_refuses_them_stops_no_server(directory: Path) -> None:
+    code = """
+REGISTRY.register = None
+FathomStatLogger(None)
+print('null' if shown() is None else 1)
+"""
+    found, log = run(directory, LOGGER + code)
+    assert found is None
+    assert "the counters cannot be shown on /metrics; serving goes on" in log
