@@ -35,7 +35,7 @@ class Bind(BaseModel):
 class Image(BaseModel):
     """What stands in for one repository.
 
-    `{version}` in a path stands for the tag without its leading "v".
+    `{version}` in a path or a variable stands for the tag without its leading "v".
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,6 +65,9 @@ class Image(BaseModel):
             update={
                 "path_prefix": filled(self.path_prefix),
                 "requires": filled(self.requires),
+                "env": {
+                    name: value.replace("{version}", version) for name, value in self.env.items()
+                },
                 "keeps": filled(self.keeps),
                 "hint": self.hint.replace("{version}", version),
             }
@@ -129,7 +132,7 @@ def default_images(extra: Sequence[Image] = ()) -> ImageTable:
                 # As upstream's image: arguments follow the subcommand's name.
                 entrypoint=("vllm", "serve"),
                 path_prefix=(engine / "bin",),
-                env=engine_variables(),
+                env=engine_variables(engine),
                 binds=(Bind(source=models, target=MODELS_MOUNT),),
                 requires=(engine / "bin" / "vllm", models),
                 hint="Install it with `fathom local engine --version {version}`.",

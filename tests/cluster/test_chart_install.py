@@ -24,6 +24,8 @@ from fathom_local.kube import KubeApi, connect
 from fathom_local.tools.helm import Helm, Release, find_helm
 from support.local_cluster import eventually
 
+pytestmark = pytest.mark.cluster
+
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "fathom-system"
 RELEASE = Release(ROOT / "charts" / "fathom", "fathom", NAMESPACE, {"replicas": 0})
@@ -103,8 +105,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         await asyncio.to_thread(plane.stop)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def installed(server: Server) -> AsyncIterator[Server]:
+    """Once for all: whoever uninstalls it installs it again."""
     await server.install()
     await eventually(server.served, "the API is served")
     yield server

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import psutil
@@ -24,15 +23,6 @@ def by_operator(cluster: LocalCluster, since: dt.datetime | None = None) -> list
         for event in read_events(cluster.audit_log)
         if event.user == OPERATOR and (since is None or event.at >= since)
     ]
-
-
-def writes(cluster: LocalCluster, since: dt.datetime) -> Counter[str]:
-    """The operator's writes but for leases, by kind of object."""
-    return Counter(
-        f"{event.verb} {event.resource}/{event.subresource or event.name}"
-        for event in by_operator(cluster, since)
-        if event.is_write and event.resource != "leases"
-    )
 
 
 def now() -> dt.datetime:

@@ -146,10 +146,11 @@ def answers(release: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
 
 def ask_vllm(release: str, lines: Sequence[Sequence[str]]) -> list[Answer]:
     """One process, since importing vLLM takes longer than all the rest."""
+    environment = ensure_engine_environment(version=release)
     done = subprocess.run(
-        [ensure_engine_environment(version=release) / "bin" / "python", HERE / "command_probe.py"],
+        [environment / "bin" / "python", HERE / "command_probe.py"],
         input=json.dumps(lines),
-        env={**os.environ, **engine_variables()},
+        env={**os.environ, **engine_variables(environment)},
         capture_output=True,
         text=True,
         timeout=1200,

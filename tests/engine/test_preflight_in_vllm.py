@@ -54,10 +54,11 @@ def told(request: pytest.FixtureRequest) -> Mapping[str, Any]:
         for kind in ("good", "broken")
         for name in NAMES
     }
+    environment = ensure_engine_environment(version=request.param)
     done = subprocess.run(
-        [ensure_engine_environment(version=request.param) / "bin" / "python", PROBE],
+        [environment / "bin" / "python", PROBE],
         input=json.dumps({"pairs": pairs, "targets": sorted(TARGETS_WITHOUT_EAGLE3)}),
-        env={**os.environ, **engine_variables()},
+        env={**os.environ, **engine_variables(environment)},
         capture_output=True,
         text=True,
         timeout=600,

@@ -16,23 +16,21 @@ from fathom.core.quality_comparison import Difference, differences, gap_nats, ga
 from fathom.core.quality_prompts import MOST_TOKENS, PROMPTS
 from fathom.core.quality_replicas import Fleet, Replica
 from fathom.runtime.quality_check import replies_to
-from fathom_local.engine.process import EngineProcess, EngineSetup
+from fathom_local.engine.process import EngineProcess
 from fathom_local.engine.scrape import scrape
 from fathom_local.engine.walk import EASY, HARD, class_of
 
-pytestmark = pytest.mark.engine
+pytestmark = [
+    pytest.mark.engine,
+    # The one that other tests have been at before: what it counts is looked at as it grows.
+    pytest.mark.parametrize("engine", ["0.32.0"], indirect=True),
+]
 
 DEADLINE_S = 60.0
 COMPILING_S = 240.0
 DEPTH = 3
 POD = "pod-0"
 WALKS = tuple(traffic.walk(traffic.first_token, 8) for traffic in (EASY, HARD))
-
-
-@pytest.fixture(scope="module")
-def served(setup: EngineSetup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    with EngineProcess(setup, tmp_path_factory.mktemp("quality")) as process:
-        yield process
 
 
 @pytest.fixture
@@ -67,22 +65,22 @@ async def asked(
 
 
 async def test_a_whole_check_of_one_engine_is_lossless(
-    served: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
+    engine: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
 ) -> None:
     document = DepthDocument(next(generations), flat(DEPTH, 16))
-    check: QualityCheck = begun("one", await obeyed(served, document))
-    before = await scrape(served.base_url)
+    check: QualityCheck = begun("one", await obeyed(engine, document))
+    before = await scrape(engine.base_url)
     held = []
     while check.result is None:
         held.append(check.holds)
         own = {pod: flat(depth, 16) for pod, depth in check.holds.items()}
-        fleet = await obeyed(served, DepthDocument(next(generations), flat(DEPTH, 16), own))
+        fleet = await obeyed(engine, DepthDocument(next(generations), flat(DEPTH, 16), own))
         check = check.advanced(fleet)
         replies = await replies_to(
-            completions, served.model, {POD: endpoint(served)}, check.questions
+            completions, engine.model, {POD: endpoint(engine)}, check.questions
         )
         check = check.answered(replies, 0.0)
-    after = await scrape(served.base_url)
+    after = await scrape(engine.base_url)
 
     assert held == [{POD: DEPTH}, {POD: 0}]
     assert check.result.result is QualityResult.LOSSLESS, check.result.message
@@ -97,15 +95,15 @@ async def test_a_whole_check_of_one_engine_is_lossless(
 
 
 async def test_accepted_and_rejected_drafts_leave_the_words_as_they_are(
-    served: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
+    engine: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
 ) -> None:
     said = {}
     for depth in (0, DEPTH):
-        before = await scrape(served.base_url)
-        await obeyed(served, DepthDocument(next(generations), flat(depth, 16)))
+        before = await scrape(engine.base_url)
+        await obeyed(engine, DepthDocument(next(generations), flat(depth, 16)))
         requests = [CompletionRequest(prompt, MOST_TOKENS) for prompt in WALKS]
-        said[depth] = [await asked(completions, served, request) for request in requests]
-        after = await scrape(served.base_url)
+        said[depth] = [await asked(completions, engine, request) for request in requests]
+        after = await scrape(engine.base_url)
         drafted, accepted = (
             after.total(name) - before.total(name)
             for name in ("fathom_drafts_total", "fathom_accepted_tokens_total")
@@ -122,13 +120,13 @@ async def test_accepted_and_rejected_drafts_leave_the_words_as_they_are(
 
 
 async def test_the_engine_tells_how_far_apart_two_candidates_are(
-    served: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
+    engine: EngineProcess, completions: EngineCompletions, generations: Iterator[int]
 ) -> None:
-    await obeyed(served, DepthDocument(next(generations), flat(0, 16)))
-    reference = await asked(completions, served, CompletionRequest(WALKS[0], 10))
+    await obeyed(engine, DepthDocument(next(generations), flat(0, 16)))
+    reference = await asked(completions, engine, CompletionRequest(WALKS[0], 10))
     parted = Difference(prompt=0, position=4)
 
-    again = await asked(completions, served, gap_request(reference, parted))
+    again = await asked(completions, engine, gap_request(reference, parted))
 
     (likeliest, *others) = sorted(again.logprobs, key=lambda each: -again.logprobs[each])
     assert likeliest == reference.token_ids[4]

@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +104,19 @@ OWNED_DESTINATIONS = {
 }
 
 
-def ask_vllm(lines: Sequence[Sequence[str]] = ()) -> dict[str, Any]:
-    python = ensure_engine_environment() / "bin" / "python"
+@pytest.fixture(scope="module")
+def said() -> Mapping[str, Any]:
+    """One process for all, since importing vLLM takes longer than all the rest."""
+    examples = [list(engine_args(read(path).spec))[1:] for path in EXAMPLE_FILES]
+    return ask_vllm([*LINES, *examples])
+
+
+def ask_vllm(lines: Sequence[Sequence[str]]) -> dict[str, Any]:
+    environment = ensure_engine_environment()
     done = subprocess.run(
-        [python, "-c", CODE],
+        [environment / "bin" / "python", "-c", CODE],
         input=json.dumps([list(line) for line in lines]),
-        env={**os.environ, **engine_variables()},
+        env={**os.environ, **engine_variables(environment)},
         capture_output=True,
         text=True,
         timeout=180,
@@ -125,8 +132,8 @@ def underscored(option: str) -> str:
     return f"--{option[2:].replace('-', '_')}" if option.startswith("--") else option
 
 
-def test_every_spelling_of_every_option_is_told_right() -> None:
-    means: dict[str, str] = ask_vllm()["means"]
+def test_every_spelling_of_every_option_is_told_right(said: Mapping[str, Any]) -> None:
+    means: dict[str, str] = said["means"]
 
     wrong = {
         spelling: destination
@@ -162,14 +169,14 @@ SPELLINGS: dict[str, tuple[str, Any]] = {
     "--shutdown_timeout=0": ("shutdown_timeout", 0),
 }
 BATCHES = ["--max_num_seqs 16", "--max-num-se=32", "--max-num-seqs 8 --max_num_seqs=64"]
+LINES = [shlex.split(line) for line in (*SPELLINGS, *BATCHES)]
+EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
 
 
-def test_vllm_takes_what_is_refused_and_reads_batches_alike() -> None:
-    lines = [shlex.split(line) for line in (*SPELLINGS, *BATCHES)]
+def test_vllm_takes_what_is_refused_and_reads_batches_alike(said: Mapping[str, Any]) -> None:
+    parsed = said["parsed"][: len(LINES)]
 
-    parsed = ask_vllm(lines)["parsed"]
-
-    for line, found, (name, value) in zip(lines, parsed, SPELLINGS.values(), strict=False):
+    for line, found, (name, value) in zip(LINES, parsed, SPELLINGS.values(), strict=False):
         # The attention config comes back as vLLM prints it.
         assert found[name] == value or f"AttentionBackendEnum.{value}" in str(found[name]), line
         assert owned_flag_problems(line) != (), line
@@ -177,21 +184,9 @@ def test_vllm_takes_what_is_refused_and_reads_batches_alike() -> None:
         assert max_batch(resource({"engine.args": line.split()}).spec) == found["max_num_seqs"]
 
 
-EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
-
-
-@pytest.fixture(scope="module")
-def parsed_examples() -> dict[Path, Any]:
-    """By file. One process for all, since importing vLLM takes longer than all the rest."""
-    lines = [list(engine_args(read(path).spec))[1:] for path in EXAMPLE_FILES]
-    return dict(zip(EXAMPLE_FILES, ask_vllm(lines)["parsed"], strict=True))
-
-
 @pytest.mark.parametrize("path", EXAMPLE_FILES, ids=lambda path: path.name)
-def test_vllm_reads_the_examples_as_they_are_meant(
-    path: Path, parsed_examples: dict[Path, Any]
-) -> None:
-    spec, found = read(path).spec, parsed_examples[path]
+def test_vllm_reads_the_examples_as_they_are_meant(path: Path, said: Mapping[str, Any]) -> None:
+    spec, found = read(path).spec, said["parsed"][len(LINES) + EXAMPLE_FILES.index(path)]
 
     assert found["tensor_parallel_size"] == spec.engine.tensor_parallel_size
     assert found["speculative_config"]["method"] == spec.draft.method

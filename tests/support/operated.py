@@ -1,11 +1,14 @@
 """A SpeculativeDeployment as its user has it, with simulated engines behind it."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY
 from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace, eventually
 from support.operator_process import Operator, operator_in
@@ -89,6 +92,21 @@ class Resource:
             return await eventually(look, f"{kind} is {status} {reason}", 90)
         except pytest.fail.Exception as failure:
             pytest.fail(f"{failure.msg}: {seen[0]}")
+
+
+@asynccontextmanager
+async def under_traffic(namespace: TestNamespace) -> AsyncIterator[list[LoadGenerator]]:
+    """Requests to each pod, nearly all of whose drafts are accepted."""
+    async with AsyncExitStack() as stack:
+        loads = [
+            await stack.enter_async_context(
+                LoadGenerator(f"http://{pod['status']['podIP']}:8000", "pair", seed=number)
+            )
+            for number, pod in enumerate(await namespace.all_of("Pod"))
+        ]
+        for load in loads:
+            load.set_phase(Phase(EASY, concurrency=2))
+        yield loads
 
 
 @pytest.fixture

@@ -30,15 +30,29 @@ class EngineEnvironmentError(RuntimeError):
     """Real vLLM cannot be installed here; the message says at which step and what to do."""
 
 
-def engine_variables() -> dict[str, str]:
-    """Environment variables with which vLLM serves on a small machine, no GPU and no network."""
+def engine_variables(environment: Path) -> dict[str, str]:
+    """Environment variables with which vLLM serves on a small machine, no GPU and no network.
+
+    Args:
+        environment: the virtual environment it is installed in.
+    """
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
+        # Beside vLLM, since pods have no home that lasts: see `setup.remember_models`.
+        "VLLM_CACHE_ROOT": str(model_cache(environment)),
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # A worker in the engine's own process, as on one GPU. On a CPU it would be a third one, to
+        # bind threads, which "nobind" leaves alone; each process imports vLLM for ten seconds.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",
     }
+
+
+def model_cache(environment: Path) -> Path:
+    """Where vLLM keeps what it has found out about models' classes."""
+    return environment / "vllm-cache"
 
 
 ENGINE_ARGS = (

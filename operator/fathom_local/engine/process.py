@@ -93,7 +93,7 @@ def real_setup(environment: Path, pair: ModelPair) -> EngineSetup:
     return EngineSetup(
         command=(str(environment / "bin" / "vllm"), "serve", str(pair.target)),
         draft=pair.draft,
-        variables=engine_variables(),
+        variables=engine_variables(environment),
     )
 
 

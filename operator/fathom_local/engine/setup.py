@@ -1,21 +1,37 @@
 """Everything a serving pod needs on this machine: an engine, and the pair of models."""
 
+import json
+import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from fathom_local.engine.environment import (
     DEFAULT_ENGINE_VERSION,
     EngineEnvironmentError,
+    engine_variables,
     ensure_engine_environment,
+    model_cache,
     say,
 )
-from fathom_local.engine.model_pair import ModelPairError, ensure_model_pair
+from fathom_local.engine.model_pair import ModelPair, ModelPairError, ensure_model_pair
 from fathom_local.images import ENGINE_REPOSITORY, Image
 from fathom_local.paths import cache_dir
 
 Say = Callable[[str], None]
+
+_LOOK: Final = """
+import json, sys
+from vllm.engine.arg_utils import EngineArgs
+
+model, speculative = sys.argv[1:]
+EngineArgs(model=model, speculative_config=json.loads(speculative)).create_engine_config()
+"""
+_LOOK_TIMEOUT_S: Final = 600
 
 
 def ensure_engine(version: str = DEFAULT_ENGINE_VERSION, progress: Say = say) -> None:
@@ -25,7 +41,28 @@ def ensure_engine(version: str = DEFAULT_ENGINE_VERSION, progress: Say = say) ->
         EngineEnvironmentError, ModelPairError: with a sentence on what failed and what to do.
     """
     environment = ensure_engine_environment(cache_dir(), version, progress)
-    ensure_model_pair(cache_dir(), environment / "bin" / "python")
+    pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")
+    remember_models(environment, pair)
+
+
+def remember_models(environment: Path, pair: ModelPair) -> None:
+    """Let vLLM look at the pair's classes once, where every later start finds what it saw.
+
+    It imports itself in another process for each class that it does not know, which is half of a
+    start's work; a pod would do so at each start, since what it writes is gone with it. Where the
+    look fails, engines look for themselves.
+    """
+    if any(model_cache(environment).glob("modelinfos/*.json")):
+        return
+    speculative = {"method": "eagle3", "model": str(pair.draft), "num_speculative_tokens": 1}
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            [environment / "bin" / "python", "-c", _LOOK, pair.target, json.dumps(speculative)],
+            env={**os.environ, **engine_variables(environment)},
+            capture_output=True,
+            timeout=_LOOK_TIMEOUT_S,
+            check=False,
+        )
 
 
 def engine_images(progress: Say = say) -> tuple[Image, ...]:

@@ -69,7 +69,7 @@ def measured() -> Figures:
                 ],
                 env={
                     **os.environ,
-                    **engine_variables(),
+                    **engine_variables(environment),
                     "PYTHONPATH": str(Path(__file__).parents[2]),
                     "VLLM_LOGGING_LEVEL": "WARNING",
                 },

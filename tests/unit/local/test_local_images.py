@@ -37,6 +37,7 @@ def test_tag_chooses_the_version_of_the_engine(
     image = default_images().find(f"{ENGINE_REPOSITORY}:v0.31.1")
     assert image is not None
     assert image.environment()["PATH"].startswith(f"{tmp_path}/engine-venv-0.31.1/bin:")
+    assert image.environment()["VLLM_CACHE_ROOT"] == f"{tmp_path}/engine-venv-0.31.1/vllm-cache"
     missing = image.missing()
     assert missing is not None
     assert "fathom local engine --version 0.31.1" in missing
