@@ -20,15 +20,12 @@ class Fuse:
         self.blown = False
         self.rest_s = FIRST_REST_SECONDS
         """How long the last rest was or is."""
-        self._steps = 0
+        self.steps = 0
+        """Steps so far; whoever makes one adds it, without a call for it."""
         self._errors: deque[int] = deque(maxlen=MOST_ERRORS)
         """The steps of the last errors."""
         self._mended_at_step = -WITHIN_STEPS
         self._rests_until_s = 0.0
-
-    def step(self) -> None:
-        """Begin a step."""
-        self._steps += 1
 
     @property
     def has_news(self) -> bool:
@@ -37,11 +34,11 @@ class Fuse:
 
     def error(self, now_s: float) -> bool:
         """Count an error; True when this one blows the fuse."""
-        self._errors.append(self._steps)
-        many = len(self._errors) == MOST_ERRORS and self._steps - self._errors[0] < WITHIN_STEPS
+        self._errors.append(self.steps)
+        many = len(self._errors) == MOST_ERRORS and self.steps - self._errors[0] < WITHIN_STEPS
         if self.blown or not many:
             return False
-        again = self._steps - self._mended_at_step < WITHIN_STEPS
+        again = self.steps - self._mended_at_step < WITHIN_STEPS
         self.rest_s = min(2 * self.rest_s, LONGEST_REST_SECONDS) if again else FIRST_REST_SECONDS
         self._rests_until_s = now_s + self.rest_s
         self.blown = True
@@ -53,5 +50,5 @@ class Fuse:
             return False
         self.blown = False
         self._errors.clear()
-        self._mended_at_step = self._steps
+        self._mended_at_step = self.steps
         return True

@@ -53,6 +53,7 @@ class SchedulerHook:
         self._steps = StepsInFlight()
         self._observed: Step | None = None
         self._spent_s = 0.0
+        self._idle = True
         self._fuse = Fuse()
         self._in_force: Ready | None = None
         self._watch_checked_at_s = clock()
@@ -115,6 +116,10 @@ class SchedulerHook:
             A table to put in force before this step is scheduled; None to leave what is there.
         """
         try:
+            self._fuse.steps += 1
+            watch = self.watch
+            if (watch is None or watch.ready is self._in_force) and not self._fuse.blown:
+                return None
             return self._begin()
         except Exception as error:  # noqa: BLE001 - nothing of ours may stop the engine
             self.failed(error)
@@ -126,7 +131,8 @@ class SchedulerHook:
             return
         try:
             self._steps.scheduled(step, began_at_s)
-            self._counters.set_idle(idle=False)
+            if self._idle:
+                self._set_idle(idle=False)
         except Exception as error:  # noqa: BLE001 - as above
             self.failed(error)
 
@@ -185,7 +191,6 @@ class SchedulerHook:
         )
 
     def _begin(self) -> Sequence[int] | None:
-        self._fuse.step()
         if self._fuse.blown:
             if not self._fuse.mend(self._clock()):
                 return None
@@ -202,6 +207,10 @@ class SchedulerHook:
         self._steps = StepsInFlight()
         self._counters.set_live(live=self.watch is not None)
         log.warning("Fathom: the hook is on again after %.0f s", self._fuse.rest_s)
+
+    def _set_idle(self, *, idle: bool) -> None:
+        self._counters.set_idle(idle=idle)
+        self._idle = idle
 
     def _observe(
         self,
@@ -232,7 +241,7 @@ class SchedulerHook:
         if observed is not None:
             count_step(self._counters, observed, seconds)
         if not busy:
-            self._counters.set_idle(idle=True)
+            self._set_idle(idle=True)
         if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:
             self._watch_checked_at_s = now_s
             self.watch.keep_looking()

@@ -24,7 +24,6 @@ loop in C, and only those that differ are looked at one by one: prefills, and re
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, filterfalse
 from operator import mul
 from typing import NamedTuple, Protocol
@@ -111,18 +110,17 @@ def observe_step(
     scheduled = step.num_scheduled_tokens
     drafted = step.scheduled_spec_decode_tokens
     depth = step.num_spec_tokens_to_schedule
-    new = {each.req_id for each in step.scheduled_new_reqs} if step.scheduled_new_reqs else ()
-    undrafted = _undrafted(scheduled, drafted, depth, new)
-    kind = _kind(step, undrafted, new)
+    kind, undrafted = (DECODE, ()) if _is_plain(step) else _told_apart(step)
     if kind is None:
         return Step(len(scheduled), None)
     if not sampled:
         return Step(len(scheduled), depth, kind)
     if len(sampled) != len(scheduled):
-        sampled = [sampled[index[name]] for name in scheduled if name in index]
-        index = {name: row for row, name in enumerate(filter(index.__contains__, scheduled))}
+        sampled, index = _own_rows(scheduled, sampled, index)
     emitted = _rows_by_length(sampled, depth + 1, max_depth + 1)
-    over = {name for name in finished if name in scheduled and _is_over(requests.get(name))}
+    over: Collection[str] = ()
+    if finished:
+        over = {name for name in finished if name in scheduled and _is_over(requests.get(name))}
     for name in over:
         if name in index:
             emitted[len(sampled[index[name]])] -= 1
@@ -135,6 +133,41 @@ def observe_step(
     drafts = sum(emitted[1:])
     accepted = [sum(emitted[position + 2 :]) for position in range(depth)] if drafts else ()
     return Step(len(scheduled), depth, kind, tokens, drafts, accepted)
+
+
+def _own_rows(
+    scheduled: Mapping[str, int], sampled: Sequence[Sequence[int]], index: Mapping[str, int]
+) -> tuple[Sequence[Sequence[int]], Mapping[str, int]]:
+    """The rows of a step's requests alone, and where each is."""
+    names = [name for name in scheduled if name in index]
+    return [sampled[index[name]] for name in names], {name: at for at, name in enumerate(names)}
+
+
+def _is_plain(step: ScheduledStep) -> bool:
+    """Whether all requests verify drafts of one length and nothing else: most steps are that."""
+    scheduled = step.num_scheduled_tokens
+    drafted = step.scheduled_spec_decode_tokens
+    depth = step.num_spec_tokens_to_schedule
+    if step.scheduled_new_reqs or len(drafted) != (len(scheduled) if depth else 0):
+        return False
+    tokens = [*scheduled.values()]
+    if tokens.count(depth + 1) != len(tokens):
+        return False
+    # Under asynchronous scheduling all hold one and the same list, so that no element is compared.
+    drafts = [*drafted.values()]
+    return not drafts or (len(drafts[0]) == depth and drafts.count(drafts[0]) == len(drafts))
+
+
+def _told_apart(step: ScheduledStep) -> tuple[int | None, Collection[str]]:
+    """A step's kind, None for a transition; and who brought no drafts where others did."""
+    new = {each.req_id for each in step.scheduled_new_reqs}
+    undrafted = _undrafted(
+        step.num_scheduled_tokens,
+        step.scheduled_spec_decode_tokens,
+        step.num_spec_tokens_to_schedule,
+        new,
+    )
+    return _kind(step, undrafted, new), undrafted
 
 
 def _undrafted(
@@ -159,7 +192,6 @@ def _kind(step: ScheduledStep, undrafted: Collection[str], new: Collection[str])
     depth = step.num_spec_tokens_to_schedule
     kind = MIXED if new else DECODE
     drafts = [*drafted.values()]
-    # Under asynchronous scheduling all hold one and the same list, so that no element is compared.
     if drafts and not (len(drafts[0]) == depth and drafts.count(drafts[0]) == len(drafts)):
         for name, draft in drafted.items():
             if len(draft) == depth:
@@ -172,10 +204,8 @@ def _kind(step: ScheduledStep, undrafted: Collection[str], new: Collection[str])
             kind = MIXED
         elif depth:
             return None
-    if kind == DECODE:
-        tokens = [*scheduled.values()]
-        if tokens.count(depth + 1) != len(tokens) and max(tokens) > depth + 1:
-            kind = MIXED
+    if kind == DECODE and max(scheduled.values(), default=0) > depth + 1:
+        kind = MIXED
     return kind
 
 
@@ -198,8 +228,7 @@ def _rows_by_length(rows: Sequence[Sequence[int]], usual: int, longest: int) -> 
     return [lengths.count(length) for length in range(longest + 1)]
 
 
-@dataclass(slots=True)
-class _Flight:
+class _Flight(NamedTuple):
     """A step between its scheduling and its end."""
 
     scheduled_at_s: float
@@ -220,14 +249,16 @@ class StepsInFlight:
         self._ended_at_s = 0.0
         self._busy = False
 
-    def scheduled(self, step: ScheduledStep, at_s: float) -> None:
+    def scheduled(self, step: ScheduledStep, began_at_s: float) -> None:
         """Remember when the scheduling of `step` began."""
         if len(self._flights) > _MOST_IN_FLIGHT:  # vLLM dropped outputs; do not keep them all
             self._flights.clear()
         if step.finished_req_ids:
-            for flight in self._flights.values():
-                flight.finished = {*flight.finished, *step.finished_req_ids}
-        self._flights[id(step)] = _Flight(at_s)
+            self._flights = {
+                key: _Flight(at_s, {*finished, *step.finished_req_ids})
+                for key, (at_s, finished) in self._flights.items()
+            }
+        self._flights[id(step)] = _Flight(began_at_s)
 
     def finished_during(self, step: ScheduledStep) -> Collection[str] | None:
         """Requests that ended since `step` was scheduled, those since the last step excepted.

@@ -140,6 +140,8 @@ def cases(draw: st.DrawFn) -> Case:
 @example(Case([Row(0, 0, 1), Row(2, 4, 3)], 0))
 @example(Case([Row(3, 0, 4, new=True)], 3))
 @example(Case([Row(3, 1, 4)], 3))
+@example(Case([Row(3, 0, 1), Row(2, 0, 1)], 3))
+@example(Case([Row(3, 0, 1), Row(2, 1, 1)], 3))
 @example(Case([Row(3, 0, 4), Row(2, 4, 3)], 3, shared=False))
 def test_all_at_once_is_one_by_one(case: Case) -> None:
     assert all_at_once(case) == one_by_one(case)

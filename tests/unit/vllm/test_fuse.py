@@ -12,8 +12,7 @@ def failing(fuse: Fuse, errors: int, *, apart: int = 1, at_s: float = 0.0) -> li
     """So many errors, each so many steps after the one before it."""
     blown = []
     for _ in range(errors):
-        for _ in range(apart):
-            fuse.step()
+        fuse.steps += apart
         blown.append(fuse.error(at_s))
     return blown
 
@@ -62,7 +61,6 @@ def test_it_rests_longer_when_it_blows_again_and_not_after_it_held() -> None:
         now_s += fuse.rest_s
         assert fuse.mend(now_s)
     assert rests == [60, 120, 240, 480, 960, 1920, 3600, 3600]
-    for _ in range(WITHIN_STEPS):
-        fuse.step()
+    fuse.steps += WITHIN_STEPS
     failing(fuse, MOST_ERRORS, at_s=now_s)
     assert fuse.rest_s == FIRST_REST_SECONDS

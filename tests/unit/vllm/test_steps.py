@@ -218,3 +218,11 @@ def test_steps_whose_output_was_dropped_are_forgotten_in_the_end() -> None:
 
 def test_of_a_step_whose_scheduling_was_not_seen_nobody_can_tell() -> None:
     assert StepsInFlight().finished_during(A) is None
+
+
+def test_rows_of_other_requests_are_passed_over() -> None:
+    batch = Batch(3).decode(3, 1).decode(3, 3)
+    batch.sampled.insert(0, [5, 5, 5])
+    index = {"another": 0, "r0": 1, "r1": 2}
+    step = observe_step(batch.scheduled, batch.sampled, index, batch.requests, set(), max_depth=7)
+    assert (step.tokens, step.drafts, step.accepted) == (6, 2, [2, 1, 1])
