@@ -300,6 +300,17 @@ async def test_status_is_written_apart_from_the_spec(server: Server) -> None:
     assert (await server.get(SPECULATIVE_DEPLOYMENT, "kimi"))["status"]["replicas"] == 1
 
 
+async def test_a_field_of_a_list_s_entry_goes_when_it_is_no_longer_applied(server: Server) -> None:
+    """As a condition's message does, when there is nothing more to say."""
+    container = {"name": "vllm", "image": "vllm:1", "workingDir": "/tmp"}
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [container]}}
+    await server.kube.create(DEPLOYMENT, server.deployment(template=template))
+    seen = Seen.of(await server.get(DEPLOYMENT, "kimi-1"))
+    await server.kube.apply(DEPLOYMENT, server.deployment(), seen)
+    found = await server.get(DEPLOYMENT, "kimi-1")
+    assert "workingDir" not in found["spec"]["template"]["spec"]["containers"][0]
+
+
 async def test_the_status_of_what_is_not_there_is_refused(server: Server) -> None:
     bare = server.object(SPECULATIVE_DEPLOYMENT, "none", status={"replicas": 1})
     seen = Seen("11111111-7f0e-11e8-94a1-c8d3ffb15800", "1")

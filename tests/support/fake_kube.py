@@ -231,10 +231,13 @@ def _without(live: Any, before: Any, applied: Any) -> Any:
         key = _key_of(live)
         if key is None or _key_of(before) != key:
             return live
-        gone = {item[key] for item in before} - {
-            item[key] for item in applied if isinstance(item, dict) and key in item
-        }
-        return [item for item in live if item[key] not in gone]
+        ours = {item[key]: item for item in before}
+        kept = {item[key]: item for item in applied if isinstance(item, dict) and key in item}
+        return [
+            _without(item, ours.get(item[key]), kept.get(item[key]))
+            for item in live
+            if item[key] not in ours or item[key] in kept
+        ]
     return live
 
 

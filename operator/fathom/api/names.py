@@ -53,6 +53,10 @@ ANNOTATION_PLUGIN: Final = f"{GROUP}/plugin"
 ANNOTATION_WEIGHTS: Final = f"{GROUP}/weights"
 """On workloads: the commits of the weights that their pods load, where they were fetched before."""
 
+ANNOTATION_LABELS: Final = f"{GROUP}/labels"
+"""On PodMonitors: the names of the labels that the spec asks for, so that one which it asked for
+before is seen to be left over."""
+
 
 def depth_config_map(name: str) -> str:
     """Name of the ConfigMap that holds the depth document."""

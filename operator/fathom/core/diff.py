@@ -11,6 +11,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api import names
+
 _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
 """Fields that identify an item of a list of objects, in the order in which they are tried."""
 
@@ -44,6 +46,8 @@ def _in_mapping(
 ) -> str | None:
     if path.rsplit(".", 1)[-1] in _EXACT and (extra := sorted(live.keys() - rendered.keys())):
         return f"{path}.{extra[0]} should not be there"
+    if path == "metadata" and _labels_named(live) and not _labels_named(rendered):
+        return "the labels that were asked for before should not be there"
     for key, value in rendered.items():
         below = f"{path}.{key}" if path else key
         if key not in live:
@@ -54,6 +58,11 @@ def _in_mapping(
         if (found := first_difference(value, live[key], below)) is not None:
             return found
     return None
+
+
+def _labels_named(metadata: Mapping[str, JsonValue]) -> bool:
+    annotations = metadata.get("annotations")
+    return isinstance(annotations, Mapping) and names.ANNOTATION_LABELS in annotations
 
 
 def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.kinds import POD_MONITOR
 from fathom.core.manifest import Manifest
@@ -19,12 +20,19 @@ def pod_monitor(sd: SpeculativeDeployment) -> Manifest:
 
     The Prometheus operator adds the labels `namespace` and `pod`, by which Fathom finds them again.
     """
+    labels = sd.spec.metrics.pod_monitor_labels
     window_s = sd.spec.speculation.tuning.window_seconds
     interval_s = min(LONGEST_INTERVAL_S, max(SHORTEST_INTERVAL_S, window_s // SCRAPES_PER_WINDOW))
     return {
         "apiVersion": POD_MONITOR.api_version,
         "kind": POD_MONITOR.kind,
-        "metadata": child_metadata(sd, sd.metadata.name, labels=sd.spec.metrics.pod_monitor_labels),
+        "metadata": child_metadata(
+            sd,
+            sd.metadata.name,
+            labels=labels,
+            # Others may add labels, so one that is left over is no difference by itself.
+            annotations={names.ANNOTATION_LABELS: ",".join(sorted(labels))} if labels else None,
+        ),
         "spec": {
             "selector": {"matchLabels": serving_labels(sd)},
             "podMetricsEndpoints": [
