@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e bench-engine bench-hook mutants lint format verify regenerate constraints clean
+	test-e2e test-storms test-storms-bite bench-engine bench-hook mutants lint format verify regenerate constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,11 +45,14 @@ bench-tuner: setup ## The tuner in simulated fleets, beside other policies and t
 # slow down what the next measures. Of each: what pytest is given, and its budget: the CPU seconds
 # that its processes use on two quiet cores, and half as much again. Another tier is a name here, and
 # its two lines; one that is no pytest has a rule of its own.
-TIERS := light cluster engine e2e
+TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
 light_TESTS := -n 2 --dist worksteal tests/unit tests/property tests/golden \
 	tests/contract -m "not cluster and not engine"
-light_CPU_SECONDS := 500
+light_CPU_SECONDS := 700
+# Histories of faults in the simulator; it uses both cores by itself.
+storms_TESTS := tests/storms
+storms_CPU_SECONDS := 1200
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
 cluster_CPU_SECONDS := 530
@@ -77,6 +80,13 @@ test-cluster: local-build ## Tests against a real control plane
 
 test-engine: engines ## Tests against a real vLLM
 	@$(PYTEST) $(engine_TESTS) $(ARGS)
+
+SEEDS ?= 5000
+test-storms: setup ## SEEDS=5000 histories of faults in the simulator, beyond the 200 of `make test`
+	@PYTHONPATH=tests $(BIN)/python -m storms 1-$(SEEDS) $(ARGS)
+
+test-storms-bite: setup ## Old faults are put back, one at a time: does the simulator find them?
+	@PYTHONPATH=tests $(BIN)/python -m storms.bite $(ARGS)
 
 test-e2e: local-build engine ## The whole loop, as a user meets it
 	@$(PYTEST) $(e2e_TESTS) $(ARGS)

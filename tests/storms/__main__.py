@@ -1,0 +1,110 @@
+"""`python -m storms`: histories of faults, run, replayed, and shrunk to the shortest that fails."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from storms.crash_points import CRASHES
+from storms.history import History, drawn
+from storms.shrink import shrunk
+from storms.storm import run
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of one history."""
+
+    name: str
+    broken: str
+    writes: int
+    simulated_s: float
+    cpu_s: float
+
+
+def seed(number: int) -> Ran:
+    """Run the history of a seed."""
+    return _timed(f"seed {number}", drawn(number), None)
+
+
+def crash(name: str, write: int) -> Ran:
+    """Run a scenario whose operator dies at its n-th write; 0: never."""
+    return _timed(f"{name}, dies at write {write}", CRASHES[name], write or None)
+
+
+def _timed(name: str, history: History, die_at: int | None) -> Ran:
+    began_s = time.process_time()
+    verdict = run(history, die_at=die_at)
+    cpu_s = time.process_time() - began_s
+    return Ran(name, verdict.broken, verdict.writes, verdict.at_s, cpu_s)
+
+
+def seeds(first: int, last: int, jobs: int) -> Iterator[Ran]:
+    """Run seeds, each in one of some processes; in order."""
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(seed, range(first, last + 1))
+
+
+def crashes(jobs: int) -> Iterator[Ran]:
+    """Each scenario, ended at each of its writes."""
+    with ProcessPoolExecutor(jobs) as pool:
+        whole = dict(zip(CRASHES, pool.map(crash, CRASHES, [0] * len(CRASHES)), strict=True))
+        yield from whole.values()
+        points = [(name, n) for name, ran in whole.items() for n in range(1, ran.writes + 1)]
+        yield from pool.map(crash, *zip(*points, strict=True))
+
+
+def told(found: Iterable[Ran]) -> int:
+    """Print each that broke, and a sum; exit code."""
+    broken, count, cpu_s, began_s = [], 0, 0.0, time.monotonic()
+    for ran in found:
+        count += 1
+        cpu_s += ran.cpu_s
+        if ran.broken:
+            broken.append(ran)
+            print(f"✘ {ran.name}, after {ran.simulated_s:.0f} s: {ran.broken}", flush=True)
+        if sys.stdout.isatty():
+            print(f"  {count} histories, {len(broken)} broken", end="\r", flush=True)
+    wall_s = time.monotonic() - began_s
+    print(f"{count} histories, {len(broken)} broken ({wall_s:.0f} s, {cpu_s:.0f} CPU seconds)")
+    return 1 if broken else 0
+
+
+def main() -> int:
+    """Exit code 0 if every invariant held in every history."""
+    parser = argparse.ArgumentParser(prog="storms", description=__doc__)
+    parser.add_argument(
+        "what", help="seeds such as 1-200, one to look at such as 17, a file, or `crashes`"
+    )
+    parser.add_argument("--shrink", metavar="FILE", type=Path, help="shrink it, and write it here")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    if asked.what == "crashes":
+        return told(crashes(asked.jobs))
+    first, dash, last = asked.what.partition("-")
+    if dash and last.isdecimal():
+        return told(seeds(int(first), int(last), asked.jobs))
+    found = (
+        drawn(int(asked.what))
+        if asked.what.isdecimal()
+        else History.from_json(Path(asked.what).read_text(encoding="utf-8"))
+    )
+    if asked.shrink:
+        found = shrunk(found, lambda each: run(each).broken, print)
+        asked.shrink.write_text(found.to_json(), encoding="utf-8")
+    verdict = run(found)
+    print(found.to_json(), verdict.log, verdict.said, sep="\n")
+    print(verdict.broken or "every invariant held")
+    return 1 if verdict.broken else 0
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of strings have the same order in every run, so that a seed is one history.
+        environ = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, "-m", "storms", *sys.argv[1:]], environ)
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Does the simulator bite? Each old fault is put back, and has to be found.
+
+Every patch in `bites` undoes the mend of one fault, in a copy of the code. The first seed that
+breaks an invariant there is told, and, if asked, kept as its shortest history.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+SEEDS: Final = 200
+CHUNK: Final = 10
+
+
+def main() -> int:
+    """Exit code 0 if every fault is found."""
+    parser = argparse.ArgumentParser(prog="storms.bite", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="keep the shortest histories in found/")
+    asked = parser.parse_args()
+    missed = []
+    for patch in sorted((HERE / "bites").glob("*.patch")):
+        with tempfile.TemporaryDirectory(prefix="fathom-bite-") as place:
+            copy = Path(place)
+            for part in ("operator", "tests"):
+                shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pyc*"))
+            subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=copy, check=True)
+            seed = _first(copy)
+            print(f"{patch.stem}: {f'found by seed {seed}' if seed else 'NOT found'}", flush=True)
+            if not seed:
+                missed.append(patch.stem)
+            elif asked.keep:
+                kept = HERE / "found" / f"{patch.stem}.json"
+                _storms(copy, str(seed), "--shrink", str(kept))
+    return 1 if missed else 0
+
+
+def _first(copy: Path) -> int | None:
+    """The first seed that breaks something."""
+    for first in range(1, SEEDS + 1, CHUNK):
+        told = _storms(copy, f"{first}-{first + CHUNK - 1}")
+        seeds = [line.split()[2].rstrip(",") for line in told.splitlines() if "✘ seed" in line]
+        if seeds:
+            return int(seeds[0])
+    return None
+
+
+def _storms(copy: Path, *arguments: str) -> str:
+    paths = os.pathsep.join(str(copy / part) for part in ("operator", "tests"))
+    ran = subprocess.run(
+        [sys.executable, "-m", "storms", *arguments],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return ran.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,539 @@
+"""The cluster of a history: Deployments, ReplicaSets' pods, nodes, kubelets, garbage collection.
+
+It plays what matters to the operator, always correctly. What goes wrong in it, deeds do.
+"""
+
+import asyncio
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from fathom.core.kinds import (
+    CHILD_KINDS,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+)
+from fathom_local.engine.walk import vocabulary
+from storms.engine import MAX_BATCH, Engine, page, write_atomically
+from storms.network import Connection, Network, Request
+from storms.server import Objects, rfc3339
+
+PULL_S: Final = 5.0
+START_S: Final = 40.0
+DRAIN_S: Final = 10.0
+SYNC_S: Final = 60.0
+"""How often a kubelet refreshes a mounted ConfigMap, unless its pod changes."""
+CRASH_BACKOFF_S: Final = 30.0
+LOOK_S: Final = 2.5
+"""How often it moves when nothing is written."""
+PORT: Final = 8000
+
+
+@dataclass
+class Image:
+    """How engines of one image behave; deeds change it."""
+
+    start_s: float = START_S
+    pulls: bool = True
+    crashes: bool = False
+
+
+@dataclass
+class Container:
+    """What runs of one pod."""
+
+    name: str
+    node: str | None = None
+    bound_at_s: float = 0.0
+    started_at_s: float | None = None
+    ready: bool = False
+    restarts: int = 0
+    engine: Engine | None = None
+    directory: Path = Path()
+    synced_at_s: float = float("-inf")
+    synced_annotation: str = ""
+    leaves_at_s: float | None = None
+    ended: str = ""
+    """Why it is over for good, such as Evicted."""
+    traffic: asyncio.Task[None] | None = None
+
+
+class Cluster:
+    """Moves when something was written, and every few seconds."""
+
+    def __init__(
+        self, objects: Objects, network: Network, directory: Path, *, nodes: int, load: int
+    ) -> None:
+        self._objects = objects
+        self._network = network
+        self._directory = directory
+        self._loop = asyncio.get_running_loop()
+        self._serial = 0
+        self.images: dict[str, Image] = {}
+        self.nodes = {f"node-{index}": True for index in range(nodes)}
+        """By name: whether it is there."""
+        self.containers: dict[str, Container] = {}
+        """By namespace/name of the pod."""
+        self.load = load
+        """Requests in flight at each ready pod."""
+        self.pages: dict[str, Any] = {}
+        """By pod: what its metrics page does instead of showing the truth."""
+        self.stuck_volumes: set[str] = set()
+        """Pods whose kubelet refreshes no volume."""
+        self.disk_full = False
+        """Whether engines that start now have no room for what they count."""
+        self.disturbed_at_s = float("-inf")
+        """When something last happened to pods that the operator did not do."""
+        self.removals: list[tuple[float, str, str, str]] = []
+        """Pods of serving revisions that went: when, pod, revision, why."""
+        self._moved = asyncio.Event()
+        objects.changed.append(lambda *_: self._moved.set())
+        for name in self.nodes:
+            self._put_node(name)
+        self._task = self._loop.create_task(self._run(), name="cluster")
+
+    def stop(self) -> None:
+        """Nothing moves any more."""
+        self._task.cancel()
+        for container in self.containers.values():
+            self._end_engine(container)
+
+    # -- what deeds do
+
+    def image(self, name: str) -> Image:
+        """How engines of an image behave."""
+        return self.images.setdefault(name, Image())
+
+    def disturbed(self) -> None:
+        """Remember that pods suffer from something else than the operator."""
+        self.disturbed_at_s = self._loop.time()
+
+    def crash(self, pod: str) -> None:
+        """Its engine's process ends."""
+        container = self.containers.get(pod)
+        if container is not None and container.engine is not None:
+            self.disturbed()
+            self._end_engine(container)
+            container.restarts += 1
+            container.ready = False
+            container.started_at_s = self._loop.time() + CRASH_BACKOFF_S
+
+    def replace_blind(self) -> None:
+        """End engines that found no room for what they count."""
+        for place, container in list(self.containers.items()):
+            if container.engine is not None and container.engine.blind:
+                self.crash(place)
+
+    def evict(self, pod: str) -> None:
+        """It has failed for good; its object stays until somebody removes it."""
+        container = self.containers.get(pod)
+        if container is not None and not container.ended:
+            self.disturbed()
+            self._end_engine(container)
+            container.ended, container.ready = "Evicted", False
+
+    def lose_node(self, node: str) -> None:
+        """A node goes, with all that ran on it."""
+        if self.nodes.get(node):
+            self.disturbed()
+            self.nodes[node] = False
+            self._objects.remove(NODE, "", node)
+            for place, container in list(self.containers.items()):
+                if container.node == node:
+                    self._remove_pod(place)
+
+    def return_node(self, node: str) -> None:
+        """A lost node is back, empty."""
+        if not self.nodes.get(node, True):
+            self.nodes[node] = True
+            self._put_node(node)
+
+    def serving(self) -> list[tuple[str, dict[str, Any], Container]]:
+        """Pods that are ready and stay, by place."""
+        found = []
+        for place, container in sorted(self.containers.items()):
+            pod = self._pod(place)
+            if pod is not None and container.ready and container.leaves_at_s is None:
+                found.append((place, pod, container))
+        return found
+
+    # -- the controllers
+
+    async def _run(self) -> None:
+        while True:
+            self._moved.clear()
+            self._step()
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._moved.wait()
+                await asyncio.sleep(0.05)
+            except TimeoutError:
+                pass
+
+    def _step(self) -> None:
+        self._collect()
+        for deployment in self._objects.each(DEPLOYMENT):
+            if "deletionTimestamp" not in deployment["metadata"]:
+                self._deployment(deployment)
+        for pod in self._objects.each(POD):
+            self._live(pod)
+        self._statuses()
+
+    def _collect(self) -> None:
+        """What is owned by something that is gone goes too."""
+        uids = {
+            body["metadata"]["uid"]
+            for kind in (SPECULATIVE_DEPLOYMENT, DEPLOYMENT)
+            for body in self._objects.each(kind)
+        }
+        for kind in (*CHILD_KINDS, POD_DISRUPTION_BUDGET):
+            for body in self._objects.each(kind):
+                owners = body["metadata"].get("ownerReferences") or []
+                if owners and not any(owner["uid"] in uids for owner in owners):
+                    self._delete(kind, body)
+        for resource in self._objects.each(SPECULATIVE_DEPLOYMENT):
+            if "deletionTimestamp" in resource["metadata"]:
+                self._delete(SPECULATIVE_DEPLOYMENT, resource)
+
+    def _delete(self, kind: Kind, body: Mapping[str, Any]) -> None:
+        metadata = body["metadata"]
+        if kind == POD:
+            self._leave(body)
+        else:
+            self._objects.remove(kind, metadata["namespace"], metadata["name"])
+
+    def _deployment(self, deployment: Mapping[str, Any]) -> None:
+        metadata, spec = deployment["metadata"], deployment["spec"]
+        mark = _hash(spec["template"])
+        pods = [
+            pod
+            for pod in self._objects.each(POD)
+            if _owner(pod) == metadata["uid"]
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod.get("status", {}).get("phase") not in {"Failed", "Succeeded"}
+        ]
+        current = [pod for pod in pods if pod["metadata"]["labels"]["pod-template-hash"] == mark]
+        stale = [pod for pod in pods if pod not in current]
+        wanted = spec.get("replicas", 1)
+        # The pods of an older template go one by one, as new ones become ready.
+        ready = sum(self._is_ready(pod) for pod in pods)
+        for pod in stale:
+            if not self._is_ready(pod) or ready >= wanted:
+                ready -= self._is_ready(pod)
+                self._leave(pod, "its Deployment's template changed")
+                pods.remove(pod)
+        # As a ReplicaSet does: pods that are not ready go first, then the youngest.
+        current.sort(key=lambda pod: (self._is_ready(pod), -_age_key(pod)))
+        for pod in current[: max(0, len(pods) - wanted)]:
+            self._leave(pod, "its Deployment shrank")
+            pods.remove(pod)
+        for _ in range(len(pods), wanted):
+            self._start(deployment, mark)
+
+    def _start(self, deployment: Mapping[str, Any], mark: str) -> None:
+        self._serial += 1
+        metadata, template = deployment["metadata"], deployment["spec"]["template"]
+        name = f"{metadata['name']}-{self._serial:04d}"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": metadata["namespace"],
+                "labels": {**template["metadata"]["labels"], "pod-template-hash": mark},
+                "annotations": dict(template["metadata"].get("annotations") or {}),
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "Deployment",
+                        "name": metadata["name"],
+                        "uid": metadata["uid"],
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": copy.deepcopy(template["spec"]),
+            "status": {"phase": "Pending"},
+        }
+        place = f"{metadata['namespace']}/{name}"
+        self.containers[place] = Container(name, directory=self._directory / name)
+        self._objects.put(POD, body)
+
+    def _leave(self, pod: Mapping[str, Any], why: str = "deleted") -> None:
+        place = _place(pod)
+        container = self.containers.get(place)
+        if "deletionTimestamp" not in pod["metadata"]:
+            leaving = copy.deepcopy(dict(pod))
+            leaving["metadata"]["deletionTimestamp"] = rfc3339(self._loop.time())
+            self._objects.put(POD, leaving)
+        if container is None or container.leaves_at_s is not None:
+            return
+        if container.ready:
+            revision = pod["metadata"]["labels"].get("fathom.dev/revision", "")
+            self.removals.append((self._loop.time(), place, revision, why))
+        grace_s = DRAIN_S if container.engine is not None else 0.0
+        container.leaves_at_s = self._loop.time() + grace_s
+
+    # -- the kubelets
+
+    def _live(self, pod: Mapping[str, Any]) -> None:
+        place, now_s = _place(pod), self._loop.time()
+        container = self.containers.get(place)
+        if container is None:
+            # Nobody's pod: as a person makes one by hand.
+            return
+        if "deletionTimestamp" in pod["metadata"]:
+            if container.leaves_at_s is None:
+                self._leave(pod)
+            assert container.leaves_at_s is not None
+            container.ready = False
+            if now_s >= container.leaves_at_s:
+                self._remove_pod(place)
+                return
+        elif not container.ended:
+            self._run_pod(pod, container, now_s)
+        self._show(pod, container)
+
+    def _run_pod(self, pod: Mapping[str, Any], container: Container, now_s: float) -> None:
+        if container.node is None:
+            taken = {each.node for each in self.containers.values()}
+            free = [node for node, there in self.nodes.items() if there and node not in taken]
+            if not free:
+                return
+            container.node, container.bound_at_s = free[0], now_s
+        image = self.image(_main(pod)["image"])
+        if not image.pulls or now_s < container.bound_at_s + PULL_S:
+            return
+        self._sync(pod, container, now_s)
+        if container.started_at_s is None:
+            if not self._mounts_exist(pod):
+                return
+            container.started_at_s = now_s
+        age_s = now_s - container.started_at_s
+        if image.crashes and age_s >= image.start_s / 2:
+            self._end_engine(container)
+            container.restarts += 1
+            container.ready = False
+            container.started_at_s = now_s + CRASH_BACKOFF_S
+        elif age_s >= image.start_s and container.engine is None:
+            self._start_engine(pod, container)
+            container.ready = True
+
+    def _mounts_exist(self, pod: Mapping[str, Any]) -> bool:
+        namespace = pod["metadata"]["namespace"]
+        names = [
+            volume["configMap"]["name"]
+            for volume in pod["spec"].get("volumes", [])
+            if "configMap" in volume and not volume["configMap"].get("optional")
+        ]
+        return all(self._objects.look(CONFIG_MAP, namespace, name) is not None for name in names)
+
+    def _sync(self, pod: Mapping[str, Any], container: Container, now_s: float) -> None:
+        """Refresh the mounted depth document: now and then, and when the pod has changed."""
+        told = json.dumps(pod["metadata"].get("annotations") or {}, sort_keys=True)
+        if now_s - container.synced_at_s < SYNC_S and told == container.synced_annotation:
+            return
+        if _place(pod) in self.stuck_volumes:
+            return
+        container.synced_at_s, container.synced_annotation = now_s, told
+        labels = pod["metadata"]["labels"]
+        name = f"{labels.get('fathom.dev/name', '')}-depth"
+        found = self._objects.look(CONFIG_MAP, pod["metadata"]["namespace"], name)
+        if found is None:
+            return
+        text = (found.get("data") or {}).get("depth.json")
+        path = container.directory / "depth" / "depth.json"
+        if text is None:
+            path.unlink(missing_ok=True)
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_atomically(path, text)
+
+    def _start_engine(self, pod: Mapping[str, Any], container: Container) -> None:
+        depth, table = _speculation(pod)
+        container.directory.mkdir(parents=True, exist_ok=True)
+        container.engine = Engine(
+            container.directory,
+            container.name,
+            depth=depth,
+            table=table,
+            max_batch=MAX_BATCH,
+            disk_full=self.disk_full,
+        )
+        container.traffic = self._loop.create_task(
+            self._drive(container.engine), name=f"traffic of {container.name}"
+        )
+        self._network.listen(f"{_ip(container)}:{PORT}", lambda c, r: self._page(container, c, r))
+
+    def _end_engine(self, container: Container) -> None:
+        if container.engine is not None:
+            container.engine.stop()
+            container.engine = None
+        if container.traffic is not None:
+            container.traffic.cancel()
+            container.traffic = None
+
+    async def _drive(self, engine: Engine) -> None:
+        serial = 0
+        prompts = [vocabulary()[word] for word in ("easy-1", "hard-1")]
+        while True:
+            if not self.load:
+                for request in [*engine.engine.running.values(), *engine.engine.waiting]:
+                    engine.engine.abort(request)
+            running = len(engine.engine.running) + len(engine.engine.waiting)
+            for _ in range(running, self.load):
+                serial += 1
+                prompt = [prompts[serial % len(prompts)]]
+                engine.engine.submit(f"r{serial}", prompt, 200)
+            await asyncio.sleep(5.0)
+
+    async def _page(self, container: Container, connection: Connection, asked: Request) -> None:
+        """The metrics page of a pod."""
+        del asked
+        engine = container.engine
+        if engine is None:
+            connection.reset()
+            return
+        instead = self.pages.get(container.name)
+        if instead is not None:
+            await instead(engine, connection)
+            return
+        connection.respond(200, page(engine.samples()))
+
+    def _show(self, pod: Mapping[str, Any], container: Container) -> None:
+        status = self._status(pod, container)
+        if pod.get("status") != status:
+            live = self._objects.look(POD, pod["metadata"]["namespace"], container.name)
+            assert live is not None
+            self._objects.put(POD, {**live, "status": status})
+
+    def _status(self, pod: Mapping[str, Any], container: Container) -> dict[str, Any]:
+        if container.ended:
+            return {"phase": "Failed", "reason": container.ended}
+        changed_s = container.started_at_s or container.bound_at_s
+        if container.ready:
+            changed_s += self.image(_main(pod)["image"]).start_s
+        conditions = [
+            {
+                "type": "Ready",
+                "status": "True" if container.ready else "False",
+                "lastTransitionTime": rfc3339(changed_s),
+            }
+        ]
+        if container.node is None:
+            message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+            conditions.append({"type": "PodScheduled", "status": "False", "message": message})
+        image = self.image(_main(pod)["image"])
+        state: dict[str, Any] = {}
+        if container.node is not None and not image.pulls:
+            state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}
+        elif container.engine is None and container.restarts:
+            state = {"waiting": {"reason": "CrashLoopBackOff"}}
+        ended = {"terminated": {"exitCode": 1, "reason": "Error"}} if container.restarts else {}
+        return {
+            "phase": "Running" if container.started_at_s is not None else "Pending",
+            "podIP": _ip(container) if container.node is not None else "",
+            "conditions": conditions,
+            "containerStatuses": [
+                {
+                    "name": _main(pod)["name"],
+                    "image": _main(pod)["image"],
+                    "restartCount": container.restarts,
+                    "state": state,
+                    "lastState": ended,
+                }
+            ],
+        }
+
+    def _statuses(self) -> None:
+        for deployment in self._objects.each(DEPLOYMENT):
+            pods = [
+                pod
+                for pod in self._objects.each(POD)
+                if _owner(pod) == deployment["metadata"]["uid"]
+            ]
+            ready = sum(self._is_ready(pod) for pod in pods)
+            status = {"replicas": len(pods), "readyReplicas": ready}
+            if deployment.get("status") != status:
+                self._objects.put(DEPLOYMENT, {**deployment, "status": status})
+
+    def _remove_pod(self, place: str) -> None:
+        container = self.containers.pop(place)
+        self._end_engine(container)
+        self._network.forget(f"{_ip(container)}:{PORT}")
+        namespace, name = place.split("/")
+        self._objects.remove(POD, namespace, name)
+
+    def _is_ready(self, pod: Mapping[str, Any]) -> bool:
+        container = self.containers.get(_place(pod))
+        return container is not None and container.ready and container.leaves_at_s is None
+
+    def _pod(self, place: str) -> dict[str, Any] | None:
+        namespace, name = place.split("/")
+        return self._objects.look(POD, namespace, name)
+
+    def _put_node(self, name: str) -> None:
+        self._objects.put(
+            NODE,
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "namespace": ""},
+                "status": {"allocatable": {"nvidia.com/gpu": "4"}},
+            },
+        )
+
+
+def _hash(template: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _place(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _owner(pod: Mapping[str, Any]) -> str:
+    owners = pod["metadata"].get("ownerReferences") or [{}]
+    return str(owners[0].get("uid", ""))
+
+
+def _age_key(pod: Mapping[str, Any]) -> int:
+    return int(pod["metadata"]["name"].rsplit("-", 1)[1])
+
+
+def _main(pod: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = pod["spec"]["containers"][0]
+    return found
+
+
+def _ip(container: Container) -> str:
+    serial = int(container.name.rsplit("-", 1)[1])
+    return f"10.0.{serial // 250}.{serial % 250 + 1}"
+
+
+def _speculation(pod: Mapping[str, Any]) -> tuple[int, list[int] | None]:
+    """Depth and table of an engine, from its command line."""
+    words = [*(_main(pod).get("command") or []), *(_main(pod).get("args") or [])]
+    config: dict[str, Any] = {}
+    for index, word in enumerate(words):
+        if word == "--speculative-config":
+            config = json.loads(words[index + 1])
+        elif word.startswith("--speculative-config="):
+            config = json.loads(word.split("=", 1)[1])
+    depth = int(config.get("num_speculative_tokens", 0))
+    ranges = config.get("num_speculative_tokens_per_batch_size")
+    if not ranges:
+        return depth, None
+    table = [0] * (MAX_BATCH + 1)
+    for first, last, each in ranges:
+        for batch in range(first, min(last, MAX_BATCH) + 1):
+            table[batch] = each
+    return depth, table

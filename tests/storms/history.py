@@ -1,0 +1,111 @@
+"""A history: how the world is at first, and what happens in it, when. A seed is one history."""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self
+
+FAULTS_END_S: Final = 1200.0
+"""No deed begins later."""
+MOST_DEEDS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that somebody or something does."""
+
+    at_s: float
+    what: str
+    with_: Mapping[str, Any]
+
+    @property
+    def over_at_s(self) -> float:
+        """When its effect ends, as far as it is not the operator's to end it."""
+        return self.at_s + float(self.with_.get("for_s", 0.0))
+
+    def __str__(self) -> str:
+        with_ = " ".join(f"{key}={value}" for key, value in self.with_.items())
+        return f"{self.at_s:7.1f} s  {self.what} {with_}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What there is before anything happens."""
+
+    replicas: int = 2
+    max_unavailable: int = 1
+    max_surge: int = 0
+    canary_minutes: int = 1
+    mode: str = "Auto"
+    operators: int = 1
+    nodes: int = 4
+    load: int = 4
+    draft: str = "acme/draft"
+    hub_takes_s: float = 1.0
+    prometheus: bool = False
+    latency_s: float = 0.01
+    """From the operator to the API server, and back again."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    seed: int
+    scenario: Scenario
+    deeds: tuple[Deed, ...]
+
+    @property
+    def calm_at_s(self) -> float:
+        """When the last fault is over."""
+        return max((deed.over_at_s for deed in self.deeds), default=0.0)
+
+    def without(self, gone: frozenset[int]) -> Self:
+        """Less the deeds with these indices."""
+        return replace(
+            self, deeds=tuple(each for index, each in enumerate(self.deeds) if index not in gone)
+        )
+
+    def to_json(self) -> str:
+        """One line per deed, to be kept beside the tests."""
+        deeds = ",\n  ".join(
+            json.dumps([deed.at_s, deed.what, dict(deed.with_)]) for deed in self.deeds
+        )
+        scenario = json.dumps(asdict(self.scenario))
+        return f'{{"seed": {self.seed},\n "scenario": {scenario},\n "deeds": [\n  {deeds}\n ]}}\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote."""
+        document = json.loads(text)
+        deeds = tuple(Deed(at_s, what, with_) for at_s, what, with_ in document["deeds"])
+        return cls(document["seed"], Scenario(**document["scenario"]), deeds)
+
+
+def drawn(seed: int) -> History:
+    """The history of a seed."""
+    from storms.deeds import DEEDS
+
+    chance = random.Random(f"storm-{seed}")
+    replicas = chance.choice((1, 2, 2, 3))
+    max_surge = chance.choice((0, 0, 1))
+    scenario = Scenario(
+        replicas=replicas,
+        max_unavailable=0 if max_surge and chance.random() < 0.5 else 1,
+        max_surge=max_surge,
+        canary_minutes=chance.choice((0, 1, 2)),
+        mode=chance.choice(("Auto", "Auto", "Advise")),
+        operators=chance.choice((1, 1, 2)),
+        nodes=replicas + 2,
+        load=chance.choice((0, 2, 6)),
+        hub_takes_s=chance.choice((0.2, 2.0, 10.0)),
+        prometheus=chance.random() < 0.3,
+        latency_s=chance.choice((0.01, 0.01, 0.3)),
+    )
+    names = sorted(DEEDS)
+    weights = [DEEDS[name].weight for name in names]
+    deeds = []
+    for _ in range(chance.randint(2, MOST_DEEDS)):
+        (what,) = chance.choices(names, weights)
+        at_s = round(chance.uniform(0, FAULTS_END_S), 1)
+        deeds.append(Deed(at_s, what, DEEDS[what].draw(chance, scenario)))
+    return History(seed, scenario, tuple(sorted(deeds, key=lambda deed: deed.at_s)))

@@ -1,0 +1,207 @@
+"""What must hold at every moment of every history, whatever happens in it.
+
+Each is looked at when something is written or a pod goes, and ends the history with a sentence.
+What is told of depends on what the world did, never on what the operator says of itself.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from storms.cluster import Cluster
+from storms.hub import BAD_DRAFT, SECRET, TARGET, Hub
+from storms.server import Audit, Objects
+
+LOOK_UP_S: Final = 40.0
+"""How long a spec may be held back for what the hub says of it."""
+LAG_S: Final = 1.0
+"""What was known so shortly before a write may not have been known to who wrote."""
+AFTERMATH_S: Final = 240.0
+"""For so long after pods suffered from something else, too few of them say nothing of us."""
+MOST_TASKS: Final = 200
+
+
+class BrokenError(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass
+class Invariants:
+    """Watches one history."""
+
+    objects: Objects
+    cluster: Cluster
+    hub: Hub
+    now_s: Callable[[], float]
+    user_spec: Callable[[str], Mapping[str, Any] | None]
+    """The spec that the user wrote last, by name; None: there is no such resource."""
+    broken: list[str] = field(default_factory=list)
+    foreign: set[tuple[str, str, str]] = field(default_factory=set)
+    """Objects that are somebody else's."""
+    edited_at_s: dict[str, float] = field(default_factory=dict)
+    """By draft: when the user last asked for it and had not before."""
+    restart_edits: list[float] = field(default_factory=list)
+    """When the user changed something that needs new pods."""
+    scaled_at_s: float = float("-inf")
+    scaled_from: int = 0
+    refused_at_s: dict[str, float] = field(default_factory=dict)
+    """By draft: since when the operator has said that it refuses it."""
+    _epochs: dict[str, int] = field(default_factory=dict)
+    _holder: str = ""
+    _touched: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    _removals: int = 0
+
+    def wrote(self, audit: Audit) -> None:
+        """Look at one write."""
+        if audit.kind == "Lease":
+            self._lease(audit)
+            return
+        self._no_secret(audit)
+        if audit.kind == "Event":
+            return
+        self._fenced(audit)
+        if audit.place in self.foreign and audit.before != audit.after:
+            self._break(f"{audit.who} touched the foreign {audit.kind} {audit.name}")
+        match audit.kind:
+            case "SpeculativeDeployment":
+                self._spec_untouched(audit)
+                self._note_refusal(audit)
+            case "ConfigMap" if audit.name.endswith("-depth") and audit.after is not None:
+                self._depth_within(audit)
+            case "Deployment":
+                self._allowed_pods(audit)
+            case _:
+                pass
+
+    def look(self) -> None:
+        """Look at the cluster."""
+        self._engines_within()
+        removals = self.cluster.removals[self._removals :]
+        self._removals += len(removals)
+        for at_s, place, revision, why in removals:
+            if why != "by hand" and place.startswith("llm/kimi-"):
+                self._removal(at_s, place, revision, why)
+
+    # -- each of them
+
+    def _lease(self, audit: Audit) -> None:
+        holder = (audit.after or {}).get("spec", {}).get("holderIdentity", "")
+        if holder != self._holder:
+            self._holder = holder
+            self._epochs[holder] = max(self._epochs.values(), default=0) + 1
+
+    def _fenced(self, audit: Audit) -> None:
+        if audit.before == audit.after:
+            return
+        mine, theirs = self._epochs.get(audit.who, 0), self._touched.get(audit.place, 0)
+        if mine < theirs:
+            self._break(
+                f"{audit.who}, which no longer leads, changed {audit.kind} {audit.name} after the "
+                "new leader had written to it"
+            )
+        self._touched[audit.place] = max(mine, theirs)
+
+    def _no_secret(self, audit: Audit) -> None:
+        if audit.kind in {"Event", "SpeculativeDeployment"} and SECRET in json.dumps(audit.body):
+            self._break(f"a secret stands in {audit.kind} {audit.name}")
+
+    def _spec_untouched(self, audit: Audit) -> None:
+        before, after = audit.before or {}, audit.after or {}
+        if before.get("spec") != after.get("spec"):
+            self._break(f"{audit.who} wrote to the spec of {audit.name}")
+
+    def _note_refusal(self, audit: Audit) -> None:
+        status = (audit.after or {}).get("status", {})
+        conditions = {each["type"]: each for each in status.get("conditions", [])}
+        verdict = conditions.get("DraftCompatible", {})
+        spec = (audit.after or {}).get("spec", {})
+        draft = spec.get("draft", {}).get("id", "")
+        if verdict.get("status") == "False":
+            self.refused_at_s.setdefault(draft, audit.at_s)
+
+    def _depth_within(self, audit: Audit) -> None:
+        text = (audit.after.get("data") or {}).get("depth.json", "")
+        spec = self.user_spec(audit.name.removesuffix("-depth"))
+        if audit.verb not in {"apply", "patch", "create"} or spec is None:
+            return
+        document = json.loads(text)
+        speculation = spec.get("speculation", {})
+        most = max(self._most_depth(), speculation.get("tokens", 3))
+        tables = [document["schedule"], *(document.get("pods") or {}).values()]
+        for first, last, depth in (entry for table in tables for entry in table):
+            if not 0 <= depth <= most:
+                self._break(f"depth {depth} for batches {first} to {last} is beyond {most}")
+
+    @staticmethod
+    def _most_depth() -> int:
+        return 7
+
+    def _engines_within(self) -> None:
+        for place, container in self.cluster.containers.items():
+            if container.engine is not None:
+                most = self._most_depth()
+                if any(not 0 <= depth <= most for depth in container.engine.depths):
+                    self._break(f"{place} runs at depths {container.engine.depths}")
+
+    def _allowed_pods(self, audit: Audit) -> None:
+        """No pod for a spec that was refused, nor before its facts are known or 40 s are over."""
+        before = _replicas(audit.before)
+        after = _replicas(audit.after)
+        if audit.after is None or after <= before:
+            return
+        draft = _draft_of(audit.after)
+        if draft == BAD_DRAFT:
+            refused_s = self.refused_at_s.get(draft)
+            if refused_s is not None and refused_s < audit.at_s - LAG_S:
+                self._break(
+                    f"{audit.name} grew from {before} to {after} replicas of a draft that was "
+                    f"refused {audit.at_s - refused_s:.0f} s before"
+                )
+        asked_s = self.edited_at_s.get(draft, 0.0)
+        known = {model for at_s, model in self.hub.answers if at_s <= audit.at_s}
+        if {draft, TARGET} <= known or audit.at_s - asked_s >= LOOK_UP_S - LAG_S:
+            return
+        self._break(
+            f"{audit.name} got pods {audit.at_s - asked_s:.0f} s after it was asked for, while "
+            f"nothing was known of {draft}"
+        )
+
+    def _removal(self, at_s: float, place: str, revision: str, why: str) -> None:
+        spec = self.user_spec("kimi")
+        if spec is None:
+            return
+        if at_s - self.cluster.disturbed_at_s < AFTERMATH_S:
+            return
+        wanted = spec.get("replicas", 1)
+        scaled = at_s - self.scaled_at_s < AFTERMATH_S
+        if scaled:
+            wanted = min(wanted, self.scaled_from)
+        ready = len([p for p, _, _ in self.cluster.serving() if p.startswith("llm/kimi-")])
+        least = wanted - spec.get("rollout", {}).get("maxUnavailable", 1)
+        if ready < least:
+            self._break(
+                f"{place} of revision {revision} went ({why}), and {ready} replicas are ready "
+                f"where {least} have to be"
+            )
+        if not scaled and not self.restart_edits:
+            self._break(
+                f"{place} of the serving revision {revision} went ({why}), without a rollout, a "
+                "scaling or a refresh"
+            )
+
+    def _break(self, sentence: str) -> None:
+        self.broken.append(f"at {self.now_s():.1f} s: {sentence}")
+        raise BrokenError(sentence)
+
+
+def _replicas(deployment: Mapping[str, Any] | None) -> int:
+    return int(deployment["spec"].get("replicas", 1)) if deployment else 0
+
+
+def _draft_of(deployment: Mapping[str, Any]) -> str:
+    text = json.dumps(deployment["spec"]["template"])
+    for part in text.split('\\"'):
+        if part.startswith("acme/") and part != TARGET:
+            return part
+    return ""

@@ -1,0 +1,191 @@
+"""The operator of a history: its own parts, put together as `fathom run` does, in one process."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.leaderelection import leaderelection
+
+from fathom import __version__
+from fathom.adapters.fetch_metrics import FetchMetrics
+from fathom.adapters.kube import Kube
+from fathom.adapters.ports import KubePort
+from fathom.api import names
+from fathom.core.completion import Completion, CompletionRequest
+from fathom.core.fetch_program import fetch_program
+from fathom.core.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.plugin import plugin_bundle
+from fathom.runtime.fenced_kube import FencedKube
+from fathom.runtime.handlers import WATCHED_CHILDREN
+from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
+from fathom.runtime.loops import Loops
+from fathom.runtime.metrics_sources import MetricsSources
+from fathom.runtime.model_cache import ModelCache
+from fathom.runtime.ports import World
+from fathom.runtime.served_cache import ServedCache
+from fathom.runtime.telemetry import Telemetry
+from fathom.tuning.tuner import decide
+from storms.hub import Hub
+from storms.server import Server, Transport
+from storms.simulated_time import Process, SimulatedLoop, current
+from storms.watch import Watches
+
+NAMESPACE: Final = "fathom-system"
+RESTART_S: Final = 5.0
+"""From a process's end to the next one's start, as its kubelet does it."""
+_CONFIGURATION: Final = Configuration(host="http://simulated")
+
+
+class _Completions:
+    async def complete(self, pod: object, model: str, request: CompletionRequest) -> Completion:
+        del pod, model, request
+        return Completion((1, 2, 3), "abc", (9,))
+
+
+class _Wall:
+    """`Clock` of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def now_s(self) -> float:
+        return self._process.wall_s()
+
+
+class _TimeModule:
+    """What the client library's election reads the time from."""
+
+    @staticmethod
+    def time() -> float:
+        process = current()
+        assert process is not None
+        return process.wall_s()
+
+
+leaderelection.time = _TimeModule  # type: ignore[assignment]
+
+
+class Operator:
+    """One replica of the operator, started anew whenever it ends."""
+
+    def __init__(
+        self, name: str, loop: SimulatedLoop, server: Server, watches: Watches, hub: Hub
+    ) -> None:
+        self.name = name
+        self._loop = loop
+        self._server = server
+        self._watches = watches
+        self._hub = hub
+        self.starts = 0
+        self.most_tasks = 0
+        self.ends: list[str] = []
+        """Why each of its processes ended."""
+        self.process = Process(loop, name)
+        self.loops: Loops | None = None
+        self._keeping = loop.create_task(self._keep(), name=f"kubelet of {name}")
+        self._ended = asyncio.Event()
+
+    async def _keep(self) -> None:
+        wall_offset_s = 0.0
+        while True:
+            self.process = Process(self._loop, self.name)
+            self.process.wall_offset_s = wall_offset_s
+            self._ended = asyncio.Event()
+            self.starts += 1
+            task = self.process.start(self._main(self.process))
+            task.add_done_callback(lambda _: self._ended.set())
+            await self._ended.wait()
+            self.loops = None
+            wall_offset_s = self.process.wall_offset_s
+            self.process.alive = False
+            self.process.resume()
+            await asyncio.sleep(RESTART_S)
+
+    def kill(self, why: str = "killed") -> None:
+        """End its process where it stands; its kubelet starts another one."""
+        self.ends.append(why)
+        self.process.kill()
+        self._ended.set()
+
+    def stop(self) -> None:
+        """For good."""
+        self._keeping.cancel()
+        self.process.kill()
+
+    @property
+    def leads(self) -> bool:
+        return self.loops is not None and self.process.alive
+
+    async def _main(self, process: Process) -> None:
+        api = ApiClient(_CONFIGURATION)
+        api.rest_client = Transport(self._server, process)
+        clock = _Wall(process)
+        try:
+            async with _session() as session, _session() as prometheus:
+                await self._operate(api, session, prometheus, clock)
+        except LeadershipLostError as error:
+            self.ends.append(str(error))
+
+    async def _operate(
+        self,
+        api: ApiClient,
+        session: aiohttp.ClientSession,
+        prometheus: aiohttp.ClientSession,
+        clock: _Wall,
+    ) -> None:
+        tenure = Tenure((self.process.wall_s, self._loop.time))
+        kube = FencedKube(Kube(api), lambda: tenure.holds)
+        sources = MetricsSources(session, prometheus, clock)
+        models = ModelCache(self._hub, clock)
+        world = World(
+            kube=kube,
+            metrics_for=sources.of,
+            completions=_Completions(),
+            fetches=FetchMetrics(session, clock),
+            clock=clock,
+            decide=decide,
+            models=models.facts,
+            served=ServedCache(kube, clock).get,
+            bundle=plugin_bundle(),
+            program=fetch_program(),
+            version=__version__,
+            identity=self.name,
+            telemetry=Telemetry(),
+        )
+        loops = Loops(world)
+
+        async def work() -> None:
+            self.loops = loops
+            await self._watch(kube, loops)
+
+        try:
+            await lead(
+                api, name="fathom", namespace=NAMESPACE, who=self.name, work=work, tenure=tenure
+            )
+        finally:
+            await loops.stop()
+            await models.stop()
+
+    async def _watch(self, kube: KubePort, loops: Loops) -> None:
+        """As `runtime.handlers` does it through Kopf."""
+
+        def resource(namespace: str, name: str, _: Mapping[str, str]) -> None:
+            loops.seen(ObjectKey(namespace, name))
+
+        def child(namespace: str, _: str, labels: Mapping[str, str]) -> None:
+            loops.poke(ObjectKey(namespace, labels.get(names.LABEL_NAME, "")))
+
+        follow, me = self._watches.follow, self.process
+        async with asyncio.TaskGroup() as group:
+            group.create_task(follow(me, kube, SPECULATIVE_DEPLOYMENT, "", resource))
+            for kind in WATCHED_CHILDREN:
+                group.create_task(follow(me, kube, kind, names.LABEL_NAME, child))
+
+
+def _session() -> aiohttp.ClientSession:
+    """As the operator's own, over the simulated network."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.UnixConnector(path="simulated"), auto_decompress=False
+    )

@@ -1,0 +1,104 @@
+"""The Prometheus of a history: it scrapes every pod, and answers range selectors as a real one."""
+
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from storms.cluster import Cluster
+from storms.hub import SECRET
+from storms.network import Connection, Network, Request
+from storms.simulated_time import START_S
+
+HOST: Final = "prometheus.monitoring:9090"
+URL: Final = f"http://{HOST}"
+SCRAPE_S: Final = 15.0
+KEPT_S: Final = 160.0
+
+_Scrape = tuple[float, list[tuple[str, dict[str, str], float]]]
+
+
+class Prometheus:
+    """Answers `/api/v1/query`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, cluster: Cluster) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._scrapes: dict[str, deque[_Scrape]] = {}
+        self.trouble = ""
+        """What is wrong with it now; empty: nothing."""
+        network.listen(HOST, self._answer)
+        self._task = loop.create_task(self._scrape(), name="prometheus")
+
+    def stop(self) -> None:
+        """It scrapes no more."""
+        self._task.cancel()
+
+    async def _scrape(self) -> None:
+        while True:
+            await asyncio.sleep(SCRAPE_S)
+            if self.trouble == "late":
+                continue
+            now_s = self._loop.time()
+            for container in self._cluster.containers.values():
+                if container.engine is not None and container.name not in self._cluster.pages:
+                    kept = self._scrapes.setdefault(container.name, deque())
+                    kept.append((now_s, container.engine.samples()))
+                    while kept[0][0] < now_s - KEPT_S:
+                        kept.popleft()
+
+    async def _answer(self, connection: Connection, asked: Request) -> None:
+        match self.trouble:
+            case "hang":
+                await asyncio.sleep(3600)
+            case "error":
+                connection.respond(500, SECRET.encode())
+            case "garbage":
+                connection.respond(200, f'{{"status": "success", "data": "{SECRET}"}}'.encode())
+            case "drip":
+                connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                for _ in range(100):
+                    connection.send(b" ")
+                    await asyncio.sleep(1.0)
+            case "redirect":
+                head = f"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/{SECRET}\r\n"
+                connection.send(f"{head}Content-Length: 0\r\n\r\n".encode())
+            case _:
+                query = parse_qs(urlsplit(asked.target).query) | parse_qs(asked.body.decode())
+                connection.respond(200, self._found(query["query"][0]), "application/json")
+
+    def _found(self, query: str) -> bytes:
+        pods = re.search(r'[{,]pod=~"([^"]*)"', query)
+        lookback = re.search(r"\[(\d+)s\]", query)
+        if pods is None or lookback is None:
+            return _matrix([])
+        since_s = self._loop.time() - float(lookback[1])
+        series: list[Mapping[str, Any]] = []
+        pattern = re.compile(json.loads(f'"{pods[1]}"'))
+        for pod, kept in sorted(self._scrapes.items()):
+            if pattern.fullmatch(pod):
+                for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
+                    series += _series(pod, job, [each for each in kept if each[0] >= since_s])
+        if self.trouble == "partial":
+            series = series[: len(series) // 2]
+        return _matrix(series)
+
+
+def _series(pod: str, job: str, scrapes: list[_Scrape]) -> list[Mapping[str, Any]]:
+    target = {"pod": pod, "namespace": "llm", "job": job, "instance": f"{pod}:8000"}
+    found: dict[Any, tuple[dict[str, str], list[list[Any]]]] = {}
+    for at_s, samples in scrapes:
+        for name, labels, value in samples:
+            key = (name, *labels.items())
+            if key not in found:
+                found[key] = ({"__name__": name, **labels, **target}, [])
+            found[key][1].append([START_S + at_s, repr(float(value))])
+    return [{"metric": metric, "values": values} for metric, values in found.values()]
+
+
+def _matrix(series: list[Mapping[str, Any]]) -> bytes:
+    data = {"resultType": "matrix", "result": series}
+    return json.dumps({"status": "success", "data": data}).encode()

@@ -1,0 +1,461 @@
+"""The API server of a history: the fake one behind the real client, with all that can go wrong.
+
+Every request of the operator passes through `Transport`, as REST; what the cluster's own
+controllers and people do goes to the objects directly, and is never disturbed.
+"""
+
+import asyncio
+import copy
+import itertools
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import aiohttp
+
+from fathom.adapters.ports import KubeError
+from fathom.core.kinds import (
+    CHILD_KINDS,
+    EVENT,
+    NODE,
+    OPTIONAL_KINDS,
+    POD_DISRUPTION_BUDGET,
+    SPANNING_KINDS,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+)
+from fathom.core.manifest import Seen
+from storms.simulated_time import START_S, Process, SimulatedLoop, current
+from support.fake_kube import FakeKube
+
+LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+KINDS: Final = {
+    (kind.group, kind.plural): kind
+    for kind in (
+        SPECULATIVE_DEPLOYMENT,
+        EVENT,
+        NODE,
+        LEASE,
+        *CHILD_KINDS,
+        *OPTIONAL_KINDS,
+        *SPANNING_KINDS,
+    )
+}
+SERVED: Final = (*CHILD_KINDS, POD_DISRUPTION_BUDGET)
+"""Kinds that this cluster has beside the operator's own; neither groups nor PodMonitors."""
+_NEVER: Final = "1"
+"""A version that no object is ever at: an apply that expects it only creates."""
+REMEMBERED_S: Final = 600.0
+"""For how long the past can be read, where a read is answered from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One request that changed something, or tried to."""
+
+    at_s: float
+    who: str
+    verb: str
+    kind: str
+    namespace: str
+    name: str
+    body: Any = field(compare=False)
+    before: Any = field(compare=False)
+    after: Any = field(compare=False)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.kind, self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request is about."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    """Empty: all of the kind."""
+    subresource: str
+
+
+@dataclass
+class Trouble:
+    """What is wrong with the API server now. Every field is set by deeds, and set back."""
+
+    refuse: Callable[[str, Kind, str], KubeError | None] = lambda _verb, _kind, _who: None
+    """Given verb, kind and who asks: the error that is answered."""
+    lose_answers: Callable[[str, Kind, str], bool] = lambda _verb, _kind, _who: False
+    """Whether a request is carried out, but its answer never arrives."""
+    hang: bool = False
+    """No request is ever answered, nor carried out."""
+    stale_s: dict[str, float] = field(default_factory=dict)
+    """By process: how old the state is from which its reads are answered."""
+
+
+class Objects(FakeKube):
+    """The fake API server, with ids that are the same in every run, and a past."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        super().__init__()
+        self._ids = itertools.count(1)
+        self._now_s = now_s
+        self._kinds: defaultdict[Kind, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
+        self.past: deque[tuple[float, dict[Any, dict[str, Any]]]] = deque()
+        self.changed: list[Callable[[Kind, str, str, Mapping[str, Any] | None], None]] = []
+        """Told of each change: kind, namespace, name and the object; None: it is gone."""
+
+    def _replace(self, place: Any, body: dict[str, Any]) -> None:
+        before = self._objects.get(place)
+        if before is None:
+            body.setdefault("metadata", {}).setdefault("uid", f"uid-{next(self._ids)}")
+            body["metadata"].setdefault("creationTimestamp", rfc3339(self._now_s()))
+        super()._replace(place, body)
+        self._moved(place, self._objects[place])
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> None:
+        found = self._objects.get((kind, namespace, name))
+        super().remove(kind, namespace, name)
+        if found is not None:
+            self._moved((kind, namespace, name), None, found)
+
+    def serial(self) -> str:
+        return f"{next(self._ids):05d}"
+
+    def look(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        """An object as it is; never to be changed by who looks."""
+        return self._objects.get((kind, namespace, name))
+
+    def each(self, kind: Kind) -> list[dict[str, Any]]:
+        """All of a kind as they are, by namespace and name; never to be changed."""
+        found = self._kinds.get(kind, {})
+        return [found[place] for place in sorted(found)]
+
+    def as_of(self, at_s: float) -> dict[Any, dict[str, Any]]:
+        """All objects as they were."""
+        for when, objects in reversed(self.past):
+            if when <= at_s:
+                return objects
+        return self.past[0][1] if self.past else self._objects
+
+    def _moved(
+        self, place: Any, body: dict[str, Any] | None, gone: dict[str, Any] | None = None
+    ) -> None:
+        now_s = self._now_s()
+        if body is not None:
+            self._kinds[place[0]][place[1:]] = body
+        else:
+            self._kinds[place[0]].pop(place[1:], None)
+        if self.past and self.past[-1][0] == now_s:
+            self.past.pop()
+        self.past.append((now_s, dict(self._objects)))
+        while self.past[0][0] < now_s - REMEMBERED_S and len(self.past) > 1:
+            self.past.popleft()
+        for told in list(self.changed):
+            told(place[0], place[1], place[2], body if body is not None else gone)
+
+
+class Server:
+    """What happens to each request."""
+
+    def __init__(self, loop: SimulatedLoop, latency_s: float) -> None:
+        """Start, empty.
+
+        Args:
+            loop: what it runs in.
+            latency_s: seconds that a request takes on its way, and its answer on the way back.
+        """
+        self.loop = loop
+        self._latency_s = latency_s
+        self.objects = Objects(loop.time)
+        self.trouble = Trouble()
+        self._leases: dict[tuple[str, str], dict[str, Any]] = {}
+        self._lease_version = 0
+        self.audits: list[Audit] = []
+        self.watching: list[Callable[[Audit], None]] = []
+        """Told of each write, after it."""
+        self.before_write: list[Callable[[str, str, Kind], None]] = []
+        """Told who is about to write what, so that a process can be ended there."""
+
+    async def answer(
+        self, who: Process, method: str, url: str, body: Any, content_type: str
+    ) -> tuple[int, Any]:
+        """Status and document of one request."""
+        if self.trouble.hang:
+            await _never()
+        await asyncio.sleep(self._latency_s)
+        path, query = urlsplit(url).path, dict(parse_qsl(urlsplit(url).query))
+        target = _route(path)
+        if target is None:
+            return self._discovery(path)
+        verb = _verb(method, target.name, content_type)
+        try:
+            answer = await self._carried_out(who, verb, target, body, query)
+        except KubeError as error:
+            answer = _refused(error)
+        await asyncio.sleep(self._latency_s)
+        return answer
+
+    async def _carried_out(
+        self, who: Process, verb: str, target: Target, body: Any, query: Mapping[str, str]
+    ) -> tuple[int, Any]:
+        await _while_alive(who)
+        kind = target.kind
+        if (error := self.trouble.refuse(verb, kind, who.name)) is not None:
+            raise error
+        if kind == LEASE:
+            return self._lease(who, verb, target, body)
+        if verb in {"get", "list"}:
+            return 200, self._read(who, target, query)
+        for told in self.before_write:
+            told(who.name, verb, kind)
+        await _while_alive(who)
+        answer = await self._write(who, verb, target, body)
+        if self.trouble.lose_answers(verb, kind, who.name):
+            await _never()
+        return 200, answer
+
+    def _lease(self, who: Process, verb: str, target: Target, body: Any) -> tuple[int, Any]:
+        """Leases are renewed every two seconds: they stand apart, so that this costs little."""
+        namespace, name = target.namespace, target.name or body["metadata"]["name"]
+        before = self._leases.get((namespace, name))
+        if before is None and verb != "create":
+            raise KubeError(404, f"leases {name!r} not found")
+        if verb == "get":
+            return 200, before
+        if verb == "create" and before is not None:
+            raise KubeError(409, f"leases {name!r} already exists")
+        version = body["metadata"].get("resourceVersion")
+        if before is not None and version not in {None, before["metadata"]["resourceVersion"]}:
+            raise KubeError(409, f"leases {name!r} has been modified")
+        self._lease_version += 1
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "resourceVersion": str(self._lease_version),
+        }
+        after = {**body, "metadata": {**body["metadata"], **metadata}}
+        self._leases[namespace, name] = after
+        audit = Audit(
+            self.loop.time(), who.name, verb, "Lease", namespace, name, body, before, after
+        )
+        for told in self.watching:
+            told(audit)
+        return 200, after
+
+    def _read(self, who: Process, target: Target, query: Mapping[str, str]) -> Any:
+        kind, namespace, name = target.kind, target.namespace, target.name
+        stale_s = self.trouble.stale_s.get(who.name, 0.0)
+        if stale_s:
+            objects = self.objects.as_of(self.loop.time() - stale_s)
+            items = [body for (each, *_), body in objects.items() if each == kind]
+            found = objects.get((kind, namespace, name))
+        else:
+            items = [] if name else self.objects.each(kind)
+            found = self.objects.look(kind, namespace, name)
+        if not name:
+            return _list(kind, items, namespace, query)
+        if found is None:
+            raise KubeError(404, f"{kind.plural} {name!r} not found")
+        return found
+
+    async def _write(self, who: Process, verb: str, target: Target, body: Any) -> Any:
+        fake, kind, namespace, name = self.objects, target.kind, target.namespace, target.name
+        body = copy.deepcopy(body)
+        if verb == "create":
+            metadata = body.setdefault("metadata", {})
+            metadata.setdefault("namespace", namespace)
+            if "name" not in metadata:
+                metadata["name"] = f"{metadata.pop('generateName')}{fake.serial()}"
+            name = metadata["name"]
+        before = fake.look(kind, namespace, name)
+        seen = _expected(body) if verb in {"apply", "patch"} else None
+        match verb:
+            case "create":
+                answer: Any = await fake.create(kind, body)
+            case "apply" if seen is not None and seen.resource_version == _NEVER:
+                answer = await fake.create(kind, body)
+            case "apply":
+                assert seen is not None, "an apply that would land on whatever is there"
+                answer = await fake.apply(kind, body, seen, subresource=target.subresource)
+            case "patch":
+                answer = await fake.merge(kind, namespace, name, body, seen)
+            case "delete" if before is not None:
+                answer = self._delete(target, before, body)
+            case _:
+                answer = None
+        if answer is None:
+            raise KubeError(404, f"{kind.plural} {name!r} not found")
+        audit = Audit(
+            at_s=self.loop.time(),
+            who=who.name,
+            verb=target.subresource or verb,
+            kind=kind.kind,
+            namespace=namespace,
+            name=name,
+            body=body,
+            before=before,
+            after=fake.look(kind, namespace, name),
+        )
+        self.audits.append(audit)
+        for told in self.watching:
+            told(audit)
+        return answer
+
+    def _delete(self, target: Target, before: Any, body: Any) -> Mapping[str, str]:
+        kind, namespace, name = target.kind, target.namespace, target.name
+        wanted = (body or {}).get("preconditions") or {}
+        for field_name in ("uid", "resourceVersion"):
+            if wanted.get(field_name) not in {None, before["metadata"].get(field_name)}:
+                raise KubeError(409, f"{kind.plural} {name!r}: the {field_name} is another")
+        if kind.kind == "Pod":
+            # It drains first; its kubelet takes it away.
+            leaving = copy.deepcopy(before)
+            leaving["metadata"].setdefault("deletionTimestamp", rfc3339(self.loop.time()))
+            self.objects.put(kind, leaving)
+        else:
+            self.objects.remove(kind, namespace, name)
+        return {"kind": "Status", "status": "Success"}
+
+    def _discovery(self, path: str) -> tuple[int, Any]:
+        served = [
+            kind
+            for kind in SERVED
+            if path in {f"/apis/{kind.api_version}", f"/api/{kind.api_version}"}
+        ]
+        if not served:
+            return 404, {"kind": "Status", "message": f"{path} is not served", "code": 404}
+        resources = [{"name": kind.plural, "kind": kind.kind} for kind in served]
+        return 200, {"kind": "APIResourceList", "resources": resources}
+
+
+class Transport:
+    """Takes the place of the client library's HTTP transport, in one process."""
+
+    def __init__(self, server: Server, who: Process) -> None:
+        self._server = server
+        self._who = who
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        post_params: Any = None,
+        _request_timeout: Any = None,
+    ) -> "Response":
+        """One REST call, as the library's own `request`."""
+        del post_params, _request_timeout
+        kind = (headers or {}).get("Content-Type", "application/json")
+        # Over the wire: nobody shares an object with the server.
+        sent = None if body is None else json.loads(json.dumps(body))
+        assert current() in {None, self._who}
+        status, document = await self._server.answer(self._who, method, url, sent, kind)
+        return Response(status, json.dumps(document).encode())
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Response:
+    """What the client library expects of an HTTP answer."""
+
+    def __init__(self, status: int, payload: bytes) -> None:
+        self.status = status
+        self.reason = "Simulated"
+        self.data: bytes | None = payload
+        self.headers: dict[str, str] = {"content-type": "application/json"}
+        self.response = self
+
+    async def read(self) -> bytes:
+        return self.data or b""
+
+    def getheaders(self) -> dict[str, str]:
+        return self.headers
+
+    def getheader(self, name: str, default: str | None = None) -> str | None:
+        return self.headers.get(name.lower(), default)
+
+
+def connection_lost() -> aiohttp.ClientError:
+    """What a client sees of a server that went away."""
+    return aiohttp.ServerDisconnectedError("simulated")
+
+
+def _list(
+    kind: Kind, found: Iterable[dict[str, Any]], namespace: str, query: Mapping[str, str]
+) -> dict[str, Any]:
+    """Those in a namespace (empty: anywhere) that carry a label, with a value if one is given."""
+    label, valued, value = query.get("labelSelector", "").partition("=")
+    name = query.get("fieldSelector", "").removeprefix("metadata.name=")
+    items = [
+        body
+        for body in found
+        if namespace in {"", body["metadata"]["namespace"]}
+        and (not label or label in (labels := body["metadata"].get("labels") or {}))
+        and (not valued or labels[label] == value)
+        and name in {"", body["metadata"]["name"]}
+    ]
+    return {"kind": f"{kind.kind}List", "metadata": {}, "items": items}
+
+
+def _refused(error: KubeError) -> tuple[int, Any]:
+    if error.status == 0:
+        raise connection_lost()
+    return error.status, {"kind": "Status", "message": error.message, "code": error.status}
+
+
+def _expected(body: dict[str, Any]) -> Seen | None:
+    """The state that a write expects, taken out of its metadata; None: any."""
+    metadata = body.get("metadata") or {}
+    version = metadata.pop("resourceVersion", None)
+    uid = metadata.pop("uid", "")
+    return None if version is None else Seen(uid, version)
+
+
+def _verb(method: str, name: str, content_type: str) -> str:
+    match method:
+        case "GET":
+            return "get" if name else "list"
+        case "PATCH":
+            return "apply" if "apply" in content_type else "patch"
+        case _:
+            return {"POST": "create", "PUT": "replace", "DELETE": "delete"}[method]
+
+
+def _route(path: str) -> Target | None:
+    """What a path leads to; None: to no object."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    if parts[0] not in {"api", "apis"}:
+        return None
+    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
+    rest = parts[3 if parts[0] == "apis" else 2 :]
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces":
+        namespace, rest = rest[1], rest[2:]
+    kind = KINDS.get((group, rest[0])) if rest else None
+    if kind is None:
+        return None
+    name, subresource, *_ = [*rest[1:], "", ""]
+    return Target(kind, namespace, name, subresource)
+
+
+async def _while_alive(who: Process) -> None:
+    """What a dead process still asks is never carried out."""
+    if not who.alive:
+        await _never()
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+def rfc3339(at_s: float) -> str:
+    """Simulated seconds as a timestamp of the API."""
+    moment = datetime.fromtimestamp(START_S + at_s, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

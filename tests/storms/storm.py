@@ -1,0 +1,527 @@
+"""Runs one history, and says what became of it."""
+
+import asyncio
+import copy
+import io
+import logging
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from fathom.adapters.ports import KubeError
+from fathom.api import names
+from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, Kind
+from manifest_samples import manifest
+from storms import simulated_time
+from storms.cluster import Cluster
+from storms.deeds import DEEDS, IMAGES
+from storms.history import Deed, History
+from storms.hub import BAD_DRAFT, SECRET, TARGET, Hub
+from storms.invariants import MOST_TASKS, BrokenError, Invariants
+from storms.network import Network
+from storms.operator_process import Operator
+from storms.prometheus import URL, Prometheus
+from storms.server import LEASE, Server, rfc3339
+from storms.simulated_time import SimulatedLoop
+from storms.watch import Watches
+
+SETTLES_S: Final = 360.0
+"""After the last fault, besides what a rollout under way takes."""
+ROLLOUT_S: Final = 900.0
+"""What a rollout may take: settling, a look-up, a canary's start and bake, then the others, and
+back again."""
+REST_S: Final = 240.0
+"""For how long nothing is written at rest: several of the tuner's longest waits."""
+RESTS_WITHIN_S: Final = 900.0
+"""What may wait is written by then: a probe's end, a status, the last of what was learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a history."""
+
+    broken: str
+    """The first invariant that did not hold; empty: all did."""
+    at_s: float
+    log: str
+    """The history's own log: deeds, writes, refusals."""
+    said: str
+    """What the operators and engines logged."""
+    writes: int
+
+
+class Storm:
+    """One history under way; deeds act on it."""
+
+    def __init__(self, history: History, loop: SimulatedLoop, directory: Path) -> None:
+        self.history = history
+        self.loop = loop
+        scenario = history.scenario
+        self.server = Server(loop, history.scenario.latency_s)
+        self.objects = self.server.objects
+        self.network = loop.network = Network(loop)
+        self.watches = Watches(loop, self.objects, history.seed)
+        self.hub = Hub(takes_s=scenario.hub_takes_s)
+        self.cluster = Cluster(
+            self.objects, self.network, directory, nodes=scenario.nodes, load=scenario.load
+        )
+        self.prometheus = Prometheus(loop, self.network, self.cluster)
+        self.invariants = Invariants(
+            objects=self.objects,
+            cluster=self.cluster,
+            hub=self.hub,
+            now_s=loop.time,
+            user_spec=self.user_spec,
+        )
+        self.server.watching.append(self._wrote)
+        self.server.before_write.append(self._about_to_write)
+        self.operators: list[Operator] = []
+        self.lines: list[str] = []
+        self._uid = 0
+        self._die_at: int | None = None
+        self._failure: asyncio.Future[None] = loop.create_future()
+
+    # -- the course of it
+
+    async def run(self, *, die_at: int | None = None) -> None:
+        """From the first moment to the last check.
+
+        Raises:
+            BrokenError: an invariant does not hold.
+        """
+        self._die_at = die_at
+        self._create("kimi", self._first_spec())
+        for index in range(self.history.scenario.operators):
+            self.operators.append(
+                Operator(f"operator-{index}", self.loop, self.server, self.watches, self.hub)
+            )
+            await asyncio.sleep(0.1)
+        background = [
+            self.loop.create_task(self._look(), name="look"),
+            self.loop.create_task(self._bookmarks(), name="bookmarks"),
+        ]
+        deeds = [
+            self.loop.create_task(self._deed(deed), name=f"deed {deed}")
+            for deed in self.history.deeds
+        ]
+        course = self.loop.create_task(self._course(deeds), name="course")
+        try:
+            await asyncio.wait([course, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            if self._failure.done():
+                self._failure.result()
+            await course
+        finally:
+            for task in (*background, *deeds, course):
+                task.cancel()
+            await asyncio.gather(*background, *deeds, course, return_exceptions=True)
+            if not self._failure.done():
+                self._failure.cancel()
+
+    def end(self) -> None:
+        """Nothing moves any more."""
+        for operator in self.operators:
+            operator.stop()
+        self.prometheus.stop()
+        self.cluster.stop()
+
+    async def _course(self, deeds: list[asyncio.Task[None]]) -> None:
+        if deeds:
+            await asyncio.gather(*deeds)
+        await asyncio.sleep(max(0.0, self.history.calm_at_s - self.loop.time()))
+        # The last of the traffic, so that the tuner has nothing left to decide.
+        self.cluster.load = 0
+        calm_s = self.loop.time()
+        complaint = "nothing was looked at"
+        while complaint and self.loop.time() < calm_s + SETTLES_S + self._rollouts_s():
+            await asyncio.sleep(15.0)
+            complaint = self._complaint()
+        if complaint:
+            took_s = self.loop.time() - calm_s
+            self._break(f"{took_s:.0f} s after the last fault {complaint}")
+        await self._rest("at rest")
+        self._leaders()[0].kill("to see whether another one finds something to do")
+        await self._rest("after a restart of the operator at rest")
+        if complaint := self._complaint():
+            self._break(f"at the end {complaint}")
+
+    async def _rest(self, when: str) -> None:
+        """Until nothing is written for a while; what could wait may still come at first."""
+        until_s = self.loop.time() + RESTS_WITHIN_S
+        fresh: list[str] = []
+        while self.loop.time() < until_s:
+            before = len(self.server.audits)
+            await asyncio.sleep(REST_S)
+            fresh = [
+                f"{each.verb} {each.kind} {each.name}"
+                for each in self.server.audits[before:]
+                if each.kind != "Lease"
+            ]
+            if not fresh:
+                return
+        self._break(f"{when} it went on writing: {', '.join(fresh[:5])}")
+
+    def _rollouts_s(self) -> float:
+        return ROLLOUT_S * (1 + self.history.scenario.replicas / 2)
+
+    async def _deed(self, deed: Deed) -> None:
+        await asyncio.sleep(deed.at_s)
+        self.say("deed", str(deed))
+        await DEEDS[deed.what].do(self, deed.with_)
+        if deed.over_at_s > deed.at_s:
+            self.say("over", str(deed))
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._guarded(self.invariants.look)
+            tasks = len(asyncio.all_tasks())
+            if tasks > MOST_TASKS:
+                self._fail(BrokenError(f"{tasks} tasks are alive"))
+
+    async def _bookmarks(self) -> None:
+        while True:
+            await asyncio.sleep(60.0)
+            self.watches.bookmark()
+
+    # -- what is asked at the end
+
+    def _complaint(self) -> str:
+        """What is not yet as it should be; empty: all is."""
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        if found is None:
+            return "" if not self.children(DEPLOYMENT) else "children of a deleted resource exist"
+        spec, status = found["spec"], found.get("status") or {}
+        generation = found["metadata"]["generation"]
+        if status.get("observedGeneration") != generation:
+            return f"status is of generation {status.get('observedGeneration')}, not {generation}"
+        wanted = spec.get("replicas", 1)
+        serving = [pod for place, pod, _ in self.cluster.serving() if place.startswith("llm/kimi-")]
+        asked = {
+            each["metadata"]["name"]: each["spec"]["replicas"] for each in self.children(DEPLOYMENT)
+        }
+        if len(serving) != wanted or sum(asked.values()) != wanted:
+            return f"{len(serving)} of {wanted} replicas serve, and Deployments ask for {asked}"
+        if status.get("ready") != f"{wanted}/{wanted}":
+            return f"status says {status.get('ready')} where {wanted} serve"
+        revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
+        if len(revisions) > 1:
+            return f"replicas are of several revisions: {sorted(revisions)}"
+        return self._spec_complaint(spec, serving, status)
+
+    def _spec_complaint(
+        self, spec: Mapping[str, Any], serving: list[Mapping[str, Any]], status: Mapping[str, Any]
+    ) -> str:
+        conditions = {each["type"]: each for each in status["conditions"]}
+        degraded, draft = conditions["Degraded"], spec["draft"]["id"]
+        shown = [str(pod["spec"]["containers"][0]) for pod in serving]
+        if draft == BAD_DRAFT:
+            told = conditions["DraftCompatible"]["status"] == "False"
+            served = any(BAD_DRAFT in each for each in shown)
+            bad = "pods with the refused draft serve" if served else ""
+            return bad if told else "the draft does not fit, and nobody says so"
+        if degraded["status"] == "True" and degraded["reason"] != "RolledBack":
+            return f"it is Degraded: {degraded['reason']}: {degraded['message']}"
+        wanted = (draft, spec["engine"]["image"])
+        if degraded["reason"] != "RolledBack" and not all(
+            each in pod for each in wanted for pod in shown
+        ):
+            return "pods that serve are not those of the spec"
+        return ""
+
+    # -- what deeds use
+
+    def leader(self) -> Operator:
+        """The one that leads; without one, the first."""
+        return self._leaders()[0]
+
+    def _leaders(self) -> list[Operator]:
+        return [each for each in self.operators if each.leads] or self.operators
+
+    def user_spec(self, name: str) -> Mapping[str, Any] | None:
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", name)
+        return found["spec"] if found else None
+
+    def spec(self) -> Mapping[str, Any]:
+        """Of the resource; empty: there is none now."""
+        return self.user_spec("kimi") or {}
+
+    def edit(self, changes: Mapping[str, Any]) -> None:
+        """The user sets values at dotted paths below spec; None removes one."""
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        if found is None:
+            return
+        body = copy.deepcopy(found)
+        for path, value in changes.items():
+            *parents, last = path.split(".")
+            place = body["spec"]
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            if value is None:
+                place.pop(last, None)
+            else:
+                place[last] = value
+        self._note_edit(found["spec"], body["spec"])
+        self.objects.put(SPECULATIVE_DEPLOYMENT, body)
+
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        if found is not None:
+            body = copy.deepcopy(found)
+            body["metadata"].setdefault("annotations", {}).update(annotations)
+            self.objects.put(SPECULATIVE_DEPLOYMENT, body)
+
+    def annotate_pod(self, place: str, annotations: Mapping[str, str | None]) -> None:
+        found = self.objects.look(POD, *place.split("/"))
+        if found is not None:
+            body = copy.deepcopy(found)
+            kept = body["metadata"].setdefault("annotations", {})
+            kept.update(annotations)
+            body["metadata"]["annotations"] = {k: v for k, v in kept.items() if v is not None}
+            self.objects.put(POD, body)
+
+    async def recreate(self, after_s: float) -> None:
+        """Delete the resource, and make it again as it was."""
+        spec = self.user_spec("kimi")
+        if spec is None:
+            return
+        self.cluster.disturbed()
+        spec = _mended(spec)
+        self.objects.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        await asyncio.sleep(after_s)
+        if self.user_spec("kimi") is None:
+            self._create("kimi", spec)
+            self.cluster.disturbed()
+
+    async def end_namespace(self, for_s: float) -> None:
+        """Delete all that is in the namespace, and make the resource again when it is over."""
+        spec = self.user_spec("kimi")
+        if spec is None:
+            return
+        spec = _mended(spec)
+        self.cluster.disturbed()
+
+        def refuse(verb: str, kind: Kind, _: str) -> KubeError | None:
+            if verb in {"create", "apply"} and kind != LEASE:
+                return KubeError(403, "namespace llm is being terminated")
+            return None
+
+        before, self.server.trouble.refuse = self.server.trouble.refuse, refuse
+        for kind in (SPECULATIVE_DEPLOYMENT, *CHILD_KINDS):
+            for body in self.objects.each(kind):
+                if kind != POD and body["metadata"]["namespace"] == "llm":
+                    self.objects.remove(kind, "llm", body["metadata"]["name"])
+        await asyncio.sleep(for_s)
+        self.server.trouble.refuse = before
+        if self.user_spec("kimi") is None:
+            self._create("kimi", spec)
+            self.cluster.disturbed()
+
+    async def second_resource(self, kind: Kind, name: str, for_s: float) -> None:
+        """One that cannot have a child, since an object of that name is somebody else's."""
+        place = (kind.kind, "llm", name)
+        if place in self.invariants.foreign:
+            return
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name, "namespace": "llm", "labels": {"app": "theirs"}},
+        }
+        if kind == CONFIG_MAP:
+            body["data"] = {"theirs": "yes"}
+        else:
+            body["spec"] = {"selector": {"app": "theirs"}}
+        self.objects.put(kind, body)
+        self.invariants.foreign.add(place)
+        self._create("second", {**self._first_spec(), "replicas": 1})
+        await asyncio.sleep(for_s)
+        self.objects.remove(SPECULATIVE_DEPLOYMENT, "llm", "second")
+        await asyncio.sleep(60.0)
+        left = self.objects.look(kind, "llm", name)
+        if left is None:
+            self._break(f"the foreign {kind.kind} {name} was deleted")
+        self.invariants.foreign.discard(place)
+        self.objects.remove(kind, "llm", name)
+
+    def kill_at_write(self, number: int) -> None:
+        """The operator dies with its n-th write from now."""
+        self._die_at = number
+
+    def children(self, kind: Kind) -> list[dict[str, Any]]:
+        """Of the resource."""
+        return [
+            each
+            for each in self.objects.each(kind)
+            if (each["metadata"].get("labels") or {}).get(names.LABEL_NAME) == "kimi"
+        ]
+
+    def say(self, what: str, sentence: str) -> None:
+        """A line of the history's log."""
+        self.lines.append(f"{self.loop.time():8.2f} {what:10} {sentence}")
+
+    # -- inside
+
+    def _first_spec(self) -> dict[str, Any]:
+        scenario = self.history.scenario
+        spec: dict[str, Any] = manifest(
+            {
+                "model.id": TARGET,
+                "draft.id": scenario.draft,
+                "engine.image": IMAGES[0],
+                "replicas": scenario.replicas,
+                "rollout.maxUnavailable": scenario.max_unavailable,
+                "rollout.maxSurge": scenario.max_surge,
+                "rollout.canaryMinutes": scenario.canary_minutes,
+                "speculation.tokens": 3,
+                "speculation.maxTokens": 7,
+                "speculation.tuning.mode": scenario.mode,
+                **({"metrics.prometheusURL": URL} if scenario.prometheus else {}),
+            }
+        )["spec"]
+        return spec
+
+    def _create(self, name: str, spec: Mapping[str, Any]) -> None:
+        self._uid += 1
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {
+                "name": name,
+                "namespace": "llm",
+                "uid": f"resource-{self._uid}",
+                "creationTimestamp": rfc3339(self.loop.time()),
+            },
+            "spec": copy.deepcopy(dict(spec)),
+        }
+        self.invariants.edited_at_s[spec["draft"]["id"]] = self.loop.time()
+        self.objects.put(SPECULATIVE_DEPLOYMENT, body)
+
+    def _note_edit(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        now_s, invariants = self.loop.time(), self.invariants
+        if before.get("replicas", 1) != after.get("replicas", 1):
+            lag = now_s - invariants.scaled_at_s < 300.0
+            earlier = min(invariants.scaled_from, after["replicas"]) if lag else after["replicas"]
+            invariants.scaled_at_s, invariants.scaled_from = now_s, earlier
+        if before["draft"]["id"] != after["draft"]["id"]:
+            invariants.edited_at_s[after["draft"]["id"]] = now_s
+        needs_pods = ("draft", "engine", "model")
+        mode = [
+            each.get("speculation", {}).get("tuning", {}).get("mode") for each in (before, after)
+        ]
+        if any(before[key] != after[key] for key in needs_pods) or "Static" in mode:
+            invariants.restart_edits.append(now_s)
+
+    def _about_to_write(self, who: str, verb: str, kind: Kind) -> None:
+        if self._die_at is None or kind.kind == "Lease":
+            return
+        self._die_at -= 1
+        if self._die_at == 0:
+            self._die_at = None
+            self.say("dies", f"{who} before it could {verb} {kind.kind}")
+            next(each for each in self.operators if each.name == who).kill()
+
+    def _wrote(self, audit: Any) -> None:
+        if audit.kind != "Lease":
+            self.say(audit.who, f"{audit.verb} {audit.kind} {audit.name}{_detail(audit)}")
+        self._guarded(lambda: self.invariants.wrote(audit))
+
+    def _guarded(self, act: Any) -> None:
+        try:
+            act()
+        except BrokenError as error:
+            self._fail(error)
+
+    def _break(self, sentence: str) -> None:
+        raise BrokenError(sentence)
+
+    def _fail(self, error: BrokenError) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+
+def run(history: History, *, die_at: int | None = None) -> Verdict:
+    """Run a history to its end, or to the first invariant that breaks."""
+    said = io.StringIO()
+    _quiet(said)
+    directory = Path(tempfile.mkdtemp(prefix="fathom-storm-", dir=_memory()))
+    outcome: list[Verdict] = []
+
+    async def work(loop: SimulatedLoop) -> None:
+        storm = Storm(history, loop, directory)
+        broken = ""
+        try:
+            await storm.run(die_at=die_at)
+        except BrokenError as error:
+            broken = str(error)
+        at_s = loop.time()
+        if not broken and SECRET in said.getvalue():
+            broken = "a secret stands in the log"
+        storm.end()
+        writes = [each for each in storm.server.audits if each.kind != "Lease"]
+        log = "\n".join(storm.lines) + "\n"
+        outcome.append(Verdict(broken, at_s, log, said.getvalue(), len(writes)))
+
+    try:
+        simulated_time.run(work)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return outcome[0]
+
+
+def _mended(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy without what another deed would take back, which it cannot while there is none."""
+    copied: dict[str, Any] = copy.deepcopy(dict(spec))
+    copied["speculation"]["maxTokens"] = 7
+    copied["rollout"].pop("paused", None)
+    return copied
+
+
+def _memory() -> str | None:
+    shared = Path("/dev/shm")
+    return str(shared) if shared.is_dir() else None
+
+
+def _quiet(said: io.StringIO) -> None:
+    """All that is logged goes into memory: it is searched, and shown where a history fails."""
+    structlog.reset_defaults()
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
+        logger_factory=structlog.PrintLoggerFactory(said),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(said)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+
+
+def _detail(audit: Any) -> str:
+    if audit.kind == "Event":
+        return f": {audit.body.get('reason')}: {audit.body.get('message')}"
+    if audit.kind == "Deployment" and audit.after is not None:
+        return f" replicas={audit.after['spec'].get('replicas')}"
+    if audit.kind == "ConfigMap" and audit.name.endswith("-depth") and audit.after is not None:
+        return f" {audit.after['data'].get('depth.json', '')[:160]}"
+    if audit.verb == "status":
+        conditions = (audit.after or {}).get("status", {}).get("conditions", [])
+        shown = [f"{each['type']}={each['reason']}" for each in conditions]
+        changed = _difference((audit.before or {}).get("status", {}), audit.after["status"])
+        return f" ready={audit.after['status'].get('ready')} {' '.join(shown)} ({changed})"
+    return ""
+
+
+def _difference(before: Any, after: Any, path: str = "") -> str:
+    """The fields that differ, with what they are now."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = sorted({*before, *after})
+        found = [_difference(before.get(key), after.get(key), f"{path}.{key}") for key in keys]
+        return " ".join(each for each in found if each)
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        found = [_difference(one, two, f"{path}[{index}]") for index, (one, two) in pairs]
+        return " ".join(each for each in found if each)
+    return "" if before == after else f"{path}={str(after)[:120]}"
