@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from mutants.sampling import Candidate
@@ -34,10 +35,11 @@ class Recorded:
                 mine.setdefault(int(line), set()).update(test for test in tests if test)
 
     def tests_of(self, candidate: Candidate, sources: Mapping[str, str]) -> list[str]:
-        """The tests to ask, quick ones first: those that execute this line.
+        """The tests to ask: those that execute this line, the file's own and then quick ones first.
 
-        Where none does, all of them: one may start a process that does. Of hundreds, as many as
-        `MOST_S` allows: what those do not notice has survived.
+        Its own are those of `test_verdict.py` where it is `verdict.py`. Where none executes the
+        line, all are asked: one may start a process that does. Of hundreds, as many as `MOST_S`
+        allows: what those do not notice has survived.
 
         Args:
             candidate: the mutant.
@@ -49,10 +51,11 @@ class Recorded:
         else:
             by_line = self.lines.get(candidate.path, {})
             found = set().union(*(by_line.get(line, ()) for line in statement.lines))
+        own = f"/test_{Path(candidate.path).name}::"
         ordered = sorted(
-            found or self.seconds, key=lambda test: (self.seconds.get(test, 0.0), test)
+            found or self.seconds, key=lambda test: (own not in test, self.seconds[test], test)
         )
-        taken_s = (self.seconds.get(test, 0.0) for test in ordered)
+        taken_s = (self.seconds[test] for test in ordered)
         begins_s = itertools.accumulate(taken_s, initial=0.0)
         return [test for test, at_s in zip(ordered, begins_s, strict=False) if at_s < MOST_S]
 

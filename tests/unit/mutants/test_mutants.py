@@ -61,6 +61,12 @@ def test_of_many_slow_tests_it_meets_the_first() -> None:
     assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["test 0", "test 1", "test 2"]
 
 
+def test_a_files_own_tests_come_before_quicker_ones() -> None:
+    seconds = {"tests/test_n.py::a": 0.1, "tests/test_m.py::b": 1.0}
+    recorded = Recorded(seconds, {"m.py": {6: set(seconds)}})
+    assert recorded.tests_of(at(6), {"m.py": SOURCE})[0] == "tests/test_m.py::b"
+
+
 def test_what_no_test_executes_meets_all_since_one_may_do_so_in_a_process_of_its_own() -> None:
     recorded = Recorded({"slow": 2.0, "quick": 0.1}, {})
     assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["quick", "slow"]

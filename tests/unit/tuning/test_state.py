@@ -12,6 +12,7 @@ from fathom.tuning.ledger import Ledger
 from fathom.tuning.load import HOURS, HourLoad, Load
 from fathom.tuning.measured import Measured
 from fathom.tuning.rolls import Canary, Rolls
+from fathom.tuning.situation import assess
 from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
 from fathom.tuning.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.step_time import CellTime, PodSpeed, StepTimes
@@ -124,3 +125,18 @@ def test_looks_are_not_persisted() -> None:
 )
 def test_garbage_is_a_fresh_state(text: str) -> None:
     assert TuningState.from_json(text) == TuningState()
+
+
+def test_what_was_tried_last_is_remembered_and_no_more() -> None:
+    fleet = Fleet().run(60)
+    assert fleet.document is not None
+    situation = assess(fleet.snapshot(), fleet.document)
+    situation = situation.with_state(replace(situation.state, visits=()))
+    tried = [(8, depth) for depth in range(MOST_VISITS + 8)]
+    visits = situation.noted(tried).state.visits
+    assert [each.depth for each in visits] == list(range(8, 40))
+    again = situation.noted(tried[:2]).noted(tried[:1], failed=True).state.visits
+    assert [(each.depth, each.times, each.failed) for each in again] == [
+        (1, 1, False),
+        (0, 2, True),
+    ]

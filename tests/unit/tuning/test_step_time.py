@@ -1,4 +1,4 @@
-from math import exp, log, sqrt
+from math import exp, log, log2, sqrt
 
 import pytest
 
@@ -172,3 +172,23 @@ def test_it_stays_bounded() -> None:
             times = updated(times, [counted("x", 5000.0 + depth, (bucket, depth, 0.01))])
     assert len(times.pods) <= MOST_PODS
     assert len(times.cells) <= MOST_CELLS
+
+
+def test_what_is_usual_for_a_pod_is_its_last_hundred_windows() -> None:
+    times = StepTimes()
+    for i in range(1, 601):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010))])
+    assert times.pods[0].usual_windows == pytest.approx(100, rel=0.01)
+
+
+def at_batch(at_s: float, batch: float) -> PodDelta:
+    cell = CellCounts(1000, 10.0, 1000, 1000 * batch)
+    return PodDelta("a", at_s - 10, at_s, EngineCounts(), {Cell(8, 3, D): cell}, {})
+
+
+@pytest.mark.parametrize(("after_s", "kept"), [(10.0, 0.7), (1e6, 0.0)])
+def test_the_batch_of_a_cell_is_smoothed_unless_it_is_long_ago(after_s: float, kept: float) -> None:
+    times = updated(StepTimes(), [at_batch(10.0, 8)])
+    times = updated(times, [at_batch(10.0 + after_s, 5)])
+    (cell,) = times.cells
+    assert cell.log_batch == pytest.approx(kept * log2(8) + (1 - kept) * log2(5))

@@ -1,0 +1,39 @@
+"""Why depth moves or stays, in words."""
+
+import pytest
+
+from fathom.api.conditions import Reason
+from fathom.tuning.policy import Option
+from fathom.tuning.sentences import moves, stays
+from fathom.tuning.value import Gain
+
+
+def option(mean: float, bucket: int = 8) -> Option:
+    return Option(
+        bucket, 3, 5, Gain(mean, 0.01, step_time_measured=True, survival_measured=True), share=1.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("means", "reason", "begins"),
+    [
+        ([], Reason.EXPLOITING, "There is no other depth"),
+        ([-0.02, -0.01], Reason.EXPLOITING, "The depths in force are the best known: batch 5-8"),
+        ([0.0], Reason.EXPLOITING, "The depths in force are the best known: batch 5-8"),
+        ([-0.02, 0.005], Reason.GAIN_TOO_SMALL, "No change gains 2.0% or more: batch 5-8"),
+        ([0.005, 0.04], Reason.GAIN_UNCERTAIN, "A gain is possible, but within the error: batch"),
+    ],
+)
+def test_the_best_other_depth_says_why_none_is_taken(
+    means: list[float], reason: Reason, begins: str
+) -> None:
+    told, text = stays([option(mean) for mean in means], 256, 0.02)
+    assert told is reason
+    assert text.startswith(begins)
+    assert text.count("stays at 3, next best 5") == len(means)
+
+
+def test_each_batch_that_moves_is_named() -> None:
+    text = moves([option(0.04, 4), option(0.04, 8)], 256)
+    assert text.count(" from 3 to 5 (+4.1% ± ") == 2
+    assert text.startswith("batch 3-4 from")
