@@ -10,7 +10,7 @@ from typing import Final
 
 from mutants.sampling import Candidate
 
-MOST_S: Final = 15.0
+MOST_S: Final = 8.0
 """Of tests for one mutant, as measured while they were recorded, which takes two to three times
 as long as otherwise."""
 

@@ -56,7 +56,7 @@ def test_a_mutant_meets_the_tests_that_execute_it(line: int, tests: list[str]) -
 
 
 def test_of_many_slow_tests_it_meets_the_first() -> None:
-    seconds = {f"test {number}": 6.0 + number for number in range(5)}
+    seconds = {f"test {number}": 3.0 + number for number in range(5)}
     recorded = Recorded(seconds, {"m.py": {6: set(seconds)}})
     assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["test 0", "test 1", "test 2"]
 

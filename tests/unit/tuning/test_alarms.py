@@ -2,13 +2,17 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace as Of
+from typing import Any
 
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.tuning.alarms import _never_pays
 from fathom.tuning.interface import Alarm, AlarmKind, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
+from fathom.tuning.value import Gain
 from unit.tuning.plant import EASY, MIDDLE, WINDOW_30, Fleet, Hardware, hours_long
 
 HOUR_S = 3600.0
@@ -322,6 +326,21 @@ def test_a_draft_that_pays_at_one_batch_is_no_such_draft() -> None:
     fleet = hours_long(acceptance=MIDDLE, settings=replace(WINDOW_30, min_tokens=0))
     fleet.run(3 * HOUR_S)
     assert fleet.raised_after_s(AlarmKind.SPECULATION_NEVER_PAYS, 0.0) is None
+
+
+@pytest.mark.parametrize(("sd", "told"), [(0.05, False), (0.001, True)])
+def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, told: bool) -> None:
+    """One percent behind at every other depth, more or less certainly."""
+
+    def gain(_: int, to: int, start: int) -> Gain:
+        behind = 0.01 if to != start else 0.0
+        spread = sd if to != start else 0.0
+        return Gain(-behind, spread, step_time_measured=True, survival_measured=True)
+
+    policy: Any = Of(
+        shares={8: 1.0}, depths={8: 0}, bounds=Of(least=0, most=3), evidence=Of(gain=gain)
+    )
+    assert (_never_pays(policy) is not None) is told
 
 
 # Whatever the kind

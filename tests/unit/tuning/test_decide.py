@@ -135,6 +135,19 @@ def test_goodput_says_where_even_the_best_depth_misses_the_slo() -> None:
     assert "exceeds 0.1 ms at batch 3-4" in move.message
 
 
+def test_goodput_says_nothing_of_an_slo_that_is_kept() -> None:
+    fleet = Fleet(
+        acceptance=EASY,
+        settings=replace(SETTINGS, objective=Objective.GOODPUT, tpot_slo_seconds=0.05),
+    )
+    for pod in fleet.pods:
+        pod.difficulty_sd = 0.3
+    fleet.run(60)
+    moves = fleet.actions(Action.MOVE)[1:]
+    assert moves
+    assert not any("exceeds" in move.message for move in moves)
+
+
 # The spec
 
 

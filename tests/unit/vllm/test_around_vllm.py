@@ -164,6 +164,12 @@ def test_the_first_of_several_engines_speaks_for_all(directory: Path) -> None:
     assert found is None
 
 
+def test_an_engine_that_knows_no_ranks_is_the_only_one(directory: Path) -> None:
+    code = "engine(vllm_config=Of(parallel_config=Of())); print(json.dumps(shown()))"
+    found, _ = run(directory, ENGINE + code)
+    assert found == [0, 0, True]
+
+
 def test_the_counters_are_shown_once_however_many_loggers_there_are(directory: Path) -> None:
     code = """
 for index in range(2):

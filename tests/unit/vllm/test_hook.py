@@ -304,6 +304,8 @@ def test_the_hooks_own_time_is_counted(tmp_path: Path) -> None:
     for steps in (1, 2, 3):
         engine.step(1, 0.5)
         assert engine.counts.hook_seconds == pytest.approx(0.002 * steps)
+    engine.hook.after_update(Scheduled(1, 3), busy=True)  # of a step that was not observed
+    assert engine.counts.hook_seconds == pytest.approx(0.007)
     engine.counters.close()
 
 
