@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from fathom.api import names
 from fathom.api.crd import custom_resource_definition
 from fathom.core.kinds import (
     CHILD_KINDS,
@@ -190,6 +191,7 @@ def _written(bench: Bench) -> dict[str, Any]:
             metadata = body["metadata"]
             for each in ("uid", "resourceVersion", "generation", "creationTimestamp"):
                 metadata.pop(each, None)
+            metadata.get("annotations", {}).pop(names.ANNOTATION_GENERATION, None)
             if kind == CONFIG_MAP:
                 body["data"] = _data(body["data"])
             found[f"{kind.kind} {metadata['name']}"] = body
