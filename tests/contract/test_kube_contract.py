@@ -21,6 +21,7 @@ from fathom.core.kinds import (
     Kind,
 )
 from fathom.core.manifest import Seen
+from manifest_samples import manifest
 from support.fake_kube import FakeKube
 from support.local_cluster import TestNamespace, local_cluster, namespace
 from support.operator_process import install_crd
@@ -302,13 +303,21 @@ async def test_status_is_written_apart_from_the_spec(server: Server) -> None:
 
 async def test_a_field_of_a_list_s_entry_goes_when_it_is_no_longer_applied(server: Server) -> None:
     """As a condition's message does, when there is nothing more to say."""
-    container = {"name": "vllm", "image": "vllm:1", "workingDir": "/tmp"}
-    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [container]}}
-    await server.kube.create(DEPLOYMENT, server.deployment(template=template))
-    seen = Seen.of(await server.get(DEPLOYMENT, "kimi-1"))
-    await server.kube.apply(DEPLOYMENT, server.deployment(), seen)
-    found = await server.get(DEPLOYMENT, "kimi-1")
-    assert "workingDir" not in found["spec"]["template"]["spec"]["containers"][0]
+    seen = await server.make(SPECULATIVE_DEPLOYMENT, "kimi", spec=manifest()["spec"])
+    said = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "AllReplicasReady",
+        "message": "2 of 2 replicas are ready.",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    silent = {key: value for key, value in said.items() if key != "message"}
+    for condition in (said, silent):
+        bare = server.object(SPECULATIVE_DEPLOYMENT, "kimi", status={"conditions": [condition]})
+        bare["metadata"].pop("labels")
+        found = await server.kube.apply(SPECULATIVE_DEPLOYMENT, bare, seen, subresource="status")
+        seen = Seen.of(found)
+    assert not found["status"]["conditions"][0].get("message")
 
 
 async def test_the_status_of_what_is_not_there_is_refused(server: Server) -> None:

@@ -21,7 +21,7 @@ from fathom.core.kinds import (
     Kind,
 )
 from storms.engine import Engine, page
-from storms.history import Scenario
+from storms.history import MOST_REPLICAS, Scenario
 from storms.hub import BAD_DRAFT, DRAFT, OTHER_DRAFT, SECRET
 from storms.network import Connection
 
@@ -78,7 +78,7 @@ async def _tokens(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.edit({"speculation.tokens": with_["tokens"]})
 
 
-@deed("user scales", replicas=(0, 4), weight=2)
+@deed("user scales", replicas=(0, MOST_REPLICAS), weight=2)
 async def _scale(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.edit({"replicas": with_["replicas"]})
 

@@ -9,6 +9,8 @@ from typing import Any, Final, Self
 FAULTS_END_S: Final = 1200.0
 """No deed begins later."""
 MOST_DEEDS: Final = 9
+MOST_REPLICAS: Final = 4
+"""Of the resource, scaled as a user may: there is room for them, and for a surge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def drawn(seed: int) -> History:
         canary_minutes=chance.choice((0, 1, 2)),
         mode=chance.choice(("Auto", "Auto", "Advise")),
         operators=chance.choice((1, 1, 2)),
-        nodes=replicas + 2,
+        nodes=MOST_REPLICAS + 2,
         load=chance.choice((0, 2, 6)),
         hub_takes_s=chance.choice((0.2, 2.0, 10.0)),
         prometheus=chance.random() < 0.3,

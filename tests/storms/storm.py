@@ -204,10 +204,11 @@ class Storm:
         asked = {
             each["metadata"]["name"]: each["spec"]["replicas"] for each in self.children(DEPLOYMENT)
         }
-        if len(serving) != wanted or sum(asked.values()) != wanted:
+        refused = spec["draft"]["id"] == BAD_DRAFT and not asked
+        if not refused and (len(serving) != wanted or sum(asked.values()) != wanted):
             return f"{len(serving)} of {wanted} replicas serve, and Deployments ask for {asked}"
-        if status.get("ready") != f"{wanted}/{wanted}":
-            return f"status says {status.get('ready')} where {wanted} serve"
+        if status.get("ready") != f"{len(serving)}/{wanted}":
+            return f"status says {status.get('ready')} where {len(serving)} serve"
         revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
         if len(revisions) > 1:
             return f"replicas are of several revisions: {sorted(revisions)}"
