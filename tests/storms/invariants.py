@@ -20,6 +20,8 @@ LAG_S: Final = 1.0
 AFTERMATH_S: Final = 240.0
 """For so long after pods suffered from something else, too few of them say nothing of us."""
 MOST_TASKS: Final = 200
+MOST_DEPTH: Final = 7
+"""`maxTokens` of every resource, but while a user writes nonsense."""
 
 
 class BrokenError(AssertionError):
@@ -127,22 +129,17 @@ class Invariants:
             return
         document = json.loads(text)
         speculation = spec.get("speculation", {})
-        most = max(self._most_depth(), speculation.get("tokens", 3))
+        most = max(MOST_DEPTH, speculation.get("tokens", 3))
         tables = [document["schedule"], *(document.get("pods") or {}).values()]
         for first, last, depth in (entry for table in tables for entry in table):
             if not 0 <= depth <= most:
                 self._break(f"depth {depth} for batches {first} to {last} is beyond {most}")
 
-    @staticmethod
-    def _most_depth() -> int:
-        return 7
-
     def _engines_within(self) -> None:
         for place, container in self.cluster.containers.items():
-            if container.engine is not None:
-                most = self._most_depth()
-                if any(not 0 <= depth <= most for depth in container.engine.depths):
-                    self._break(f"{place} runs at depths {container.engine.depths}")
+            depths = container.engine.depths if container.engine is not None else ()
+            if any(not 0 <= depth <= MOST_DEPTH for depth in depths):
+                self._break(f"{place} runs at depths {depths}")
 
     def _allowed_pods(self, audit: Audit) -> None:
         """No pod for a spec that was refused, nor before its facts are known or 40 s are over."""

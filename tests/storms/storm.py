@@ -22,7 +22,7 @@ from storms.cluster import Cluster
 from storms.deeds import DEEDS, IMAGES
 from storms.history import Deed, History
 from storms.hub import BAD_DRAFT, SECRET, TARGET, Hub
-from storms.invariants import MOST_TASKS, BrokenError, Invariants
+from storms.invariants import MOST_DEPTH, MOST_TASKS, BrokenError, Invariants
 from storms.network import Network
 from storms.operator_process import Operator
 from storms.prometheus import URL, Prometheus
@@ -378,7 +378,7 @@ class Storm:
                 "rollout.maxSurge": scenario.max_surge,
                 "rollout.canaryMinutes": scenario.canary_minutes,
                 "speculation.tokens": 3,
-                "speculation.maxTokens": 7,
+                "speculation.maxTokens": MOST_DEPTH,
                 "speculation.tuning.mode": scenario.mode,
                 **({"metrics.prometheusURL": URL} if scenario.prometheus else {}),
             }
@@ -476,7 +476,7 @@ def run(history: History, *, die_at: int | None = None) -> Verdict:
 def _mended(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A copy without what another deed would take back, which it cannot while there is none."""
     copied: dict[str, Any] = copy.deepcopy(dict(spec))
-    copied["speculation"]["maxTokens"] = 7
+    copied["speculation"]["maxTokens"] = MOST_DEPTH
     copied["rollout"].pop("paused", None)
     return copied
 
