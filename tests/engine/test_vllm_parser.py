@@ -148,8 +148,8 @@ def test_every_spelling_of_every_option_is_told_right(said: Mapping[str, Any]) -
     assert wrong == {}
 
 
-def test_options_that_are_told_by_their_beginning_take_no_value() -> None:
-    valued: list[str] = ask_vllm()["valued"]
+def test_options_that_are_told_by_their_beginning_take_no_value(said: Mapping[str, Any]) -> None:
+    valued: list[str] = said["valued"]
 
     assert "--max-num-seqs" in valued
     assert [name for name in valued if lone_argument_problems([name, "x"]) != ()] == []
