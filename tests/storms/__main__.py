@@ -1,6 +1,7 @@
 """`python -m storms`: histories of faults, run, replayed, and shrunk to the shortest that fails."""
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -45,17 +46,22 @@ def _timed(name: str, history: History, die_at: int | None) -> Ran:
 
 def seeds(first: int, last: int, jobs: int) -> Iterator[Ran]:
     """Run seeds, each in one of some processes; in order."""
-    with ProcessPoolExecutor(jobs) as pool:
+    with _pool(jobs) as pool:
         yield from pool.map(seed, range(first, last + 1))
 
 
 def crashes(jobs: int) -> Iterator[Ran]:
     """Each scenario, ended at each of its writes."""
-    with ProcessPoolExecutor(jobs) as pool:
+    with _pool(jobs) as pool:
         whole = dict(zip(CRASHES, pool.map(crash, CRASHES, [0] * len(CRASHES)), strict=True))
         yield from whole.values()
         points = [(name, n) for name, ran in whole.items() for n in range(1, ran.writes + 1)]
         yield from pool.map(crash, *zip(*points, strict=True))
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Processes that do not look for garbage among the modules again and again."""
+    return ProcessPoolExecutor(jobs, initializer=gc.freeze)
 
 
 def told(found: Iterable[Ran]) -> int:

@@ -1,6 +1,7 @@
 """The operator of a history: its own parts, put together as `fathom run` does, in one process."""
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from typing import Final
 
@@ -35,7 +36,8 @@ from storms.watch import Watches
 NAMESPACE: Final = "fathom-system"
 RESTART_S: Final = 5.0
 """From a process's end to the next one's start, as its kubelet does it."""
-_CONFIGURATION: Final = Configuration(host="http://simulated")
+_CLIENT: Final = ApiClient(Configuration(host="http://simulated"))
+"""Copied for each process: a new one reads all certificates of this machine."""
 
 
 class _Completions:
@@ -119,7 +121,7 @@ class Operator:
         return self.loops is not None and self.process.alive
 
     async def _main(self, process: Process) -> None:
-        api = ApiClient(_CONFIGURATION)
+        api = copy.copy(_CLIENT)
         api.rest_client = Transport(self._server, process)
         clock = _Wall(process)
         try:

@@ -104,6 +104,7 @@ class Storm:
         background = [
             self.loop.create_task(self._look(), name="look"),
             self.loop.create_task(self._bookmarks(), name="bookmarks"),
+            self.loop.create_task(self._leaks(), name="leaks"),
         ]
         deeds = [
             self.loop.create_task(self._deed(deed), name=f"deed {deed}")
@@ -179,14 +180,19 @@ class Storm:
         while True:
             await asyncio.sleep(1.0)
             self._guarded(self.invariants.look)
-            tasks = len(asyncio.all_tasks())
-            if tasks > MOST_TASKS:
-                self._fail(BrokenError(f"{tasks} tasks are alive"))
 
     async def _bookmarks(self) -> None:
         while True:
             await asyncio.sleep(60.0)
             self.watches.bookmark()
+
+    async def _leaks(self) -> None:
+        """What leaks does not go away again, and to count it takes long."""
+        while True:
+            await asyncio.sleep(10.0)
+            tasks = len(asyncio.all_tasks())
+            if tasks > MOST_TASKS:
+                self._fail(BrokenError(f"{tasks} tasks are alive"))
 
     # -- what is asked at the end
 
