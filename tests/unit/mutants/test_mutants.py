@@ -6,7 +6,7 @@ import pytest
 
 from mutants.modules import MODULES
 from mutants.sampling import Candidate, Change, drawn
-from mutants.selection import Recorded
+from mutants.selection import MOST_S, Recorded
 from mutants.session import Outcome
 from mutants.survivors import Equivalent, listed, stale
 
@@ -56,9 +56,15 @@ def test_a_mutant_meets_the_tests_that_execute_it(line: int, tests: list[str]) -
 
 
 def test_of_many_slow_tests_it_meets_the_first() -> None:
-    seconds = {f"test {number}": 3.0 + number for number in range(5)}
+    seconds = {f"test {number}": MOST_S / 3 + number for number in range(5)}
     recorded = Recorded(seconds, {"m.py": {6: set(seconds)}})
     assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["test 0", "test 1", "test 2"]
+
+
+def test_a_test_of_many_cases_does_not_keep_others_waiting() -> None:
+    seconds = {"a[1]": 0.1, "a[2]": 0.2, "a[3]": 0.3, "b": 1.0}
+    recorded = Recorded(seconds, {"m.py": {6: set(seconds)}})
+    assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["a[1]", "b", "a[2]", "a[3]"]
 
 
 def test_a_files_own_tests_come_before_quicker_ones() -> None:
