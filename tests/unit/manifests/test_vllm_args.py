@@ -137,6 +137,23 @@ def test_the_message_says_what_an_abbreviation_stands_for() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("argument", "meaning"),
+    [
+        ("--tensor-par", "--tensor-parallel-size"),
+        ("--no-trust", "--trust-remote-code"),
+        ("-tp", "--tensor-parallel-size"),
+        ("--no-trust-remote-code", ""),
+        ("--spec-anything", ""),  # one of a whole family
+    ],
+)
+def test_and_that_of_whatever_is_not_a_name_of_its_own(argument: str, meaning: str) -> None:
+    (problem,) = owned_flag_problems([argument])
+
+    reads = f" (which vLLM reads as {meaning})" if meaning else ""
+    assert problem.message.startswith(f"{argument}{reads} may not be set here: ")
+
+
 @pytest.mark.parametrize("argument", ["--tensor-parallel-size", "--tensor_parallel_size=8"])
 def test_and_nothing_of_one_that_is_spelled_out(argument: str) -> None:
     (problem,) = owned_flag_problems([argument])

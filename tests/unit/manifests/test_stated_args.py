@@ -1,0 +1,19 @@
+"""What a preflight takes from `engine.args`."""
+
+import pytest
+
+from fathom.core.preflight_input import StatedArgs
+from fathom.manifests.preflight import stated_args
+from manifest_samples import resource
+
+
+@pytest.mark.parametrize(("text", "share"), [("0.5", 0.5), ("1", 1.0), ("1e-1", 0.1)])
+def test_the_share_of_memory_is_the_one_that_is_stated(text: str, share: float) -> None:
+    spec = resource({"engine.args": [f"--gpu-memory-utilization={text}"]}).spec
+    assert stated_args(spec).gpu_memory_utilization == share
+
+
+@pytest.mark.parametrize("text", ["0", "-0.5", "1.01", "90", "nan", "most"])
+def test_what_is_no_share_is_for_vllm_to_refuse(text: str) -> None:
+    spec = resource({"engine.args": [f"--gpu-memory-utilization={text}"]}).spec
+    assert stated_args(spec).gpu_memory_utilization == StatedArgs().gpu_memory_utilization
