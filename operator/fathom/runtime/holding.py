@@ -133,9 +133,5 @@ def acted_upon(objects: Objects, kept: Kept, before: int) -> int:
     seen = kept.seen
     kept_generation = seen.generation if seen and seen.uid == objects.metadata.uid else 0
     observed = objects.status.observed_generation if objects.status else 0
-    ours = (
-        each
-        for each in objects.workloads
-        if any(owner.uid == objects.metadata.uid for owner in each.metadata.owner_references)
-    )
-    return max(before, kept_generation, observed, *(each.generation for each in ours))
+    written = (each.generation for each in objects.workloads)
+    return max(before, kept_generation, observed, *written)

@@ -42,6 +42,15 @@ async def test_unknown_until_known_and_what_runs_does_not_wait_for_it() -> None:
     assert bench.status["draft"] == {"family": "EAGLE-3"}
 
 
+async def test_what_runs_without_an_answer_does_not_wait_for_one_again() -> None:
+    bench = await past_waiting({TARGET: NOT_YET, DRAFT: NOT_YET})
+    bench.restart()
+    bench.edit({"replicas": 2})
+    await bench.until_ready()
+    assert bench.status["ready"] == "2/2"
+    assert bench.condition("Progressing")["reason"] == "UpToDate"
+
+
 async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
     bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
     await bench.until_ready()
