@@ -1,0 +1,129 @@
+"""An API server on loopback, as far as Kopf and an election ask for one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from fathom.core.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.runtime.handlers import WATCHED_CHILDREN
+
+NOT_FOR_ALL = (
+    Kind("", "v1", "Namespace", "namespaces"),
+    Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+)
+"""What not every operator may see, and Kopf watches where it is let."""
+
+
+class ApiServer:
+    """Lists resources, and nothing ever happens to them; anybody may take its lease."""
+
+    def __init__(self, resources: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._resources = resources
+        self.first_watch_fails = False
+        """With an error of the server's, in the middle of its stream."""
+        self.watched = asyncio.Event()
+        """Whether resources are watched, by a watch that goes on."""
+        self.lists: set[str] = set()
+        """What was asked for, by the last part of its path."""
+        self.lease: dict[str, Any] = {}
+        """Empty: nobody has taken it."""
+        self.acted_without_lease = False
+        """Whether resources were asked for before the lease was taken."""
+
+    def application(self) -> web.Application:
+        lease = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        application = web.Application()
+        application.add_routes(
+            [
+                web.post(lease, self._take),
+                web.put(f"{lease}/{{name}}", self._take),
+                web.get(f"{lease}/{{name}}", self._look_at_lease),
+                web.get("/{path:.*}", self._answer),
+            ]
+        )
+        return application
+
+    async def _look_at_lease(self, _: web.Request) -> web.Response:
+        if not self.lease:
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        return web.json_response(self.lease)
+
+    async def _take(self, request: web.Request) -> web.Response:
+        self.lease = await request.json()
+        self.lease["metadata"]["namespace"] = request.match_info["namespace"]
+        return web.json_response(self.lease)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.match_info["path"]
+        *_, plural = path.split("/")
+        kinds = {each.plural: each for each in (SPECULATIVE_DEPLOYMENT, *WATCHED_CHILDREN)}
+        if plural not in kinds:
+            self.lists.add(plural)
+            return web.json_response(_discovered(path, [*kinds.values(), *NOT_FOR_ALL]))
+        self.acted_without_lease |= not self.lease
+        if "watch" not in request.query:
+            self.lists.add(plural)
+            items = self._resources if plural == SPECULATIVE_DEPLOYMENT.plural else ()
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [*items]})
+        return await self._watched(request, plural)
+
+    async def _watched(self, request: web.Request, plural: str) -> web.StreamResponse:
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        if plural == SPECULATIVE_DEPLOYMENT.plural:
+            if self.first_watch_fails:
+                self.first_watch_fails = False
+                error = {"kind": "Status", "code": 500, "message": "etcdserver: leader changed"}
+                line = json.dumps({"type": "ERROR", "object": error})
+                await stream.write(line.encode() + b"\n")
+                return stream
+            self.watched.set()
+        await asyncio.Event().wait()
+        return stream
+
+
+@asynccontextmanager
+async def served(api: ApiServer) -> AsyncIterator[str]:
+    """The URL of a server, until the end of the block."""
+    runner = web.AppRunner(api.application(), shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def _discovered(path: str, kinds: Sequence[Kind]) -> dict[str, Any]:
+    if path == "api":
+        return {"versions": ["v1"]}
+    if path == "apis":
+        groups: dict[str, str] = {each.group: each.version for each in kinds if each.group}
+        return {
+            "groups": [
+                {
+                    "name": group,
+                    "preferredVersion": {"version": version},
+                    "versions": [{"version": version}],
+                }
+                for group, version in groups.items()
+            ]
+        }
+    served = [each for each in kinds if path in {f"apis/{each.api_version}", "api/v1"}]
+    return {
+        "resources": [
+            {
+                "name": each.plural,
+                "kind": each.kind,
+                "singularName": each.kind.lower(),
+                "namespaced": True,
+                "verbs": ["get", "list", "watch", "patch"],
+            }
+            for each in served
+            if path.endswith(each.api_version)
+        ]
+    }
