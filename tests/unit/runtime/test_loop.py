@@ -200,6 +200,21 @@ async def test_nothing_is_written_for_a_resource_that_is_being_deleted(bench: Be
     assert bench.kube.writes == []
 
 
+async def test_what_no_event_tells_of_is_seen_within_two_minutes(bench: Bench) -> None:
+    """Services are not watched, and a watch may fall silent."""
+    await bench.run_for(45)
+    bench.kube.remove(SERVICE, "llm", "kimi")
+    await bench.run_for(120)
+    assert bench.kube.names(SERVICE) == ["kimi"]
+
+
+async def test_an_engine_whose_depth_is_not_live_gets_neither_plugin_nor_depths() -> None:
+    bench = Bench({"engine.image": "vllm/vllm-openai:v0.28.0"})
+    await bench.until_ready()
+    assert bench.status["ready"] == "1/1"
+    assert bench.kube.names(CONFIG_MAP) == ["kimi-tuning"]
+
+
 async def test_the_loop_ends_with_its_resource(bench: Bench) -> None:
     bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
     assert await bench.tick() is None

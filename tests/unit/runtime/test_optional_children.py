@@ -37,6 +37,18 @@ async def test_they_are_made_where_the_cluster_serves_them() -> None:
     assert bench.kube.writes == []
 
 
+async def test_what_cannot_be_read_just_now_is_not_taken_for_absent() -> None:
+    bench = await up(POD_DISRUPTION_BUDGET)
+    for status in (404, 500):
+        bench.kube.fail = lambda verb, kind, status=status: (  # type: ignore[misc]
+            KubeError(status, "no") if (verb, kind) == ("list", POD_DISRUPTION_BUDGET) else None
+        )
+        bench.kube.writes.clear()
+        bench.edit({"rollout.maxUnavailable": 2})
+        await bench.tick()
+        assert bench.kube.writes == []
+
+
 async def test_what_the_cluster_does_not_serve_is_said_with_what_follows_from_it() -> None:
     bench = await up()
     assert bench.kube.all_of(POD_DISRUPTION_BUDGET) == []

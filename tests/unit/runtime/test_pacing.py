@@ -62,6 +62,25 @@ async def test_a_restarted_operator_has_nothing_urgent_to_say(counting: Bench) -
     assert counting.kube.writes == []
 
 
+async def test_a_restarted_operator_knows_since_when_the_depths_are_asked_for(
+    bench: Bench,
+) -> None:
+    """So that engines that do not obey are told of as soon as by the operator before."""
+    written: list[float] = []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        written.append(snapshot.document_written_at_s)
+        return holding(snapshot)
+
+    bench.decide = decide
+    await bench.tick()
+    bench.clock.at_s += 600
+    bench.restart()
+    await bench.tick()
+    before, after = written
+    assert after == before < bench.clock.at_s - 600
+
+
 async def test_a_pass_that_only_measures_reads_nothing(counting: Bench) -> None:
     # Past the writes of the minute: each is followed by one look at what it did.
     await counting.run_for(71)

@@ -250,6 +250,23 @@ async def test_another_request_or_resource_begins_anew(
     assert len(cluster.engines.asked) == 2 + 2 * len(PROMPTS)
 
 
+@pytest.mark.parametrize("request_id", ["another", "zzz"])
+async def test_a_restarted_operator_does_not_take_up_what_is_not_asked_for_any_more(
+    cluster: Cluster, request_id: str
+) -> None:
+    await cluster.asking()
+    await cluster.checker.stop()
+    cluster.request = request_id
+    cluster.restarted()
+
+    await cluster.asking()
+    await cluster.answers()
+    await cluster.tick()
+
+    assert cluster.status is not None
+    assert cluster.status.request_id == request_id
+
+
 async def test_an_engine_that_cannot_be_asked_is_a_warning(cluster: Cluster) -> None:
     cluster.engines.answer = Unanswered("Pod llm/pod-a does not answer.")
     await cluster.asking()

@@ -6,6 +6,8 @@ from fathom.adapters.ports import KubeError
 from fathom.api.conditions import Reason
 from fathom.core.kinds import CONFIG_MAP, POD, Kind
 from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision, TuningSnapshot
+from fathom.tuning.load import DAY_S, HourLoad, Load
+from fathom.tuning.state import TuningState
 from support.bench import START_S, Bench, holding
 
 DECAY = Alarm(
@@ -74,6 +76,26 @@ async def test_never_is_the_default_and_says_so() -> None:
     await bench.run_for(600)
     assert bench.kube.written("Pod") == []
     assert "rollout.refresh is Never" in bench.condition("AcceptanceDecay")["message"]
+
+
+async def test_a_restart_waits_for_an_hour_that_is_quiet_and_followed_by_another() -> None:
+    """A replica that is restarted is missing for about an hour."""
+    quiet = {8, *range(10, 21)}  # but not 9 o'clock
+    hours = tuple(
+        HourLoad(hour, ((4, 60.0 if hour in quiet else 3000.0),), 3600.0) for hour in range(24)
+    )
+    busy = TuningState(load=Load(hours, START_S - DAY_S, START_S))
+    bench = await fleet()
+    bench.decide = lambda snapshot: replace(decaying(snapshot), state=busy)
+    await bench.tick()
+    assert bench.kube.written("Pod") == []
+    assert "waits for an hour of low load" in bench.condition("AcceptanceDecay")["message"]
+    bench.clock.at_s += 3600
+    await bench.tick()
+    assert bench.kube.written("Pod") == []
+    bench.clock.at_s += 3600
+    await bench.tick()
+    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
 
 
 async def test_a_rollout_goes_first() -> None:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from fathom.core.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
@@ -263,6 +265,23 @@ async def test_another_engine_setting_fetches_nothing_and_keeps_the_commits() ->
     assert after(container(serving(bench))["args"], "--revision") == COMMIT
     events = [e.body["message"] for e in bench.kube.written("Event")]
     assert not any("--revision" in message for message in events)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.revision": "v2"}, f"--revision {COMMIT} became v2"),
+        ({"draft.revision": "v2"}, f"revision {DRAFT_COMMIT} became v2"),
+        ({"draft.id": "org/better"}, "model lightseekorg/kimi-k2.6-eagle3.1-mla became org/better"),
+    ],
+)
+async def test_why_new_pods_are_needed_is_told_before_their_commits_are_known(
+    changes: dict[str, Any], said: str
+) -> None:
+    bench = await fetched()
+    bench.edit(changes)
+    await bench.tick()
+    assert bench.status["rollout"]["why"].endswith(said)
 
 
 async def test_leader_and_workers_of_a_group_wait_and_load_the_same() -> None:

@@ -8,12 +8,13 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.course import Course
-from fathom.runtime.tuning_input import tuned_pods
+from fathom.runtime.tuning_input import settings_of, tuned_pods, within
 from fathom.runtime.tuning_report import _interval
 from manifest_samples import resource
 from unit.rollout.looks import NOW_S, pod
 
 tuned_revision: Any = Course.tuned_revision
+most_new: Any = Course.most_new
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,34 @@ def test_while_a_revision_is_on_trial_the_stable_one_is_tuned(stage: Stage, revi
 
 def test_without_a_rollout_what_serves_is_tuned() -> None:
     assert tuned_revision.fget(Of(rollout=None, revision="carried")) == "carried"
+
+
+@pytest.mark.parametrize(
+    ("stage", "revision", "most"),
+    [
+        (Stage.CANARY, "new", 1),
+        (Stage.ROLLED_BACK, "old", None),
+        (Stage.ROLLED_BACK, "new", 0),  # a Fathom that cannot read the stable spec
+    ],
+)
+def test_what_was_rolled_back_gets_no_replicas(
+    stage: Stage, revision: str, most: int | None
+) -> None:
+    rollout = Rollout("new", "old", stage, NOW_S, Reason.SETTLING)
+    assert most_new.fget(Of(rollout=rollout, revision=revision)) == most
+
+
+@pytest.mark.parametrize("most", [2, 4, 9])
+def test_beside_shallower_engines_no_depth_is_beyond_theirs(most: int) -> None:
+    settings = settings_of(
+        resource({"speculation": {"tokens": 5, "minTokens": 3, "maxTokens": 7}}).spec
+    )
+    found = within(settings, most)
+    assert (found.min_tokens, found.tokens, found.max_tokens) == (
+        min(3, most),
+        min(5, most),
+        min(7, most),
+    )
 
 
 @pytest.mark.parametrize("other", ["a", "z"])

@@ -1,0 +1,85 @@
+"""A canary in the loop: judged beside what serves, for as long as the spec says."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fathom.adapters.ports import PodEndpoint, Sample
+from fathom.core.kinds import DEPLOYMENT
+from support.bench import Bench, FakeMetrics
+
+MINUTES = 1440
+
+
+class Serving(FakeMetrics):
+    """Each pod finishes a request a second; of those of one revision some share fails."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.clock)
+        self._began_s = bench.clock.at_s
+        self.generation = 1
+        self.old = bench.kube.names(DEPLOYMENT)[0]
+        self.failing = {"old": 0.0, "new": 0.0}
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        found = await super().sample(pods)
+        return Sample(
+            tuple(
+                replace(
+                    each,
+                    engine=replace(
+                        each.engine,
+                        generation_tokens=100 * (each.at_s - self._began_s),
+                        finished_requests=each.at_s - self._began_s,
+                        failed_requests=(each.at_s - self._began_s)
+                        * self.failing["old" if each.pod.startswith(self.old) else "new"],
+                    ),
+                )
+                for each in found.counters
+            )
+        )
+
+
+@pytest.fixture
+async def trial() -> tuple[Bench, Serving]:
+    """Three replicas that serve, and an edit that needs new ones."""
+    bench = Bench({"replicas": 3, "rollout.canaryMinutes": MINUTES})
+    await bench.until_ready()
+    metrics = bench.metrics = Serving(bench)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    return bench, metrics
+
+
+async def rollout_after(bench: Bench, minutes: float) -> dict[str, Any]:
+    until_s = bench.clock.at_s + 60 * minutes
+    while bench.clock.at_s < until_s:
+        bench.clock.at_s += min(await bench.tick() or 0, until_s - bench.clock.at_s)
+        bench.play_controllers()
+    found: dict[str, Any] = bench.status["rollout"]
+    return found
+
+
+async def test_it_is_watched_for_as_long_as_the_spec_says(trial: tuple[Bench, Serving]) -> None:
+    bench, _ = trial
+    rollout = await rollout_after(bench, 10)
+    assert rollout["stage"] == "Canary"
+    (left,) = re.findall(r"watched for (\d+) more minutes", rollout["message"])
+    assert abs(MINUTES - 10 - int(left)) <= 2
+
+
+async def test_whose_requests_fail_goes_back(trial: tuple[Bench, Serving]) -> None:
+    bench, metrics = trial
+    metrics.failing["new"] = 0.2
+    rollout = await rollout_after(bench, 10)
+    assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "CanaryErrors")
+    assert "20.0% of its 60 requests failed" in rollout["message"]
+    assert "and 0.0% of the others'" in rollout["message"]
+
+
+async def test_where_all_fail_alike_it_is_no_worse(trial: tuple[Bench, Serving]) -> None:
+    bench, metrics = trial
+    metrics.failing |= {"old": 0.2, "new": 0.2}
+    assert (await rollout_after(bench, 10))["stage"] == "Canary"

@@ -1,0 +1,33 @@
+"""Which reader answers for a spec's `metrics`."""
+
+from typing import Any
+
+from fathom.adapters.pod_metrics import PodMetrics
+from fathom.adapters.prometheus import PrometheusMetrics
+from fathom.api.spec import MetricsSpec
+from fathom.runtime.metrics_sources import MetricsSources
+from support.bench import ManualClock
+
+
+def sources() -> MetricsSources:
+    session: Any = object()  # nothing is sent
+    return MetricsSources(session, session, ManualClock())
+
+
+def at(url: str) -> MetricsSpec:
+    return MetricsSpec.model_validate({"prometheusURL": url})
+
+
+def test_all_that_name_one_prometheus_share_its_reader() -> None:
+    found = sources()
+    reader = found.of(at("http://prometheus:9090"))
+    assert isinstance(reader, PrometheusMetrics)
+    assert found.of(at("http://prometheus:9090/")) is reader
+    assert found.of(at("http://another:9090")) is not reader
+
+
+def test_without_a_url_the_pods_are_read() -> None:
+    found = sources()
+    reader = found.of(MetricsSpec())
+    assert isinstance(reader, PodMetrics)
+    assert found.of(MetricsSpec()) is reader
