@@ -31,6 +31,7 @@ class ApiServer:
         """What was asked for, by the last part of its path."""
         self.lease: dict[str, Any] = {}
         """Empty: nobody has taken it."""
+        self.lease_writes = 0
         self.acted_without_lease = False
         """Whether resources were asked for before the lease was taken."""
 
@@ -53,6 +54,7 @@ class ApiServer:
         return web.json_response(self.lease)
 
     async def _take(self, request: web.Request) -> web.Response:
+        self.lease_writes += 1
         self.lease = await request.json()
         self.lease["metadata"]["namespace"] = request.match_info["namespace"]
         return web.json_response(self.lease)

@@ -83,3 +83,16 @@ async def test_where_all_fail_alike_it_is_no_worse(trial: tuple[Bench, Serving])
     bench, metrics = trial
     metrics.failing |= {"old": 0.2, "new": 0.2}
     assert (await rollout_after(bench, 10))["stage"] == "Canary"
+
+
+async def test_how_far_it_is_is_told_unless_all_is_paused(trial: tuple[Bench, Serving]) -> None:
+    bench, _ = trial
+    rollout = await rollout_after(bench, 10)
+    progressing = bench.condition("Progressing")
+    between = f"From revision {rollout['stable']} to {rollout['revision']}: "
+    assert (progressing["status"], progressing["reason"]) == ("True", "CanaryBaking")
+    assert progressing["message"].startswith(between)
+
+    bench.edit({"rollout.paused": True})
+    await rollout_after(bench, 5)
+    assert bench.condition("Progressing")["reason"] == "RolloutPaused"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.ports import KubeError
 from fathom.core.kinds import CONFIG_MAP
@@ -14,9 +15,11 @@ from fathom.runtime.leadership import (
     RENEW_DEADLINE_S,
     LeadershipLostError,
     Tenure,
+    lead,
     work_while_elected,
 )
 from fathom.runtime.main import exit_code
+from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube
 
 Elected = Callable[[], Coroutine[Any, Any, None]]
@@ -84,6 +87,19 @@ async def test_no_write_is_sent_without_the_lease() -> None:
             await write
     assert kube.writes == before
     assert await fenced.get(CONFIG_MAP, "llm", "a") is not None
+
+
+async def test_who_makes_the_lease_holds_it_at_once() -> None:
+    api, tenure, writes = ApiServer(), Tenure(), []
+
+    async def work() -> None:
+        assert tenure.holds
+        writes.append(api.lease_writes)
+
+    async with served(api) as url, ApiClient(Configuration(host=url)) as client:
+        await lead(client, name="it", namespace="fathom", who="me", work=work, tenure=tenure)
+    assert writes == [1]
+    assert api.lease["spec"]["holderIdentity"] == "me"
 
 
 class Election:
