@@ -139,7 +139,7 @@ async def _delete_child(storm: "Storm", with_: Mapping[str, Any]) -> None:
     found = storm.children(kind)
     if found:
         storm.cluster.disturbed()
-        storm.objects.remove(kind, "llm", found[0]["metadata"]["name"])
+        storm.objects.remove(kind, storm.namespace, found[0]["metadata"]["name"])
 
 
 @deed("hand scales a Deployment", replicas=(0, 3))
@@ -185,12 +185,12 @@ async def _pin(storm: "Storm", with_: Mapping[str, Any]) -> None:
     weight=2,
 )
 async def _spoil(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    name = f"kimi-{with_['which']}"
-    found = storm.objects.look(CONFIG_MAP, "llm", name)
+    name = f"{storm.name}-{with_['which']}"
+    found = storm.objects.look(CONFIG_MAP, storm.namespace, name)
     if found is None:
         return
     if with_["how"] == "deleted":
-        storm.objects.remove(CONFIG_MAP, "llm", name)
+        storm.objects.remove(CONFIG_MAP, storm.namespace, name)
         return
     body = copy.deepcopy(found)
     spoil: dict[str, Callable[[str], str]] = {

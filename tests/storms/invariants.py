@@ -7,10 +7,10 @@ What is told of depends on what the world did, never on what the operator says o
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from storms.cluster import Cluster
-from storms.hub import BAD_DRAFT, SECRET, TARGET, Hub
+from storms.hub import BAD_DRAFT, SECRET, TARGET
 from storms.server import Audit, Objects
 
 LOOK_UP_S: Final = 40.0
@@ -28,13 +28,17 @@ class BrokenError(AssertionError):
     """An invariant does not hold."""
 
 
-@dataclass
-class Invariants:
-    """Watches one history."""
+class Told(Protocol):
+    """Of a hub: what it has told of, and when."""
 
-    objects: Objects
-    cluster: Cluster
-    hub: Hub
+    answers: list[tuple[float, str]]
+
+
+@dataclass(kw_only=True)
+class WriteInvariants:
+    """Watches the writes of some operators, be their API server simulated or real."""
+
+    hub: Told
     now_s: Callable[[], float]
     user_spec: Callable[[str], Mapping[str, Any] | None]
     """The spec that the user wrote last, by name; None: there is no such resource."""
@@ -43,16 +47,12 @@ class Invariants:
     """Objects that are somebody else's."""
     edited_at_s: dict[str, float] = field(default_factory=dict)
     """By draft: when the user last asked for it and had not before."""
-    restart_edits: list[float] = field(default_factory=list)
-    """When the user changed something that needs new pods."""
-    scaled_at_s: float = float("-inf")
-    scaled_from: int = 0
     refused_at_s: dict[str, float] = field(default_factory=dict)
     """By draft: since when the operator has said that it refuses it."""
+    holder: str = ""
+    """Who holds the lease."""
     _epochs: dict[str, int] = field(default_factory=dict)
-    _holder: str = ""
     _touched: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    _removals: int = 0
 
     def wrote(self, audit: Audit) -> None:
         """Look at one write."""
@@ -76,21 +76,12 @@ class Invariants:
             case _:
                 pass
 
-    def look(self) -> None:
-        """Look at the cluster."""
-        self._engines_within()
-        removals = self.cluster.removals[self._removals :]
-        self._removals += len(removals)
-        for at_s, place, revision, why in removals:
-            if why != "by hand" and place.startswith("llm/kimi-"):
-                self._removal(at_s, place, revision, why)
-
     # -- each of them
 
     def _lease(self, audit: Audit) -> None:
         holder = (audit.after or {}).get("spec", {}).get("holderIdentity", "")
-        if holder != self._holder:
-            self._holder = holder
+        if holder != self.holder:
+            self.holder = holder
             self._epochs[holder] = max(self._epochs.values(), default=0) + 1
 
     def _fenced(self, audit: Audit) -> None:
@@ -135,12 +126,6 @@ class Invariants:
             if not 0 <= depth <= most:
                 self._break(f"depth {depth} for batches {first} to {last} is beyond {most}")
 
-    def _engines_within(self) -> None:
-        for place, container in self.cluster.containers.items():
-            depths = container.engine.depths if container.engine is not None else ()
-            if any(not 0 <= depth <= MOST_DEPTH for depth in depths):
-                self._break(f"{place} runs at depths {depths}")
-
     def _allowed_pods(self, audit: Audit) -> None:
         """No pod for a spec that was refused, nor before its facts are known or 40 s are over."""
         before = _replicas(audit.before)
@@ -164,6 +149,40 @@ class Invariants:
             f"nothing was known of {draft}"
         )
 
+    def _break(self, sentence: str) -> None:
+        self.broken.append(f"at {self.now_s():.1f} s: {sentence}")
+        raise BrokenError(sentence)
+
+
+@dataclass(kw_only=True)
+class Invariants(WriteInvariants):
+    """Watches one simulated history."""
+
+    objects: Objects
+    cluster: Cluster
+    restart_edits: list[float] = field(default_factory=list)
+    """When the user changed something that needs new pods."""
+    scaled_at_s: float = float("-inf")
+    scaled_from: int = 0
+    _removals: int = 0
+
+    def look(self) -> None:
+        """Look at the cluster."""
+        self._engines_within()
+        removals = self.cluster.removals[self._removals :]
+        self._removals += len(removals)
+        for at_s, place, revision, why in removals:
+            if why != "by hand" and place.startswith("llm/kimi-"):
+                self._removal(at_s, place, revision, why)
+
+    # -- each of them
+
+    def _engines_within(self) -> None:
+        for place, container in self.cluster.containers.items():
+            depths = container.engine.depths if container.engine is not None else ()
+            if any(not 0 <= depth <= MOST_DEPTH for depth in depths):
+                self._break(f"{place} runs at depths {depths}")
+
     def _removal(self, at_s: float, place: str, revision: str, why: str) -> None:
         spec = self.user_spec("kimi")
         if spec is None:
@@ -186,10 +205,6 @@ class Invariants:
                 f"{place} of the serving revision {revision} went ({why}), without a rollout, a "
                 "scaling or a refresh"
             )
-
-    def _break(self, sentence: str) -> None:
-        self.broken.append(f"at {self.now_s():.1f} s: {sentence}")
-        raise BrokenError(sentence)
 
 
 def _replicas(deployment: Mapping[str, Any] | None) -> int:

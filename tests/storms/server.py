@@ -189,10 +189,10 @@ class Server:
             await _never()
         await asyncio.sleep(self._latency_s)
         path, query = urlsplit(url).path, dict(parse_qsl(urlsplit(url).query))
-        target = _route(path)
+        target = route(path)
         if target is None:
             return self._discovery(path)
-        verb = _verb(method, target.name, content_type)
+        verb = verb_of(method, target.name, content_type)
         try:
             answer = await self._carried_out(who, verb, target, body, query)
         except KubeError as error:
@@ -418,7 +418,8 @@ def _expected(body: dict[str, Any]) -> Seen | None:
     return None if version is None else Seen(uid, version)
 
 
-def _verb(method: str, name: str, content_type: str) -> str:
+def verb_of(method: str, name: str, content_type: str) -> str:
+    """What a request does, in one word."""
     match method:
         case "GET":
             return "get" if name else "list"
@@ -428,7 +429,7 @@ def _verb(method: str, name: str, content_type: str) -> str:
             return {"POST": "create", "PUT": "replace", "DELETE": "delete"}[method]
 
 
-def _route(path: str) -> Target | None:
+def route(path: str) -> Target | None:
     """What a path leads to; None: to no object."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] not in {"api", "apis"}:

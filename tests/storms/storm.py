@@ -18,10 +18,11 @@ from fathom.api import names
 from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, Kind
 from manifest_samples import manifest
 from storms import simulated_time
+from storms.calm import complaint
 from storms.cluster import Cluster
 from storms.deeds import DEEDS, IMAGES
 from storms.history import Deed, History
-from storms.hub import BAD_DRAFT, SECRET, TARGET, Hub
+from storms.hub import SECRET, TARGET, Hub
 from storms.invariants import MOST_DEPTH, MOST_TASKS, BrokenError, Invariants
 from storms.network import Network
 from storms.operator_process import Operator
@@ -57,6 +58,10 @@ class Verdict:
 
 class Storm:
     """One history under way; deeds act on it."""
+
+    name = "kimi"
+    """Of the resource."""
+    namespace = "llm"
 
     def __init__(self, history: History, loop: SimulatedLoop, directory: Path) -> None:
         self.history = history
@@ -137,18 +142,18 @@ class Storm:
         # The last of the traffic, so that the tuner has nothing left to decide.
         self.cluster.load = 0
         calm_s = self.loop.time()
-        complaint = "nothing was looked at"
-        while complaint and self.loop.time() < calm_s + SETTLES_S + self._rollouts_s():
+        wrong = "nothing was looked at"
+        while wrong and self.loop.time() < calm_s + SETTLES_S + self._rollouts_s():
             await asyncio.sleep(15.0)
-            complaint = self._complaint()
-        if complaint:
+            wrong = self._complaint()
+        if wrong:
             took_s = self.loop.time() - calm_s
-            self._break(f"{took_s:.0f} s after the last fault {complaint}")
+            self._break(f"{took_s:.0f} s after the last fault {wrong}")
         await self._rest("at rest")
         self._leaders()[0].kill("to see whether another one finds something to do")
         await self._rest("after a restart of the operator at rest")
-        if complaint := self._complaint():
-            self._break(f"at the end {complaint}")
+        if wrong := self._complaint():
+            self._break(f"at the end {wrong}")
 
     async def _rest(self, when: str) -> None:
         """Until nothing is written for a while; what could wait may still come at first."""
@@ -198,47 +203,9 @@ class Storm:
 
     def _complaint(self) -> str:
         """What is not yet as it should be; empty: all is."""
-        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
-        if found is None:
-            return "" if not self.children(DEPLOYMENT) else "children of a deleted resource exist"
-        spec, status = found["spec"], found.get("status") or {}
-        generation = found["metadata"]["generation"]
-        if status.get("observedGeneration") != generation:
-            return f"status is of generation {status.get('observedGeneration')}, not {generation}"
-        wanted = spec.get("replicas", 1)
         serving = [pod for place, pod, _ in self.cluster.serving() if place.startswith("llm/kimi-")]
-        asked = {
-            each["metadata"]["name"]: each["spec"]["replicas"] for each in self.children(DEPLOYMENT)
-        }
-        refused = spec["draft"]["id"] == BAD_DRAFT and not asked
-        if not refused and (len(serving) != wanted or sum(asked.values()) != wanted):
-            return f"{len(serving)} of {wanted} replicas serve, and Deployments ask for {asked}"
-        if status.get("ready") != f"{len(serving)}/{wanted}":
-            return f"status says {status.get('ready')} where {len(serving)} serve"
-        revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
-        if len(revisions) > 1:
-            return f"replicas are of several revisions: {sorted(revisions)}"
-        return self._spec_complaint(spec, serving, status)
-
-    def _spec_complaint(
-        self, spec: Mapping[str, Any], serving: list[Mapping[str, Any]], status: Mapping[str, Any]
-    ) -> str:
-        conditions = {each["type"]: each for each in status["conditions"]}
-        degraded, draft = conditions["Degraded"], spec["draft"]["id"]
-        shown = [str(pod["spec"]["containers"][0]) for pod in serving]
-        if draft == BAD_DRAFT:
-            told = conditions["DraftCompatible"]["status"] == "False"
-            served = any(BAD_DRAFT in each for each in shown)
-            bad = "pods with the refused draft serve" if served else ""
-            return bad if told else "the draft does not fit, and nobody says so"
-        if degraded["status"] == "True" and degraded["reason"] != "RolledBack":
-            return f"it is Degraded: {degraded['reason']}: {degraded['message']}"
-        wanted = (draft, spec["engine"]["image"])
-        if degraded["reason"] != "RolledBack" and not all(
-            each in pod for each in wanted for pod in shown
-        ):
-            return "pods that serve are not those of the spec"
-        return ""
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        return complaint(found, self.children(DEPLOYMENT), serving)
 
     # -- what deeds use
 

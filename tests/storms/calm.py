@@ -1,0 +1,59 @@
+"""What has to be so once all faults are over, in the simulator and on a real API server. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fathom.api import names
+from storms.hub import BAD_DRAFT
+
+
+def complaint(
+    resource: Mapping[str, Any] | None,
+    deployments: Sequence[Mapping[str, Any]],
+    serving: Sequence[Mapping[str, Any]],
+) -> str:
+    """What is not as it should be; empty: all is.
+
+    Args:
+        resource: as the API server has it; None: there is none.
+        deployments: of the resource.
+        serving: its pods that are ready and stay.
+    """
+    if resource is None:
+        return "" if not deployments else "children of a deleted resource exist"
+    spec, status = resource["spec"], resource.get("status") or {}
+    generation = resource["metadata"]["generation"]
+    if status.get("observedGeneration") != generation:
+        return f"status is of generation {status.get('observedGeneration')}, not {generation}"
+    wanted = spec.get("replicas", 1)
+    asked = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
+    refused = spec["draft"]["id"] == BAD_DRAFT and not asked
+    if not refused and (len(serving) != wanted or sum(asked.values()) != wanted):
+        return f"{len(serving)} of {wanted} replicas serve, and Deployments ask for {asked}"
+    if status.get("ready") != f"{len(serving)}/{wanted}":
+        return f"status says {status.get('ready')} where {len(serving)} serve"
+    revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
+    if len(revisions) > 1:
+        return f"replicas are of several revisions: {sorted(revisions)}"
+    return _of_the_spec(spec, serving, status)
+
+
+def _of_the_spec(
+    spec: Mapping[str, Any], serving: Sequence[Mapping[str, Any]], status: Mapping[str, Any]
+) -> str:
+    conditions = {each["type"]: each for each in status["conditions"]}
+    degraded, draft = conditions["Degraded"], spec["draft"]["id"]
+    shown = [str(pod["spec"]["containers"][0]) for pod in serving]
+    if draft == BAD_DRAFT:
+        told = conditions["DraftCompatible"]["status"] == "False"
+        served = any(BAD_DRAFT in each for each in shown)
+        bad = "pods with the refused draft serve" if served else ""
+        return bad if told else "the draft does not fit, and nobody says so"
+    if degraded["status"] == "True" and degraded["reason"] != "RolledBack":
+        return f"it is Degraded: {degraded['reason']}: {degraded['message']}"
+    wanted = (draft, spec["engine"]["image"])
+    if degraded["reason"] != "RolledBack" and not all(
+        each in pod for each in wanted for pod in shown
+    ):
+        return "pods that serve are not those of the spec"
+    return ""
