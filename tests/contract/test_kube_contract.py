@@ -273,6 +273,18 @@ async def test_create_leaves_alone_what_is_there(server: Server, kind: Kind) -> 
     assert found["metadata"]["uid"] == seen.uid
 
 
+async def test_create_leaves_alone_what_would_be_invalid_together_with_it(server: Server) -> None:
+    """One port needs no name; beside a second one it does."""
+    theirs = server.object(SERVICE, "kimi", spec={"ports": [{"port": 80, "protocol": "TCP"}]})
+    seen = Seen.of(await server.kube.create(SERVICE, theirs))
+
+    with refused(409):
+        ports = [{"name": "http", "port": 8000, "protocol": "TCP"}]
+        await server.make(SERVICE, "kimi", spec={"ports": ports})
+
+    assert await server.seen(SERVICE, "kimi") == seen
+
+
 async def test_status_is_written_apart_from_the_spec(server: Server) -> None:
     spec = {
         "model": {"id": "target"},

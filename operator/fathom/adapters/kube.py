@@ -39,8 +39,9 @@ _NO_VERSION: Final[Mapping[str, JsonValue]] = {"resourceVersion": "1"}
 """No object is ever at this version. So a server-side apply that carries it creates, or is refused
 with 409 (docs/design/0022). It owns its fields as later ones do; what a POST wrote, a later apply
 cannot take back."""
-_NOT_BY_APPLY: Final = frozenset({409, 500})
-"""There is one of that name; or, for Services of Kubernetes before 1.23, it is refused as such."""
+_NOT_BY_APPLY: Final = frozenset({409, 422, 500})
+"""There is one of that name; or, for Services of Kubernetes before 1.23, it is refused as such, or
+since it would be invalid together with the one that is there."""
 
 
 class Kube:
