@@ -8,6 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -197,16 +198,23 @@ def local_cluster() -> Iterator[LocalCluster]:
     down(name)
 
 
-@pytest.fixture
-async def namespace(local_cluster: LocalCluster) -> AsyncIterator[TestNamespace]:
+@asynccontextmanager
+async def a_namespace(cluster: LocalCluster) -> AsyncIterator[TestNamespace]:
+    """A namespace for as long as the context lasts."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    async with local_cluster.api() as api:
+    async with cluster.api() as api:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await api.request("POST", "/api/v1/namespaces", body=body)
-        test_namespace = TestNamespace(local_cluster, api, name)
+        test_namespace = TestNamespace(cluster, api, name)
         await test_namespace.wait("ServiceAccount", "default", lambda _: True)
         yield test_namespace
         await api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+async def namespace(local_cluster: LocalCluster) -> AsyncIterator[TestNamespace]:
+    async with a_namespace(local_cluster) as found:
+        yield found
 
 
 @pytest.fixture

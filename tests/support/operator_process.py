@@ -90,6 +90,10 @@ class Operator:
     namespace: TestNamespace
     kubeconfig: Path
     log: Path
+    leader_elect: bool = False
+    """Hold a lease in that namespace."""
+    environment: Mapping[str, str] = field(default_factory=lambda: {"HF_HUB_OFFLINE": "1"})
+    """Beside this process's own; by default, as the models of most tests are on no hub."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -104,13 +108,13 @@ class Operator:
                     "run",
                     f"--kubeconfig={self.kubeconfig}",
                     f"--namespace={self.namespace.name}",
-                    "--no-leader-elect",
+                    f"--{'' if self.leader_elect else 'no-'}leader-elect",
+                    f"--lease-namespace={self.namespace.name}",
                     "--health-port=0",
                     "--metrics-port=0",
                     "--log-format=console",
                 ],
-                # The models of these tests are on no hub.
-                env={**os.environ, "HF_HUB_OFFLINE": "1"},
+                env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -145,7 +149,7 @@ class Operator:
 async def operator_in(namespace: TestNamespace, directory: Path) -> AsyncIterator[Operator]:
     """Install the CRD, an account with `RULES` in this namespace, and start an operator."""
     await install_crd(namespace)
-    kubeconfig = await _account(namespace, directory)
+    kubeconfig = await account(namespace, directory)
     operator = Operator(namespace, kubeconfig, directory / "operator.log")
     operator.start()
     try:
@@ -174,10 +178,12 @@ async def install_crd(
     await eventually(established, "the CRD is established")
 
 
-async def _account(namespace: TestNamespace, directory: Path) -> Path:
-    """A ServiceAccount bound to `RULES`, and a kubeconfig with its token."""
+async def account(
+    namespace: TestNamespace, directory: Path, rules: Sequence[Mapping[str, Any]] = RULES
+) -> Path:
+    """A ServiceAccount bound to these rules, and a kubeconfig with its token."""
     named = {"name": ACCOUNT}
-    role = {"kind": "Role", "metadata": named, "rules": list(RULES)}
+    role = {"kind": "Role", "metadata": named, "rules": list(rules)}
     binding = {
         "kind": "RoleBinding",
         "metadata": named,
