@@ -20,7 +20,7 @@ from typing import Final, NoReturn, Self
 import pytest
 
 _KEPT: Final = frozenset({"fathom", "fathom_vllm", "fathom_fetch", "fathom_local"})
-_LOADED_BEFORE: Final = (
+LOADED_EARLY: Final = (
     "aiohttp",
     "coverage",
     "hypothesis",
@@ -28,7 +28,6 @@ _LOADED_BEFORE: Final = (
     "kopf",
     "kubernetes",
     "numpy",
-    "prometheus_api_client",
     "prometheus_client.parser",
     "pydantic",
     "pytest_asyncio",
@@ -73,7 +72,7 @@ def replaced(file: Path, text: str) -> Iterator[None]:
 
 def load_early() -> None:
     """Import what every run of tests would import again."""
-    for each in _LOADED_BEFORE:
+    for each in LOADED_EARLY:
         importlib.import_module(each)
     if not _KEPT.isdisjoint(sys.modules):
         raise RuntimeError(f"{_KEPT & set(sys.modules)} is loaded, and could not be mutated")

@@ -1,10 +1,12 @@
 """Which mutants are drawn, which tests they meet, and what is listed as equivalent."""
 
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from mutants.modules import MODULES
+from mutants.running import LOADED_EARLY
 from mutants.sampling import Candidate, Change, drawn
 from mutants.selection import MOST_S, Recorded
 from mutants.session import Outcome
@@ -129,3 +131,15 @@ def test_every_listed_survivor_names_a_file_that_is_sampled_and_says_why() -> No
         assert each.file in sampled
         assert each.mutants
         assert each.reason
+
+
+def test_what_is_loaded_early_is_what_the_set_up_installs() -> None:
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for file in ("constraints.txt", "constraints-mutants.txt")
+        for line in (ROOT / file).read_text().splitlines()
+    }
+    of = packages_distributions()
+    loaded = {each.partition(".")[0] for each in LOADED_EARLY}
+    asked = {each: of.get(each, [each])[0].lower().replace("_", "-") for each in loaded}
+    assert {each for each, package in asked.items() if package not in pinned} == set()
