@@ -121,7 +121,7 @@ class StepTable:
         distance = min(abs(depth - cell.depth) for cell in cells)
         off = max(curvature * distance, _cliff_sd(cells, depth))
         variance = variance / relative**2 + off**2
-        if (depth == 0) != any(cell.depth == 0 for cell in cells) or depth == 0:
+        if depth == 0 or any(cell.depth == 0 for cell in cells):
             variance += NO_DRAFT_SD**2
         return StepTime(log(line.scale * relative), variance, measured=False)
 
