@@ -29,7 +29,12 @@ MODULES: Final[Mapping[str, Module]] = {
     ),
     "rollout": Module(("operator/fathom/rollout",), ("tests/unit/rollout",)),
     "tuning": Module(
-        ("operator/fathom/tuning",), ("tests/unit/tuning", "tests/property/test_tuning.py")
+        ("operator/fathom/tuning",),
+        (
+            "tests/unit/tuning",
+            "tests/unit/inspect/test_explain.py",
+            "tests/property/test_tuning.py",
+        ),
     ),
     "manifests": Module(
         ("operator/fathom/manifests",),

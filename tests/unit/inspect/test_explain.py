@@ -191,3 +191,19 @@ def test_a_single_allowed_depth_needs_no_other_reason() -> None:
     assert {each.why for each in told.buckets} == {
         "the only depth that minTokens and maxTokens allow."
     }
+
+
+def test_without_any_load_no_batch_has_a_share_of_it() -> None:
+    told = explained(replace(STATE, traffic=Traffic()))
+    assert [each.share for each in told.buckets] == [0.0, 0.0]
+
+
+def test_what_it_would_try_is_worth_more_to_more_pods() -> None:
+    at_three = DepthDocument(1, flat(3, 16))
+    (pod,) = STATE.step_times.pods
+    two = replace(STATE.step_times, pods=(pod, replace(pod, pod="pod-1")))
+
+    alone = explained(STATE, at_three).next_step
+    assert alone.startswith("One pod tries ")
+    assert "batch 5-8" not in alone
+    assert "batch 5-8" in explained(replace(STATE, step_times=two), at_three).next_step

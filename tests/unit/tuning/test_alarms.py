@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.tuning.alarms import _never_pays
+from fathom.core.depth import DepthDocument, flat
+from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.tuning.acceptance import Acceptance, PodAcceptance
+from fathom.tuning.alarms import _never_pays, _other_depth, _pod_mismatch, _suspicious
 from fathom.tuning.interface import Alarm, AlarmKind, TuningSnapshot
 from fathom.tuning.state import TuningState
+from fathom.tuning.survival import Survival, Trials
 from fathom.tuning.tuner import decide
 from fathom.tuning.value import Gain
-from unit.tuning.plant import EASY, MIDDLE, WINDOW_30, Fleet, Hardware, hours_long
+from unit.tuning.plant import EASY, MIDDLE, START_S, WINDOW_30, Fleet, Hardware, hours_long
 
 HOUR_S = 3600.0
 TEN_MINUTES_S = 600.0
@@ -214,6 +218,16 @@ def test_one_pod_with_somewhat_harder_traffic_is_not_named() -> None:
     assert fleet.raised_after_s(AlarmKind.DRAFT_MISMATCH, 0.0) is None
 
 
+@pytest.mark.parametrize(("drafts", "named"), [(100.0, False), (5000.0, True)])
+def test_a_pod_is_named_only_after_enough_drafts(drafts: float, *, named: bool) -> None:
+    def pod(name: str, drafts: float, accepted: float) -> PodAcceptance:
+        return PodAcceptance(name, START_S, drafts, 0.8 * drafts, accepted * drafts, START_S)
+
+    others = (pod("pod-0", 5000.0, 0.8), pod("pod-1", 5000.0, 0.8))
+    sight = _pod_mismatch(Acceptance(pods=(*others, pod("pod-2", drafts, 0.3))))
+    assert (sight is not None) is named
+
+
 # Decay with age
 
 
@@ -286,6 +300,32 @@ def test_next_to_nothing_is_not_told_again_and_again() -> None:
     fleet.acceptance = (0.05,) * 16
     fleet.run(1800)
     assert fleet.alarm(AlarmKind.SUSPICIOUS_ACCEPTANCE) is None
+
+
+@pytest.mark.parametrize(
+    ("accepted", "standing", "told"),
+    [(0.005, False, True), (0.014, False, False), (0.014, True, True), (0.03, True, False)],
+)
+def test_what_was_told_to_be_for_nothing_is_so_until_clearly_more_is_accepted(
+    accepted: float, *, standing: bool, told: bool
+) -> None:
+    drafts = 10_000.0
+    survival = Survival().updated(Trials((drafts,), (accepted * drafts,)), START_S)
+    policy: Any = Of(evidence=Of(survival=survival))
+    assert (_suspicious(policy, standing=standing) is not None) is told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.3, True)])
+def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told: bool) -> None:
+    counted = {
+        Cell(4, depth, StepKind.DECODE): CellCounts(steps, 0.01 * steps, steps, 4 * steps)
+        for depth, steps in ((3, 1000 * (1 - share)), (1, 1000 * share))
+    }
+    delta = PodDelta("pod-0", START_S, START_S + 30, EngineCounts(), counted, {})
+    look = Of(depth_generation=7)
+    snapshot: Any = Of(state=Of(looks={"pod-0": look}))
+    sight = _other_depth(snapshot, DepthDocument(7, flat(3, 16)), [delta])
+    assert (sight is not None) is told
 
 
 def test_an_engine_that_drafts_at_another_depth_than_asked_is_named() -> None:

@@ -607,6 +607,17 @@ def test_windows_without_drafts_at_a_depth_that_drafts_are_not_compared(without:
     assert Beside().run(20, canary, others=others).comparison.contrasts == ()
 
 
+@pytest.mark.parametrize("scattered", ["itself", "the other"])
+def test_a_difference_scatters_as_much_as_the_side_that_scatters_more(scattered: str) -> None:
+    calm, wild = (
+        Contrast(BUCKET, 0, depth, 1000.0, 100_000.0, 0.0, squares)
+        for depth, squares in ((2, 0.1), (5, 10.0))
+    )
+    one, other = (wild, calm) if scattered == "itself" else (calm, wild)
+    beside = one.beside(other)
+    assert beside.squares / beside.weight == pytest.approx(wild.squares / wild.weight)
+
+
 def test_beside_a_depth_that_was_hardly_compared_nothing_is_known_well() -> None:
     before = found(at_4=0.04, at_5=0.06)
     thin = before.contrasts[1]._replace(weight=200.0, weight_squares=20_000.0)

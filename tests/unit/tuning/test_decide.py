@@ -282,6 +282,18 @@ def test_pods_that_are_new_or_pinned_carry_no_probe() -> None:
     assert probed == {"pod-1"}
 
 
+def test_a_probe_is_timed_from_when_its_pod_runs_it() -> None:
+    fleet = Fleet(acceptance=EASY)
+    while not fleet.actions(Action.PROBE):
+        fleet.run(1)
+    written_s = fleet.now_s
+    assert fleet.state.probe is not None
+    assert fleet.state.probe.in_force_at_s == 0
+    fleet.run(4)
+    assert fleet.state.probe is not None
+    assert written_s <= fleet.state.probe.in_force_at_s <= fleet.now_s
+
+
 def test_a_probe_whose_pod_goes_is_ended() -> None:
     fleet = Fleet(acceptance=EASY)
     while not fleet.actions(Action.PROBE):

@@ -126,6 +126,18 @@ def test_the_users_depth_is_kept_for_an_hour_and_then_it_tunes_again(returned: F
     assert any(d.action is Action.PROBE for d in after)
 
 
+@pytest.mark.parametrize(("ago_s", "rests"), [(REST_S - 60, True), (REST_S + 60, False)])
+def test_after_a_return_it_rests_though_another_depth_looks_better(
+    ago_s: float, *, rests: bool
+) -> None:
+    fleet = Fleet(acceptance=HARD).run(30)
+    fleet.state = replace(
+        fleet.state, returned_at_s=fleet.now_s - ago_s, returned_epoch=fleet.state.survival.epoch
+    )
+    decision = fleet.step()
+    assert (decision.reason is Reason.RETURNED) is rests
+
+
 def test_other_traffic_ends_the_rest() -> None:
     fleet = hours_long(acceptance=FLAT_OPTIMUM).run(600)
     fleet.state = replace(fleet.state, ledger=behind(0.01))

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from fathom.tuning.policy import Policy
 from fathom.tuning.situation import assess
 from fathom.tuning.state import Visit
@@ -34,6 +36,21 @@ def test_what_failed_under_this_traffic_is_no_move_until_the_traffic_changes() -
 
     assert targets(failed).get(4) != 7
     assert targets(other_traffic)[4] == 7
+
+
+@pytest.mark.parametrize(("busy_s", "looks"), [(8.0, False), (14.0, True)])
+def test_the_users_own_depth_is_looked_at_again_only_where_there_is_load(
+    busy_s: float, *, looks: bool
+) -> None:
+    fleet = Fleet(acceptance=EASY, jitter=0).run(240)
+    assert fleet.document is not None
+    policy = assess(fleet.snapshot(), fleet.document).policy
+    evidence = policy.evidence
+    (four,) = (each for each in evidence.traffic.loads if each.batch_le == 4)
+    loads = (replace(four, busy_seconds=90.0), replace(four, batch_le=8, busy_seconds=busy_s))
+    later = replace(evidence, traffic=replace(evidence.traffic, loads=loads))
+    control = replace(policy, evidence=later, visits=()).control(8)
+    assert (8 in {each.bucket for each in control}) is looks
 
 
 def test_idle_buckets_follow_those_that_were_measured() -> None:

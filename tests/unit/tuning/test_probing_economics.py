@@ -13,6 +13,7 @@ from fathom.tuning.interface import Action
 from fathom.tuning.policy import Option, Policy, ProbePlan
 from fathom.tuning.probing import start_probe
 from fathom.tuning.situation import assess
+from fathom.tuning.state import Trial
 from fathom.tuning.value import Gain
 from unit.tuning.plant import (
     EASY,
@@ -30,6 +31,8 @@ QUARTER_S, HALF_HOUR_S, HOUR_S = 900.0, 1800.0, 3600.0
 DEAR_DRAFT = Hardware(per_token_s=0.004)
 NO_LEAST = replace(WINDOW_30, min_tokens=0)
 HOPELESS = (0.05,) * 16
+SOMEWHAT_HARD = (0.55,) * 16
+"""Hardly anything is better than the user's own depth."""
 FLAT_OPTIMUM = (0.8,) * 16
 """Depths 5 and 6 are worth the same: there is always something left to tell."""
 
@@ -143,6 +146,24 @@ def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
 
     assert not probes_after(20 * rests - 1)
     assert probes_after(20 * rests + 1)
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "tries"), [(EASY, True), (MIDDLE, True), (SOMEWHAT_HARD, False)]
+)
+def test_only_if_much_is_at_stake_is_anything_tried_before_a_move_is_judged(
+    acceptance: tuple[float, ...], *, tries: bool
+) -> None:
+    fleet = Fleet(acceptance=acceptance, settings=replace(SETTINGS, probing=False)).run(31)
+    assert fleet.document is not None
+    given = assess(fleet.snapshot(), fleet.document)
+    given = replace(
+        given, snapshot=replace(given.snapshot, settings=replace(given.settings, probing=True))
+    )
+    moved = Trial(changes=(), expected_gain=0.1, at_s=given.now_s)
+    judging = given.with_state(replace(given.state, trial=moved))
+    assert start_probe(given) is not None
+    assert (start_probe(judging) is not None) is tries
 
 
 # Over an hour, once warm

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from math import exp, log, log2, sqrt
 
 import pytest
@@ -179,6 +180,46 @@ def test_what_is_usual_for_a_pod_is_its_last_hundred_windows() -> None:
     for i in range(1, 601):
         times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010))])
     assert times.pods[0].usual_windows == pytest.approx(100, rel=0.01)
+
+
+def test_steps_without_drafts_tell_nothing_of_what_a_token_costs() -> None:
+    """To draft at all costs more here than any further token."""
+    cells = (4, 0, 0.005), (4, 1, 0.010), (4, 2, 0.0105), (4, 3, 0.011)
+    times = updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+    assert ratio(times, 4, 4, 3) == pytest.approx(0.0115 / 0.011, rel=0.01)
+
+
+def test_no_line_says_much_of_what_it_takes_to_draft_at_all() -> None:
+    times = updated(
+        StepTimes(),
+        [counted("a", 100.0, (4, 1, 0.010), (4, 2, 0.0105), (4, 3, 0.011), steps=100_000)],
+    )
+    assert error_of(times, 0) > 0.1 > 2 * error_of(times, 4)
+
+
+def test_where_the_line_bends_the_nearest_depths_count_most() -> None:
+    """Steep up to depth 6, flat from there."""
+    cells = (4, 1, 0.006), (4, 6, 0.018), (4, 7, 0.0182), (4, 8, 0.0184)
+    times = updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+    assert ratio(times, 4, 9, 8) < 1.1
+
+
+def test_what_a_new_pod_shows_of_a_new_depth_is_the_depths() -> None:
+    """Pods differ by a few percent, a guess of a depth's step time by more."""
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    times = updated(times, [counted("b", 100.0, (4, 5, 0.014), steps=100_000)])
+    assert ratio(times, 4, 5, 3) == pytest.approx(1.4, rel=0.1)
+
+
+def test_prompts_that_are_longer_for_a_while_slow_no_pod() -> None:
+    times = StepTimes()
+    for i in range(1, 21):
+        prefill_s = 0.030 if i <= 10 else 0.040
+        both = dict(counted("a", 10.0 * i, (4, 3, 0.010)).cells)
+        both |= counted("a", 10.0 * i, (4, 3, prefill_s), kind=M).cells
+        times = updated(times, [replace(counted("a", 10.0 * i), cells=both)])
+    assert times.speed() == pytest.approx(0.0, abs=0.005)
+    assert StepTable(times, 200.0).at(4, 3, D).log_seconds == pytest.approx(log(0.010), abs=0.005)
 
 
 def at_batch(at_s: float, batch: float) -> PodDelta:

@@ -4,7 +4,14 @@ import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts
 from fathom.tuning.length import Lengths, Position
-from fathom.tuning.survival import SLOW_HALF_LIFE_S, TURN_S, Survival, Trials, trials
+from fathom.tuning.survival import (
+    HALF_LIFE_S,
+    SLOW_HALF_LIFE_S,
+    TURN_S,
+    Survival,
+    Trials,
+    trials,
+)
 
 
 def window(n: float, *acceptance: float) -> Trials:
@@ -58,6 +65,20 @@ def test_the_ratio_agrees_with_the_lengths_and_is_certain_of_itself() -> None:
     assert exp(mean) == pytest.approx(lengths(survival).at(3) / lengths(survival).at(1))
     assert variance > 0
     assert lengths(survival).log_ratio(2, 2) == (0.0, 0.0)
+
+
+def test_what_was_drafted_twenty_minutes_ago_counts_a_quarter() -> None:
+    survival = after(*[window(1000, 0.8)] * 30, step_s=2 * HALF_LIFE_S)
+    newest, older = 3 * 1000, 1000 / (1 - 1 / 4)
+    assert survival.pooled().reached[0] == pytest.approx(newest + older)
+
+
+@pytest.mark.parametrize("acceptance", [0.5, 0.9])
+def test_the_error_is_that_of_a_share_of_independent_trials(acceptance: float) -> None:
+    survival = after(window(10_000, acceptance))
+    (first,) = survival.lengths(1, survival.at_s).positions
+    worth = 10_000 / survival.design_effect
+    assert first.variance == pytest.approx(acceptance * (1 - acceptance) / worth, rel=0.02)
 
 
 def test_a_change_of_traffic_drops_what_came_before() -> None:
