@@ -87,23 +87,40 @@ class CountersWriter:
         self._words[_IDLE] = 1
         self._map[: len(MAGIC)] = MAGIC
 
-    def step(self, *, batch: int, depth: int, kind: int, seconds: float, tokens: int) -> None:
-        """Count one step over `batch` requests that took `seconds` and emitted `tokens`."""
+    def step(
+        self,
+        *,
+        batch: int,
+        depth: int,
+        kind: int,
+        seconds: float,
+        tokens: int,
+        drafts: int = 0,
+        accepted: Iterable[int] = (),
+    ) -> None:
+        """Count one step.
+
+        Args:
+            batch: its requests.
+            depth: its depth.
+            kind: `DECODE` or `MIXED`.
+            seconds: what it took.
+            tokens: what it emitted.
+            drafts: how many it verified.
+            accepted: of how many of them each position was accepted.
+        """
         words = self._words
-        at = self._at(batch, depth) + kind * _CELL_WORDS
+        block = batch_bucket(batch) * (self.max_depth + 1) + depth
+        drafts_at = _HEADER_WORDS + block * self._block + _DRAFTS
+        at = drafts_at - _DRAFTS + kind * _CELL_WORDS
         words[at] += 1
         words[at + 1] += seconds
         words[at + 2] += tokens
         words[at + 3] += batch
-
-    def drafts(self, *, batch: int, depth: int, drafts: int, accepted: Iterable[int]) -> None:
-        """Count `drafts` verified drafts; `accepted[i]` of them had position i accepted."""
-        words = self._words
-        at = self._at(batch, depth) + _DRAFTS
-        words[at] += drafts
-        for count in accepted:
-            at += 1
-            words[at] += count
+        if drafts:
+            words[drafts_at] += drafts
+            for at, count in enumerate(accepted, drafts_at + 1):
+                words[at] += count
 
     def transition_step(self) -> None:
         """Count a step that belongs to no cell."""
@@ -149,10 +166,6 @@ class CountersWriter:
         """Release the mapping; the file stays for the reader."""
         self._words.release()
         self._map.close()
-
-    def _at(self, batch: int, depth: int) -> int:
-        block = batch_bucket(batch) * (self.max_depth + 1) + depth
-        return _HEADER_WORDS + block * self._block
 
 
 def _create(path: str, size: int) -> mmap.mmap:

@@ -2,16 +2,15 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fathom_vllm.counters import CountersWriter, counters_path
 from fathom_vllm.depth_file import DepthFile
 from fathom_vllm.depth_watch import DepthWatch, Ready
 from fathom_vllm.fuse import Fuse
 from fathom_vllm.steps import (
-    RequestState,
+    ClientOutputs,
     ScheduledStep,
-    Step,
     StepsInFlight,
     count_step,
     observe_step,
@@ -48,11 +47,10 @@ class SchedulerHook:
             clock: monotonic seconds.
         """
         self.watch: DepthWatch | None = None
+        self.now = clock
+        """The hook's clock. Not a method: that would be one more call in every step."""
         self._counters = counters
-        self._clock = clock
         self._steps = StepsInFlight()
-        self._observed: Step | None = None
-        self._spent_s = 0.0
         self._idle = True
         self._fuse = Fuse()
         self._in_force: Ready | None = None
@@ -136,48 +134,27 @@ class SchedulerHook:
         except Exception as error:  # noqa: BLE001 - as above
             self.failed(error)
 
-    def before_update(
-        self,
-        step: ScheduledStep,
-        sampled: Sequence[Sequence[int]],
-        index: Mapping[str, int],
-        requests: Mapping[str, RequestState],
-        finished: Collection[str],
+    def after_update(
+        self, step: ScheduledStep, outputs: Mapping[int, ClientOutputs], *, busy: bool
     ) -> None:
-        """Observe a finished step, before vLLM cuts and frees what it is made of.
+        """Count a finished step; its time ends here.
 
         Args:
             step: the object given to `after_schedule`.
-            sampled: sampled tokens per row.
-            index: request id to row of `sampled`.
-            requests: vLLM's live requests.
-            finished: requests that ended since the last step was scheduled, whichever that was.
+            outputs: what vLLM made of it, by client.
+            busy: whether requests are left.
         """
         if self._fuse.blown:
             return
         try:
-            self._observe(step, sampled, index, requests, finished)
+            self._count(step, outputs, busy=busy)
         except Exception as error:  # noqa: BLE001 - as above
             self.failed(error)
-
-    def after_update(self, step: ScheduledStep, *, busy: bool) -> None:
-        """Count the observed step; its time ends here."""
-        if self._fuse.blown:
-            return
-        try:
-            self._count(step, busy=busy)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failed(error)
-
-    def now(self) -> float:
-        """The hook's clock, in seconds."""
-        return self._clock()
 
     def failed(self, error: Exception) -> None:
         """Count an exception of ours; many within few steps switch the hook off for a while."""
         self._counters.hook_error()
-        self._observed = None
-        blown = self._fuse.error(self._clock())
+        blown = self._fuse.error(self.now())
         if self._fuse.has_news:
             log.error("Fathom: an error in the hook; the engine goes on", exc_info=error)
         if not blown:
@@ -192,7 +169,7 @@ class SchedulerHook:
 
     def _begin(self) -> Sequence[int] | None:
         if self._fuse.blown:
-            if not self._fuse.mend(self._clock()):
+            if not self._fuse.mend(self.now()):
                 return None
             self._resume()
         if self.watch is None or self.watch.ready is self._in_force:
@@ -203,7 +180,7 @@ class SchedulerHook:
         return ready.table
 
     def _resume(self) -> None:
-        # Of the steps that were in flight, and who ended meanwhile, too little is known.
+        # Of the steps that were in flight, and when the last one ended, too little is known.
         self._steps = StepsInFlight()
         self._counters.set_live(live=self.watch is not None)
         log.warning("Fathom: the hook is on again after %.0f s", self._fuse.rest_s)
@@ -212,38 +189,18 @@ class SchedulerHook:
         self._counters.set_idle(idle=idle)
         self._idle = idle
 
-    def _observe(
-        self,
-        step: ScheduledStep,
-        sampled: Sequence[Sequence[int]],
-        index: Mapping[str, int],
-        requests: Mapping[str, RequestState],
-        finished: Collection[str],
+    def _count(
+        self, step: ScheduledStep, outputs: Mapping[int, ClientOutputs], *, busy: bool
     ) -> None:
-        began_at_s = self._clock()
-        self._observed = None
-        earlier = self._steps.finished_during(step)
-        if earlier is not None:
-            self._observed = observe_step(
-                step,
-                sampled,
-                index,
-                requests,
-                {*earlier, *finished} if earlier else finished,
-                max_depth=self._counters.max_depth,
-            )
-        self._spent_s = self._clock() - began_at_s
-
-    def _count(self, step: ScheduledStep, *, busy: bool) -> None:
-        now_s = self._clock()
+        now_s = self.now()
         seconds = self._steps.ended(step, now_s, busy=busy)
-        observed, self._observed = self._observed, None
-        if observed is not None:
-            count_step(self._counters, observed, seconds)
+        if seconds is not None:
+            observed = observe_step(step, outputs)
+            if observed is not None:
+                count_step(self._counters, observed, seconds)
         if not busy:
             self._set_idle(idle=True)
         if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:
             self._watch_checked_at_s = now_s
             self.watch.keep_looking()
-        self._counters.hook_seconds(self._spent_s + self._clock() - now_s)
-        self._spent_s = 0.0
+        self._counters.hook_seconds(self.now() - now_s)

@@ -52,23 +52,13 @@ class LiveDepthScheduler(AsyncScheduler):  # type: ignore[misc] # vLLM is not in
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """Count the step around vLLM's own bookkeeping."""
+        """Count the step by what vLLM's own bookkeeping found."""
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
         hook = self._fathom
         if hook is None:
-            return super().update_from_output(scheduler_output, model_runner_output)
+            return outputs
         try:
-            hook.before_update(
-                scheduler_output,
-                model_runner_output.sampled_token_ids,
-                model_runner_output.req_id_to_index,
-                self.requests,
-                self.finished_req_ids,
-            )
-        except Exception as error:  # noqa: BLE001 - a version without these attributes
-            hook.failed(error)
-        outputs = super().update_from_output(scheduler_output, model_runner_output)
-        try:
-            hook.after_update(scheduler_output, busy=self.has_unfinished_requests())
+            hook.after_update(scheduler_output, outputs, busy=self.has_unfinished_requests())
         except Exception as error:  # noqa: BLE001 - a version without this method
             hook.failed(error)
         return outputs

@@ -18,14 +18,12 @@ where both used one depth does its time say something about that depth, so:
   stops) count towards the batch, since the engine computed them, but neither tokens nor drafts,
   exactly as vLLM passes over them.
 
-All this runs in every step, for up to a thousand requests, where a Python loop over them takes the
-better part of a millisecond. So what requests have in common is asked of all at once, by calls that
-loop in C, and only those that differ are looked at one by one: prefills, and requests that ended.
+What the requests emitted, vLLM has just counted for its own metrics, one by one: its sums are read,
+instead of each request once more, in the scheduler's thread and with caches that the step has
+emptied. What the requests were scheduled with is asked of all at once, by calls that loop in C.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import count, filterfalse
-from operator import mul
 from typing import NamedTuple, Protocol
 
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
@@ -61,16 +59,45 @@ class ScheduledStep(Protocol):
     def num_spec_tokens_to_schedule(self) -> int:
         """Depth of the drafts that the step makes for the next one."""
 
+
+class VerifiedDrafts(Protocol):
+    """The part of vLLM's `SpecDecodingStats` that is read: a step's drafts, of all requests."""
+
     @property
-    def finished_req_ids(self) -> Collection[str]:
-        """Requests that ended after the step before it was scheduled, and before it was."""
+    def num_drafts(self) -> int:
+        """Requests whose drafts were verified."""
+
+    @property
+    def num_accepted_tokens_per_pos(self) -> Sequence[int]:
+        """How many of them had each position accepted."""
 
 
-class RequestState(Protocol):
-    """The part of vLLM's `Request` that is read."""
+class StepStats(Protocol):
+    """The part of vLLM's `SchedulerStats` that is read."""
 
-    def is_finished(self) -> bool:
-        """Whether it ended, so that vLLM discards what the step sampled for it."""
+    @property
+    def spec_decoding_stats(self) -> VerifiedDrafts | None:
+        """None where no draft was verified."""
+
+
+class RequestOutput(Protocol):
+    """The part of vLLM's `EngineCoreOutput` that is read."""
+
+    @property
+    def new_token_ids(self) -> Sequence[int]:
+        """What the request emitted, cut where it stops."""
+
+
+class ClientOutputs(Protocol):
+    """The part of vLLM's `EngineCoreOutputs` that is read."""
+
+    @property
+    def outputs(self) -> Sequence[RequestOutput]:
+        """Of each request that emitted anything; after them, of those that failed."""
+
+    @property
+    def scheduler_stats(self) -> StepStats | None:
+        """Given to one client; None for the others, and where vLLM keeps no statistics."""
 
 
 class Step(NamedTuple):
@@ -85,111 +112,62 @@ class Step(NamedTuple):
     accepted: Sequence[int] = ()
 
 
-def observe_step(
-    step: ScheduledStep,
-    sampled: Sequence[Sequence[int]],
-    index: Mapping[str, int],
-    requests: Mapping[str, RequestState],
-    finished: Collection[str],
-    *,
-    max_depth: int,
-) -> Step:
-    """Describe a step from what was scheduled and what the model sampled.
-
-    To be called before vLLM's `update_from_output`, which cuts `sampled` at stops.
+def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> Step | None:
+    """Describe a step from what was scheduled and what vLLM made of it.
 
     Args:
         step: what was scheduled.
-        sampled: sampled tokens per row, a row for each request of the step; empty where a prompt is
-            not finished.
-        index: request id to row of `sampled`.
-        requests: vLLM's live requests.
-        finished: every request that ended since the step was scheduled, and perhaps others.
-        max_depth: longest draft.
+        outputs: what vLLM's `update_from_output` returned for it, by client.
+
+    Returns:
+        None where vLLM keeps no statistics: it does wherever ours are shown.
     """
-    scheduled = step.num_scheduled_tokens
-    drafted = step.scheduled_spec_decode_tokens
+    batch = len(step.num_scheduled_tokens)
     depth = step.num_spec_tokens_to_schedule
-    kind, undrafted = (DECODE, ()) if _is_plain(step) else _told_apart(step)
+    kind = DECODE if _is_plain(step, batch, depth) else _kind(step)
     if kind is None:
-        return Step(len(scheduled), None)
-    if not sampled:
-        return Step(len(scheduled), depth, kind)
-    if len(sampled) != len(scheduled):
-        sampled, index = _own_rows(scheduled, sampled, index)
-    emitted = _rows_by_length(sampled, depth + 1, max_depth + 1)
-    over: Collection[str] = ()
-    if finished:
-        over = {name for name in finished if name in scheduled and _is_over(requests.get(name))}
-    for name in over:
-        if name in index:
-            emitted[len(sampled[index[name]])] -= 1
-    tokens = sum(map(mul, emitted, count()))
-    if not drafted:
-        return Step(len(scheduled), depth, kind, tokens)
-    for name in undrafted:
-        if name not in over:
-            emitted[len(sampled[index[name]])] -= 1
-    drafts = sum(emitted[1:])
-    accepted = [sum(emitted[position + 2 :]) for position in range(depth)] if drafts else ()
-    return Step(len(scheduled), depth, kind, tokens, drafts, accepted)
+        return Step(batch, None)
+    stats: StepStats | None = None
+    tokens = 0
+    for client in outputs.values():
+        stats = stats or client.scheduler_stats
+        tokens += _emitting(client.outputs)
+    if stats is None:
+        return None
+    verified = stats.spec_decoding_stats
+    if verified is None:
+        return Step(batch, depth, kind, tokens)
+    # Of stops that cut what a request emitted, these do not know yet: the engine made all of it.
+    accepted = verified.num_accepted_tokens_per_pos
+    return Step(batch, depth, kind, tokens + sum(accepted), verified.num_drafts, accepted[:depth])
 
 
-def _own_rows(
-    scheduled: Mapping[str, int], sampled: Sequence[Sequence[int]], index: Mapping[str, int]
-) -> tuple[Sequence[Sequence[int]], Mapping[str, int]]:
-    """The rows of a step's requests alone, and where each is."""
-    names = [name for name in scheduled if name in index]
-    return [sampled[index[name]] for name in names], {name: at for at, name in enumerate(names)}
+def _emitting(outputs: Sequence[RequestOutput]) -> int:
+    """How many requests emitted a token, accepted drafts apart: one is sampled for each."""
+    emitting = len(outputs)
+    while emitting and not outputs[emitting - 1].new_token_ids:  # failed
+        emitting -= 1
+    return emitting
 
 
-def _is_plain(step: ScheduledStep) -> bool:
+def _is_plain(step: ScheduledStep, batch: int, depth: int) -> bool:
     """Whether all requests verify drafts of one length and nothing else: most steps are that."""
-    scheduled = step.num_scheduled_tokens
     drafted = step.scheduled_spec_decode_tokens
-    depth = step.num_spec_tokens_to_schedule
-    if step.scheduled_new_reqs or len(drafted) != (len(scheduled) if depth else 0):
+    if step.scheduled_new_reqs or len(drafted) != (batch if depth else 0):
         return False
-    tokens = [*scheduled.values()]
-    if tokens.count(depth + 1) != len(tokens):
+    if [*step.num_scheduled_tokens.values()].count(depth + 1) != batch:
         return False
     # Under asynchronous scheduling all hold one and the same list, so that no element is compared.
     drafts = [*drafted.values()]
-    return not drafts or (len(drafts[0]) == depth and drafts.count(drafts[0]) == len(drafts))
+    return not drafts or (len(drafts[0]) == depth and drafts.count(drafts[0]) == batch)
 
 
-def _told_apart(step: ScheduledStep) -> tuple[int | None, Collection[str]]:
-    """A step's kind, None for a transition; and who brought no drafts where others did."""
-    new = {each.req_id for each in step.scheduled_new_reqs}
-    undrafted = _undrafted(
-        step.num_scheduled_tokens,
-        step.scheduled_spec_decode_tokens,
-        step.num_spec_tokens_to_schedule,
-        new,
-    )
-    return _kind(step, undrafted, new), undrafted
-
-
-def _undrafted(
-    scheduled: Mapping[str, int],
-    drafted: Mapping[str, Sequence[int]],
-    depth: int,
-    new: Collection[str],
-) -> Collection[str]:
-    """Requests without drafts, where others have some or should have."""
-    missing = len(scheduled) - len(drafted)
-    if not missing or not (drafted or depth):
-        return ()
-    if missing == len(new) and drafted.keys().isdisjoint(new):
-        return new
-    return list(filterfalse(drafted.__contains__, scheduled))
-
-
-def _kind(step: ScheduledStep, undrafted: Collection[str], new: Collection[str]) -> int | None:
+def _kind(step: ScheduledStep) -> int | None:
     """Whether the step held decodes alone; None if one of them is of another depth."""
     scheduled = step.num_scheduled_tokens
     drafted = step.scheduled_spec_decode_tokens
     depth = step.num_spec_tokens_to_schedule
+    new = {each.req_id for each in step.scheduled_new_reqs}
     kind = MIXED if new else DECODE
     drafts = [*drafted.values()]
     if drafts and not (len(drafts[0]) == depth and drafts.count(drafts[0]) == len(drafts)):
@@ -199,45 +177,29 @@ def _kind(step: ScheduledStep, undrafted: Collection[str], new: Collection[str])
             if scheduled[name] <= len(draft) + 1 and name not in new:
                 return None
             kind = MIXED
-    for name in undrafted:
-        if scheduled[name] > 1 or name in new:
-            kind = MIXED
-        elif depth:
-            return None
+    if drafted or depth:
+        for name in _undrafted(scheduled, drafted, new):
+            if scheduled[name] > 1:
+                kind = MIXED
+            elif depth:
+                return None
     if kind == DECODE and max(scheduled.values(), default=0) > depth + 1:
         kind = MIXED
     return kind
 
 
-def _is_over(request: RequestState | None) -> bool:
-    return request is None or request.is_finished()
-
-
-def _rows_by_length(rows: Sequence[Sequence[int]], usual: int, longest: int) -> list[int]:
-    """How many rows have each length from 0 on, to `usual` or to `longest` if any is longer.
-
-    Raises:
-        ValueError: a row is longer than `longest`.
-    """
-    lengths = bytes(map(len, rows))
-    found = [lengths.count(length) for length in range(usual + 1)]
-    if sum(found) == len(rows):
-        return found
-    if max(lengths) > longest:
-        raise ValueError(f"a request emitted {max(lengths)} tokens where {longest} are the most")
-    return [lengths.count(length) for length in range(longest + 1)]
-
-
-class _Flight(NamedTuple):
-    """A step between its scheduling and its end."""
-
-    scheduled_at_s: float
-    finished: Collection[str] = ()
-    """Requests that ended meanwhile, as far as later steps have told."""
+def _undrafted(
+    scheduled: Collection[str], drafted: Mapping[str, Sequence[int]], new: Collection[str]
+) -> Collection[str]:
+    """Requests that bring no drafts although they are not new."""
+    missing = len(scheduled) - len(drafted)
+    if not missing or (missing == len(new) and drafted.keys().isdisjoint(new)):
+        return ()
+    return [name for name in scheduled if name not in drafted and name not in new]
 
 
 class StepsInFlight:
-    """Busy seconds of each step, and which requests ended while it was under way.
+    """Busy seconds of each step.
 
     A step runs from the end of the one before it (with asynchronous scheduling it was scheduled
     earlier, but ran behind that one) or from its own scheduling after the engine was idle. So the
@@ -245,46 +207,32 @@ class StepsInFlight:
     """
 
     def __init__(self) -> None:
-        self._flights: dict[int, _Flight] = {}
+        self._scheduled_at_s: dict[int, float] = {}
         self._ended_at_s = 0.0
         self._busy = False
 
     def scheduled(self, step: ScheduledStep, began_at_s: float) -> None:
         """Remember when the scheduling of `step` began."""
-        if len(self._flights) > _MOST_IN_FLIGHT:  # vLLM dropped outputs; do not keep them all
-            self._flights.clear()
-        if step.finished_req_ids:
-            self._flights = {
-                key: _Flight(at_s, {*finished, *step.finished_req_ids})
-                for key, (at_s, finished) in self._flights.items()
-            }
-        self._flights[id(step)] = _Flight(began_at_s)
+        if len(self._scheduled_at_s) > _MOST_IN_FLIGHT:  # vLLM dropped outputs; not to keep them
+            self._scheduled_at_s.clear()
+        self._scheduled_at_s[id(step)] = began_at_s
 
-    def finished_during(self, step: ScheduledStep) -> Collection[str] | None:
-        """Requests that ended since `step` was scheduled, those since the last step excepted.
-
-        Returns:
-            None if its scheduling was not seen.
-        """
-        flight = self._flights.get(id(step))
-        return None if flight is None else flight.finished
-
-    def ended(self, step: ScheduledStep, at_s: float, *, busy: bool) -> float:
-        """Seconds that `step` took, given that it ended now; 0 if its scheduling was not seen.
+    def ended(self, step: ScheduledStep, at_s: float, *, busy: bool) -> float | None:
+        """Seconds that `step` took, given that it ended now; None if its scheduling was not seen.
 
         Args:
             step: the object given to `scheduled`.
             at_s: now.
             busy: whether requests are left, so that the gap to the next step is work, not waiting.
         """
-        flight = self._flights.pop(id(step), None)
-        scheduled_at_s = at_s if flight is None else flight.scheduled_at_s
-        began_at_s = max(self._ended_at_s, scheduled_at_s)
-        if self._busy and scheduled_at_s - self._ended_at_s < LONGEST_GAP_S:
-            began_at_s = self._ended_at_s
-        self._ended_at_s = at_s
-        self._busy = busy
-        return at_s - began_at_s
+        ended_at_s, self._ended_at_s = self._ended_at_s, at_s
+        was_busy, self._busy = self._busy, busy
+        scheduled_at_s = self._scheduled_at_s.pop(id(step), None)
+        if scheduled_at_s is None:
+            return None
+        if was_busy and scheduled_at_s - ended_at_s < LONGEST_GAP_S:
+            return at_s - ended_at_s
+        return at_s - max(ended_at_s, scheduled_at_s)
 
 
 _MOST_IN_FLIGHT = 64
@@ -298,9 +246,11 @@ def count_step(counters: CountersWriter, step: Step, seconds: float) -> None:
         counters.transition_step()
         return
     counters.step(
-        batch=step.batch, depth=step.depth, kind=step.kind, seconds=seconds, tokens=step.tokens
+        batch=step.batch,
+        depth=step.depth,
+        kind=step.kind,
+        seconds=seconds,
+        tokens=step.tokens,
+        drafts=step.drafts,
+        accepted=step.accepted,
     )
-    if step.drafts:
-        counters.drafts(
-            batch=step.batch, depth=step.depth, drafts=step.drafts, accepted=step.accepted
-        )

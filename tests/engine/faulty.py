@@ -9,8 +9,8 @@ from fathom_vllm.scheduler import LiveDepthScheduler
 class FaultyHook(SchedulerHook):
     """Fails where vLLM has changed under it."""
 
-    def _observe(self, *arguments: Any) -> None:
-        raise AttributeError(f"{len(arguments)} arguments, and not one as expected")
+    def _count(self, *arguments: Any, **named: Any) -> None:
+        raise AttributeError(f"{len(arguments) + len(named)} arguments, and not one as expected")
 
 
 class FaultyScheduler(LiveDepthScheduler):

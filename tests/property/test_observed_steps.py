@@ -1,12 +1,14 @@
 """A step described all at once, beside one described request by request."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fathom_vllm.counters import DECODE, MIXED
 from fathom_vllm.steps import Step, observe_step
+from support.vllm_outputs import Row as Emitted
+from support.vllm_outputs import outputs_of
 
 DEEPEST = 5
 
@@ -22,21 +24,13 @@ class Row:
     new: bool = False
     over: bool = False
     """It ended while the step was in flight."""
-    kept: bool = False
-    """vLLM still knows it then: another process fetches its KV cache."""
+    most: int = DEEPEST + 1
+    """It stops after so many tokens."""
 
 
 @dataclass(frozen=True)
 class New:
     req_id: str
-
-
-@dataclass(frozen=True)
-class Request:
-    over: bool
-
-    def is_finished(self) -> bool:
-        return self.over
 
 
 @dataclass
@@ -45,7 +39,6 @@ class Scheduled:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New]
-    finished_req_ids: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ def one_by_one(case: Case) -> Step:
     return Step(len(rows), drafting, kind, tokens, drafts, accepted if drafts else ())
 
 
-def all_at_once(case: Case) -> Step:
+def all_at_once(case: Case) -> Step | None:
     """What vLLM would hand over for the same."""
     rows = case.rows
     names = [f"r{at}" for at in range(len(rows))]
@@ -98,16 +91,12 @@ def all_at_once(case: Case) -> Step:
         case.drafting,
         [New(name) for name, row in zip(names, rows, strict=True) if row.new],
     )
-    # The runner's rows have an order of their own.
-    index = {name: len(rows) - 1 - at for at, name in enumerate(names)}
-    tokens = [[7] * row.emitted for row in reversed(rows)] if case.sampled else []
-    requests = {
-        name: Request(row.over)
-        for name, row in zip(names, rows, strict=True)
-        if row.kept or not row.over
-    }
-    finished = {name for name, row in zip(names, rows, strict=True) if row.over}
-    return observe_step(step, tokens, index, requests, {*finished, "another"}, max_depth=DEEPEST)
+    outputs = outputs_of(
+        [Emitted(row.draft, row.emitted, row.over, row.most) for row in rows]
+        if case.sampled
+        else []
+    )
+    return observe_step(step, outputs)
 
 
 @st.composite
@@ -120,7 +109,7 @@ def rows(draw: st.DrawFn, drafting: int, *, odd: bool) -> Row:
     if odd:
         depth = draw(st.integers(0, DEEPEST))
         row = Row(depth, draw(st.integers(0, 2)), draw(st.integers(0, depth + 1)), is_new)
-    return replace(row, over=draw(st.booleans()), kept=draw(st.booleans()))
+    return replace(row, over=draw(st.booleans()), most=draw(st.integers(1, DEEPEST + 1)))
 
 
 @st.composite

@@ -45,7 +45,36 @@ class SimulatedStep:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     scheduled_new_reqs: list[SimulatedRequest]
     num_spec_tokens_to_schedule: int
-    finished_req_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedOutput:
+    """What a request emitted, in the shape the hook reads."""
+
+    new_token_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedDrafts:
+    """What became of a step's drafts, in the same shape."""
+
+    num_drafts: int
+    num_accepted_tokens_per_pos: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedStats:
+    """What the scheduler counted in a step."""
+
+    spec_decoding_stats: SimulatedDrafts | None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedOutputs:
+    """What came of a step."""
+
+    outputs: list[SimulatedOutput]
+    scheduler_stats: SimulatedStats
 
 
 class StepObserver:
@@ -88,7 +117,6 @@ class SimulatedEngine:
         self._plant = plant
         self._clock = clock
         self._wake = asyncio.Event()
-        self._finished: set[str] = set()
         self._free_at_s = 0.0
         if hook is not None:
             self._table = hook.before_schedule() or table
@@ -120,7 +148,6 @@ class SimulatedEngine:
     def abort(self, request: SimulatedRequest) -> None:
         """Forget a request whose client went away."""
         request.aborted = True
-        self._finished.add(request.req_id)
 
     async def run(self) -> None:
         """Step while there are requests; wait while there are none."""
@@ -139,16 +166,22 @@ class SimulatedEngine:
         if self._hook is not None:
             self._hook.after_schedule(step, began_at)
         await self._pass(self._seconds(step))
-        rows = [self._sample(self.running[name]) for name in step.num_scheduled_tokens]
-        index = {name: row for row, name in enumerate(step.num_scheduled_tokens)}
-        if self._hook is not None:
-            self._hook.before_update(step, rows, index, self.running, self._finished)
-        for name, row in zip(step.num_scheduled_tokens, rows, strict=True):
-            self._deliver(self.running[name], row, step.num_spec_tokens_to_schedule)
+        requests = [self.running[name] for name in step.num_scheduled_tokens]
+        rows = [self._sample(request) for request in requests]
+        # As in vLLM, what was sampled for a request that ended meanwhile is passed over.
+        outputs = _outputs(
+            [
+                (request.drafted, row)
+                for request, row in zip(requests, rows, strict=True)
+                if not request.aborted
+            ]
+        )
+        for request, row in zip(requests, rows, strict=True):
+            self._deliver(request, row, step.num_spec_tokens_to_schedule)
         self._drop_finished()
         self._observer.stepped(sum(step.num_scheduled_tokens.values()))
         if self._hook is not None:
-            self._hook.after_update(step, busy=bool(self.running or self.waiting))
+            self._hook.after_update(step, {0: outputs}, busy=bool(self.running or self.waiting))
 
     def _schedule(self) -> SimulatedStep:
         new = []
@@ -160,7 +193,6 @@ class SimulatedEngine:
             name: request.drafted + 1 if request.tokens else request.prompt_tokens
             for name, request in self.running.items()
         }
-        finished, self._finished = frozenset(self._finished), set()
         return SimulatedStep(
             num_scheduled_tokens=scheduled,
             scheduled_spec_decode_tokens={
@@ -172,7 +204,6 @@ class SimulatedEngine:
             num_spec_tokens_to_schedule=(
                 self._depth if self._table is None else self._table[len(scheduled)]
             ),
-            finished_req_ids=finished,
         )
 
     def _seconds(self, step: SimulatedStep) -> float:
@@ -207,7 +238,6 @@ class SimulatedEngine:
         request.last_token = row[-1]
         request.drafted = drafting
         if request.is_finished():
-            self._finished.add(request.req_id)
             self._observer.finished(request, now)
             request.done.set()
 
@@ -216,3 +246,13 @@ class SimulatedEngine:
             del self.running[name]
         while self.waiting and self.waiting[0].is_finished():
             self.waiting.popleft()
+
+
+def _outputs(emitted: list[tuple[int, list[int]]]) -> SimulatedOutputs:
+    """What came of a step whose requests verified so many drafts and emitted these rows."""
+    verified = [len(row) - 1 for drafted, row in emitted if drafted]
+    accepted = [
+        sum(right > position for right in verified) for position in range(max(verified, default=0))
+    ]
+    drafts = SimulatedDrafts(len(verified), accepted) if verified else None
+    return SimulatedOutputs([SimulatedOutput(row) for _, row in emitted], SimulatedStats(drafts))

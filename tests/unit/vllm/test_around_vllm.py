@@ -20,7 +20,7 @@ class AsyncScheduler:
         return Step(dict(self.wants), self.dynamic_sd_lookup[len(self.wants)])
 
     def update_from_output(self, scheduler_output, model_runner_output):
-        return "outputs"
+        return self.outputs
 
     def has_unfinished_requests(self):
         return True
@@ -31,7 +31,7 @@ class Step:
         self.num_scheduled_tokens = dict.fromkeys(wants, depth + 1)
         self.scheduled_spec_decode_tokens = {name: [-1] * depth for name in wants}
         self.num_spec_tokens_to_schedule = depth
-        self.scheduled_new_reqs, self.finished_req_ids = [], set()
+        self.scheduled_new_reqs = []
 """,
     "vllm/v1/metrics/loggers.py": """
 import abc
@@ -58,16 +58,18 @@ def write(generation, depth):
         json.dump({"generation": generation, "schedule": [[1, 4, depth]]}, file)
     os.replace("new", "depth.json")
 
+drafts = Of(num_drafts=1, num_accepted_tokens_per_pos=[1, 0, 0, 0, 0, 0, 0])
+stats = Of(spec_decoding_stats=drafts)
+
 def engine(rank=0, **parts):
     parallel = Of(data_parallel_rank=rank)
-    live = Of(is_finished=lambda: False)
     return LiveDepthScheduler(**{
         "vllm_config": Of(parallel_config=parallel), "scheduler_config": Of(max_num_seqs=4),
         "num_spec_tokens": 7, "dynamic_sd_lookup": [0, 3, 3, 3, 3], "wants": {"a": 1},
-        "requests": {"a": live}, "finished_req_ids": set(), **parts})
+        "outputs": {0: Of(outputs=[Of(new_token_ids=[1, 1])], scheduler_stats=stats)}, **parts})
 
-def step(engine, output=Of(sampled_token_ids=[[1, 1]], req_id_to_index={"a": 0})):
-    assert engine.update_from_output(engine.schedule(), output) == "outputs"
+def step(engine):
+    assert engine.update_from_output(engine.schedule(), Of()) is engine.outputs
     return engine.dynamic_sd_lookup[1]
 
 def shown():
@@ -148,7 +150,8 @@ def test_what_another_version_lacks_is_counted_and_stops_nothing(directory: Path
 write(1, 5)
 one = engine()
 errors = []
-step(one, Of())
+one.outputs = "of another shape"
+step(one)
 errors.append(shown()[1])
 one.has_unfinished_requests = None
 step(one)

@@ -60,9 +60,16 @@ def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
 ) -> None:
     for batch in range(1, 17):
         for depth in range(8):
-            writer.step(batch=batch, depth=depth, kind=DECODE, seconds=0.5, tokens=100 * depth)
+            writer.step(
+                batch=batch,
+                depth=depth,
+                kind=DECODE,
+                seconds=0.5,
+                tokens=100 * depth,
+                drafts=2,
+                accepted=[batch] * depth,
+            )
             writer.step(batch=batch, depth=depth, kind=MIXED, seconds=2.0, tokens=1)
-            writer.drafts(batch=batch, depth=depth, drafts=2, accepted=[batch] * depth)
     found = counts(path)
     assert len(found.steps) == 5 * 8 * 2
     assert StepCounts(16, 7, "decode", 8, 4.0, 5600, sum(range(9, 17))) in found.steps

@@ -65,8 +65,7 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     writer.hook_seconds(0.5)
     writer.transition_step()
     writer.step(batch=3, depth=2, kind=DECODE, seconds=0.25, tokens=7)
-    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.75, tokens=4)
-    writer.drafts(batch=3, depth=2, drafts=3, accepted=[2, 1])
+    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
     cell = {"batch_le": "4", "depth": "2"}
     assert pod.value("fathom_steps_total", **cell, step="decode") == 1
     assert pod.value("fathom_step_seconds_total", **cell, step="decode") == 0.25

@@ -14,8 +14,14 @@ from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.fuse import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS
 from fathom_vllm.hook import SchedulerHook
+from support.vllm_outputs import Row, outputs_of
 
 ENGINE_TABLE = [0, 3, 3, 3, 3, 0, 1, 2, 7]
+
+
+@dataclass(frozen=True)
+class New:
+    req_id: str
 
 
 @dataclass
@@ -24,8 +30,7 @@ class Scheduled:
 
     batch: int
     num_spec_tokens_to_schedule: int
-    scheduled_new_reqs: list[object] = field(default_factory=list)
-    finished_req_ids: set[str] = field(default_factory=set)
+    scheduled_new_reqs: list[New] = field(default_factory=list)
 
     @property
     def num_scheduled_tokens(self) -> dict[str, int]:
@@ -34,11 +39,6 @@ class Scheduled:
     @property
     def scheduled_spec_decode_tokens(self) -> dict[str, list[int]]:
         return {f"r{i}": [-1] * self.num_spec_tokens_to_schedule for i in range(self.batch)}
-
-
-class Request:
-    def is_finished(self) -> bool:
-        return False
 
 
 class Engine:
@@ -83,17 +83,14 @@ class Engine:
         return scheduled
 
     def update(self, scheduled: Scheduled, *, busy: bool = True) -> None:
-        names = list(scheduled.num_scheduled_tokens)
-        index = {name: row for row, name in enumerate(names)}
-        requests = {name: Request() for name in names}
-        self.hook.before_update(scheduled, [[1, 1]] * len(names), index, requests, set())
-        self.hook.after_update(scheduled, busy=busy)
+        self.hook.after_update(
+            scheduled, outputs_of([Row(drafts=1, sampled=2)] * scheduled.batch), busy=busy
+        )
 
     def fail(self) -> None:
         """A step in which the hook finds nothing as it expects it."""
         scheduled = self.schedule(1)
-        self.hook.before_update(scheduled, [None], {}, {}, set())  # type: ignore[list-item]
-        self.hook.after_update(scheduled, busy=True)
+        self.hook.after_update(scheduled, {0: None}, busy=True)  # type: ignore[dict-item]
 
     @property
     def counts(self) -> Counts:
@@ -298,14 +295,14 @@ class Ticking(Engine):
 
 
 def test_the_hooks_own_time_is_counted(tmp_path: Path) -> None:
-    """Of each step, what observing it and what counting it take: one reading of the clock each."""
+    """Of each step, from its end until it is counted: one reading of the clock."""
     engine = Ticking(tmp_path)
     engine.start()
     for steps in (1, 2, 3):
         engine.step(1, 0.5)
-        assert engine.counts.hook_seconds == pytest.approx(0.002 * steps)
-    engine.hook.after_update(Scheduled(1, 3), busy=True)  # of a step that was not observed
-    assert engine.counts.hook_seconds == pytest.approx(0.007)
+        assert engine.counts.hook_seconds == pytest.approx(0.001 * steps)
+    engine.update(Scheduled(1, 3))  # of a step whose scheduling was not seen
+    assert engine.counts.hook_seconds == pytest.approx(0.004)
     engine.counters.close()
 
 

@@ -15,7 +15,8 @@ BATCH, DEPTH = 256, 7
 
 ENGINE = f"""
 import json, logging, os, sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import SimpleNamespace as Of
 from fathom_vllm.exposition import FathomCollector
 from fathom_vllm.hook import SchedulerHook
 
@@ -28,12 +29,6 @@ class Step:
     scheduled_spec_decode_tokens: dict
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: tuple = ()
-    finished_req_ids: tuple = ()
-
-
-class Request:
-    def is_finished(self):
-        return False
 
 
 def engine(after_start=lambda: None, max_batch={BATCH}):
@@ -49,10 +44,10 @@ def engine(after_start=lambda: None, max_batch={BATCH}):
         names = [str(at) for at in range(batch)]
         step = Step(dict.fromkeys(names, 4), dict.fromkeys(names, [-1] * 3), 3)
         hook.after_schedule(step, hook.now())
-        index = {{name: at for at, name in enumerate(names)}}
-        requests = dict.fromkeys(names, Request())
-        hook.before_update(step, [[1, 2]] * batch, index, requests, ())
-        hook.after_update(step, busy=True)
+        drafts = Of(num_drafts=batch, num_accepted_tokens_per_pos=[batch, 0, 0])
+        emitted = [Of(new_token_ids=[1, 2])] * batch
+        outputs = {{0: Of(outputs=emitted, scheduler_stats=Of(spec_decoding_stats=drafts))}}
+        hook.after_update(step, outputs, busy=True)
     return table
 
 

@@ -1,11 +1,12 @@
 """What a step is taken for, from fake scheduler outputs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from fathom_vllm.counters import DECODE, MIXED
 from fathom_vllm.steps import Step, StepsInFlight, observe_step
+from support.vllm_outputs import Row, outputs_of
 
 
 @dataclass
@@ -19,15 +20,6 @@ class Scheduled:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New] = field(default_factory=list)
-    finished_req_ids: set[str] = field(default_factory=set)
-
-
-@dataclass
-class Request:
-    finished: bool = False
-
-    def is_finished(self) -> bool:
-        return self.finished
 
 
 class Batch:
@@ -35,35 +27,29 @@ class Batch:
 
     def __init__(self, drafting: int) -> None:
         self.scheduled = Scheduled({}, {}, drafting)
-        self.sampled: list[list[int]] = []
-        self.requests: dict[str, Request] = {}
-        self.finished: set[str] = set()
+        self.rows: list[Row] = []
 
     def decode(self, draft: int, accepted: int, *, finished: bool = False) -> "Batch":
-        name = self._add(draft + 1, accepted + 1, finished=finished)
+        name = self._add(draft + 1, Row(draft, accepted + 1, over=finished))
         if draft:
             self.scheduled.scheduled_spec_decode_tokens[name] = [-1] * draft
         return self
 
     def prefill(self, tokens: int, *, last: bool = True, new: bool = True) -> "Batch":
-        name = self._add(tokens, int(last))
+        name = self._add(tokens, Row(0, int(last)))
         if new:
             self.scheduled.scheduled_new_reqs.append(New(name))
         return self
 
     def observe(self) -> Step:
-        index = {name: row for row, name in enumerate(self.scheduled.num_scheduled_tokens)}
-        return observe_step(
-            self.scheduled, self.sampled, index, self.requests, self.finished, max_depth=7
-        )
+        step = observe_step(self.scheduled, outputs_of(self.rows))
+        assert step is not None
+        return step
 
-    def _add(self, scheduled: int, emitted: int, *, finished: bool = False) -> str:
-        name = f"r{len(self.sampled)}"
+    def _add(self, scheduled: int, row: Row) -> str:
+        name = f"r{len(self.rows)}"
         self.scheduled.num_scheduled_tokens[name] = scheduled
-        self.sampled.append([5] * emitted)
-        self.requests[name] = Request(finished)
-        if finished:
-            self.finished.add(name)
+        self.rows.append(row)
         return name
 
 
@@ -99,7 +85,7 @@ def test_a_later_chunk_beside_decodes_without_drafts_is_one_too(tokens: int) -> 
 
 def test_a_draft_of_which_nothing_came_back_was_not_verified() -> None:
     batch = Batch(3).decode(3, 1).decode(3, 1)
-    batch.sampled[1] = []
+    batch.rows[1] = Row(3, 0)
     step = batch.observe()
     assert (step.tokens, step.drafts, step.accepted) == (2, 1, [1, 0, 0])
 
@@ -125,37 +111,51 @@ def test_mixed_depths_are_a_transition(batch: Batch) -> None:
 
 
 def test_what_vllm_discards_counts_for_the_batch_only() -> None:
-    batch = Batch(3).decode(3, 3).decode(3, 2, finished=True).decode(3, 1)
-    del batch.requests["r2"]
-    batch.finished.add("r2")
+    batch = Batch(3).decode(3, 3).decode(3, 2, finished=True).decode(3, 1, finished=True)
     assert batch.observe() == Step(
         batch=3, depth=3, kind=DECODE, tokens=4, drafts=1, accepted=[1, 1, 1]
     )
 
 
-def test_a_step_that_sampled_nothing_is_observed_without_a_row() -> None:
+def test_a_step_that_sampled_nothing_emitted_nothing() -> None:
     batch = Batch(3).decode(3, 0)
-    batch.sampled = []
-    assert batch.observe().tokens == 0
+    batch.rows = []
+    assert batch.observe() == Step(batch=1, depth=3)
 
 
-def test_a_request_that_ended_earlier_and_came_back_counts() -> None:
-    batch = Batch(3).decode(3, 1).decode(3, 1)
-    batch.finished |= {"r0", "of another step"}
-    assert batch.observe().tokens == 4
+def test_what_a_stop_cuts_was_computed() -> None:
+    batch = Batch(3).decode(3, 3).decode(3, 1)
+    batch.rows[0] = replace(batch.rows[0], most=1)
+    assert batch.observe() == Step(
+        batch=2, depth=3, kind=DECODE, tokens=6, drafts=2, accepted=[2, 1, 1]
+    )
 
 
-def test_more_tokens_than_drafts_and_one_are_an_error() -> None:
-    with pytest.raises(ValueError, match="emitted 9 tokens where 8 are the most"):
-        Batch(7).decode(7, 8).observe()
+def test_every_client_is_counted() -> None:
+    batch = Batch(3).decode(3, 3).decode(3, 1)
+    batch.rows[1] = replace(batch.rows[1], client=1)
+    assert (batch.observe().tokens, batch.observe().drafts) == (6, 2)
 
 
-def ended_before(*names: str) -> Scheduled:
-    """A step before whose scheduling these requests ended."""
-    return Scheduled({}, {}, 3, finished_req_ids=set(names))
+@pytest.mark.parametrize("clients", [[0], [0, 0, 1]])
+def test_requests_that_failed_emitted_nothing(clients: list[int]) -> None:
+    batch = Batch(0).decode(0, 0).decode(0, 0)
+    step = observe_step(batch.scheduled, outputs_of(batch.rows, failed=clients))
+    assert step == Step(batch=2, depth=0, tokens=2)
 
 
-A, B, C = ended_before(), ended_before(), ended_before()
+def test_of_an_engine_that_keeps_no_statistics_nothing_is_told() -> None:
+    batch = Batch(3).decode(3, 3)
+    outputs = {0: replace(outputs_of(batch.rows)[0], scheduler_stats=None)}
+    assert observe_step(batch.scheduled, outputs) is None
+
+
+def scheduled() -> Scheduled:
+    """A step, whatever it holds."""
+    return Scheduled({}, {}, 3)
+
+
+A, B, C = scheduled(), scheduled(), scheduled()
 
 
 def test_synchronous_steps_take_from_one_end_to_the_next_while_busy() -> None:
@@ -192,37 +192,28 @@ def test_overlapping_steps_are_not_counted_twice() -> None:
     assert steps.ended(C, 11.5, busy=True) == pytest.approx(0.5)
 
 
-def test_a_step_whose_scheduling_was_not_seen_is_harmless() -> None:
-    assert StepsInFlight().ended(A, 10.0, busy=True) == 0.0
-
-
-def test_who_ended_while_a_step_was_under_way_is_told_by_the_steps_after_it() -> None:
+def test_the_last_of_overlapping_steps_is_not_counted_twice_either() -> None:
     steps = StepsInFlight()
-    steps.scheduled(ended_before("x"), 10.0)
     steps.scheduled(A, 10.0)
-    steps.scheduled(ended_before("y"), 10.1)
-    steps.scheduled(ended_before("z"), 10.2)
-    assert steps.finished_during(A) == {"y", "z"}
-
-
-def test_steps_whose_output_was_dropped_are_forgotten_in_the_end() -> None:
-    in_flight = [ended_before() for _ in range(66)]
-    steps = StepsInFlight()
-    for each in in_flight[:65]:
-        steps.scheduled(each, 10.0)
-    assert steps.finished_during(in_flight[0]) == ()
-    steps.scheduled(in_flight[65], 10.0)
-    assert steps.finished_during(in_flight[0]) is None
-    assert steps.finished_during(in_flight[65]) == ()
+    steps.scheduled(B, 10.1)
+    steps.ended(A, 10.5, busy=False)
+    assert steps.ended(B, 10.7, busy=False) == pytest.approx(0.2)
 
 
 def test_of_a_step_whose_scheduling_was_not_seen_nobody_can_tell() -> None:
-    assert StepsInFlight().finished_during(A) is None
+    steps = StepsInFlight()
+    assert steps.ended(A, 10.0, busy=True) is None
+    steps.scheduled(B, 9.9)
+    assert steps.ended(B, 10.5, busy=True) == pytest.approx(0.5)
 
 
-def test_rows_of_other_requests_are_passed_over() -> None:
-    batch = Batch(3).decode(3, 1).decode(3, 3)
-    batch.sampled.insert(0, [5, 5, 5])
-    index = {"another": 0, "r0": 1, "r1": 2}
-    step = observe_step(batch.scheduled, batch.sampled, index, batch.requests, set(), max_depth=7)
-    assert (step.tokens, step.drafts, step.accepted) == (6, 2, [2, 1, 1])
+def test_steps_whose_output_was_dropped_are_forgotten_in_the_end() -> None:
+    in_flight = [scheduled() for _ in range(66)]
+    steps = StepsInFlight()
+    for each in in_flight[:65]:
+        steps.scheduled(each, 10.0)
+    assert steps.ended(in_flight[0], 10.5, busy=True) == pytest.approx(0.5)
+    for each in (in_flight[0], in_flight[65]):
+        steps.scheduled(each, 10.5)
+    assert steps.ended(in_flight[1], 11.0, busy=True) is None
+    assert steps.ended(in_flight[65], 11.5, busy=True) == pytest.approx(0.5)
