@@ -26,6 +26,7 @@ from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
 from fathom.runtime.ports import World
 from fathom.runtime.served_cache import ServedCache
+from fathom.runtime.sweep import sweep
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.tuner import decide
 from storms.hub import Hub
@@ -182,6 +183,7 @@ class Operator:
         follow, me = self._watches.follow, self.process
         async with asyncio.TaskGroup() as group:
             group.create_task(follow(me, kube, SPECULATIVE_DEPLOYMENT, "", resource))
+            group.create_task(sweep(kube, (), loops))
             for kind in WATCHED_CHILDREN:
                 group.create_task(follow(me, kube, kind, names.LABEL_NAME, child))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,8 +59,10 @@ class Watches:
             stream = (who, kind, queue, asyncio.current_task())
             self._open.append(stream)
             try:
-                for body in await kube.select(kind, "", selector):
+                listed = await kube.select(kind, "", selector)
+                for body in listed:
                     _tell(told, body)
+                self._catch_up(kind, listed, queue)
                 await self._stream(queue, told, selector)
             except KubeError:
                 await asyncio.sleep(RETRY_S)
@@ -68,6 +70,16 @@ class Watches:
                 pass
             finally:
                 self._open.remove(stream)
+
+    def _catch_up(
+        self, kind: Kind, listed: Sequence[Mapping[str, Any]], queue: asyncio.Queue[Any]
+    ) -> None:
+        """A stream begins where its list ends, also after a list of an older state."""
+        known = {each["metadata"]["resourceVersion"] for each in listed}
+        if not self.trouble.silent:
+            for body in self._objects.each(kind):
+                if body["metadata"]["resourceVersion"] not in known:
+                    queue.put_nowait(body)
 
     async def _stream(
         self, queue: asyncio.Queue[Mapping[str, Any]], told: Told, selector: str

@@ -107,7 +107,7 @@ class Actor:
         absent = _absent(sd, plan, rendering)
         taken = _taken((*((each.kind, each.name) for each in wanted), *absent), objects)
         await self._reporter.tell(course.happenings, objects)
-        outcome = await self._writer.carry_out(todo, memory.guard)
+        outcome = await self._writer.carry_out(todo, memory.guard, now_s)
         left = (*outcome.left, *(each for each in wanted if each not in todo))
         missing = (each for each in absent if each not in objects.live)
         memory.unlisted = frozenset({*(each.key for each in taken), *missing, *_unseen(outcome)})
@@ -142,7 +142,7 @@ class Actor:
         data = {STATE_KEY: memory.state.to_json(), **memory.kept.data()}
         write = brought_about(objects, CONFIG_MAP, tuning_config_map(newest, data))
         if write is not None and (write.kind, write.name) not in objects.foreign:
-            await self._writer.carry_out([write], memory.guard)
+            await self._writer.carry_out([write], memory.guard, now_s)
             memory.objects = None
             memory.tuning_written_at_s = now_s
 

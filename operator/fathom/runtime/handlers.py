@@ -9,6 +9,7 @@ import kopf
 import structlog
 from kubernetes.aio.client import Configuration
 
+from fathom.adapters.ports import KubePort
 from fathom.api import names
 from fathom.core.kinds import (
     CONFIG_MAP,
@@ -20,6 +21,7 @@ from fathom.core.kinds import (
     ObjectKey,
 )
 from fathom.runtime.loops import Loops
+from fathom.runtime.sweep import sweep
 
 WATCHED_CHILDREN: Final = (DEPLOYMENT, POD, CONFIG_MAP, JOB)
 """Services, ServiceAccounts and claims hardly ever move: the loops look at them once a minute."""
@@ -32,12 +34,15 @@ GIVES_UP_AFTER: Final = 10
 _log: Final = structlog.get_logger(__name__)
 
 
-async def watch(loops: Loops, configuration: Configuration, namespaces: Sequence[str]) -> None:
+async def watch(
+    loops: Loops, kube: KubePort, configuration: Configuration, namespaces: Sequence[str]
+) -> None:
     """Start and poke loops until a signal comes.
 
     Args:
         loops: what is told.
-        configuration: how to reach the API server.
+        kube: what finds resources that the watches missed.
+        configuration: how Kopf reaches the API server.
         namespaces: to watch; empty: all.
 
     Raises:
@@ -53,7 +58,11 @@ async def watch(loops: Loops, configuration: Configuration, namespaces: Sequence
             namespaces=namespaces,
         )
 
-    await again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
+    sweeping = asyncio.create_task(sweep(kube, namespaces, loops))
+    try:
+        await again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
+    finally:
+        sweeping.cancel()
 
 
 async def again_and_again(

@@ -46,6 +46,11 @@ class Loops:
         self._running[key] = loop, task
         task.add_done_callback(lambda done: self._ended(key, done))
 
+    def found(self, key: ObjectKey) -> None:
+        """A SpeculativeDeployment is there: it gets a loop, if it has none."""
+        if key not in self._running:
+            self.seen(key)
+
     def poke(self, key: ObjectKey) -> None:
         """Something of this resource's has moved; nothing happens if it has no loop."""
         if key in self._running:

@@ -110,7 +110,7 @@ async def _operate(options: RunOptions) -> None:
 
         async def work() -> None:
             _log.info("operating", version=__version__, identity=who)
-            await watch(loops, configuration, options.namespaces)
+            await watch(loops, kube, configuration, options.namespaces)
 
         try:
             if options.leader_elect:

@@ -41,7 +41,9 @@ class Writer:
         self._telemetry = telemetry
         self._log = _log.bind(namespace=key.namespace, name=key.name)
 
-    async def carry_out(self, operations: Sequence[Operation], guard: ApplyGuard) -> Outcome:
+    async def carry_out(
+        self, operations: Sequence[Operation], guard: ApplyGuard, now_s: float
+    ) -> Outcome:
         """Try each; what the API server refuses for good does not stop the others.
 
         After a failure that may pass by itself the rest is left for the next pass, since it may
@@ -52,7 +54,7 @@ class Writer:
         refusals: list[str] = []
         left: list[Operation] = []
         for position, operation in enumerate(operations):
-            if (refusal := guard.refusal(operation)) is not None:
+            if (refusal := guard.refusal(operation, now_s)) is not None:
                 refusals.append(refusal)
                 left.append(operation)
                 continue
@@ -69,7 +71,7 @@ class Writer:
                     outdated = operation if error.outdated else None
                     return Outcome(tuple(refusals), tuple(left), outdated)
             else:
-                guard.wrote(operation)
+                guard.wrote(operation, now_s)
         return Outcome(tuple(refusals), tuple(left))
 
     async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> None:

@@ -147,6 +147,41 @@ async def test_a_tug_of_war_ends_with_a_sentence(bench: Bench) -> None:
     assert "spec.progressDeadlineSeconds is 1" in bench.condition("Degraded")["message"]
 
 
+async def test_a_tug_of_war_is_taken_up_again_less_and_less_often(bench: Bench) -> None:
+    """Whoever fought may have been mended meanwhile, and nobody tells the operator."""
+    (name,) = bench.kube.names(DEPLOYMENT)
+    tried_at_min: list[int] = []
+    for minute in range(240):
+        deployment = bench.kube.find(DEPLOYMENT, name)
+        deployment["spec"]["progressDeadlineSeconds"] = 1
+        bench.kube.put(DEPLOYMENT, deployment)
+        before = len(bench.kube.written("Deployment"))
+        await bench.tick()
+        if len(bench.kube.written("Deployment")) > before:
+            tried_at_min.append(minute)
+        bench.clock.at_s += 60
+    assert tried_at_min == [0, 1, 2, 4, 8, 16, 32, 64, 124, 184]
+    assert bench.condition("Degraded")["reason"] == "ChildRefused"
+
+    for _ in range(60):
+        await bench.tick()
+        bench.clock.at_s += 60
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
+async def test_a_clock_that_is_set_back_keeps_no_tug_of_war_alive(bench: Bench) -> None:
+    (name,) = bench.kube.names(DEPLOYMENT)
+    for _ in range(4):
+        deployment = bench.kube.find(DEPLOYMENT, name)
+        deployment["spec"]["progressDeadlineSeconds"] = 1
+        bench.kube.put(DEPLOYMENT, deployment)
+        await bench.tick()
+    bench.clock.at_s -= 86_400
+    await bench.tick()
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
 async def test_a_bad_spec_names_its_field_and_what_runs_keeps_running(bench: Bench) -> None:
     deployments = bench.kube.names(DEPLOYMENT)
     bench.edit({"engine.args": ["--port", "1234"], "replicas": 3})

@@ -14,6 +14,7 @@ from fathom.runtime.handlers import (
 )
 from fathom.runtime.loops import Loops
 from support.api_server import NOT_FOR_ALL, ApiServer, served
+from support.bench import Bench
 
 
 class Run:
@@ -64,12 +65,12 @@ def test_kopf_does_not_kill_the_process_after_one_of_its_runs() -> None:
     assert kopf_settings().process.ultimate_exiting_timeout is None
 
 
-async def test_kopf_begins_anew_after_an_error_in_a_watch(loops: Loops) -> None:
+async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: Loops) -> None:
     """An API server that loses its etcd for a moment says 500 in the middle of a stream."""
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     api.first_watch_fails = True
     async with served(api) as url:
-        watching = asyncio.create_task(watch(loops, Configuration(host=url), ()))
+        watching = asyncio.create_task(watch(loops, bench.kube, Configuration(host=url), ()))
         try:
             async with asyncio.timeout(60):
                 await api.watched.wait()
