@@ -23,6 +23,7 @@ from fathom.core.kinds import (
 from storms.engine import Engine, page
 from storms.history import MOST_REPLICAS, Scenario
 from storms.hub import BAD_DRAFT, DRAFT, OTHER_DRAFT, SECRET
+from storms.invariants import MOST_DEPTH
 from storms.network import Connection
 
 if TYPE_CHECKING:
@@ -100,10 +101,9 @@ async def _mode(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("user writes nonsense", for_s=(30.0, 300.0))
 async def _nonsense(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    before = storm.spec().get("speculation", {}).get("maxTokens")
     storm.edit({"speculation.maxTokens": -3})
     await asyncio.sleep(with_["for_s"])
-    storm.edit({"speculation.maxTokens": before})
+    storm.edit({"speculation.maxTokens": MOST_DEPTH})
 
 
 @deed("user pauses the rollout", for_s=(30.0, 400.0))

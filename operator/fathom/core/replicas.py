@@ -11,8 +11,9 @@ Two revisions stand side by side as two workloads. With `replicas` N, `maxUnavai
    nobody, then ready ones, as far as ready pods exceed N - U.
 4. While the wanted revision is on trial (`Bounds.most_new`), it stays that small, the others make
    room for no more than that, and what a change of N adds or takes is theirs.
-5. Paused, nothing moves between revisions; what a change of N adds or takes goes to the revision
-   that serves most.
+5. Paused, nothing moves between revisions. What a change of N adds goes to the revision that
+   serves most; what it takes, or a surge has added, goes as in 3: pods that are not ready, then
+   ready ones as far as they exceed N.
 
 There is no memory: killed at any point, the next look continues. A revert in the middle is no
 case of its own, it only changes which revision is the wanted one.
@@ -70,10 +71,12 @@ class Bounds:
     @property
     def kept(self) -> int:
         """Replicas that the other revisions keep while the wanted one is on trial."""
-        if self.most_new is None:
-            return 0
+        return 0 if self.most_new is None else self.beside(self.most_new)
+
+    def beside(self, on_trial: int) -> int:
+        """Replicas of the other revisions beside so many that are on trial."""
         # A surge takes no other's place.
-        missing = min(self.max_unavailable, max(0, self.most_new - self.max_surge))
+        missing = min(self.max_unavailable, max(0, on_trial - self.max_surge))
         return max(0, self.replicas - missing)
 
 
@@ -86,6 +89,8 @@ def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -
     others = [fleet for fleet in fleets if fleet.revision != wanted]
     if not others:
         return {wanted: bounds.replicas}
+    if bounds.paused and bounds.most_new is not None:
+        return {wanted: new.asked} | _scaled(others, bounds.beside(new.asked))
     if bounds.paused:
         return {wanted: new.asked} | _scaled(fleets, bounds.replicas)
     if sum(fleet.asked for fleet in others) < bounds.kept:
@@ -110,34 +115,44 @@ def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> dict[str, in
     # Pods that are not ready may yet become so: even they go only as far as U allows.
     asked = sum(fleet.asked for fleet in others)
     budget = max(0, min(of_new + asked - least, asked - bounds.kept))
-    result = {fleet.revision: fleet.asked for fleet in others}
-    # What serves least goes first: the fewest revisions at any time.
-    by_service = sorted(others, key=lambda fleet: (fleet.serving, fleet.revision))
-    for fleet in by_service:
-        while budget > 0 and (left := result[fleet.revision]) and not fleet.last_serves(left):
-            result[fleet.revision] -= 1
-            budget -= 1
-    for fleet in by_service:
-        while budget > 0 and (left := result[fleet.revision]):
-            serves = fleet.last_serves(left)
-            if serves and spare <= 0:
-                break
-            result[fleet.revision] -= 1
-            budget -= 1
-            spare -= serves
-    return result
+    return _without(others, budget, spare)
 
 
 def _scaled(fleets: Sequence[Fleet], replicas: int) -> dict[str, int]:
     """The same split between revisions, for another number of replicas."""
     result = {fleet.revision: fleet.asked for fleet in fleets}
     missing = replicas - sum(result.values())
-    by_service = sorted(fleets, key=lambda fleet: (fleet.serving, fleet.asked, fleet.revision))
-    if missing > 0:
-        result[by_service[-1].revision] += missing
+    if missing <= 0:
+        return _without(fleets, -missing, sum(fleet.serving for fleet in fleets) - replicas)
+    result[max(fleets, key=_service).revision] += missing
+    return result
+
+
+def _service(fleet: Fleet) -> tuple[int, int, str]:
+    return fleet.serving, fleet.asked, fleet.revision
+
+
+def _without(fleets: Sequence[Fleet], surplus: int, spare: int) -> dict[str, int]:
+    """What is left to ask for: first goes what serves nobody, then what can be spared.
+
+    Args:
+        fleets: of the revisions that shrink.
+        surplus: replicas that may go.
+        spare: how many of them may be ready ones.
+    """
+    result = {fleet.revision: fleet.asked for fleet in fleets}
+    # What serves least goes first: the fewest revisions at any time.
+    by_service = sorted(fleets, key=_service)
     for fleet in by_service:
-        taken = min(-missing, result[fleet.revision])
-        if taken > 0:
-            result[fleet.revision] -= taken
-            missing += taken
+        while surplus > 0 and (left := result[fleet.revision]) and not fleet.last_serves(left):
+            result[fleet.revision] -= 1
+            surplus -= 1
+    for fleet in by_service:
+        while surplus > 0 and (left := result[fleet.revision]):
+            serves = fleet.last_serves(left)
+            if serves and spare <= 0:
+                break
+            result[fleet.revision] -= 1
+            surplus -= 1
+            spare -= serves
     return result

@@ -164,9 +164,10 @@ def good_spec_text(resource: Manifest) -> str:
 
 
 def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
-    """The resource as it was when its spec was last good, with the newest replicas.
+    """The resource as it was when its spec was last good.
 
-    None: no such spec is known, or this Fathom no longer takes it.
+    How many replicas there are and whether rollouts are paused, the newest says, as far as it can
+    be read. None: no such spec is known, or this Fathom no longer takes it.
     """
     if last_good is None:
         return None
@@ -176,9 +177,7 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
         return None
     if not isinstance(spec, dict):
         return None
-    newest = resource.get("spec")
-    replicas = _whole_number(newest.get("replicas")) if isinstance(newest, dict) else None
-    document = {**resource, "spec": spec | ({} if replicas is None else {"replicas": replicas})}
+    document = {**resource, "spec": spec | _moving(resource.get("spec"), spec)}
     document.pop("status", None)
     earlier = parse(document)
     return earlier if isinstance(earlier, SpeculativeDeployment) else None
@@ -206,6 +205,21 @@ def _replicas(resource: Manifest) -> int:
     newest = resource.get("spec")
     asked = _whole_number(newest.get("replicas")) if isinstance(newest, dict) else None
     return 1 if asked is None else asked
+
+
+def _moving(newest: JsonValue, earlier: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """What an earlier spec takes over from the newest."""
+    if not isinstance(newest, dict):
+        return {}
+    followed: dict[str, JsonValue] = {}
+    replicas = _whole_number(newest.get("replicas"))
+    if replicas is not None:
+        followed["replicas"] = replicas
+    rollout, kept = newest.get("rollout", {}), earlier.get("rollout", {})
+    paused = rollout.get("paused", False) if isinstance(rollout, dict) else None
+    if isinstance(paused, bool) and isinstance(kept, dict):
+        followed["rollout"] = {**kept, "paused": paused}
+    return followed
 
 
 def _whole_number(value: JsonValue) -> int | None:

@@ -163,6 +163,62 @@ def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
     assert asked["old"] >= expected
 
 
+def test_a_pause_in_the_middle_of_a_surge_costs_no_pod_that_serves() -> None:
+    """One surplus pod is asked for, and it is the one that starts that gives way."""
+    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 2, 2, 1, 0))
+    asked = replicas_by_revision("new", fleets, Bounds(2, 0, 1, paused=True))
+    assert asked == {"old": 1, "new": 1}
+
+
+def test_paused_groups_that_serve_stay_though_one_too_many_is_asked_for() -> None:
+    """The group that starts comes before one that serves, and so cannot go alone."""
+    fleets = (numbered("old", {0}, 1), numbered("new", {1}, 2))
+    asked = replicas_by_revision("new", fleets, Bounds(2, 0, 1, paused=True))
+    assert asked == {"old": 1, "new": 2}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "unavailable", "surge", "expected"),
+    [
+        (2, 0, 1, {"old": 2, "new": 1}),
+        (4, 0, 1, {"old": 4, "new": 1}),
+        (1, 0, 1, {"old": 1, "new": 1}),
+        (3, 1, 0, {"old": 2, "new": 1}),
+        (2, 1, 0, {"old": 1, "new": 1}),
+    ],
+)
+def test_paused_a_canary_stays_while_the_others_scale(
+    replicas: int, unavailable: int, surge: int, expected: dict[str, int]
+) -> None:
+    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 1, 0))
+    bounds = Bounds(replicas, unavailable, surge, paused=True, most_new=1)
+    assert replicas_by_revision("new", fleets, bounds) == expected
+
+
+def test_paused_nobody_makes_room_for_a_canary_that_has_not_come() -> None:
+    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 0, 0, 0, 0))
+    bounds = Bounds(2, 1, 0, paused=True, most_new=1)
+    assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=3),
+    st.integers(0, 6),
+)
+def test_paused_nobody_serves_less_than_asked(
+    revisions: list[tuple[int, int]], replicas: int
+) -> None:
+    fleets = [
+        Fleet(f"r{index}", asked, asked, min(ready, asked), 0)
+        for index, (asked, ready) in enumerate(revisions)
+    ]
+    asked = replicas_by_revision("r0", fleets, Bounds(replicas, 1, 1, paused=True))
+    before = sum(fleet.serving for fleet in fleets)
+    after = sum(min(fleet.ready, asked[fleet.revision]) for fleet in fleets)
+    assert after >= min(before, replicas)
+    assert sum(asked.values()) == replicas
+
+
 def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
     fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
     assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"old": 1, "new": 3}

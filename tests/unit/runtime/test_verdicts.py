@@ -194,6 +194,29 @@ async def test_what_is_refused_while_it_waits_never_gets_a_pod() -> None:
     assert last_good_draft(bench) == A.id
 
 
+async def test_what_served_comes_back_though_it_was_paused_when_it_was_kept() -> None:
+    bench = await serving_a()
+    bench.edit({"rollout.paused": True})
+    await passes(bench, 5)
+    bench.edit({"draft.id": B.id, "rollout.paused": False})
+    await passes(bench, 60)
+    assert asked(bench) == {A.id: 2, B.id: 1}
+    bench.models[B] = UNFIT
+    await passes(bench, 30)
+    assert asked(bench) == {A.id: 3}
+
+
+async def test_a_pause_holds_also_what_is_fallen_back_to() -> None:
+    bench = await serving_a()
+    bench.edit({"draft.id": B.id})
+    await passes(bench, 60)
+    bench.models[B] = UNFIT
+    bench.edit({"rollout.paused": True})
+    await passes(bench, 30)
+    assert asked(bench) == {A.id: 2, B.id: 1}
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+
+
 async def test_a_canary_that_is_refused_late_goes_and_what_served_comes_back() -> None:
     bench = await serving_a()
     bench.edit({"draft.id": B.id})
