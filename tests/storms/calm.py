@@ -1,6 +1,6 @@
 """What has to be so once all faults are over, in the simulator and on a real API server. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fathom.api import names
@@ -11,6 +11,8 @@ def complaint(
     resource: Mapping[str, Any] | None,
     deployments: Sequence[Mapping[str, Any]],
     serving: Sequence[Mapping[str, Any]],
+    *,
+    rolled_out: Collection[str] = (),
 ) -> str:
     """What is not as it should be; empty: all is.
 
@@ -18,6 +20,7 @@ def complaint(
         resource: as the API server has it; None: there is none.
         deployments: of the resource.
         serving: its pods that are ready and stay.
+        rolled_out: drafts that had every replica before they were refused.
     """
     if resource is None:
         return "" if not deployments else "children of a deleted resource exist"
@@ -35,11 +38,14 @@ def complaint(
     revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
     if len(revisions) > 1:
         return f"replicas are of several revisions: {sorted(revisions)}"
-    return _of_the_spec(spec, serving, status)
+    return _of_the_spec(spec, serving, status, rolled_out)
 
 
 def _of_the_spec(
-    spec: Mapping[str, Any], serving: Sequence[Mapping[str, Any]], status: Mapping[str, Any]
+    spec: Mapping[str, Any],
+    serving: Sequence[Mapping[str, Any]],
+    status: Mapping[str, Any],
+    rolled_out: Collection[str],
 ) -> str:
     conditions = {each["type"]: each for each in status["conditions"]}
     degraded, draft = conditions["Degraded"], spec["draft"]["id"]
@@ -47,7 +53,7 @@ def _of_the_spec(
     if draft == BAD_DRAFT:
         told = conditions["DraftCompatible"]["status"] == "False"
         served = any(BAD_DRAFT in each for each in shown)
-        bad = "pods with the refused draft serve" if served else ""
+        bad = "pods with the refused draft serve" if served and draft not in rolled_out else ""
         return bad if told else "the draft does not fit, and nobody says so"
     if degraded["status"] == "True" and degraded["reason"] != "RolledBack":
         return f"it is Degraded: {degraded['reason']}: {degraded['message']}"

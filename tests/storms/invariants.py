@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from fathom.core.kinds import DEPLOYMENT
 from storms.cluster import Cluster
 from storms.hub import BAD_DRAFT, SECRET, TARGET
 from storms.server import Audit, Objects
@@ -110,8 +111,12 @@ class WriteInvariants:
         verdict = conditions.get("DraftCompatible", {})
         spec = (audit.after or {}).get("spec", {})
         draft = spec.get("draft", {}).get("id", "")
-        if verdict.get("status") == "False":
-            self.refused_at_s.setdefault(draft, audit.at_s)
+        if verdict.get("status") == "False" and draft not in self.refused_at_s:
+            self.refused_at_s[draft] = audit.at_s
+            self._refused(draft)
+
+    def _refused(self, draft: str) -> None:
+        """A draft is refused for the first time."""
 
     def _depth_within(self, audit: Audit) -> None:
         text = (audit.after.get("data") or {}).get("depth.json", "")
@@ -166,6 +171,9 @@ class Invariants(WriteInvariants):
     scaled_from: int = 0
     _removals: int = 0
 
+    rolled_out: set[str] = field(default_factory=set)
+    """Drafts that had every replica when they were refused: what was ready is left alone."""
+
     def look(self) -> None:
         """Look at the cluster."""
         self._engines_within()
@@ -176,6 +184,12 @@ class Invariants(WriteInvariants):
                 self._removal(at_s, place, revision, why)
 
     # -- each of them
+
+    def _refused(self, draft: str) -> None:
+        asked = [each for each in self.objects.each(DEPLOYMENT) if _replicas(each)]
+        kimis = [each for each in asked if each["metadata"]["name"].startswith("kimi-")]
+        if all(_draft_of(each) == draft for each in kimis):
+            self.rolled_out.add(draft)
 
     def _engines_within(self) -> None:
         for place, container in self.cluster.containers.items():

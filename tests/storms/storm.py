@@ -205,7 +205,8 @@ class Storm:
         """What is not yet as it should be; empty: all is."""
         serving = [pod for place, pod, _ in self.cluster.serving() if place.startswith("llm/kimi-")]
         found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
-        return complaint(found, self.children(DEPLOYMENT), serving)
+        rolled_out = self.invariants.rolled_out
+        return complaint(found, self.children(DEPLOYMENT), serving, rolled_out=rolled_out)
 
     # -- what deeds use
 

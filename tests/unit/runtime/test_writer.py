@@ -10,7 +10,7 @@ from fathom.runtime.apply_guard import ApplyGuard
 from fathom.runtime.operations import Create
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.writer import Outcome, Writer
-from support.bench import KEY
+from support.bench import KEY, START_S
 from support.fake_kube import FakeKube
 
 
@@ -26,7 +26,7 @@ OPERATIONS = tuple(map(creation, ("first", "second", "bad", "last")))
 async def carried_out(status: int) -> tuple[FakeKube, Outcome]:
     kube = FakeKube()
     kube.fail = lambda _verb, kind: KubeError(status, "no.") if kind == SERVICE else None
-    return kube, await Writer(kube, KEY, Telemetry()).carry_out(OPERATIONS, ApplyGuard())
+    return kube, await Writer(kube, KEY, Telemetry()).carry_out(OPERATIONS, ApplyGuard(), START_S)
 
 
 @pytest.mark.parametrize("status", [0, 409, 429, 503])
