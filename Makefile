@@ -49,16 +49,16 @@ TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
 light_TESTS := -n 2 --dist worksteal tests/unit tests/property tests/golden \
 	tests/contract -m "not cluster and not engine"
-light_CPU_SECONDS := 700
+light_CPU_SECONDS := 500
 # Histories of faults in the simulator; it uses both cores by itself.
 storms_TESTS := tests/storms
-storms_CPU_SECONDS := 1200
+storms_CPU_SECONDS := 1050
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
 cluster_CPU_SECONDS := 600
 # A vLLM starts on one core, and much is asked of one that only parses and configures.
 engine_TESTS := -n 2 --dist loadfile tests/engine tests/contract -m engine
-engine_CPU_SECONDS := 3000
+engine_CPU_SECONDS := 770
 # One fleet at a time: it is measured.
 e2e_TESTS := tests/e2e
 e2e_CPU_SECONDS := 3000

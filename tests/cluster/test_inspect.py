@@ -97,8 +97,9 @@ async def test_ctrl_c_ends_watching_without_a_word(
     namespace: TestNamespace, resource: Resource
 ) -> None:
     ours, theirs = os.openpty()
+    # Shells let what runs in the background ignore it, and children inherit that.
     process = await asyncio.create_subprocess_exec(
-        FATHOM,
+        *("env", "--default-signal=INT", FATHOM),
         *("top", "--watch", "-n", namespace.name),
         f"--kubeconfig={namespace.cluster.kubeconfig}",
         env={**os.environ, **COLUMNS, "TERM": "xterm"},
