@@ -61,7 +61,7 @@ engine_TESTS := -n 2 --dist loadfile tests/engine tests/contract -m engine
 engine_CPU_SECONDS := 770
 # One fleet at a time: it is measured.
 e2e_TESTS := tests/e2e
-e2e_CPU_SECONDS := 3000
+e2e_CPU_SECONDS := 1960
 
 tier-%:
 	@$(BIN)/python -m fathom_local.tools.tier $* --budget $($*_CPU_SECONDS) -- \
