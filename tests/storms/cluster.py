@@ -95,6 +95,8 @@ class Cluster:
         """When something last happened to pods that the operator did not do."""
         self.removals: list[tuple[float, str, str, str]] = []
         """Pods of serving revisions that went: when, pod, revision, why."""
+        self._marks: dict[str, str] = {}
+        """Of the templates of Deployments, by resource version."""
         self._moved = asyncio.Event()
         objects.changed.append(lambda *_: self._moved.set())
         for name in self.nodes:
@@ -211,9 +213,16 @@ class Cluster:
         else:
             self._objects.remove(kind, metadata["namespace"], metadata["name"])
 
+    def _mark(self, deployment: Mapping[str, Any]) -> str:
+        version = deployment["metadata"]["resourceVersion"]
+        if version not in self._marks:
+            template = json.dumps(deployment["spec"]["template"], sort_keys=True)
+            self._marks[version] = hashlib.sha256(template.encode()).hexdigest()[:10]
+        return self._marks[version]
+
     def _deployment(self, deployment: Mapping[str, Any]) -> None:
         metadata, spec = deployment["metadata"], deployment["spec"]
-        mark = _hash(spec["template"])
+        mark = self._mark(deployment)
         pods = [
             pod
             for pod in self._objects.each(POD)
@@ -490,10 +499,6 @@ class Cluster:
                 "status": {"allocatable": {"nvidia.com/gpu": "4"}},
             },
         )
-
-
-def _hash(template: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def _place(pod: Mapping[str, Any]) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,7 +19,12 @@ URL: Final = f"http://{HOST}"
 SCRAPE_S: Final = 15.0
 KEPT_S: Final = 160.0
 
-_Scrape = tuple[float, list[tuple[str, dict[str, str], float]]]
+
+@dataclass(slots=True)
+class _Series:
+    metric: Mapping[str, str]
+    points: deque[tuple[float, str]] = field(default_factory=deque)
+    """When, and what an answer says of it: written once, since it is asked for many times."""
 
 
 class Prometheus:
@@ -27,7 +33,8 @@ class Prometheus:
     def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, cluster: Cluster) -> None:
         self._loop = loop
         self._cluster = cluster
-        self._scrapes: dict[str, deque[_Scrape]] = {}
+        self._series: dict[str, dict[tuple[Any, ...], _Series]] = {}
+        """By pod, and by name and labels."""
         self.trouble = ""
         """What is wrong with it now; empty: nothing."""
         network.listen(HOST, self._answer)
@@ -45,10 +52,21 @@ class Prometheus:
             now_s = self._loop.time()
             for container in self._cluster.containers.values():
                 if container.engine is not None and container.name not in self._cluster.pages:
-                    kept = self._scrapes.setdefault(container.name, deque())
-                    kept.append((now_s, container.engine.samples()))
-                    while kept[0][0] < now_s - KEPT_S:
-                        kept.popleft()
+                    self._keep(container.name, now_s, container.engine.samples())
+
+    def _keep(
+        self, pod: str, now_s: float, samples: list[tuple[str, dict[str, str], float]]
+    ) -> None:
+        kept = self._series.setdefault(pod, {})
+        for name, labels, value in samples:
+            key = (name, *labels.items())
+            if key not in kept:
+                target = {"pod": pod, "namespace": "llm", "instance": f"{pod}:8000"}
+                kept[key] = _Series({"__name__": name, **labels, **target})
+            points = kept[key].points
+            points.append((now_s, f'[{START_S + now_s!r}, "{float(value)!r}"]'))
+            while points[0][0] < now_s - KEPT_S:
+                points.popleft()
 
     async def _answer(self, connection: Connection, asked: Request) -> None:
         match self.trouble:
@@ -76,29 +94,25 @@ class Prometheus:
         if pods is None or lookback is None:
             return _matrix([])
         since_s = self._loop.time() - float(lookback[1])
-        series: list[Mapping[str, Any]] = []
+        series: list[str] = []
         pattern = re.compile(json.loads(f'"{pods[1]}"'))
-        for pod, kept in sorted(self._scrapes.items()):
+        for pod, kept in sorted(self._series.items()):
             if pattern.fullmatch(pod):
                 for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
-                    series += _series(pod, job, [each for each in kept if each[0] >= since_s])
+                    series += _told(kept.values(), job, since_s)
         if self.trouble == "partial":
             series = series[: len(series) // 2]
         return _matrix(series)
 
 
-def _series(pod: str, job: str, scrapes: list[_Scrape]) -> list[Mapping[str, Any]]:
-    target = {"pod": pod, "namespace": "llm", "job": job, "instance": f"{pod}:8000"}
-    found: dict[Any, tuple[dict[str, str], list[list[Any]]]] = {}
-    for at_s, samples in scrapes:
-        for name, labels, value in samples:
-            key = (name, *labels.items())
-            if key not in found:
-                found[key] = ({"__name__": name, **labels, **target}, [])
-            found[key][1].append([START_S + at_s, repr(float(value))])
-    return [{"metric": metric, "values": values} for metric, values in found.values()]
+def _told(kept: Iterable[_Series], job: str, since_s: float) -> Iterator[str]:
+    for each in kept:
+        points = [told for at_s, told in each.points if at_s >= since_s]
+        if points:
+            metric = json.dumps({**each.metric, "job": job})
+            yield f'{{"metric": {metric}, "values": [{", ".join(points)}]}}'
 
 
-def _matrix(series: list[Mapping[str, Any]]) -> bytes:
-    data = {"resultType": "matrix", "result": series}
-    return json.dumps({"status": "success", "data": data}).encode()
+def _matrix(series: list[str]) -> bytes:
+    result = f'{{"resultType": "matrix", "result": [{", ".join(series)}]}}'
+    return f'{{"status": "success", "data": {result}}}'.encode()

@@ -7,7 +7,6 @@ controllers and people do goes to the objects directly, and is never disturbed.
 import asyncio
 import copy
 import itertools
-import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import aiohttp
+from pydantic_core import from_json, to_json
 
 from fathom.adapters.ports import KubeError
 from fathom.core.kinds import (
@@ -353,10 +353,10 @@ class Transport:
         del post_params, _request_timeout
         kind = (headers or {}).get("Content-Type", "application/json")
         # Over the wire: nobody shares an object with the server.
-        sent = None if body is None else json.loads(json.dumps(body))
+        sent = None if body is None else from_json(to_json(body))
         assert current() in {None, self._who}
         status, document = await self._server.answer(self._who, method, url, sent, kind)
-        return Response(status, json.dumps(document).encode())
+        return Response(status, to_json(document))
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -34,11 +35,17 @@ class ApiModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_other_types(cls, value: object, info: ValidationInfo) -> object:
-        for wanted in _unwrapped(cls.model_fields[str(info.field_name)].annotation):
+        for wanted in _wanted(cls, str(info.field_name)):
             refused = isinstance(value, str | bytes) or isinstance(value, bool) != (wanted is bool)
             if wanted in _SCALARS and value is not None and refused:
                 raise PydanticKnownError(_SCALARS[wanted])
         return value
+
+
+@cache
+def _wanted(model: type[ApiModel], field: str) -> tuple[type, ...]:
+    """The types that a field takes: looked up at each value of each resource at each pass."""
+    return tuple(_unwrapped(model.model_fields[field].annotation))
 
 
 def _unwrapped(annotation: Any) -> Iterator[type]:
