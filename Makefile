@@ -54,7 +54,7 @@ light_CPU_SECONDS := 500
 storms_TESTS := tests/storms
 storms_CPU_SECONDS := 1050
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
-cluster_TESTS := -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
+cluster_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
 cluster_CPU_SECONDS := 600
 # A vLLM starts on one core, and much is asked of one that only parses and configures.
 engine_TESTS := -n 2 --dist loadfile tests/engine tests/contract -m engine
