@@ -49,7 +49,10 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     ),
     "JSON that nests too deep": (
         {"draft.options": {"prompt_lookup_max": "[" * 20_000}},
-        ("spec.draft.options.prompt_lookup_max: it nests deeper than 101 levels: write less of it."),
+        (
+            "spec.draft.options.prompt_lookup_max: it nests deeper than 100 levels: "
+            "write less of it."
+        ),
     ),
     "missing draft": (
         {"draft.id": None},

@@ -79,7 +79,7 @@ def parse(
 def _nested_too_deeply(spec: JsonValue) -> str | None:
     """The field of a spec below which it is; None: none is. No recursion, which has an end."""
     level = list(spec.items()) if isinstance(spec, dict) else []
-    for _ in range(MAX_NESTING):
+    for _ in range(1, MAX_NESTING):
         level = [(field, child) for field, value in level for child in _children(value)]
     return level[0][0] if level else None
 

@@ -7,9 +7,8 @@ from pydantic import JsonValue
 
 from fathom.api.resource import MAX_NESTING
 
-DEEPEST: Final = MAX_NESTING + 1
-"""Levels of lists and objects: those that a spec may have, which is kept as such text, and its
-own. Pod templates and config.json files have a dozen."""
+DEEPEST: Final = MAX_NESTING
+"""Levels of lists and objects: a spec is kept as such text. config.json files have a dozen."""
 _MOST_DIGITS: Final = 20
 """Of a whole number: what fits into 64 bits, with its sign. More overflows a float sooner or
 later, and can itself not be printed."""

@@ -38,7 +38,7 @@ def test_reads_the_config_of_a_local_model(model: Path) -> None:
         ("", "it is not JSON"),
         ("{", "it is not JSON"),
         ("[1]", "it is no JSON object"),
-        ("[" * 100_000, "it nests deeper than 101 levels"),
+        ("[" * 100_000, "it nests deeper than 100 levels"),
         ('"' + "x" * MAX_CONFIG_BYTES + '"', "it is not JSON"),
         (None, "it cannot be read: No such file or directory"),
     ],

@@ -34,9 +34,9 @@ def nested(levels: int) -> str:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[" * 20_000, "deeper than 101 levels"),
-        ('{"a":' * 20_000, "deeper than 101 levels"),
-        (nested(DEEPEST + 1), "deeper than 101 levels"),
+        ("[" * 20_000, "deeper than 100 levels"),
+        ('{"a":' * 20_000, "deeper than 100 levels"),
+        (nested(DEEPEST + 1), "deeper than 100 levels"),
         ("1" * 5_000, "a number of 5000 digits"),
         ("", "not JSON"),
         ('{"a": 1', "not JSON"),
