@@ -23,9 +23,10 @@ def main() -> int:
     """Exit code 0 if every fault is found."""
     parser = argparse.ArgumentParser(prog="storms.bite", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="keep the shortest histories in found/")
+    parser.add_argument("only", nargs="?", default="", help="part of a patch's name, such as 07")
     asked = parser.parse_args()
     missed = []
-    for patch in sorted((HERE / "bites").glob("*.patch")):
+    for patch in sorted((HERE / "bites").glob(f"*{asked.only}*.patch")):
         with tempfile.TemporaryDirectory(prefix="fathom-bite-") as place:
             copy = Path(place)
             for part in ("operator", "tests"):
