@@ -1,4 +1,4 @@
-"""A dozen of the simulator's histories on a real API server, behind a proxy that injects faults.
+"""Histories of the simulator's kind on a real API server, behind a proxy that injects faults.
 
 All run at once. Each has a resource of its own, and its faults concern nothing else; what happens
 to processes happens to an operator of two replicas. docs/reliability.md says what must hold.
@@ -40,7 +40,7 @@ ALONE: Mapping[str, History] = {
     "conflicts": history(errors(409), SCALED_UP),
     "throttled": history(errors(429), DELETED),
     "failing": history(
-        errors(503), Deed(1.0, "hand scales a Deployment", {"replicas": 0}), errors(500, 0.2)
+        errors(500, 0.2), errors(503), Deed(1.0, "hand scales a Deployment", {"replicas": 0})
     ),
     "refused": history(
         Deed(0.0, "admission refuses", {"kind": "Deployment", "for_s": 6.0}), SCALED_DOWN

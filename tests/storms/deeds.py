@@ -259,9 +259,8 @@ async def _errors(storm: "Storm", with_: Mapping[str, Any]) -> None:
             return KubeError(with_["status"], "simulated trouble")
         return None
 
-    storm.server.trouble.refuse = refuse
-    await asyncio.sleep(with_["for_s"])
-    storm.server.trouble.refuse = lambda *_: None
+    with storm.server.trouble.refusing(refuse):
+        await asyncio.sleep(with_["for_s"])
 
 
 @deed(
@@ -273,9 +272,8 @@ async def _admission(storm: "Storm", with_: Mapping[str, Any]) -> None:
             return KubeError(403, 'admission webhook "policy.acme" denied the request')
         return None
 
-    storm.server.trouble.refuse = refuse
-    await asyncio.sleep(with_["for_s"])
-    storm.server.trouble.refuse = lambda *_: None
+    with storm.server.trouble.refusing(refuse):
+        await asyncio.sleep(with_["for_s"])
 
 
 @deed("API server hangs", for_s=(5.0, 90.0))
@@ -339,9 +337,9 @@ async def _hub_down(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("hub is slow", takes_s=(20.0, 90.0), for_s=(30.0, 600.0), weight=2)
 async def _hub_slow(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    before, storm.hub.takes_s = storm.hub.takes_s, with_["takes_s"]
+    storm.hub.takes_s += with_["takes_s"]
     await asyncio.sleep(with_["for_s"])
-    storm.hub.takes_s = before
+    storm.hub.takes_s -= with_["takes_s"]
 
 
 @deed("hub wants a token", for_s=(30.0, 600.0))

@@ -8,7 +8,8 @@ import asyncio
 import copy
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -83,18 +84,36 @@ class Target:
     subresource: str
 
 
+Refusal = Callable[[str, Kind, str], KubeError | None]
+"""Given verb, kind and who asks: the error that is answered; None: this refuses nothing."""
+
+
 @dataclass
 class Trouble:
     """What is wrong with the API server now. Every field is set by deeds, and set back."""
 
-    refuse: Callable[[str, Kind, str], KubeError | None] = lambda _verb, _kind, _who: None
-    """Given verb, kind and who asks: the error that is answered."""
+    refusals: list[Refusal] = field(default_factory=list)
+    """Of all that are under way at a time, each by itself."""
     lose_answers: Callable[[str, Kind, str], bool] = lambda _verb, _kind, _who: False
     """Whether a request is carried out, but its answer never arrives."""
     hang: bool = False
     """No request is ever answered, nor carried out."""
     stale_s: dict[str, float] = field(default_factory=dict)
     """By process: how old the state is from which its reads are answered."""
+
+    @contextmanager
+    def refusing(self, refusal: Refusal) -> Iterator[None]:
+        """Refuse until the end of the block, beside what else is refused then."""
+        self.refusals.append(refusal)
+        try:
+            yield
+        finally:
+            self.refusals.remove(refusal)
+
+    def refuse(self, verb: str, kind: Kind, who: str) -> KubeError | None:
+        """The error that is answered, if any."""
+        answers = (each(verb, kind, who) for each in self.refusals)
+        return next((each for each in answers if each is not None), None)
 
 
 class Objects(FakeKube):

@@ -285,13 +285,12 @@ class Storm:
                 return KubeError(403, "namespace llm is being terminated")
             return None
 
-        before, self.server.trouble.refuse = self.server.trouble.refuse, refuse
-        for kind in (SPECULATIVE_DEPLOYMENT, *CHILD_KINDS):
-            for body in self.objects.each(kind):
-                if kind != POD and body["metadata"]["namespace"] == "llm":
-                    self.objects.remove(kind, "llm", body["metadata"]["name"])
-        await asyncio.sleep(for_s)
-        self.server.trouble.refuse = before
+        with self.server.trouble.refusing(refuse):
+            for kind in (SPECULATIVE_DEPLOYMENT, *CHILD_KINDS):
+                for body in self.objects.each(kind):
+                    if kind != POD and body["metadata"]["namespace"] == "llm":
+                        self.objects.remove(kind, "llm", body["metadata"]["name"])
+            await asyncio.sleep(for_s)
         if self.user_spec("kimi") is None:
             self._create("kimi", spec)
             self.cluster.disturbed()
