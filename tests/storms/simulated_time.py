@@ -158,10 +158,10 @@ def run(work: Callable[[SimulatedLoop], Coroutine[Any, Any, None]]) -> None:
     loop.set_exception_handler(_unheard)
     try:
         loop.run_until_complete(work(loop))
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
