@@ -39,7 +39,11 @@ def crash(name: str, write: int) -> Ran:
 
 def _timed(name: str, history: History, die_at: int | None) -> Ran:
     began_s = time.process_time()
-    verdict = run(history, die_at=die_at)
+    try:
+        verdict = run(history, die_at=die_at)
+    except Exception as error:
+        error.add_note(f"in {name}")
+        raise
     cpu_s = time.process_time() - began_s
     return Ran(name, verdict.broken, verdict.writes, verdict.at_s, cpu_s)
 

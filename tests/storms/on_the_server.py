@@ -34,7 +34,7 @@ from storms.calm import complaint
 from storms.deeds import DEEDS
 from storms.history import Deed, History
 from storms.hub import BAD_DRAFT, BROKEN, DRAFT, GOOD, OTHER_DRAFT, TARGET
-from storms.invariants import BrokenError, WriteInvariants
+from storms.invariants import WriteInvariants
 from storms.server import Audit
 from support.faulty_proxy import EVERYBODY, Asked, FaultyProxy, Scope, listening, proxy_before
 from support.hub_server import HubServer, Repository, serving
@@ -189,7 +189,7 @@ class Replica:
                 await asyncio.sleep(0.1)
             await asyncio.sleep(RESTART_S)
 
-    def kill(self, _: str = "") -> None:
+    def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
@@ -283,9 +283,9 @@ class Fleet:
             self.say(audit.who, f"{audit.verb} {audit.kind} {audit.name}")
         try:
             self.invariants.wrote(audit)
-        except BrokenError as error:
-            about = audit.body.get("involvedObject", {"name": audit.name})["name"]
-            self.find(str(error), about.partition("-")[0])
+        except Exception as error:  # noqa: BLE001 - the proxy would tell nobody but the operator
+            about = (audit.body or {}).get("involvedObject", {"name": audit.name})["name"]
+            self.find(repr(error), about.partition("-")[0])
 
     async def _about_to_write(self, asked: Asked) -> None:
         if asked.target.kind.kind == "Lease":

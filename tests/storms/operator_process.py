@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import aiohttp
@@ -81,10 +82,8 @@ class Operator:
         self._server = server
         self._watches = watches
         self._hub = hub
-        self.starts = 0
-        self.most_tasks = 0
-        self.ends: list[str] = []
-        """Why each of its processes ended."""
+        self.crash = ""
+        """Why a process of it ended by itself, but for a lost lease; empty: none did."""
         self.process = Process(loop, name)
         self.loops: Loops | None = None
         self._keeping = loop.create_task(self._keep(), name=f"kubelet of {name}")
@@ -96,19 +95,20 @@ class Operator:
             self.process = Process(self._loop, self.name)
             self.process.wall_offset_s = wall_offset_s
             self._ended = asyncio.Event()
-            self.starts += 1
             task = self.process.start(self._main(self.process))
-            task.add_done_callback(lambda _: self._ended.set())
+            # Its own event: a process that was killed may unwind while the next one runs.
+            task.add_done_callback(lambda _, ended=self._ended: ended.set())
             await self._ended.wait()
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                self.crash = repr(error)
             self.loops = None
             wall_offset_s = self.process.wall_offset_s
             self.process.alive = False
             self.process.resume()
             await asyncio.sleep(RESTART_S)
 
-    def kill(self, why: str = "killed") -> None:
+    def kill(self) -> None:
         """End its process where it stands; its kubelet starts another one."""
-        self.ends.append(why)
         self.process.kill()
         self._ended.set()
 
@@ -125,11 +125,9 @@ class Operator:
         api = copy.copy(_CLIENT)
         api.rest_client = Transport(self._server, process)
         clock = _Wall(process)
-        try:
+        with suppress(LeadershipLostError):
             async with _session() as session, _session() as prometheus:
                 await self._operate(api, session, prometheus, clock)
-        except LeadershipLostError as error:
-            self.ends.append(str(error))
 
     async def _operate(
         self,

@@ -150,7 +150,8 @@ class Storm:
             took_s = self.loop.time() - calm_s
             self._break(f"{took_s:.0f} s after the last fault {wrong}")
         await self._rest("at rest")
-        self._leaders()[0].kill("to see whether another one finds something to do")
+        # Does another one find something to do?
+        self.leader().kill()
         await self._rest("after a restart of the operator at rest")
         if wrong := self._complaint():
             self._break(f"at the end {wrong}")
@@ -185,6 +186,12 @@ class Storm:
         while True:
             await asyncio.sleep(1.0)
             self._guarded(self.invariants.look)
+            self._guarded(self._no_crash)
+
+    def _no_crash(self) -> None:
+        for each in self.operators:
+            if each.crash:
+                self._break(f"{each.name} ended by itself: {each.crash}")
 
     async def _bookmarks(self) -> None:
         while True:
@@ -406,13 +413,13 @@ class Storm:
     def _guarded(self, act: Any) -> None:
         try:
             act()
-        except BrokenError as error:
+        except Exception as error:  # noqa: BLE001 - what cannot be looked at may not go unnoticed
             self._fail(error)
 
     def _break(self, sentence: str) -> None:
         raise BrokenError(sentence)
 
-    def _fail(self, error: BrokenError) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self._failure.done():
             self._failure.set_exception(error)
 
