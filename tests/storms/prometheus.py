@@ -38,13 +38,9 @@ class Prometheus:
         self.trouble = ""
         """What is wrong with it now; empty: nothing."""
         network.listen(HOST, self._answer)
-        self._task = loop.create_task(self._scrape(), name="prometheus")
 
-    def stop(self) -> None:
-        """It scrapes no more."""
-        self._task.cancel()
-
-    async def _scrape(self) -> None:
+    async def scrape(self) -> None:
+        """Every pod, for ever."""
         while True:
             await asyncio.sleep(SCRAPE_S)
             if self.trouble == "late":

@@ -111,6 +111,8 @@ class Storm:
             self.loop.create_task(self._bookmarks(), name="bookmarks"),
             self.loop.create_task(self._leaks(), name="leaks"),
         ]
+        if self.history.scenario.prometheus:
+            background.append(self.loop.create_task(self.prometheus.scrape(), name="prometheus"))
         deeds = [
             self.loop.create_task(self._deed(deed), name=f"deed {deed}")
             for deed in self.history.deeds
@@ -132,7 +134,6 @@ class Storm:
         """Nothing moves any more."""
         for operator in self.operators:
             operator.stop()
-        self.prometheus.stop()
         self.cluster.stop()
 
     async def _course(self, deeds: list[asyncio.Task[None]]) -> None:
