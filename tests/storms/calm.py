@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fathom.api import names
+from fathom.api.conditions import Reason
 from storms.hub import BAD_DRAFT
 
 
@@ -13,6 +14,7 @@ def complaint(
     serving: Sequence[Mapping[str, Any]],
     *,
     rolled_out: Collection[str] = (),
+    may_roll_back: bool = False,
 ) -> str:
     """What is not as it should be; empty: all is.
 
@@ -21,6 +23,7 @@ def complaint(
         deployments: of the resource.
         serving: its pods that are ready and stay.
         rolled_out: drafts that had every replica before they were refused.
+        may_roll_back: whether something has happened for which a canary may be rolled back.
     """
     if resource is None:
         return "" if not deployments else "children of a deleted resource exist"
@@ -38,14 +41,16 @@ def complaint(
     revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
     if len(revisions) > 1:
         return f"replicas are of several revisions: {sorted(revisions)}"
-    return _of_the_spec(spec, serving, status, rolled_out)
+    return _of_the_spec(spec, serving, status, rolled_out=rolled_out, may_roll_back=may_roll_back)
 
 
 def _of_the_spec(
     spec: Mapping[str, Any],
     serving: Sequence[Mapping[str, Any]],
     status: Mapping[str, Any],
+    *,
     rolled_out: Collection[str],
+    may_roll_back: bool,
 ) -> str:
     conditions = {each["type"]: each for each in status["conditions"]}
     degraded, draft = conditions["Degraded"], spec["draft"]["id"]
@@ -55,11 +60,10 @@ def _of_the_spec(
         served = any(BAD_DRAFT in each for each in shown)
         bad = "pods with the refused draft serve" if served and draft not in rolled_out else ""
         return bad if told else "the draft does not fit, and nobody says so"
-    if degraded["status"] == "True" and degraded["reason"] != "RolledBack":
+    rolled_back = degraded["reason"] == Reason.ROLLED_BACK
+    if degraded["status"] == "True" and not (rolled_back and may_roll_back):
         return f"it is Degraded: {degraded['reason']}: {degraded['message']}"
     wanted = (draft, spec["engine"]["image"])
-    if degraded["reason"] != "RolledBack" and not all(
-        each in pod for each in wanted for pod in shown
-    ):
+    if not rolled_back and not all(each in pod for each in wanted for pod in shown):
         return "pods that serve are not those of the spec"
     return ""

@@ -46,6 +46,7 @@ class Kindof:
 
 
 DEEDS: Final[dict[str, Kindof]] = {}
+SPOIL_METRICS: Final = frozenset({"metrics page is wrong", "Prometheus is wrong"})
 
 
 def deed(name: str, *, weight: float = 1.0, **ranges: Any) -> Callable[[Do], Do]:
@@ -139,7 +140,8 @@ async def _delete_child(storm: "Storm", with_: Mapping[str, Any]) -> None:
     kind = _KINDS.get(with_["kind"], CONFIG_MAP)
     found = storm.children(kind)
     if found:
-        storm.cluster.disturbed()
+        if kind == DEPLOYMENT:
+            storm.cluster.disturbed()
         storm.objects.remove(kind, storm.namespace, found[0]["metadata"]["name"])
 
 

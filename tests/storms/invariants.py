@@ -22,7 +22,7 @@ AFTERMATH_S: Final = 240.0
 """For so long after pods suffered from something else, too few of them say nothing of us."""
 MOST_TASKS: Final = 200
 MOST_DEPTH: Final = 7
-"""`maxTokens` of every resource, but while a user writes nonsense."""
+"""`maxTokens` of every simulated resource."""
 
 
 class BrokenError(AssertionError):
@@ -40,10 +40,8 @@ class WriteInvariants:
     """Watches the writes of some operators, be their API server simulated or real."""
 
     hub: Told
-    now_s: Callable[[], float]
-    user_spec: Callable[[str], Mapping[str, Any] | None]
-    """The spec that the user wrote last, by name; None: there is no such resource."""
-    broken: list[str] = field(default_factory=list)
+    most_depth: int = MOST_DEPTH
+    """`maxTokens` of every resource, but while a user writes nonsense."""
     foreign: set[tuple[str, str, str]] = field(default_factory=set)
     """Objects that are somebody else's."""
     edited_at_s: dict[str, float] = field(default_factory=dict)
@@ -119,13 +117,8 @@ class WriteInvariants:
         """A draft is refused for the first time."""
 
     def _depth_within(self, audit: Audit) -> None:
-        text = (audit.after.get("data") or {}).get("depth.json", "")
-        spec = self.user_spec(audit.name.removesuffix("-depth"))
-        if audit.verb not in {"apply", "patch", "create"} or spec is None:
-            return
-        document = json.loads(text)
-        speculation = spec.get("speculation", {})
-        most = max(MOST_DEPTH, speculation.get("tokens", 3))
+        document = json.loads(audit.after["data"]["depth.json"])
+        most = self.most_depth
         tables = [document["schedule"], *(document.get("pods") or {}).values()]
         for first, last, depth in (entry for table in tables for entry in table):
             if not 0 <= depth <= most:
@@ -155,7 +148,6 @@ class WriteInvariants:
         )
 
     def _break(self, sentence: str) -> None:
-        self.broken.append(f"at {self.now_s():.1f} s: {sentence}")
         raise BrokenError(sentence)
 
 
@@ -165,10 +157,13 @@ class Invariants(WriteInvariants):
 
     objects: Objects
     cluster: Cluster
+    user_spec: Callable[[str], Mapping[str, Any] | None]
+    """The spec that the user wrote last, by name; None: there is no such resource."""
     restart_edits: list[float] = field(default_factory=list)
     """When the user changed something that needs new pods."""
     scaled_at_s: float = float("-inf")
-    scaled_from: int = 0
+    least_wanted: int = 0
+    """The fewest replicas that the user has asked for lately."""
     _removals: int = 0
 
     rolled_out: set[str] = field(default_factory=set)
@@ -188,7 +183,7 @@ class Invariants(WriteInvariants):
     def _refused(self, draft: str) -> None:
         asked = [each for each in self.objects.each(DEPLOYMENT) if _replicas(each)]
         kimis = [each for each in asked if each["metadata"]["name"].startswith("kimi-")]
-        if all(_draft_of(each) == draft for each in kimis):
+        if kimis and all(_draft_of(each) == draft for each in kimis):
             self.rolled_out.add(draft)
 
     def _engines_within(self) -> None:
@@ -206,7 +201,7 @@ class Invariants(WriteInvariants):
         wanted = spec.get("replicas", 1)
         scaled = at_s - self.scaled_at_s < AFTERMATH_S
         if scaled:
-            wanted = min(wanted, self.scaled_from)
+            wanted = min(wanted, self.least_wanted)
         ready = len([p for p, _, _ in self.cluster.serving() if p.startswith("llm/kimi-")])
         least = wanted - spec.get("rollout", {}).get("maxUnavailable", 1)
         if ready < least:

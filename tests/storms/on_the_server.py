@@ -222,7 +222,8 @@ class Fleet:
         self.log: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
-        self.invariants = WriteInvariants(hub=told, now_s=self._loop.time, user_spec=self.specs.get)
+        most_depth = SPEC["speculation"]["maxTokens"]
+        self.invariants = WriteInvariants(hub=told, most_depth=most_depth)
         self._die_at: int | None = None
         self._held: Held | None = None
         proxy.watching.append(self._wrote)

@@ -20,7 +20,7 @@ from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
 from storms.cluster import Cluster
-from storms.deeds import DEEDS, IMAGES
+from storms.deeds import DEEDS, IMAGES, SPOIL_METRICS
 from storms.history import Deed, History
 from storms.hub import SECRET, TARGET, Hub
 from storms.invariants import MOST_DEPTH, MOST_TASKS, BrokenError, Invariants
@@ -80,7 +80,6 @@ class Storm:
             objects=self.objects,
             cluster=self.cluster,
             hub=self.hub,
-            now_s=loop.time,
             user_spec=self.user_spec,
         )
         self.server.watching.append(self._wrote)
@@ -174,6 +173,8 @@ class Storm:
         self._break(f"{when} it went on writing: {', '.join(fresh[:5])}")
 
     def _rollouts_s(self) -> float:
+        if not self.invariants.restart_edits:
+            return 0.0
         return ROLLOUT_S * (1 + self.history.scenario.replicas / 2)
 
     async def _deed(self, deed: Deed) -> None:
@@ -214,16 +215,24 @@ class Storm:
         serving = [pod for place, pod, _ in self.cluster.serving() if place.startswith("llm/kimi-")]
         found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
         rolled_out = self.invariants.rolled_out
-        return complaint(found, self.children(DEPLOYMENT), serving, rolled_out=rolled_out)
+        return complaint(
+            found,
+            self.children(DEPLOYMENT),
+            serving,
+            rolled_out=rolled_out,
+            may_roll_back=self._may_roll_back(),
+        )
+
+    def _may_roll_back(self) -> bool:
+        """Whether a canary may have looked worse than it was made."""
+        unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
+        return unreadable or self.cluster.disturbed_at_s > float("-inf")
 
     # -- what deeds use
 
     def leader(self) -> Operator:
         """The one that leads; without one, the first."""
-        return self._leaders()[0]
-
-    def _leaders(self) -> list[Operator]:
-        return [each for each in self.operators if each.leads] or self.operators
+        return next((each for each in self.operators if each.leads), self.operators[0])
 
     def user_spec(self, name: str) -> Mapping[str, Any] | None:
         found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", name)
@@ -386,8 +395,8 @@ class Storm:
         now_s, invariants = self.loop.time(), self.invariants
         if before.get("replicas", 1) != after.get("replicas", 1):
             lag = now_s - invariants.scaled_at_s < 300.0
-            earlier = min(invariants.scaled_from, after["replicas"]) if lag else after["replicas"]
-            invariants.scaled_at_s, invariants.scaled_from = now_s, earlier
+            least = min(invariants.least_wanted, after["replicas"]) if lag else after["replicas"]
+            invariants.scaled_at_s, invariants.least_wanted = now_s, least
         if before["draft"]["id"] != after["draft"]["id"]:
             invariants.edited_at_s[after["draft"]["id"]] = now_s
         needs_pods = ("draft", "engine", "model")
