@@ -33,7 +33,7 @@ from fathom_local.kube import MERGE_PATCH, KubeApi, Mirror
 from storms.calm import complaint
 from storms.deeds import DEEDS
 from storms.history import Deed, History
-from storms.hub import BAD_DRAFT, BROKEN, DRAFT, GOOD, OTHER_DRAFT, TARGET
+from storms.hub import BAD_DRAFT, BROKEN, DRAFT, GOOD, OTHER_DRAFT, SECRET, TARGET
 from storms.invariants import WriteInvariants
 from storms.server import Audit
 from support.faulty_proxy import EVERYBODY, Asked, FaultyProxy, Scope, listening, proxy_before
@@ -246,6 +246,7 @@ class Fleet:
             self.say("calm", "all is as it should be")
             await self._rest("at rest")
             self.leader().kill()
+            await self._looks_again()
             await self._rest("after a restart of the operator at rest")
             for each in self.courses:
                 each.end()
@@ -318,6 +319,18 @@ class Fleet:
 
     def _complaints(self) -> dict[str, str]:
         return {each.name: found for each in self.courses if (found := each.complaint())}
+
+    async def _looks_again(self) -> None:
+        """Until an operator has looked at every resource: until then its silence says nothing."""
+        since_s = self._loop.time()
+        until_s = since_s + RESTS_WITHIN_S
+        unseen = list(self.courses)
+        while unseen and self._loop.time() < until_s:
+            await asyncio.sleep(0.5)
+            looked_at_s = self.proxy.looked_at_s
+            unseen = [each for each in unseen if looked_at_s.get(each.name, since_s) <= since_s]
+        for each in unseen:
+            self.find("nobody looks at it after a restart of the operator", each.name)
 
     async def _rest(self, when: str) -> None:
         """Until nothing is written for a while; what could wait may still come at first."""
@@ -415,9 +428,10 @@ class Course:
         if wrong := self.complaint():
             self.fleet.find(f"at the end {wrong}", self.name)
         found = self.objects.look(SPECULATIVE_DEPLOYMENT, self.namespace, self.name) or {}
-        for entry in found["metadata"]["managedFields"]:
-            if entry["manager"] == names.FIELD_MANAGER and entry["fieldsV1"].keys() != {"f:status"}:
-                self.fleet.find(f"the operator wrote {entry['fieldsV1']}", self.name)
+        entries = found.get("metadata", {}).get("managedFields", [])
+        wrote = [each["fieldsV1"] for each in entries if each["manager"] == names.FIELD_MANAGER]
+        if not wrote or any(each.keys() != {"f:status"} for each in wrote):
+            self.fleet.find(f"the operator wrote {wrote or 'nothing'}", self.name)
 
     # -- what deeds use
 
@@ -641,6 +655,7 @@ async def fleet_in(
                     "POD_NAME": name,
                     "HF_ENDPOINT": told.endpoint,
                     "HF_HUB_OFFLINE": "0",
+                    "HF_TOKEN": SECRET,
                     "HF_HOME": str(directory / "hub"),
                 },
             )

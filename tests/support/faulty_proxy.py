@@ -92,6 +92,8 @@ class FaultyProxy:
         self._random = random.Random("proxy")
         self.attempts: list[Asked] = []
         """Writes that were sent, but for leases: also those that came to nothing."""
+        self.looked_at_s: dict[str, float] = {}
+        """By resource: when something about it was last read."""
         self.audits: list[Audit] = []
         """Writes that the API server took."""
         self.watching: list[Callable[[Audit], None]] = []
@@ -177,6 +179,7 @@ class FaultyProxy:
     async def _answer_read(self, asked: Asked, request: web.BaseRequest) -> _Answer:
         """As it is, or as it was that long ago, or as it first was."""
         now_s = asyncio.get_running_loop().time()
+        self.looked_at_s[asked.about] = now_s
         past = self._read[request.path_qs]
         stale = [s for each in self._in_force(asked.about) for s in each.trouble.stale_s.values()]
         if stale and past:
