@@ -60,6 +60,7 @@ class WriteInvariants:
             return
         self._no_secret(audit)
         if audit.kind == "Event":
+            self._no_bug(audit)
             return
         self._fenced(audit)
         if audit.place in self.foreign and audit.before != audit.after:
@@ -97,6 +98,10 @@ class WriteInvariants:
     def _no_secret(self, audit: Audit) -> None:
         if audit.kind in {"Event", "SpeculativeDeployment"} and SECRET in json.dumps(audit.body):
             self._break(f"a secret stands in {audit.kind} {audit.name}")
+
+    def _no_bug(self, audit: Audit) -> None:
+        if audit.body.get("reason") == "InternalError":
+            self._break(f"a pass ended in an error of its own: {audit.body.get('message')}")
 
     def _spec_untouched(self, audit: Audit) -> None:
         before, after = audit.before or {}, audit.after or {}

@@ -451,6 +451,8 @@ def run(history: History, *, die_at: int | None = None) -> Verdict:
         at_s = loop.time()
         if not broken and SECRET in said.getvalue():
             broken = "a secret stands in the log"
+        if not broken and "pass failed" in said.getvalue():
+            broken = "a pass ended in an error of its own, see what the operator logged"
         storm.end()
         writes = [each for each in storm.server.audits if each.kind != "Lease"]
         log = "\n".join(storm.lines) + "\n"
