@@ -16,7 +16,7 @@ OTHER_DRAFT: Final = "acme/other-draft"
 BAD_DRAFT: Final = "acme/bad-draft"
 """Preflight refuses it."""
 SECRET: Final = "hf_neverShowThisToAnybody"
-"""Stands in whatever the hub or a Prometheus says when it refuses."""
+"""Stands in what a Prometheus or a pod says instead of metrics."""
 
 
 def known() -> dict[str, ModelFacts]:
