@@ -206,6 +206,9 @@ def _template(
 
 
 def _emptied(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> tuple[str, ...]:
+    if bounds.most_new is not None:
+        # At no replicas, or at one, a canary is all that is asked for, and proves nothing yet.
+        return ()
     new = next((fleet for fleet in fleets if fleet.revision == revision), None)
     if new is None or new.serving < bounds.replicas or new.asked < bounds.replicas:
         return ()

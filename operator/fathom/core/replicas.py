@@ -90,7 +90,8 @@ def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -
     if not others:
         return {wanted: bounds.replicas}
     if bounds.paused and bounds.most_new is not None:
-        return {wanted: new.asked} | _scaled(others, bounds.beside(new.asked))
+        on_trial = min(new.asked, bounds.replicas)
+        return {wanted: on_trial} | _scaled(others, bounds.beside(on_trial))
     if bounds.paused:
         return {wanted: new.asked} | _scaled(fleets, bounds.replicas)
     if sum(fleet.asked for fleet in others) < bounds.kept:

@@ -69,7 +69,7 @@ class Rollout:
     watch: Watch | None = None
     evidence: Evidence = field(default_factory=Evidence)
     paused_at_s: UnixSeconds | None = None
-    """Since when `rollout.paused` holds it."""
+    """Since when `rollout.paused` holds it, or a canary that is scaled to zero."""
     retry: str = ""
     """What the user's annotation said when it began."""
 

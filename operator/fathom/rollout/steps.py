@@ -45,9 +45,13 @@ def next_step(before: Rollout | None, look: Look) -> Step:
     rollout, told = _of_this_spec(before, look)
     if rollout is None:
         return Step(None)
-    if look.wishes.paused:
-        held = rollout if rollout.paused_at_s else replace(rollout, paused_at_s=look.now_s)
+    if rollout.stage is Stage.CANARY and not look.wishes.replicas:
+        # It neither failed nor passed, so it is watched from where it was once there are replicas.
+        message = "the canary comes back with the others: spec.replicas is 0."
+        held = replace(_held(rollout, look.now_s), reason=Reason.CANARY_STARTING, message=message)
         return Step(held, told)
+    if look.wishes.paused:
+        return Step(_held(rollout, look.now_s), told)
     if rollout is not before and rollout.stage is Stage.PROMOTED:
         # Where it is over at once, the status would go on to tell of the one before.
         return Step(rollout, told)
@@ -117,6 +121,11 @@ def _begun(look: Look, stable: str) -> Rollout:
         # An operator that kept no record has promoted it.
         return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", look.now_s)
     return settling
+
+
+def _held(rollout: Rollout, now_s: float) -> Rollout:
+    """Standing still, for as long as it is held."""
+    return rollout if rollout.paused_at_s else replace(rollout, paused_at_s=now_s)
 
 
 def _resumed(rollout: Rollout, now_s: float) -> Rollout:

@@ -117,9 +117,10 @@ def plan(
     *found: ObservedWorkload | ObservedPod | ObservedConfigMap,
     revision: str = "new",
     changes: Mapping[str, Any] | None = None,
+    most_new: int | None = None,
 ) -> Plan:
     spec = resource({"replicas": 2, **(changes or {})}).spec
-    return plan_of(objects_of(*found), spec, revision, OURS)
+    return plan_of(objects_of(*found), spec, revision, OURS, most_new=most_new)
 
 
 def steps(found: Plan) -> list[tuple[str, int, Template]]:
@@ -183,6 +184,14 @@ def test_an_emptied_revision_goes_once_the_new_one_serves() -> None:
     assert plan(deployment("old", 0), still_draining, *serving).emptied == ()
     not_yet = (deployment("new", 2), pod("c", "new"), pod("d", "new", ready=False))
     assert plan(deployment("old", 0), *not_yet).emptied == ()
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_while_it_is_on_trial_nothing_is_deleted_for_it(replicas: int) -> None:
+    """It is all that is asked for, and has yet to show whether it can be."""
+    canary = (deployment("new", replicas), pod("c", "new"))
+    found = plan(deployment("old", 0), *canary, changes={"replicas": replicas}, most_new=1)
+    assert found.emptied == ()
 
 
 def test_paused_starts_no_new_revision() -> None:

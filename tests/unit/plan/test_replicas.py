@@ -185,6 +185,7 @@ def test_paused_groups_that_serve_stay_though_one_too_many_is_asked_for() -> Non
         (1, 0, 1, {"old": 1, "new": 1}),
         (3, 1, 0, {"old": 2, "new": 1}),
         (2, 1, 0, {"old": 1, "new": 1}),
+        (0, 1, 0, {"old": 0, "new": 0}),
     ],
 )
 def test_paused_a_canary_stays_while_the_others_scale(

@@ -161,6 +161,18 @@ def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
     assert resumed.watch == replace(watch, unready_since_s=NOW_S + 500)
 
 
+def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
+    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    zero = replace(WISHES, replicas=0)
+    held = after(replace(CANARY, watch=watch), look(100, pod(ready=True), wishes=zero))
+    assert (held.stage, held.watch, held.paused_at_s) == (Stage.CANARY, watch, NOW_S + 100)
+    assert held.message == "the canary comes back with the others: spec.replicas is 0."
+    assert after(held, look(90_000, wishes=zero)) == held
+    resumed = after(held, look(90_000, pod(name="another")))
+    assert (resumed.stage, resumed.paused_at_s) == (Stage.CANARY, None)
+    assert resumed.watch == Watch("another", unready_since_s=NOW_S + 90_000, uid="uid of another")
+
+
 def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     assert after(replace(SETTLING, began_at_s=NOW_S + 9000), look()).began_at_s == NOW_S
     ahead = Watch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")

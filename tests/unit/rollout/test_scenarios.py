@@ -420,6 +420,36 @@ async def test_scaling_in_mid_bake_scales_what_is_stable(replicas: int) -> None:
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": replicas})
 
 
+@pytest.mark.parametrize(
+    ("engine", "rollout"),
+    [
+        (Engine(), {}),
+        (Engine(start_s=1e9), {"maxUnavailable": 0, "maxSurge": 1}),
+        (Engine(start_s=1e9), {"paused": True}),
+    ],
+    ids=["ready", "starting", "paused"],
+)
+async def test_a_canary_that_is_scaled_to_zero_and_up_again_is_one_still(
+    engine: Engine, rollout: dict[str, Any]
+) -> None:
+    """What serves comes back as it was: to be scaled to zero proves nothing of the new one."""
+    cluster = await serving(engine, engine__startupMinutes=10)
+    cluster.nodes = 4
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(900, until=lambda: cluster.asked() == {"A": 2, "B": 1})
+    await cluster.run(400)
+    cluster.edit({"replicas": 0, "rollout": rollout})
+    # For longer than a canary may take to become ready.
+    await cluster.run(1800)
+    assert cluster.asked() == {"A": 0, "B": 0}
+    assert cluster.stage == "Canary"
+    cluster.edit({"replicas": 3})
+    await cluster.run(600)
+    assert cluster.stage == "Canary"
+    assert cluster.ready().get("A", 0) >= 2
+    assert cluster.asked().get("B", 0) <= 1
+
+
 async def test_while_a_canary_is_watched_the_tuner_judges_by_the_others() -> None:
     cluster = await serving()
     seen: list[set[str]] = []
