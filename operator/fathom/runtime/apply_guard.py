@@ -14,6 +14,9 @@ PATIENCE: Final = 3
 FIRST_PAUSE_S: Final = 120.0
 LONGEST_PAUSE_S: Final = 3600.0
 """Each write that is changed back doubles the pause: nobody tells when the other side is mended."""
+OVER_AFTER_S: Final = 300.0
+"""So long a write has to stand, until the fight counts as over. An autoscaler takes fifteen seconds
+to answer, and in between the operator looks at what it wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,25 @@ class _Written:
     times: int
     at_s: float
     """Unix seconds of the last time."""
+    created: bool
+    """Whether it was not there before."""
 
     def pausing(self, now_s: float) -> bool:
         if self.times < PATIENCE:
             return False
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.times - PATIENCE))
-        # A clock that was set back must not make the pause longer.
-        return 0 <= now_s - self.at_s < pause_s
+        return self._within(pause_s, now_s)
+
+    def over(self, now_s: float) -> bool:
+        """Whether nobody fights, where the object is as it was written.
+
+        What somebody deletes is made again at once, however often: what serves may depend on it.
+        """
+        return self.created or not self._within(OVER_AFTER_S, now_s)
+
+    def _within(self, seconds: float, now_s: float) -> bool:
+        # A clock that was set back must not make it longer.
+        return 0 <= now_s - self.at_s < seconds
 
 
 class ApplyGuard:
@@ -43,10 +58,14 @@ class ApplyGuard:
     def __init__(self) -> None:
         self._written: dict[tuple[Kind, str], _Written] = {}
 
-    def settle(self, wanted: Sequence[Operation]) -> None:
-        """Forget the objects that need no write: they are as they should be."""
+    def settle(self, wanted: Sequence[Operation], now_s: float) -> None:
+        """Forget the objects that need no write, and have needed none for a while."""
         pending = {(each.kind, each.name) for each in wanted}
-        self._written = {key: seen for key, seen in self._written.items() if key in pending}
+        self._written = {
+            key: seen
+            for key, seen in self._written.items()
+            if key in pending or not seen.over(now_s)
+        }
 
     def refusal(self, operation: Operation, now_s: float) -> str | None:
         """Why this write is not tried again now; None: it may be."""
@@ -63,14 +82,15 @@ class ApplyGuard:
         """Count a write that the API server took; one that it refused changed nothing."""
         if not isinstance(operation, Delete):
             seen = self._seen(operation)
-            again = replace(seen, times=seen.times + 1, at_s=now_s)
+            created = isinstance(operation, Create)
+            again = replace(seen, times=seen.times + 1, at_s=now_s, created=created)
             self._written[operation.kind, operation.name] = again
 
     def _seen(self, operation: Create | Apply | Patch) -> _Written:
         fingerprint = _fingerprint(operation)
         seen = self._written.get((operation.kind, operation.name))
         if seen is None or seen.fingerprint != fingerprint:
-            return _Written(fingerprint, times=0, at_s=0.0)
+            return _Written(fingerprint, times=0, at_s=0.0, created=False)
         return seen
 
 

@@ -50,7 +50,7 @@ class Writer:
         depend on what failed; after one that shows that the cluster was looked at too long ago,
         since it was decided on that look. Never raises.
         """
-        guard.settle(operations)
+        guard.settle(operations, now_s)
         refusals: list[str] = []
         left: list[Operation] = []
         for position, operation in enumerate(operations):

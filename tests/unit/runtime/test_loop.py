@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from fathom.adapters.ports import KubeError
 from fathom.core.kinds import (
     CONFIG_MAP,
@@ -169,6 +171,39 @@ async def test_a_tug_of_war_is_taken_up_again_less_and_less_often(bench: Bench) 
         await bench.tick()
         bench.clock.at_s += 60
     assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
+@pytest.mark.parametrize("answers_after_s", [15, 120])
+async def test_a_tug_of_war_is_one_though_each_write_stands_for_a_while(
+    bench: Bench, answers_after_s: float
+) -> None:
+    """As with an autoscaler, between whose looks the operator looks at what it wrote itself."""
+    (name,) = bench.kube.names(DEPLOYMENT)
+    began_s = bench.clock.at_s
+    while bench.clock.at_s < began_s + 3600:
+        bench.kube.find(DEPLOYMENT, name)["spec"]["replicas"] = 5
+        await bench.tick()
+        await bench.tick()
+        bench.clock.at_s += answers_after_s
+    assert len(bench.kube.written("Deployment")) <= 9
+    assert "spec.replicas is 5" in bench.condition("Degraded")["message"]
+    await bench.tick()
+    bench.clock.at_s += 3600
+    await bench.tick()
+    bench.clock.at_s += 300
+    await bench.tick()
+    bench.kube.writes.clear()
+    change_back(bench)
+    await bench.tick()
+    assert len(bench.kube.written("Deployment")) == 1
+
+
+async def test_what_is_deleted_again_and_again_is_made_again_each_time(bench: Bench) -> None:
+    for _ in range(6):
+        bench.kube.remove(SERVICE, "llm", "kimi")
+        await bench.tick()
+        await bench.tick()
+        assert bench.kube.names(SERVICE) == ["kimi"]
 
 
 async def test_a_clock_that_is_set_back_keeps_no_tug_of_war_alive(bench: Bench) -> None:
