@@ -55,6 +55,10 @@ class Carried:
     """Names that something else bears."""
     outdated: bool = False
     """Whether the cluster was found in another state than the one that all this was decided on."""
+    broken_off: bool = False
+    """Whether a write failed in a way that may pass by itself, so that others were not tried."""
+    retry_after_s: float = float("inf")
+    """Seconds until a write that was refused for good may be tried again."""
 
 
 class Actor:
@@ -111,7 +115,7 @@ class Actor:
         left = (*outcome.left, *(each for each in wanted if each not in todo))
         missing = (each for each in absent if each not in objects.live)
         memory.unlisted = frozenset({*(each.key for each in taken), *missing, *_unseen(outcome)})
-        if todo or any(each.left_behind for each in taken):
+        if outcome.tried or any(each.left_behind for each in taken):
             memory.objects = None
         if _holds(todo, names.tuning_config_map(name)):
             memory.tuning_written_at_s = now_s
@@ -132,6 +136,8 @@ class Actor:
             kept,
             taken=taken,
             outdated=outcome.outdated is not None,
+            broken_off=outcome.broken_off,
+            retry_after_s=memory.guard.retry_after_s(now_s),
         )
 
     async def keep(self, objects: Objects, memory: Memory, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Stops the tug-of-war with whatever rewrites our fields."""
+"""Stops the tug-of-war with whatever rewrites our fields, or refuses them."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fathom.core.kinds import Kind
+from fathom.core.kinds import CONFIG_MAP, Kind
 from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
 
 PATIENCE: Final = 3
@@ -17,6 +17,25 @@ LONGEST_PAUSE_S: Final = 3600.0
 OVER_AFTER_S: Final = 300.0
 """So long a write has to stand, until the fight counts as over. An autoscaler takes fifteen seconds
 to answer, and in between the operator looks at what it wrote."""
+FIRST_RETRY_S: Final = 1.0
+LONGEST_RETRY_S: Final = 60.0
+"""Each refusal of a write doubles the time to the next try: a policy says the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A write that the API server refuses, and why."""
+
+    fingerprint: str
+    sentence: str
+    at_s: float
+    """Unix seconds of the last try."""
+    pause_s: float = FIRST_RETRY_S
+
+    def left_s(self, now_s: float) -> float:
+        """Until the next try."""
+        # A clock that was set back must not make it longer.
+        return min(self.pause_s, max(0.0, self.at_s + self.pause_s - now_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +76,7 @@ class ApplyGuard:
 
     def __init__(self) -> None:
         self._written: dict[tuple[Kind, str], _Written] = {}
+        self._refused: dict[tuple[Kind, str], _Refused] = {}
 
     def settle(self, wanted: Sequence[Operation], now_s: float) -> None:
         """Forget the objects that need no write, and have needed none for a while."""
@@ -66,9 +86,17 @@ class ApplyGuard:
             for key, seen in self._written.items()
             if key in pending or not seen.over(now_s)
         }
+        self._refused = {key: seen for key, seen in self._refused.items() if key in pending}
+
+    def retry_after_s(self, now_s: float) -> float:
+        """Seconds until a write that was refused may be tried again; infinity: none was."""
+        return min((each.left_s(now_s) for each in self._refused.values()), default=float("inf"))
 
     def refusal(self, operation: Operation, now_s: float) -> str | None:
         """Why this write is not tried again now; None: it may be."""
+        refused = self._refused_before(operation)
+        if refused is not None and refused.left_s(now_s) > 0:
+            return refused.sentence
         if isinstance(operation, Delete) or not self._seen(operation).pausing(now_s):
             return None
         return (
@@ -78,8 +106,25 @@ class ApplyGuard:
             "app.kubernetes.io/managed-by=fathom."
         )
 
+    def refused(self, operation: Operation, sentence: str, now_s: float) -> None:
+        """Remember a write that the API server refuses for good."""
+        before = self._refused_before(operation)
+        pause_s = FIRST_RETRY_S if before is None else min(LONGEST_RETRY_S, 2 * before.pause_s)
+        self._refused[operation.kind, operation.name] = _Refused(
+            _fingerprint(operation), sentence, now_s, pause_s
+        )
+
+    def _refused_before(self, operation: Operation) -> _Refused | None:
+        refused = self._refused.get((operation.kind, operation.name))
+        # What a ConfigMap of ours holds moves with every measurement.
+        moves = operation.kind == CONFIG_MAP
+        if refused is None or not (moves or refused.fingerprint == _fingerprint(operation)):
+            return None
+        return refused
+
     def wrote(self, operation: Operation, now_s: float) -> None:
         """Count a write that the API server took; one that it refused changed nothing."""
+        self._refused.pop((operation.kind, operation.name), None)
         if not isinstance(operation, Delete):
             seen = self._seen(operation)
             created = isinstance(operation, Create)
@@ -94,7 +139,10 @@ class ApplyGuard:
         return seen
 
 
-def _fingerprint(operation: Create | Apply | Patch) -> str:
-    content = operation.patch if isinstance(operation, Patch) else operation.manifest
-    text = json.dumps(content, sort_keys=True)
+def _fingerprint(operation: Operation) -> str:
+    match operation:
+        case Create(manifest=content) | Apply(manifest=content) | Patch(patch=content):
+            text = json.dumps(content, sort_keys=True)
+        case Delete():
+            text = "deleted"
     return hashlib.sha256(text.encode()).hexdigest()

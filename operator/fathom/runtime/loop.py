@@ -260,12 +260,19 @@ class Loop:
             memory=memory,
         )
         until_report_s = await self._reporter.report(findings, objects, memory)
-        if carried.refusals:
-            return self._failed()
+        if carried.broken_off:
+            # The API server answers, so what it does not take shall not keep the tuner waiting.
+            return min(RESYNC_S, self._failed())
         self._failures = 0
         if any(each.left_behind for each in carried.taken):
             return LEFT_BEHIND_S
-        wakes_s = (decision.wake_after_s, course.wake_after_s, fetch.wake_after_s, until_report_s)
+        wakes_s = (
+            decision.wake_after_s,
+            course.wake_after_s,
+            fetch.wake_after_s,
+            carried.retry_after_s,
+            until_report_s,
+        )
         return max(SHORTEST_SLEEP_S, min(RESYNC_S, *wakes_s))
 
     def _note_unread(self, snapshot: Snapshot, memory: Memory) -> None:

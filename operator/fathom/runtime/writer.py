@@ -30,6 +30,10 @@ class Outcome:
     """Those that failed or were not tried."""
     outdated: Operation | None = None
     """The one that found the cluster in another state than the one it was decided on."""
+    tried: bool = False
+    """Whether anything was sent."""
+    broken_off: bool = False
+    """Whether one failed in a way that may pass by itself, so that the rest was not tried."""
 
 
 class Writer:
@@ -53,26 +57,30 @@ class Writer:
         guard.settle(operations, now_s)
         refusals: list[str] = []
         left: list[Operation] = []
+        tried = False
         for position, operation in enumerate(operations):
             if (refusal := guard.refusal(operation, now_s)) is not None:
                 refusals.append(refusal)
                 left.append(operation)
                 continue
+            tried = True
             try:
                 await self._one(operation)
             except KubeError as error:
-                refusals.append(
+                sentence = (
                     f"{operation.kind.kind} {operation.name} could not be written: "
                     f"{error.message.rstrip('.')}."
                 )
+                refusals.append(sentence)
                 left.append(operation)
                 if error.transient:
                     left.extend(operations[position + 1 :])
                     outdated = operation if error.outdated else None
-                    return Outcome(tuple(refusals), tuple(left), outdated)
+                    return Outcome(tuple(refusals), tuple(left), outdated, tried, broken_off=True)
+                guard.refused(operation, sentence, now_s)
             else:
                 guard.wrote(operation, now_s)
-        return Outcome(tuple(refusals), tuple(left))
+        return Outcome(tuple(refusals), tuple(left), tried=tried)
 
     async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> None:
         """Write the status subresource.

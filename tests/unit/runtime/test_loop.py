@@ -318,6 +318,7 @@ async def test_a_refused_child_is_told_and_retried() -> None:
     assert degraded["reason"] == "ChildRefused"
     assert "exceeded quota: gpus" in degraded["message"]
     bench.kube.fail = lambda _verb, _kind: None
+    bench.clock.at_s += 1
     await bench.until_ready()
     assert bench.condition("Degraded")["reason"] == "AsExpected"
 

@@ -1,6 +1,7 @@
 """How often it writes: at once what people wait for, the rest once a minute."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -8,7 +9,7 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, Kind
+from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
 from support.bench import Bench, holding, moved
@@ -262,3 +263,53 @@ async def test_in_a_rollout_the_tuner_judges_by_the_new_pods(bench: Bench) -> No
     assert seen[0] == {old.split("-")[1]}
     assert seen[-1] == {new.split("-")[1]}
     assert all(len(revisions) == 1 for revisions in seen)
+
+
+@pytest.mark.parametrize(
+    ("status", "longest_s"), [(403, 5), (422, 5), (500, 60)], ids=["right", "policy", "webhook"]
+)
+async def test_what_is_refused_for_hours_does_not_keep_the_tuner_waiting(
+    bench: Bench, status: int, longest_s: float
+) -> None:
+    looked_at_s, tried_at_s = [], []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        looked_at_s.append(snapshot.now_s)
+        return replace(holding(snapshot), wake_after_s=5)
+
+    def refused(verb: str, kind: Kind) -> KubeError | None:
+        if kind != SERVICE or verb not in {"create", "apply"}:
+            return None
+        tried_at_s.append(bench.clock.at_s)
+        return KubeError(status, "no services here")
+
+    bench.decide = decide
+    bench.kube.remove(SERVICE, "llm", "kimi")
+    bench.kube.fail = refused
+    await bench.tick()
+    await bench.run_for(3600)
+    pauses_s = [after - before for before, after in pairwise(looked_at_s)]
+    assert max(pauses_s) <= longest_s
+    assert "no services here" in bench.condition("Degraded")["message"]
+    # And it is asked less and less often.
+    assert 60 <= len(tried_at_s) <= 70
+    bench.kube.fail = lambda _verb, _kind: None
+    await bench.run_for(61)
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
+async def test_a_tug_of_war_does_not_keep_the_tuner_waiting(bench: Bench) -> None:
+    looked_at_s = []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        looked_at_s.append(snapshot.now_s)
+        return replace(holding(snapshot), wake_after_s=5)
+
+    bench.decide = decide
+    until_s = bench.clock.at_s + 3600
+    while bench.clock.at_s < until_s:
+        bench.kube.find(SERVICE, "kimi")["spec"]["selector"] = {"app": "another"}
+        await bench.run_for(5)
+    pauses_s = [after - before for before, after in pairwise(looked_at_s)]
+    assert max(pauses_s) <= 5
+    assert "changed back by something else" in bench.condition("Degraded")["message"]
