@@ -102,8 +102,16 @@ def _of_this_spec(
         f"The rollout to revision {before.revision} ends: the spec asks for {look.revision} now.",
     )
     quiet = before.stage in {Stage.SETTLING, Stage.ROLLED_BACK}
-    stable = before.revision if before.stage is Stage.PROMOTED else before.stable
-    return _begun(look, stable), () if quiet else (happening,)
+    return _begun(look, _served_last(before, look)), () if quiet else (happening,)
+
+
+def _served_last(before: Rollout, look: Look) -> str:
+    """What a newer revision than that of `before` is tried beside, and goes back to."""
+    if before.stage is not Stage.PROMOTED:
+        return before.stable
+    # What was promoted and does not serve is no measure while the one before it still does.
+    deserted = not look.ready(before.revision) and look.ready(before.stable)
+    return before.stable if deserted else before.revision
 
 
 def _begun(look: Look, stable: str) -> Rollout:

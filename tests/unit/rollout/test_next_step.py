@@ -123,11 +123,20 @@ def test_what_was_vetoed_is_tried_again_only_when_asked_anew() -> None:
 def test_a_newer_spec_goes_on_from_what_served_last(
     before: Rollout, stable: str, *, is_told: bool
 ) -> None:
-    step = next_step(before, look(20, revision="newer"))
+    step = next_step(before, look(20, pod(ready=True), revision="newer"))
     assert step.rollout is not None
     assert (step.rollout.stage, step.rollout.stable) == (Stage.SETTLING, stable)
     message = "The rollout to revision new ends: the spec asks for newer now."
     assert told(step) == ([message] if is_told else [])
+
+
+def test_a_newer_spec_is_tried_beside_what_serves_though_another_was_promoted() -> None:
+    """As after a promotion that went wrong: the mending is a change like any other."""
+    settling = after(PROMOTED, look(20, pod(), revision="newer"))
+    assert settling.stable == "old"
+    assert after(settling, look(30, pod(), revision="newer")).stage is Stage.CANARY
+    down = (pod("old", "a"), pod())
+    assert after(PROMOTED, look(20, revision="newer", pods=down)).stable == "new"
 
 
 @pytest.mark.parametrize(("before", "is_told"), [(CANARY, True), (VETOED, False)])

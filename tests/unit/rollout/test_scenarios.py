@@ -339,6 +339,23 @@ async def test_a_newer_spec_that_fails_goes_back_to_what_was_promoted() -> None:
     assert cluster.least_ready >= 2
 
 
+async def test_a_mending_that_fails_goes_back_to_what_still_serves() -> None:
+    """B was promoted and crashes since, so that A alone serves when C is asked for."""
+    engines = {NEW: Engine(crash_after_s=60), NEWEST: Engine(crashes=True)}
+    cluster = PlayedCluster({"replicas": 3, "rollout.canaryMinutes": 0}, engines)
+    await cluster.settle()
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(
+        LONGEST_S, until=lambda: cluster.stage == "Promoted" and cluster.ready() == {"A": 1}
+    )
+    cluster.edit({"engine.image": NEWEST})
+    await cluster.run(LONGEST_S, until=lambda: cluster.asked().get("C", 0) > 0)
+    assert cluster.stage == "Canary"
+    await cluster.run(LONGEST_S, until=lambda: cluster.stage == "RolledBack" and ended(cluster))
+    assert cluster.ready() == {"A": 3}
+    assert all(asked.get("C", 0) <= 1 for _, asked in cluster.steps)
+
+
 async def test_rapid_edits_are_one_rollout() -> None:
     cluster = await serving()
     for image in (NEW, NEWEST, NEW, NEWEST):
