@@ -2,11 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from pydantic import JsonValue
+
 from fathom.core.kinds import CONFIG_MAP, Kind
+from fathom.core.manifest import Manifest
 from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
 
 PATIENCE: Final = 3
@@ -48,6 +51,13 @@ class _Written:
     """Unix seconds of the last time."""
     created: bool
     """Whether it was not there before."""
+    data: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Of a ConfigMap."""
+
+    def lost_in(self, live: Manifest) -> bool:
+        """Whether somebody took back what was written, whatever they added."""
+        found = _data(live)
+        return any(found.get(key) != value for key, value in self.data.items())
 
     def pausing(self, now_s: float) -> bool:
         if self.times < PATIENCE:
@@ -127,16 +137,30 @@ class ApplyGuard:
         self._refused.pop((operation.kind, operation.name), None)
         if not isinstance(operation, Delete):
             seen = self._seen(operation)
-            created = isinstance(operation, Create)
-            again = replace(seen, times=seen.times + 1, at_s=now_s, created=created)
+            again = replace(
+                seen,
+                times=seen.times + 1,
+                at_s=now_s,
+                created=isinstance(operation, Create),
+                data={} if isinstance(operation, Patch) else _data(operation.manifest),
+            )
             self._written[operation.kind, operation.name] = again
 
     def _seen(self, operation: Create | Apply | Patch) -> _Written:
         fingerprint = _fingerprint(operation)
         seen = self._written.get((operation.kind, operation.name))
-        if seen is None or seen.fingerprint != fingerprint:
-            return _Written(fingerprint, times=0, at_s=0.0, created=False)
-        return seen
+        if seen is not None and seen.fingerprint == fingerprint:
+            return seen
+        if seen is not None and isinstance(operation, Apply) and seen.lost_in(operation.live):
+            # What a ConfigMap holds has moved meanwhile, and it is the same fight.
+            return replace(seen, fingerprint=fingerprint)
+        return _Written(fingerprint, times=0, at_s=0.0, created=False)
+
+
+def _data(manifest: Manifest) -> Mapping[str, JsonValue]:
+    """What a ConfigMap holds; of other kinds nothing."""
+    data = manifest.get("data")
+    return data if isinstance(data, dict) else {}
 
 
 def _fingerprint(operation: Operation) -> str:

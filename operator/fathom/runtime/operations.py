@@ -4,7 +4,7 @@ Pure: renders what should exist and compares it with what is live.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -53,6 +53,8 @@ class Apply:
     seen: Seen
     why: str
     """The first discrepancy, in words."""
+    live: Manifest = field(default_factory=dict, compare=False, repr=False)
+    """The object as it was read."""
 
     @property
     def name(self) -> str:
@@ -205,7 +207,7 @@ def brought_about(objects: Objects, kind: Kind, manifest: Manifest) -> Create | 
     if live is None:
         return Create(kind, manifest, "it does not exist")
     why = first_difference(manifest, live)
-    return None if why is None else Apply(kind, manifest, Seen.of(live), why)
+    return None if why is None else Apply(kind, manifest, Seen.of(live), why, live)
 
 
 def deleted(objects: Objects, kind: Kind, name: str, why: str) -> Delete:

@@ -1,5 +1,6 @@
 """How often it writes: at once what people wait for, the rest once a minute."""
 
+import copy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -313,3 +314,29 @@ async def test_a_tug_of_war_does_not_keep_the_tuner_waiting(bench: Bench) -> Non
     pauses_s = [after - before for before, after in pairwise(looked_at_s)]
     assert max(pauses_s) <= 5
     assert "changed back by something else" in bench.condition("Degraded")["message"]
+
+
+@pytest.mark.parametrize("answers_after_s", [1, 20])
+async def test_a_tug_of_war_over_what_always_moves_is_one_too(
+    counting: Bench, answers_after_s: float
+) -> None:
+    """As with a ConfigMap that somebody exported and keeps in Git: ours has news in each write."""
+    theirs = copy.deepcopy(counting.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    theirs["lastGoodSpec.json"] = "{}"
+    until_s = counting.clock.at_s + 3600
+    while counting.clock.at_s < until_s:
+        counting.kube.find(CONFIG_MAP, "kimi-tuning")["data"] = dict(theirs)
+        await counting.tick()
+        await counting.tick()
+        counting.clock.at_s += answers_after_s
+    assert len(counting.kube.written("ConfigMap")) <= 9
+    assert "ConfigMap kimi-tuning was written 3 times" in counting.condition("Degraded")["message"]
+
+
+async def test_what_others_add_to_a_config_map_is_no_tug_of_war(counting: Bench) -> None:
+    for minute in range(30):
+        config_map = counting.kube.find(CONFIG_MAP, "kimi-tuning")
+        config_map["data"]["theirs"] = f"at minute {minute}"
+        await counting.run_for(60)
+    assert 28 <= len(counting.kube.written("ConfigMap")) <= 30
+    assert counting.condition("Degraded")["status"] == "False"
