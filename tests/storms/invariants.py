@@ -1,7 +1,8 @@
 """What must hold at every moment of every history, whatever happens in it.
 
 Each is looked at when something is written or a pod goes, and ends the history with a sentence.
-What is told of depends on what the world did, never on what the operator says of itself.
+What is told of depends on what the world did, never on what the operator says of itself; but since
+when a draft is refused, nobody else knows.
 """
 
 import json
