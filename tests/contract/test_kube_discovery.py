@@ -21,6 +21,16 @@ async def test_a_group_that_is_missing_or_broken_is_not_served() -> None:
     served = await discover(get)
     assert served.has(DEPLOYMENT)
     assert not served.has(POD_MONITOR)
+    assert served.unknown == {POD_MONITOR.api_version}
+
+
+async def test_a_server_that_is_too_busy_to_say_its_version_may_say_it_later() -> None:
+    async def get(path: str) -> Mapping[str, JsonValue] | None:
+        if path == "/version":
+            raise KubeError(429, "too many requests")
+        return DEPLOYMENTS
+
+    assert (await discover(get)).unknown == {"version"}
 
 
 @pytest.mark.parametrize(

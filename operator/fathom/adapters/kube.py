@@ -119,8 +119,12 @@ class Kube:
         )
 
     async def _listed(self, kind: Kind, namespace: str, query: _Query) -> tuple[Manifest, ...]:
-        found = await self._request("GET", _path(kind, namespace), query=query)
-        items = cast("list[Manifest]", found.get("items") or [])
+        path = _path(kind, namespace)
+        found = await self._request("GET", path, query=query)
+        if "items" not in found:
+            # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
+            raise _no_api_server("GET", path)
+        items = cast("list[Manifest]", found["items"] or [])
         # Items of a list do not repeat what the list says of all of them.
         named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
         return tuple(named | item for item in items)
@@ -178,11 +182,20 @@ class Kube:
             said = f"the answer to {method} {path} nests too deep to be read"
             raise KubeError(0, said) from error
         except ValueError:
-            answer = {"message": payload.decode(errors="replace")[:200]}
+            answer = None
+        told = answer if isinstance(answer, dict) else None
         if response.status not in _OK:
-            said = str(answer.get("message") or response.reason)
-            raise KubeError(response.status, said)
-        return cast("Manifest", answer)
+            page = payload.decode(errors="replace")[:200]
+            message = page if told is None else told.get("message")
+            raise KubeError(response.status, str(message or response.reason))
+        if told is None:
+            raise _no_api_server(method, path)
+        return cast("Manifest", told)
+
+
+def _no_api_server(method: str, path: str) -> KubeError:
+    """Something in between has answered, such as a proxy with a page to sign in."""
+    return KubeError(0, f"the answer to {method} {path} is not an API server's")
 
 
 def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
-from fathom.core.served import ServedApis
+from fathom.core.served import VERSION, ServedApis
 
 GROUP_VERSIONS: Final = (
     "v1",
@@ -26,7 +26,7 @@ async def discover(get: Get) -> ServedApis:
     """Ask for the server's version, and for each group and version that Fathom could use.
 
     One that is missing, or that the server cannot show, counts as not served: an optional API that
-    is broken must not stop anything.
+    is broken must not stop anything. If the server may show it later, the answer says so.
 
     Args:
         get: reads a path; None: not found.
@@ -35,6 +35,7 @@ async def discover(get: Get) -> ServedApis:
         KubeError: the server does not answer at all.
     """
     found: set[tuple[str, str]] = set()
+    unknown: set[str] = set()
     for group_version in GROUP_VERSIONS:
         path = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
         try:
@@ -42,6 +43,8 @@ async def discover(get: Get) -> ServedApis:
         except KubeError as error:
             if error.status == 0:
                 raise
+            if error.transient:
+                unknown.add(group_version)
             continue
         resources = listing.get("resources") if listing is not None else None
         if isinstance(resources, list):
@@ -50,16 +53,18 @@ async def discover(get: Get) -> ServedApis:
                 for resource in resources
                 if isinstance(resource, dict) and "kind" in resource
             )
-    return ServedApis(frozenset(found), await _version(get))
-
-
-async def _version(get: Get) -> tuple[int, int] | None:
-    """The API server's; None: it does not show it. Some write `34+` for the minor one."""
+    version = None
     try:
-        said = await get("/version") or {}
+        version = _version(await get("/version") or {})
     except KubeError as error:
         if error.status == 0:
             raise
-        return None
+        if error.transient:
+            unknown.add(VERSION)
+    return ServedApis(frozenset(found), version, frozenset(unknown))
+
+
+def _version(said: Mapping[str, JsonValue]) -> tuple[int, int] | None:
+    """The API server's; None: it does not show it. Some write `34+` for the minor one."""
     major, minor = (str(said.get(each, "")).rstrip("+") for each in ("major", "minor"))
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

@@ -1,9 +1,11 @@
 """Which APIs the cluster serves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.core.kinds import Kind
+
+VERSION: Final = "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,8 @@ class ServedApis:
     """Pairs of apiVersion and kind."""
     version: tuple[int, int] | None = None
     """Of the API server, such as (1, 34); None: not known."""
+    unknown: frozenset[str] = frozenset()
+    """Each apiVersion, and "version", that the server could not show just now."""
     everything: bool = False
     """Assume that any API is served: no cluster was asked."""
 
@@ -26,6 +30,12 @@ class ServedApis:
         For fields: one that a server does not know makes it refuse the whole object.
         """
         return self.everything or (self.version is not None and self.version >= version)
+
+    def or_before(self, before: "ServedApis") -> "ServedApis":
+        """What is unknown now is as it was before."""
+        known = {each for each in before.kinds if each[0] in self.unknown}
+        version = before.version if VERSION in self.unknown else self.version
+        return replace(self, kinds=self.kinds | known, version=version)
 
 
 ALL: Final = ServedApis(everything=True)

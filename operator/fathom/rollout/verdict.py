@@ -102,7 +102,8 @@ def _in_doubt(evidence: Evidence) -> Verdict:
             "it was ready and served nothing, while the others served: see whether the Service "
             "sends it requests.",
         )
-    if evidence.speed.windows and evidence.speed.mean < log1p(-MOST_LOSS):
+    speed = evidence.speed
+    if speed.windows >= LEAST_WINDOWS and speed.mean < log1p(-MOST_LOSS):
         return _roll_back(Reason.CANARY_SLOWER, f"{_so_far(evidence)}.")
     return _promote(f"{_so_far(evidence)}; no more is known after the longest bake.")
 

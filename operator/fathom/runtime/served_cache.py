@@ -6,15 +6,17 @@ from fathom.adapters.ports import Clock, KubePort
 from fathom.core.served import ServedApis
 
 REFRESH_S: Final = 600.0
+RETRY_S: Final = 15.0
+"""While there is something that a busy server could not show."""
 
 
 class ServedCache:
-    """Discovery, at most every ten minutes."""
+    """Discovery, at most every ten minutes as long as it is answered in full."""
 
     def __init__(self, kube: KubePort, clock: Clock) -> None:
         self._kube = kube
         self._clock = clock
-        self._served: ServedApis | None = None
+        self._served = ServedApis()
         self._asked_at_s = float("-inf")
 
     async def get(self) -> ServedApis:
@@ -24,7 +26,8 @@ class ServedCache:
             KubeError: it could not be asked.
         """
         now_s = self._clock.now_s()
-        if self._served is None or now_s - self._asked_at_s >= REFRESH_S:
-            self._served = await self._kube.served()
+        rest_s = RETRY_S if self._served.unknown else REFRESH_S
+        if now_s - self._asked_at_s >= rest_s:
+            self._served = (await self._kube.served()).or_before(self._served)
             self._asked_at_s = now_s
         return self._served

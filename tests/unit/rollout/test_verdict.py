@@ -74,6 +74,15 @@ def test_the_end_of_a_bake_takes_less_certainty_than_ending_it_early() -> None:
 def test_a_few_windows_judge_no_speed() -> None:
     found = evidence(found=speed(0.9, windows=6))
     assert verdict_on(found, 600, BAKE_S).answer is Answer.WATCH
+    assert at_the_end(found).answer is Answer.WATCH
+
+
+@pytest.mark.parametrize("windows", [0, 1, 2, 7])
+def test_nor_do_they_after_the_longest_bake(windows: int) -> None:
+    """A single window of a healthy canary, with the noise of few requests."""
+    found = at_the_end(evidence(found=speed(0.98, windows=windows, noise=-0.1)), 3.0)
+    assert found.answer is Answer.PROMOTE
+    assert "no more is known after the longest bake" in found.message
 
 
 def test_a_doubt_is_watched_on_and_then_settled_by_the_mean() -> None:
