@@ -59,6 +59,8 @@ _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
 _SHOWN: Final = "fathom_counters_shown"
 _SCALARS: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE, _SHOWN)
+_OF_A_HOOK: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
+"""Shown together, by every version of the plugin, once an engine has started."""
 _PROCESS_START: Final = "process_start_time_seconds"
 _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
@@ -147,13 +149,16 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
     """Sum samples of one scrape into counters.
 
     Raises:
-        NotAnEngine: no sample is vLLM's, or one is not a number where a count must be.
+        NotAnEngine: no sample is vLLM's, one is not a number where a count must be, or some are
+            missing without which the others would say something else.
     """
     reading = _Reading()
     for point in points:
         reading.add(point)
     if not reading.engine:
         raise NotAnEngine("it shows no vllm: metrics")
+    if (missing := reading.missing()) is not None:
+        raise NotAnEngine(f"it shows only a part of Fathom's counters: {missing} is missing")
     return PodCounters(
         pod=pod,
         at_s=at_s,
@@ -210,6 +215,27 @@ class _Reading:
                 f"{point.name} has labels, or values of them, which this version of Fathom does "
                 "not know"
             ) from error
+
+    def missing(self) -> str | None:
+        """A counter of the plugin's that has to be there; None: all are.
+
+        Read as 0 it would be steps without requests, or drafts none of which was accepted.
+        """
+        shown = self.scalars.keys() & set(_OF_A_HOOK)
+        if self.cells or self.drafts or shown - {_LIVE} or self.scalars.get(_LIVE, 0.0) > 0:
+            for name in _OF_A_HOOK:
+                if name not in shown:
+                    return name
+        for sums in self.cells.values():
+            for name, count in _CELLS.items():
+                if count not in sums:
+                    return name
+        for cell in self.drafts.keys() | self.accepted.keys():
+            if cell not in self.drafts:
+                return _DRAFTS
+            if self.accepted.get(cell, {}).keys() != set(range(cell.depth)):
+                return _ACCEPTED
+        return None
 
     def _add(self, point: Point) -> None:
         name, labels, value = point.name, point.labels, point.value

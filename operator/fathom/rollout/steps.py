@@ -158,6 +158,9 @@ def _advanced(rollout: Rollout, look: Look) -> Step:
     match rollout.stage:
         case Stage.SETTLING:
             return _settled(rollout, look)
+        case Stage.CANARY if not look.stable_spec_known and rollout.stable not in look.others:
+            message = f"nothing is left of revision {rollout.stable} to go back to."
+            return _promoted(rollout, Reason.NOTHING_TO_PROTECT, message, look)
         case Stage.CANARY:
             return _watched(rollout, look)
         case Stage.PROMOTED:

@@ -70,7 +70,9 @@ class _Filter:
         for cell, counts in sorted(
             delta.cells.items(), key=lambda item: (self._variance(item[0]), item[0])
         ):
-            if counts.steps >= LEAST_STEPS and counts.step_seconds > 0:
+            # A page may show anything: steps without requests or seconds tell nothing.
+            least = min(counts.step_seconds, counts.scheduled_requests)
+            if counts.steps >= LEAST_STEPS and least > 0:
                 mixed = cell.step is StepKind.MIXED
                 self._add(delta, cell, counts, tells_speed=not (mixed and decoded))
 

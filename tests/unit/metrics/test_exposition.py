@@ -93,3 +93,21 @@ def test_a_page_without_measure_is_refused_and_never_quoted(page: str, words: st
 
     assert words in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+PLUGIN = [line for line in FakeEngine()._plugin() if not line.startswith("fathom_plugin_info")]
+
+
+@pytest.mark.parametrize("line", PLUGIN)
+def test_what_is_missing_of_the_plugins_counters_is_not_zero(line: str) -> None:
+    """A Prometheus may answer in part: a step nobody was in has no batch, a draft no acceptance."""
+    page = FakeEngine().page()
+    with pytest.raises(NotAnEngine, match="only a part of Fathom's counters"):
+        parse(page.replace(f"{line}\n", ""), pod="p", at_s=0)
+
+
+def test_an_engine_that_has_not_started_shows_no_counters_and_is_one() -> None:
+    page = FakeEngine(plugin=False).page() + "fathom_counters_shown 0.0\nfathom_live_depth 0.0\n"
+    counters = parse(page, pod="p", at_s=0)
+    assert not counters.live_depth
+    assert not counters.counters_shown

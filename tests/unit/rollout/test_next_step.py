@@ -278,6 +278,22 @@ def test_what_cannot_go_back_is_held_where_it_is() -> None:
     assert after(CANARY, look(100, crashed)).stage is Stage.ROLLED_BACK
 
 
+@pytest.mark.parametrize("pods", [(), (pod(restarts=3),), (pod(ready=True),)])
+def test_where_nothing_is_left_to_go_back_to_the_canary_is_all_there_is(
+    pods: tuple[ObservedPod, ...],
+) -> None:
+    """As after an API server that answered with an old state: held, it would be for good."""
+    gone = look(100, pods=pods, workloads=(deployment("new", 1),), stable_spec_known=False)
+    step = next_step(CANARY, gone)
+    assert step.rollout is not None
+    assert (step.rollout.stage, step.rollout.reason) == (Stage.PROMOTED, Reason.NOTHING_TO_PROTECT)
+    assert told(step) == [
+        "Revision new replaces old everywhere: nothing is left of revision old to go back to."
+    ]
+    # Its spec tells how to make its pods again.
+    assert after(CANARY, replace(gone, stable_spec_known=True)).stage is not Stage.PROMOTED
+
+
 def test_it_is_over_when_every_replica_is_of_the_new_revision_and_ready() -> None:
     def rolled(*pods: ObservedPod, old: int = 0) -> Step:
         workloads = (deployment("old", old), deployment("new", 3))

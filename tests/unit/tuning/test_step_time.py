@@ -42,6 +42,12 @@ def test_nothing_measured_is_no_estimate() -> None:
     assert StepTable(StepTimes(), 0.0).estimate(4, 3, D) is None
 
 
+def test_steps_without_requests_tell_nothing() -> None:
+    empty = counted("a", 10.0, (4, 3, 0.01))
+    counts = replace(empty.cells[Cell(4, 3, D)], scheduled_requests=0.0)
+    assert updated(StepTimes(), [replace(empty, cells={Cell(4, 3, D): counts})]) == StepTimes()
+
+
 def test_a_slow_pod_does_not_make_its_depth_look_slow() -> None:
     times = StepTimes()
     for i in range(1, 11):
