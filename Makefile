@@ -49,13 +49,13 @@ TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
 light_TESTS := -n 2 --dist worksteal tests/unit tests/property tests/golden \
 	tests/contract -m "not cluster and not engine"
-light_CPU_SECONDS := 500
+light_CPU_SECONDS := 640
 # Histories of faults in the simulator; it uses both cores by itself.
 storms_TESTS := tests/storms
 storms_CPU_SECONDS := 1050
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
-cluster_CPU_SECONDS := 600
+cluster_CPU_SECONDS := 640
 # A vLLM starts on one core, and much is asked of one that only parses and configures.
 engine_TESTS := -n 2 --dist loadfile tests/engine tests/contract -m engine
 engine_CPU_SECONDS := 770
