@@ -58,9 +58,9 @@ _REJECTIONS: Final = "fathom_depth_rejections_total"
 _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
 _SHOWN: Final = "fathom_counters_shown"
-_SCALARS: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE, _SHOWN)
 _OF_A_HOOK: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
 """Shown together, by every version of the plugin, once an engine has started."""
+_SCALARS: Final = (*_OF_A_HOOK, _SHOWN)
 _PROCESS_START: Final = "process_start_time_seconds"
 _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
@@ -172,7 +172,7 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
         transition_steps=reading.scalars[_TRANSITIONS],
         cells={cell: CellCounts(**sums) for cell, sums in reading.cells.items()},
         drafts={
-            cell: DraftCounts(drafts, _positions(reading.accepted.get(cell, {}), cell.depth))
+            cell: DraftCounts(drafts, tuple(reading.accepted[cell][at] for at in range(cell.depth)))
             for cell, drafts in reading.drafts.items()
         },
         tpot=tuple(sorted(reading.histograms["tpot"].items())),
@@ -267,7 +267,3 @@ class _Reading:
 
 def _draft_cell(labels: Mapping[str, str]) -> DraftCell:
     return DraftCell(int(labels["batch_le"]), int(labels["depth"]))
-
-
-def _positions(accepted: Mapping[int, float], depth: int) -> tuple[float, ...]:
-    return tuple(accepted.get(position, 0.0) for position in range(depth))

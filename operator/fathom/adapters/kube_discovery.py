@@ -34,33 +34,29 @@ async def discover(get: Get) -> ServedApis:
     Raises:
         KubeError: the server does not answer at all.
     """
-    found: set[tuple[str, str]] = set()
     unknown: set[str] = set()
-    for group_version in GROUP_VERSIONS:
-        path = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+
+    async def shown(path: str, name: str) -> Mapping[str, JsonValue]:
         try:
-            listing = await get(path)
+            return await get(path) or {}
         except KubeError as error:
             if error.status == 0:
                 raise
             if error.transient:
-                unknown.add(group_version)
-            continue
-        resources = listing.get("resources") if listing is not None else None
+                unknown.add(name)
+            return {}
+
+    found: set[tuple[str, str]] = set()
+    for group_version in GROUP_VERSIONS:
+        path = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+        resources = (await shown(path, group_version)).get("resources")
         if isinstance(resources, list):
             found.update(
                 (group_version, str(resource["kind"]))
                 for resource in resources
                 if isinstance(resource, dict) and "kind" in resource
             )
-    version = None
-    try:
-        version = _version(await get("/version") or {})
-    except KubeError as error:
-        if error.status == 0:
-            raise
-        if error.transient:
-            unknown.add(VERSION)
+    version = _version(await shown("/version", VERSION))
     return ServedApis(frozenset(found), version, frozenset(unknown))
 
 
