@@ -15,6 +15,9 @@ from storms.history import History, drawn
 from storms.shrink import shrunk
 from storms.storm import run
 
+_A_LINE_EACH = 250
+"""Histories, where a line cannot be written over: a log of a long hunt shows how far it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -79,6 +82,9 @@ def told(found: Iterable[Ran]) -> int:
             print(f"✘ {ran.name}, after {ran.simulated_s:.0f} s: {ran.broken}", flush=True)
         if sys.stdout.isatty():
             print(f"  {count} histories, {len(broken)} broken", end="\r", flush=True)
+        elif count % _A_LINE_EACH == 0:
+            passed_s = time.monotonic() - began_s
+            print(f"  {count} histories, {len(broken)} broken, {passed_s:.0f} s", flush=True)
     wall_s = time.monotonic() - began_s
     print(f"{count} histories, {len(broken)} broken ({wall_s:.0f} s, {cpu_s:.0f} CPU seconds)")
     return 1 if broken else 0
