@@ -7,6 +7,7 @@ import asyncio
 import datetime as dt
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -18,6 +19,7 @@ from fathom_local.audit import AuditEvent
 from fathom_local.demo import measure
 from fathom_local.demo.phases import Timing
 from fathom_local.demo.stage import Stage, condition, wait_ready
+from fathom_local.demo.verdict import is_decided, reaches
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD, TrafficClass
 from fathom_local.kube import MERGE_PATCH
@@ -32,6 +34,8 @@ CONCURRENCY = 4
 BATCH = 2
 """Requests in one of the two engines."""
 ANSWER_SECONDS = 60.0
+AS_GOOD = 0.92
+"""Of the tokens per second of the best depth."""
 
 
 async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Stage) -> None:
@@ -66,22 +70,16 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
     pods_before = await fleet.pods()
     generation_before = (await fleet.resource())["metadata"]["generation"]
     async with LoadGenerator(await fleet.service_url(), spec["model"]["id"]) as load:
-        best, good = {}, {}
-        for traffic in (HARD, EASY):
-            load.set_phase(Phase(traffic, CONCURRENCY))
-            timing = Timing(sweep_seconds=3.0, sweep_rounds=2)
-            swept = await measure.sweep(
-                fleet, Phase(traffic, CONCURRENCY), range(1, 8, 2), timing, lambda _: None
-            )
-            print(f"sweep {traffic.name}: {swept.rates}")
-            best[traffic.name] = swept.best
-            good[traffic.name] = as_good_as_the_best(swept.rates)
-        assert best["easy"] - best["hard"] >= 3
+        swept = {traffic.name: await sweep(stage, load, traffic) for traffic in (HARD, EASY)}
+        # Of depths that a sweep cannot tell apart, hard traffic's shallowest and easy's deepest.
+        hard = min(as_good_as_the_best(swept["hard"].rates))
+        easy = max(as_good_as_the_best(swept["easy"].rates))
+        assert easy - hard >= 3
         await fleet.pin(None)
 
-        await settle(stage, load, EASY, good["easy"])
-        took = await answer(stage, load, HARD, best["hard"])
-        print(f"easy → hard: depth moved toward {best['hard']} in {took:.0f} s")
+        await settle(stage, load, EASY, swept["easy"])
+        took = await answer(stage, load, HARD, hard)
+        print(f"easy → hard: depth moved toward {hard} in {took:.0f} s")
 
         killed = operator_process(stage.cluster)
         assert killed is not None
@@ -96,8 +94,8 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
         assert await depth_in_force(fleet, BATCH) == depth
         await until(lambda: operator_leads(stage, killed_at), within_seconds=90)
 
-        took = await answer(stage, load, EASY, best["easy"])
-        print(f"hard → easy: depth moved toward {best['easy']} in {took:.0f} s")
+        took = await answer(stage, load, EASY, easy)
+        print(f"hard → easy: depth moved toward {easy} in {took:.0f} s")
         await until(lambda: served(load, 300), within_seconds=180)
         # The status says what moves with every measurement once a minute.
         await until(lambda: accepts_more_than(stage, 2), within_seconds=120)
@@ -192,27 +190,55 @@ async def test_deletion_leaves_nothing_behind(stage: Stage) -> None:
     await until(lambda: nothing_left(stage), within_seconds=60)
 
 
-async def settle(stage: Stage, load: LoadGenerator, traffic: TrafficClass, good: set[int]) -> None:
-    """Let the tuner come to a depth that is as good as the best of a class."""
+async def sweep(stage: Stage, load: LoadGenerator, traffic: TrafficClass) -> measure.SweepResult:
+    """Every other static depth, for a few seconds each."""
+    phase = Phase(traffic, CONCURRENCY)
+    load.set_phase(phase)
+    timing = Timing(sweep_seconds=3.0, sweep_rounds=2)
+    swept = await measure.sweep(stage.fleet, phase, range(1, 8, 2), timing, lambda _: None)
+    print(f"sweep {traffic.name}: {swept.rates}")
+    return swept
+
+
+async def settle(
+    stage: Stage, load: LoadGenerator, traffic: TrafficClass, swept: measure.SweepResult
+) -> None:
+    """Let the tuner come to a depth that is as good as the best of a class.
+
+    A slice of a busy machine is off by a fifth or so, and the sweep's best is chosen for being
+    extreme. So where the tuner stays elsewhere, the two are compared in turn, and that decides.
+    """
     load.set_phase(Phase(traffic, CONCURRENCY))
+    good = as_good_as_the_best(swept.rates)
 
     async def settled() -> bool:
-        depth = await depth_in_force(stage.fleet, BATCH)
-        print(f"depth {depth}, wanted one of {sorted(good)}")
-        return depth in good
+        return await depth_in_force(stage.fleet, BATCH) in good
 
-    await until(settled, within_seconds=180, every=2.0)
+    with suppress(TimeoutError):
+        await until(settled, within_seconds=60, every=2.0)
+        return
+    pairs = await measure.compare(
+        measure.slices(stage.fleet, seconds=2.5),
+        None,
+        swept.best,
+        enough=lambda ratio: is_decided(ratio, [AS_GOOD]),
+        limit_seconds=120,
+    )
+    await stage.fleet.pin(None)
+    found = f"the tuner's depth over static {swept.best}: {pairs.ratio}, {pairs.ratio.pairs} pairs"
+    print(found)
+    assert reaches(pairs.ratio, AS_GOOD) is not False, found
 
 
 def as_good_as_the_best(rates: Mapping[int, float]) -> set[int]:
-    """Depths whose tokens per second the sweep cannot tell from the best's: within 8 %.
+    """Depths whose tokens per second the sweep cannot tell from the best's.
 
     The sweep tries every other depth for a few seconds; between two of them it goes on in a line.
     """
     swept = sorted(rates)
     between = {(a + b) // 2: (rates[a] + rates[b]) / 2 for a, b in pairwise(swept)}
     known = {**dict(rates), **between}
-    return {depth for depth, rate in known.items() if rate >= 0.92 * max(rates.values())}
+    return {depth for depth, rate in known.items() if rate >= AS_GOOD * max(rates.values())}
 
 
 async def answer(
