@@ -5,7 +5,6 @@ controllers and people do goes to the objects directly, and is never disturbed.
 """
 
 import asyncio
-import copy
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +30,7 @@ from fathom.core.kinds import (
 )
 from fathom.core.manifest import Seen
 from storms.simulated_time import START_S, Process, SimulatedLoop, current
-from support.fake_kube import FakeKube
+from support.fake_kube import FakeKube, copied
 
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 KINDS: Final = {
@@ -284,7 +283,7 @@ class Server:
 
     async def _write(self, who: Process, verb: str, target: Target, body: Any) -> Any:
         fake, kind, namespace, name = self.objects, target.kind, target.namespace, target.name
-        body = copy.deepcopy(body)
+        body = copied(body)
         if verb == "create":
             metadata = body.setdefault("metadata", {})
             metadata.setdefault("namespace", namespace)
@@ -333,7 +332,7 @@ class Server:
                 raise KubeError(409, f"{kind.plural} {name!r}: the {field_name} is another")
         if kind.kind == "Pod":
             # It drains first; its kubelet takes it away.
-            leaving = copy.deepcopy(before)
+            leaving = copied(before)
             leaving["metadata"].setdefault("deletionTimestamp", rfc3339(self.loop.time()))
             self.objects.put(kind, leaving)
         else:

@@ -6,7 +6,7 @@ status subresource, labels, generations, uids and versions that a write expects,
 runs no controllers: tests play those.
 """
 
-import copy
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +21,11 @@ from fathom.core.served import ServedApis
 
 Place = tuple[Kind, str, str]
 _KEYS = ("name", "uid", "mountPath", "containerPort", "port", "type")
+
+
+def copied(document: Any) -> Any:
+    """What would come over the wire; a third of `copy.deepcopy`'s time."""
+    return json.loads(json.dumps(document))
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,13 @@ class FakeKube:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         self._trouble("get", kind)
-        return copy.deepcopy(self._objects.get((kind, namespace, name)))
+        return copied(self._objects.get((kind, namespace, name)))
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
         self._trouble("list", kind)
         label, _, value = selector.partition("=")
         return tuple(
-            copy.deepcopy(found)
+            copied(found)
             for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
             if each == kind
             and where == (namespace or where)
@@ -65,12 +70,12 @@ class FakeKube:
 
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         self._trouble("list", kind)
-        return copy.deepcopy(self._objects.get((kind, namespace, name)))
+        return copied(self._objects.get((kind, namespace, name)))
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
         self._trouble("list", EVENT)
         return tuple(
-            copy.deepcopy(found)
+            copied(found)
             for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
             if (each, where, found.get("reason")) == (EVENT, namespace, reason)
             and found["involvedObject"].get("name") == name
@@ -78,7 +83,7 @@ class FakeKube:
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         self._trouble("create", kind)
-        body: dict[str, Any] = copy.deepcopy(manifest)
+        body: dict[str, Any] = copied(manifest)
         metadata = body["metadata"]
         if "name" not in metadata:
             metadata["name"] = f"{metadata.pop('generateName')}{uuid.uuid4().hex[:5]}"
@@ -86,14 +91,14 @@ class FakeKube:
         if place in self._objects:
             raise KubeError(409, f"{kind.plural} {metadata['name']!r} already exists")
         self._note("create", place, body)
-        self._applied[place, ""] = copy.deepcopy(body)
+        self._applied[place, ""] = copied(body)
         return self._store(place, body)
 
     async def apply(
         self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
     ) -> Manifest:
         self._trouble("apply", kind)
-        body: dict[str, Any] = copy.deepcopy(manifest)
+        body: dict[str, Any] = copied(manifest)
         place = (kind, body["metadata"]["namespace"], body["metadata"]["name"])
         if place not in self._objects:
             raise KubeError(404 if subresource else 409, f"{kind.plural} {place[2]!r} not found")
@@ -138,7 +143,7 @@ class FakeKube:
 
     def put(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
         """Place an object as if someone else had written it, which is a new version of it."""
-        body = copy.deepcopy(dict(manifest))
+        body = copied(dict(manifest))
         self._replace((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
@@ -172,7 +177,7 @@ class FakeKube:
         """Keep what a request leaves; one that changes nothing makes no new version."""
         if place not in self._objects or self._objects[place] != body:
             self._replace(place, body)
-        return copy.deepcopy(self._objects[place])
+        return copied(self._objects[place])
 
     def _replace(self, place: Place, body: dict[str, Any]) -> None:
         before = self._objects.get(place)
@@ -188,7 +193,7 @@ class FakeKube:
         self._objects[place] = body
 
     def _note(self, verb: str, place: Place, body: Any) -> None:
-        self.writes.append(Write(verb, place[0].kind, place[2], copy.deepcopy(body)))
+        self.writes.append(Write(verb, place[0].kind, place[2], copied(body)))
 
     def _trouble(self, verb: str, kind: Kind) -> None:
         if (error := self.fail(verb, kind)) is not None:
@@ -244,7 +249,7 @@ def _without(live: Any, before: Any, applied: Any) -> Any:
 def _merge_patched(live: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, Mapping):
-        return copy.deepcopy(patch)
+        return copied(patch)
     result = dict(live) if isinstance(live, Mapping) else {}
     for name, value in patch.items():
         if value is None:

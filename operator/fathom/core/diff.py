@@ -30,10 +30,10 @@ _FACTOR: Final[Mapping[str, Decimal]] = {
 
 def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> str | None:
     """The first place where `live` lacks what `rendered` says, in words; None: it lacks nothing."""
-    if isinstance(rendered, Mapping) and isinstance(live, Mapping):
+    if isinstance(rendered, dict) and isinstance(live, dict):
         return _in_mapping(rendered, live, path)
-    if isinstance(rendered, Sequence) and not isinstance(rendered, str):
-        if not isinstance(live, Sequence) or isinstance(live, str):
+    if isinstance(rendered, list):
+        if not isinstance(live, list):
             return None if not rendered and live is None else f"{path} is {_shown(live)}"
         return _in_list(rendered, live, path)
     if same_value(rendered, live, path):
@@ -62,7 +62,7 @@ def _in_mapping(
 
 def _labels_named(metadata: Mapping[str, JsonValue]) -> bool:
     annotations = metadata.get("annotations")
-    return isinstance(annotations, Mapping) and names.ANNOTATION_LABELS in annotations
+    return isinstance(annotations, dict) and names.ANNOTATION_LABELS in annotations
 
 
 def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:
@@ -73,9 +73,9 @@ def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str
         pairs = enumerate(zip(rendered, live, strict=True))
         found = (first_difference(ours, theirs, f"{path}[{i}]") for i, (ours, theirs) in pairs)
         return next((each for each in found if each is not None), None)
-    by_key = {str(item[key]): item for item in live if isinstance(item, Mapping)}
+    by_key = {str(item[key]): item for item in live if isinstance(item, dict)}
     for item in rendered:
-        assert isinstance(item, Mapping)  # noqa: S101  # _keyed_by has seen it
+        assert isinstance(item, dict)  # noqa: S101  # _keyed_by has seen it
         name = str(item[key])
         if name not in by_key:
             return f"{path}[{name}] is missing"
@@ -91,7 +91,7 @@ def list_key(first: Sequence[JsonValue], second: Sequence[JsonValue]) -> str | N
 
 def _keyed_by(items: Sequence[JsonValue], key: str) -> bool:
     """Whether every item is an object with this field, each value once."""
-    values = [str(item[key]) for item in items if isinstance(item, Mapping) and key in item]
+    values = [str(item[key]) for item in items if isinstance(item, dict) and key in item]
     return len(values) == len(items) == len(set(values)) > 0
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pydantic import JsonValue
 
@@ -179,7 +180,13 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
         return None
     document = {**resource, "spec": spec | _moving(resource.get("spec"), spec)}
     document.pop("status", None)
-    earlier = parse(document)
+    return _valid(json.dumps(document))
+
+
+@lru_cache(maxsize=256)
+def _valid(document: str) -> SpeculativeDeployment | None:
+    """Each pass asks for the same few specs several times, and to parse one takes a millisecond."""
+    earlier = parse(json.loads(document))
     return earlier if isinstance(earlier, SpeculativeDeployment) else None
 
 
