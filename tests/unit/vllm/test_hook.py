@@ -340,6 +340,16 @@ def test_as_many_in_a_long_life_do_not(engine: Engine) -> None:
     assert engine.counts.errors == 3 * MOST_ERRORS
 
 
+def test_between_errors_every_step_is_one(engine: Engine) -> None:
+    engine.start()
+    for _ in range(MOST_ERRORS):
+        assert engine.counts.live
+        engine.fail()
+        for _ in range(WITHIN_STEPS // MOST_ERRORS):
+            engine.step(1, 0.01)
+    assert not engine.counts.live
+
+
 def test_after_a_rest_the_hook_is_on_again_with_the_newest_document(engine: Engine) -> None:
     engine.write(1, 5)
     engine.start()

@@ -70,6 +70,7 @@ def test_a_prefill_among_decodes_makes_it_mixed() -> None:
 
 def test_a_prompt_of_one_token_is_a_prefill() -> None:
     assert Batch(3).decode(3, 0).prefill(1).observe().kind == MIXED
+    assert Batch(0).decode(0, 0).prefill(1).observe().kind == MIXED
 
 
 def test_a_later_chunk_of_a_prompt_is_a_prefill_that_emits_nothing() -> None:
