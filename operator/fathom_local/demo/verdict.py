@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from fathom_local.demo.compare import Ratio
 from fathom_local.demo.measure import Pairs, PhaseResult, SweepResult
-from fathom_local.demo.phases import title
+from fathom_local.demo.phases import PHASES, title
 
 NEVER_BELOW: Final = 0.97
 """Tuned / static in every phase."""
@@ -73,9 +73,14 @@ def reaches(ratio: Ratio, bound: float) -> bool | None:
 
 
 def bounds_to_decide(phases: Sequence[PhaseResult]) -> tuple[float, ...]:
-    """The bounds that the next phase is measured against, after these phases."""
+    """The bounds that the next phase is measured against, after these phases.
+
+    That it is worth it needs to be shown once, and most phases show it before they have shown
+    anything else. So only the last one is asked for it, where none has.
+    """
+    last = len(phases) == len(PHASES) - 1
     worth_it = any(reaches(result.ratio, ONCE_ABOVE) for result in phases)
-    return (NEVER_BELOW,) if worth_it else (NEVER_BELOW, ONCE_ABOVE)
+    return (NEVER_BELOW, ONCE_ABOVE) if last and not worth_it else (NEVER_BELOW,)
 
 
 def is_decided(ratio: Ratio, bounds: Iterable[float]) -> bool:

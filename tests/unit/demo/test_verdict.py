@@ -123,10 +123,16 @@ def test_what_was_lost_was_lost_on_a_noisy_machine_too(served: Served) -> None:
 
 def test_one_phase_that_is_worth_it_is_enough() -> None:
     first = played((1.4, 1.3, 1.3), 0.03, 6)[:1]
-    assert bounds_to_decide([]) == (NEVER_BELOW, ONCE_ABOVE)
-    assert bounds_to_decide(first) == (NEVER_BELOW,)
     results = [*first, *played((1.0, 1.0, 1.0), 0.005, 7)[1:]]
     assert ended(results) is Outcome.HELD
+
+
+def test_only_the_last_phase_goes_on_until_it_is_worth_it_and_only_where_none_was() -> None:
+    worth_it = played((1.4, 1.3, 1.3), 0.005, 6)
+    not_yet = played((1.0, 1.0, 1.0), 0.005, 7)
+    assert bounds_to_decide([]) == bounds_to_decide(not_yet[:1]) == (NEVER_BELOW,)
+    assert bounds_to_decide(not_yet[:2]) == (NEVER_BELOW, ONCE_ABOVE)
+    assert bounds_to_decide([*not_yet[:1], *worth_it[1:2]]) == (NEVER_BELOW,)
 
 
 def test_what_a_wrong_depth_costs_is_measured_where_it_costs_most() -> None:

@@ -118,9 +118,10 @@ def plan(
     revision: str = "new",
     changes: Mapping[str, Any] | None = None,
     most_new: int | None = None,
+    held: bool = False,
 ) -> Plan:
     spec = resource({"replicas": 2, **(changes or {})}).spec
-    return plan_of(objects_of(*found), spec, revision, OURS, most_new=most_new)
+    return plan_of(objects_of(*found), spec, revision, OURS, most_new=most_new, held=held)
 
 
 def steps(found: Plan) -> list[tuple[str, int, Template]]:
@@ -165,6 +166,12 @@ def test_what_mounts_another_plugin_is_kept() -> None:
     found = plan(deployment("new", 2, plugin="kimi-plugin-b"))
     assert steps(found) == [("kimi-new", 2, Template.KEEP)]
     assert not found.renders_pods
+
+
+@pytest.mark.parametrize("other", ["a-lesser", "z-greater"])
+def test_nothing_makes_room_for_what_may_not_start_yet(other: str) -> None:
+    theirs = (deployment(other, 2), pod("a", other), pod("b", other))
+    assert steps(plan(*theirs, held=True)) == [(f"kimi-{other}", 2, Template.KEEP)]
 
 
 def test_an_old_revision_is_kept_while_it_shrinks() -> None:
