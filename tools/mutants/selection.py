@@ -48,11 +48,10 @@ class Recorded:
             sources: the files of its module, by path.
         """
         statement = _statement_at(sources[candidate.path], candidate.start[0])
+        by_line = self.lines.get(candidate.path, {})
+        found = set().union(*(by_line.get(line, ()) for line in statement.lines))
         if statement.names:
-            found = self._mentioning(statement.names, sources)
-        else:
-            by_line = self.lines.get(candidate.path, {})
-            found = set().union(*(by_line.get(line, ()) for line in statement.lines))
+            found |= self._mentioning(statement.names, sources)
         own = f"/test_{Path(candidate.path).name}::"
         quick_first = sorted(found or self.seconds, key=lambda test: (self.seconds[test], test))
         cases: Counter[str] = Counter()
@@ -81,6 +80,7 @@ class Recorded:
 @dataclass(frozen=True, slots=True)
 class _Statement:
     lines: range
+    """Those of which one runs when it does; of a function's head also its body's."""
     names: tuple[str, ...]
     """What it defines if it runs when its module is imported; else none."""
 
@@ -90,6 +90,8 @@ def _statement_at(source: str, line: int) -> _Statement:
     for statement, names in _statements(ast.parse(source), ()):
         lines = _own_lines(statement)
         if line in lines:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = range(lines.start, (statement.end_lineno or lines.stop) + 1)
             return _Statement(lines, names)
     return _Statement(range(line, line + 1), ())
 

@@ -31,6 +31,9 @@ class Sum:
         return (
             2 * self.total
         )
+
+
+UNUSED = 1
 """
 RECORDED = Recorded(
     {"slow": 2.0, "quick": 0.1, "other": 0.5},
@@ -50,7 +53,8 @@ def at(line: int, column: int = 0, key: str = "k") -> Candidate:
         (15, ["other"]),  # any line of a statement
         (1, ["quick", "slow"]),  # what runs on import: whoever executes a line that names it
         (11, ["other"]),
-        (13, ["quick", "other", "slow"]),  # a name that no executed line has: every test
+        (13, ["other"]),  # a function's head, and its decorators: whoever executes its body
+        (19, ["quick", "other", "slow"]),  # a name that no executed line has: every test
     ],
 )
 def test_a_mutant_meets_the_tests_that_execute_it(line: int, tests: list[str]) -> None:

@@ -85,11 +85,12 @@ def test_nor_do_they_after_the_longest_bake(windows: int) -> None:
     assert "no more is known after the longest bake" in found.message
 
 
-def test_a_doubt_is_watched_on_and_then_settled_by_the_mean() -> None:
-    slower = evidence(found=speed(0.98, windows=12, noise=0.15))
+@pytest.mark.parametrize("windows", [8, 12])
+def test_a_doubt_is_watched_on_and_then_settled_by_the_mean(windows: int) -> None:
+    slower = evidence(found=speed(0.98, windows=windows, noise=0.15))
     assert at_the_end(slower).answer is Answer.WATCH
     assert at_the_end(slower, 3.0).answer is Answer.ROLL_BACK
-    level = evidence(found=speed(1.05, windows=12, noise=0.15))
+    level = evidence(found=speed(1.05, windows=windows, noise=0.15))
     assert at_the_end(level).answer is Answer.WATCH
     assert at_the_end(level, 3.0).answer is Answer.PROMOTE
 
