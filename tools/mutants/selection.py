@@ -14,6 +14,8 @@ from mutants.sampling import Candidate
 MOST_S: Final = 60.0
 """Of tests for one mutant, as measured while they were recorded, which takes two to three times
 as long as otherwise. Only what survives takes so long."""
+QUICK_S: Final = 0.05
+"""All cases of a test that takes no longer go first: most are of a single function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ class Recorded:
     def tests_of(self, candidate: Candidate, sources: Mapping[str, str]) -> list[str]:
         """The tests to ask: those that execute this line, the file's own and then quick ones first.
 
-        Its own are those of `test_verdict.py` where it is `verdict.py`. Of a test with many cases
-        the quickest goes before all second cases. Where none executes the line, all are asked: one
-        may start a process that does. Of hundreds, as many as `MOST_S` allows: what those do not
-        notice has survived.
+        Its own are those of `test_verdict.py` where it is `verdict.py`. Of a slow test with many
+        cases the quickest goes before all second cases. Where none executes the line, all are
+        asked: one may start a process that does. Of hundreds, as many as `MOST_S` allows: what
+        those do not notice has survived.
 
         Args:
             candidate: the mutant.
@@ -58,7 +60,7 @@ class Recorded:
         turns: dict[str, tuple[bool, int]] = {}
         for test in quick_first:
             name = test.split("[")[0]
-            turns[test] = (own not in test, cases[name])
+            turns[test] = (own not in test, cases[name] if self.seconds[test] > QUICK_S else 0)
             cases[name] += 1
         ordered = sorted(quick_first, key=turns.__getitem__)
         taken_s = (self.seconds[test] for test in ordered)

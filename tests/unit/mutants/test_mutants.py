@@ -73,6 +73,12 @@ def test_a_test_of_many_cases_does_not_keep_others_waiting() -> None:
     assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["a[1]", "b", "a[2]", "a[3]"]
 
 
+def test_all_cases_of_a_quick_test_come_before_slow_ones() -> None:
+    seconds = {"a[1]": 0.01, "a[2]": 0.02, "b": 1.0}
+    recorded = Recorded(seconds, {"m.py": {6: set(seconds)}})
+    assert recorded.tests_of(at(6), {"m.py": SOURCE}) == ["a[1]", "a[2]", "b"]
+
+
 def test_a_files_own_tests_come_before_quicker_ones() -> None:
     seconds = {"tests/test_n.py::a": 0.1, "tests/test_m.py::b": 1.0}
     recorded = Recorded(seconds, {"m.py": {6: set(seconds)}})
