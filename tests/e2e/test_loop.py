@@ -181,6 +181,7 @@ async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do
     granted -= {("", "events", "list")}
     # Looked at while a pod finds none: tests/cluster/test_operator.py shows that.
     granted -= {("", "nodes", "list")}
+    # A watch is logged when it ends: that of the operator which was killed above.
     assert granted - done == set(), "granted and never used"
 
 
