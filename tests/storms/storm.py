@@ -305,8 +305,11 @@ class Storm:
         with self.server.trouble.refusing(refuse):
             for kind in (SPECULATIVE_DEPLOYMENT, *CHILD_KINDS):
                 for body in self.objects.each(kind):
+                    name = body["metadata"]["name"]
                     if kind != POD and body["metadata"]["namespace"] == "llm":
-                        self.objects.remove(kind, "llm", body["metadata"]["name"])
+                        # What is somebody else's goes with it as well, and by nobody's fault.
+                        self.invariants.foreign.discard((kind.kind, "llm", name))
+                        self.objects.remove(kind, "llm", name)
             await asyncio.sleep(for_s)
         if self.user_spec("kimi") is None:
             self._create("kimi", spec)
@@ -333,7 +336,7 @@ class Storm:
         self.objects.remove(SPECULATIVE_DEPLOYMENT, "llm", "second")
         await asyncio.sleep(60.0)
         left = self.objects.look(kind, "llm", name)
-        if left is None:
+        if left is None and place in self.invariants.foreign:
             self._break(f"the foreign {kind.kind} {name} was deleted")
         self.invariants.foreign.discard(place)
         self.objects.remove(kind, "llm", name)
