@@ -6,6 +6,7 @@ Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engin
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -25,7 +26,12 @@ class Capability:
     methods: frozenset[Method] = _EVERY_METHOD
 
     def in_version(self, version: Version) -> bool:
-        return self.versions.contains(version, prereleases=True)
+        return _within(self.versions, version)
+
+
+@lru_cache(maxsize=4096)  # asked dozens of times in a pass, of a handful of versions
+def _within(versions: SpecifierSet, version: Version) -> bool:
+    return versions.contains(version, prereleases=True)
 
 
 class Shown(StrEnum):

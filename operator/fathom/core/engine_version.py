@@ -1,6 +1,7 @@
 """Which vLLM runs: said by `engine.version`, or by the image's tag."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -16,12 +17,16 @@ def engine_version(engine: EngineSpec) -> Version | None:
 
     None: nobody can know without running the image. Nothing may be refused for that.
     """
-    if engine.version:
-        return parsed_version(engine.version)
-    match = _VERSION_TAG.match(image_tag(engine.image))
+    return parsed_version(engine.version) if engine.version else _tagged_version(engine.image)
+
+
+@lru_cache(maxsize=256)  # asked dozens of times in a pass
+def _tagged_version(image: str) -> Version | None:
+    match = _VERSION_TAG.match(image_tag(image))
     return Version(match[1]) if match else None
 
 
+@lru_cache(maxsize=256)
 def parsed_version(text: str) -> Version | None:
     """A version as people write it, with or without the `v`; None: not a version."""
     try:
