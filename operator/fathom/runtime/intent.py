@@ -8,7 +8,7 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.api.resource import Metadata, SpeculativeDeployment, parse
 from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.kinds import Kind
@@ -180,6 +180,9 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
         return None
     document = {**resource, "spec": spec | _moving(resource.get("spec"), spec)}
     document.pop("status", None)
+    if isinstance(metadata := resource.get("metadata"), dict):
+        # The rest moves with each write of the status, and nobody reads it.
+        document["metadata"] = {k: v for k, v in metadata.items() if k in Metadata.model_fields}
     return _valid(json.dumps(document))
 
 
