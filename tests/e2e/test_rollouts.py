@@ -98,7 +98,7 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
     async with under_traffic(fleet, CONCURRENCY) as (load, seen):
         await until(lambda: served(load, 10), within_seconds=60)
         await edit(fleet, {"draft": {"id": "/models/draft"}, "engine": {"args": [*ARGS, "8"]}})
-        await until(lambda: stage_is(fleet, "Complete"), ROLLOUT_SECONDS)
+        await until(lambda: is_complete(fleet), ROLLOUT_SECONDS)
         await wait_ready(fleet, say)
         await until(lambda: is_in_force(fleet), within_seconds=60)
         after = len(load.results)
@@ -185,26 +185,31 @@ class Seen:
 async def under_traffic(
     fleet: Fleet, concurrency: int
 ) -> AsyncIterator[tuple[LoadGenerator, Seen]]:
-    """Requests without a pause, and every change of the fleet noted."""
+    """Requests without a pause, and every change of the fleet noted.
+
+    Few while an engine starts: on two processors, what the others compute makes it start slowly.
+    All of them again once it is ready, which is when the next one goes.
+    """
     model = (await fleet.resource())["spec"]["model"]["id"]
     seen = Seen()
 
     async def watch() -> None:
         while True:
             stage = (await fleet.resource())["status"].get("rollout", {}).get("stage", "")
-            seen.add(await raw_pods(fleet), stage)
+            pods = await raw_pods(fleet)
+            seen.add(pods, stage)
+            load.set_phase(Phase(EASY, concurrency if all(map(is_ready, pods)) else 1))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async with LoadGenerator(await fleet.service_url(), model) as load:
-        load.set_phase(Phase(EASY, concurrency))
         watching = asyncio.create_task(watch())
         try:
             yield load, seen
         finally:
-            await load.stop()
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
+            await load.stop()
 
 
 def say(line: str) -> None:
@@ -247,6 +252,12 @@ async def shows(seen: "Seen", stage: str) -> bool:
 async def stage_is(fleet: Fleet, stage: str) -> bool:
     status = (await fleet.resource())["status"]
     return bool(status.get("rollout", {}).get("stage") == stage)
+
+
+async def is_complete(fleet: Fleet) -> bool:
+    rollout = (await fleet.resource())["status"].get("rollout", {})
+    assert rollout.get("stage") != "RolledBack", rollout["message"]
+    return bool(rollout.get("stage") == "Complete")
 
 
 async def is_in_force(fleet: Fleet) -> bool:

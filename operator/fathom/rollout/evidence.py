@@ -25,28 +25,30 @@ within one bucket. From the published curves at 1, 4 and 16 requests; only a few
 are ever left, so that its error does not matter."""
 ALIKE: Final = 2.0
 """Windows in a row resemble each other: so many are worth one."""
+TAIL: Final = 0.05
+"""The stable replicas' slowest requests, by count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """Log ratio of the canary's speed to the stable replicas', over windows."""
+class Contrast:
+    """A difference between the canary and the stable replicas, over windows."""
 
     windows: float = 0.0
     weight: float = 0.0
     weight2: float = 0.0
     total: float = 0.0
-    """Sum of weight × log ratio."""
+    """Sum of weight × difference."""
     squares: float = 0.0
-    """Sum of weight × log ratio²."""
+    """Sum of weight × difference²."""
 
-    def updated(self, ratio: float, weight: float) -> "Speed":
+    def updated(self, difference: float, weight: float) -> "Contrast":
         """With one more window."""
-        return Speed(
+        return Contrast(
             self.windows + 1,
             self.weight + weight,
             self.weight2 + weight**2,
-            self.total + weight * ratio,
-            self.squares + weight * ratio**2,
+            self.total + weight * difference,
+            self.squares + weight * difference**2,
         )
 
     @property
@@ -96,7 +98,13 @@ class Evidence:
 
     canary: Side = field(default_factory=Side)
     stable: Side = field(default_factory=Side)
-    speed: Speed = field(default_factory=Speed)
+    speed: Contrast = field(default_factory=Contrast)
+    """Log ratio of the canary's speed to the stable replicas'."""
+    tpot_tail: Contrast = field(default_factory=Contrast)
+    """Share of requests with a time per output token that at most `TAIL` of the stable replicas'
+    requests exceed, canary minus stable."""
+    ttft_tail: Contrast = field(default_factory=Contrast)
+    """The same of the time to first token."""
     looks: float = 0.0
     """Windows that were looked at."""
     blind: float = 0.0
@@ -115,10 +123,14 @@ class Evidence:
         found = _by_cells(canary, stable) or _by_requests(canary, stable)
         if found is not None:
             speed = speed.updated(*found)
+        all_stable = self.stable.updated(stable)
+        own, other = Side().updated(canary), Side().updated(stable)
         return Evidence(
             self.canary.updated(canary),
-            self.stable.updated(stable),
+            all_stable,
             speed,
+            _with_tail(self.tpot_tail, own.tpot, other.tpot, all_stable.tpot),
+            _with_tail(self.ttft_tail, own.ttft, other.ttft, all_stable.ttft),
             self.looks + 1,
             self.blind,
         )
@@ -126,15 +138,31 @@ class Evidence:
 
 def slow_share(histogram: Histogram, above_s: float) -> float:
     """Share of requests above a bound of the histogram; 0 without requests."""
-    total = histogram[-1][1] if histogram else 0.0
+    total = requests_in(histogram)
     within = next((count for le, count in histogram if le >= above_s), total)
     return (total - within) / total if total else 0.0
+
+
+def requests_in(histogram: Histogram) -> float:
+    """Requests that it counts."""
+    return histogram[-1][1] if histogram else 0.0
 
 
 def tail_bound(histogram: Histogram, share: float) -> float | None:
     """The lowest bound that at most this share of requests exceeds; None: no finite one is."""
     bounds = (le for le, _ in histogram if le < inf and slow_share(histogram, le) <= share)
-    return next(bounds, None) if histogram and histogram[-1][1] else None
+    return next(bounds, None) if requests_in(histogram) else None
+
+
+def _with_tail(
+    tail: Contrast, canary: Histogram, stable: Histogram, all_stable: Histogram
+) -> Contrast:
+    """With one more window, by what the stable replicas have shown up to its end."""
+    bound = tail_bound(all_stable, TAIL)
+    requests = requests_in(canary)
+    if bound is None or not requests or not requests_in(stable):
+        return tail
+    return tail.updated(slow_share(canary, bound) - slow_share(stable, bound), requests)
 
 
 def _by_cells(canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> tuple[float, float] | None:

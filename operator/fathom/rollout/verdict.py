@@ -12,7 +12,14 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.measurement import Histogram
-from fathom.rollout.evidence import Evidence, slow_share, tail_bound
+from fathom.rollout.evidence import (
+    TAIL,
+    Contrast,
+    Evidence,
+    requests_in,
+    slow_share,
+    tail_bound,
+)
 
 MOST_LOSS: Final = 0.01
 """Of speed: a canary that loses less is as good as the others."""
@@ -21,11 +28,9 @@ EARLY_Z: Final = 3.0
 END_Z: Final = 2.0
 """Standard errors that settle it once the bake is over: one of many looks again, but fewer."""
 LEAST_WINDOWS: Final = 8.0
-"""With a comparison of speed, to judge by it at all."""
-TAIL: Final = 0.05
-"""The stable replicas' slowest requests, by count …"""
+"""With a comparison, to judge by it at all."""
 TAIL_FACTOR: Final = 2.0
-"""… of which a canary may have up to so many times as large a share."""
+"""Of the stable replicas' slowest requests a canary may have up to so many times the share."""
 MOST_FAILED: Final = 0.005
 """Share of requests by which a canary may fail more than the others."""
 MOST_PREEMPTIONS: Final = 0.1
@@ -110,7 +115,7 @@ def _in_doubt(evidence: Evidence) -> Verdict:
 
 def _worse(evidence: Evidence, z: float) -> Verdict | None:
     """The first thing that is worse beyond doubt."""
-    checks = (_slower(evidence, z), _fails(evidence), _slow_tails(evidence), _preempts(evidence))
+    checks = (_slower(evidence, z), _fails(evidence), _slow_tails(evidence, z), _preempts(evidence))
     return next((each for each in checks if each is not None), None)
 
 
@@ -135,24 +140,25 @@ def _fails(evidence: Evidence) -> Verdict | None:
     )
 
 
-def _slow_tails(evidence: Evidence) -> Verdict | None:
-    pairs = (
-        ("time per output token", evidence.canary.tpot, evidence.stable.tpot),
-        ("time to first token", evidence.canary.ttft, evidence.stable.ttft),
+def _slow_tails(evidence: Evidence, z: float) -> Verdict | None:
+    canary, stable = evidence.canary, evidence.stable
+    found = (
+        _slow_tail("time per output token", canary.tpot, stable.tpot, evidence.tpot_tail, z),
+        _slow_tail("time to first token", canary.ttft, stable.ttft, evidence.ttft_tail, z),
     )
-    found = (_slow_tail(*pair) for pair in pairs)
     return next((each for each in found if each is not None), None)
 
 
-def _slow_tail(what: str, canary: Histogram, stable: Histogram) -> Verdict | None:
+def _slow_tail(
+    what: str, canary: Histogram, stable: Histogram, tail: Contrast, z: float
+) -> Verdict | None:
     bound = tail_bound(stable, TAIL)
-    if bound is None or not canary or not canary[-1][1]:
+    if bound is None:
         return None
     ours, theirs = slow_share(canary, bound), slow_share(stable, bound)
-    requests, others = canary[-1][1], stable[-1][1]
-    if ours * requests < LEAST_EVENTS or ours <= max(TAIL, theirs) * TAIL_FACTOR:
+    if ours * requests_in(canary) < LEAST_EVENTS or ours <= TAIL * TAIL_FACTOR:
         return None
-    if _z(ours * requests, requests, theirs * others, others) < SURE_Z:
+    if tail.windows < LEAST_WINDOWS or tail.mean <= z * tail.error:
         return None
     return _roll_back(
         Reason.CANARY_TAIL_SLOWER,

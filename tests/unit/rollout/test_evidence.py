@@ -6,7 +6,7 @@ from math import exp, inf, log
 import pytest
 
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.rollout.evidence import BATCH_COST, Evidence, Speed, slow_share, tail_bound
+from fathom.rollout.evidence import BATCH_COST, Contrast, Evidence, slow_share, tail_bound
 
 BUCKET = Cell(8, 3, StepKind.DECODE)
 
@@ -21,7 +21,7 @@ def delta(
     return PodDelta(pod, 0, 60, EngineCounts(**engine), cells or {}, {})
 
 
-def compared(canary: PodDelta, *stable: PodDelta) -> Speed:
+def compared(canary: PodDelta, *stable: PodDelta) -> Contrast:
     return Evidence().updated([canary], stable).speed
 
 
@@ -123,13 +123,13 @@ def test_sums_are_over_all_replicas_and_windows() -> None:
 
 
 def test_the_error_of_the_mean_comes_from_the_spread_between_windows() -> None:
-    spread = Speed()
+    spread = Contrast()
     for value in (0.1, -0.1) * 10:
         spread = spread.updated(value, 1.0)
     assert spread.mean == pytest.approx(0)
     # 20 windows, of which two are worth one.
     assert spread.error == pytest.approx(0.1 / 3)
-    assert Speed().updated(0.1, 1.0).error == inf
+    assert Contrast().updated(0.1, 1.0).error == inf
 
 
 def test_the_tail_is_where_a_share_of_the_requests_is_slower() -> None:
@@ -140,3 +140,29 @@ def test_the_tail_is_where_a_share_of_the_requests_is_slower() -> None:
     for nobody in ((), ((0.1, 0.0), (inf, 0.0))):
         assert tail_bound(nobody, 0.05) is None
         assert slow_share(nobody, 0.1) == 0
+
+
+def test_tails_are_compared_window_by_window_at_the_bound_that_the_others_have_shown() -> None:
+    def window(slow: float, requests: float) -> PodDelta:
+        return replace(delta(), tpot=((0.1, requests - slow), (1.0, requests), (inf, requests)))
+
+    found = Evidence().updated([window(3, 10)], [window(1, 50), window(1, 50)])
+    assert (found.tpot_tail.windows, found.tpot_tail.weight) == (1, 10)
+    assert found.tpot_tail.mean == pytest.approx(0.3 - 0.02)
+    # In the next one 10 of 200 are slow: still no more than 5 %, so that the bound stays.
+    found = found.updated([window(0, 30)], [window(8, 100)])
+    assert found.tpot_tail.mean == pytest.approx((10 * 0.28 - 30 * 0.08) / 40)
+    # One more, and the bound is the next one, beyond which there is nobody.
+    found = found.updated([window(30, 30)], [window(3, 3)])
+    assert found.tpot_tail.mean == pytest.approx((10 * 0.28 - 30 * 0.08) / 70)
+    assert found.ttft_tail.windows == 0
+
+
+@pytest.mark.parametrize("side", ["canary", "stable"])
+def test_a_window_without_requests_on_one_side_compares_no_tail(side: str) -> None:
+    some = replace(delta(), ttft=((0.1, 9.0), (1.0, 10.0), (inf, 10.0)))
+    none = replace(delta(), ttft=((0.1, 0.0), (1.0, 0.0), (inf, 0.0)))
+    before = Evidence().updated([some], [some])
+    after = before.updated(*(([none], [some]) if side == "canary" else ([some], [none])))
+    assert after.ttft_tail == before.ttft_tail
+    assert before.ttft_tail.windows == 1

@@ -8,18 +8,23 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.measurement import Histogram
-from fathom.rollout.evidence import Evidence, Side, Speed
+from fathom.rollout.evidence import Contrast, Evidence, Side, slow_share
 from fathom.rollout.verdict import Answer, Verdict, verdict_on
 
 BAKE_S = 1200.0
 
 
-def speed(ratio: float, windows: int = 20, noise: float = 0.01) -> Speed:
-    """Windows of a canary that is so much faster than the others."""
-    found = Speed()
+def contrast(difference: float, windows: int = 20, noise: float = 0.01) -> Contrast:
+    """Windows in which the canary differs so much from the others."""
+    found = Contrast()
     for sign in itertools.islice(itertools.cycle((1, -1)), windows):
-        found = found.updated(log(ratio) + sign * noise, 50.0)
+        found = found.updated(difference + sign * noise, 50.0)
     return found
+
+
+def speed(ratio: float, windows: int = 20, noise: float = 0.01) -> Contrast:
+    """Windows of a canary that is so much faster than the others."""
+    return contrast(log(ratio), windows, noise)
 
 
 def histogram(requests: float, slow: float) -> Histogram:
@@ -29,11 +34,13 @@ def histogram(requests: float, slow: float) -> Histogram:
 
 
 def evidence(
-    canary: Side | None = None, found: Speed | None = None, *, blind: float = 0
+    canary: Side | None = None, found: Contrast | None = None, *, blind: float = 0
 ) -> Evidence:
     stable = Side(tokens=2e5, finished=2000, tpot=histogram(2000, 0.01))
-    mine = Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.01))
-    return Evidence(canary or mine, stable, speed(1.0) if found is None else found, 20, blind)
+    mine = canary or Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.01))
+    tails = [contrast(slow_share(each, 0.1) - 0.01) for each in (mine.tpot, mine.ttft)]
+    found = speed(1.0) if found is None else found
+    return Evidence(mine, stable, found, *tails, looks=20, blind=blind)
 
 
 def at_the_end(found: Evidence, bakes: float = 1.0) -> Verdict:
@@ -102,7 +109,7 @@ def test_failures_beyond_chance_and_beyond_the_others_are_held_against_it() -> N
     assert at_the_end(evidence(few)).answer is Answer.PROMOTE
     # The others fail as often: it is the clients.
     found = evidence(bad)
-    alike = Evidence(found.canary, Side(tokens=2e5, finished=2000, failed=40), found.speed, 20, 0)
+    alike = replace(found, stable=Side(tokens=2e5, finished=2000, failed=40))
     assert at_the_end(alike).answer is Answer.PROMOTE
 
 
@@ -160,11 +167,47 @@ def test_the_same_tail_of_a_handful_of_requests_is_not() -> None:
     assert at_the_end(evidence(canary)).answer is Answer.PROMOTE
 
 
+@pytest.mark.parametrize(
+    ("late", "answer"),
+    [((0.0,) * 19 + (1.0,), Answer.PROMOTE), ((0.15, 0.35) * 10, Answer.ROLL_BACK)],
+)
+def test_what_was_late_at_one_moment_is_no_slow_tail(
+    late: tuple[float, ...], answer: Answer
+) -> None:
+    """A node that stalls once makes every request of that moment late, however many there are."""
+    slow = sum(late) / len(late)
+    tail = Contrast()
+    for share in late:
+        tail = tail.updated(share, 500)
+    canary = Side(tokens=1e5, finished=10_000, tpot=histogram(10_000, max(slow, 0.11)))
+    found = replace(evidence(canary), tpot_tail=tail)
+    assert at_the_end(found).answer is answer
+    assert verdict_on(found, BAKE_S / 2, BAKE_S).answer is (
+        Answer.WATCH if answer is Answer.PROMOTE else answer
+    )
+
+
+@pytest.mark.parametrize(("windows", "answer"), [(7, Answer.WATCH), (8, Answer.ROLL_BACK)])
+def test_eight_windows_tell_something_of_a_tail(windows: int, answer: Answer) -> None:
+    canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25))
+    found = replace(evidence(canary), tpot_tail=contrast(0.24, windows))
+    assert verdict_on(found, BAKE_S / 2, BAKE_S).answer is answer
+
+
+def test_the_end_of_a_bake_takes_less_certainty_of_a_tail_too() -> None:
+    canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25))
+    found = replace(evidence(canary), tpot_tail=contrast(0.24, noise=0.3))
+    assert verdict_on(found, BAKE_S / 2, BAKE_S).answer is Answer.WATCH
+    assert at_the_end(found).reason is Reason.CANARY_TAIL_SLOWER
+
+
 def test_the_bound_of_a_tail_is_told_in_milliseconds() -> None:
-    of_seconds = tuple((le * 10, count) for le, count in histogram(1000, 0.25))
-    found = evidence(Side(tokens=1e5, finished=1000, tpot=of_seconds))
-    stable = tuple((le * 10, count) for le, count in histogram(2000, 0.01))
-    late = replace(found, stable=Side(tokens=2e5, finished=2000, tpot=stable))
+    found = evidence(Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25)))
+    ours, theirs = (
+        replace(side, tpot=tuple((le * 10, count) for le, count in side.tpot))
+        for side in (found.canary, found.stable)
+    )
+    late = replace(found, canary=ours, stable=theirs)
     assert at_the_end(late).message == (
         "25.0% of its requests have a time per output token above 1000 ms, and 1.0% of the others'."
     )
@@ -172,8 +215,7 @@ def test_the_bound_of_a_tail_is_told_in_milliseconds() -> None:
 
 def test_late_first_tokens_are_held_against_it() -> None:
     found = evidence(Side(tokens=1e5, finished=1000, ttft=histogram(1000, 0.3)))
-    stable = Side(tokens=2e5, finished=2000, ttft=histogram(2000, 0.01))
-    late = Evidence(found.canary, stable, found.speed, 20, 0)
+    late = replace(found, stable=Side(tokens=2e5, finished=2000, ttft=histogram(2000, 0.01)))
     assert at_the_end(late).reason is Reason.CANARY_TAIL_SLOWER
     assert "time to first token" in at_the_end(late).message
 
@@ -211,12 +253,12 @@ def test_no_requests_anywhere_need_no_comparison() -> None:
 
 
 def test_a_canary_that_gets_nothing_while_the_others_serve_goes_back() -> None:
-    idle = evidence(Side(), Speed())
+    idle = evidence(Side(), Contrast())
     assert at_the_end(idle).answer is Answer.WATCH
     found = at_the_end(idle, 3.0)
     assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_IDLE)
 
 
 def test_a_trickle_of_requests_is_no_reason_to_go_back() -> None:
-    trickle = evidence(Side(tokens=500, finished=5), Speed())
+    trickle = evidence(Side(tokens=500, finished=5), Contrast())
     assert at_the_end(trickle, 3.0).answer is Answer.PROMOTE
