@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them: RFC 3339, UTC, whole seconds."""
+"""Times: as Kubernetes writes them (RFC 3339, UTC, whole seconds), and how long ago they are."""
 
 from datetime import UTC, datetime
 
@@ -14,3 +14,14 @@ def unix_seconds(text: str) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
+
+
+def is_over(since_s: float, lasts_s: float, now_s: float) -> bool:
+    """Whether so many seconds went by. A clock that was set back must not make it longer.
+
+    Args:
+        since_s: Unix seconds; minus infinity: it never began.
+        lasts_s: seconds.
+        now_s: Unix seconds.
+    """
+    return not 0 <= now_s - since_s < lasts_s

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from fathom.core.kinds import CONFIG_MAP, Kind
 from fathom.core.manifest import Manifest
+from fathom.core.times import is_over
 from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
 
 PATIENCE: Final = 3
@@ -73,8 +74,7 @@ class _Written:
         return self.created or not self._within(OVER_AFTER_S, now_s)
 
     def _within(self, seconds: float, now_s: float) -> bool:
-        # A clock that was set back must not make it longer.
-        return 0 <= now_s - self.at_s < seconds
+        return not is_over(self.at_s, seconds, now_s)
 
 
 class ApplyGuard:

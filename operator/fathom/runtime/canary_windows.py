@@ -39,7 +39,8 @@ class CanaryWindows:
             now_s: Unix seconds.
             length_s: of a window.
         """
-        if self._began_s is None or not canary:
+        # One that began later than now began before a clock was set back.
+        if self._began_s is None or self._began_s > now_s or not canary:
             self._begin(counters, now_s)
             return None
         if now_s - self._began_s < length_s:

@@ -13,6 +13,7 @@ from typing import Final
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import Clock, ModelHub
 from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from fathom.core.times import is_over
 
 KNOWN_FOR_S: Final = 6 * 3600.0
 """How long what the hub said counts."""
@@ -30,8 +31,10 @@ NOT_YET: Final = ModelFacts(absence=Absence.NOT_YET, explanation="it is being as
 @dataclass(frozen=True, slots=True)
 class _Known:
     facts: ModelFacts
-    until_s: float
-    """Unix seconds from which on the model is looked up again."""
+    at_s: float
+    """Unix seconds of the look-up."""
+    lasts_s: float
+    """Seconds until the next one."""
     failures: int = 0
     """Look-ups in a row that told nothing."""
 
@@ -64,11 +67,11 @@ class ModelCache:
         now_s = self._clock.now_s()
         self._asked_at_s[ref] = now_s
         known = self._known.get(ref)
-        if known is not None and now_s < known.until_s:
+        if known is not None and not is_over(known.at_s, known.lasts_s, now_s):
             return known.facts
         if is_directory(ref):
             facts = await asyncio.to_thread(local_facts, ref)
-            self._keep(ref, _Known(facts, now_s + TRIED_FOR_S))
+            self._keep(ref, _Known(facts, now_s, TRIED_FOR_S))
             return facts
         self._waiting[ref].add(changed)
         if ref not in self._running:
@@ -101,12 +104,12 @@ class ModelCache:
         """What is known after a look-up. A hub that is down for a while takes nothing back."""
         now_s = self._clock.now_s()
         if facts.config is not None:
-            return _Known(facts, now_s + KNOWN_FOR_S)
+            return _Known(facts, now_s, KNOWN_FOR_S)
         failures = before.failures + 1 if before is not None else 1
         lasting_s = min(TRIED_FOR_S, RETRY_S * 2.0 ** min(failures - 1, 10))
         if before is not None and before.facts.config is not None:
             facts, lasting_s = before.facts, TRIED_FOR_S
-        return _Known(facts, now_s + lasting_s, failures)
+        return _Known(facts, now_s, lasting_s, failures)
 
     def _keep(self, ref: ModelRef, known: _Known) -> None:
         """Remember, and forget what is not in use any more."""

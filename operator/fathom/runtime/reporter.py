@@ -8,6 +8,7 @@ from fathom.core.events import Happening, Severity, transitions
 from fathom.core.manifest import Seen
 from fathom.core.snapshot import Objects
 from fathom.core.status import Findings, as_written, same, status_of, urgent
+from fathom.core.times import is_over
 from fathom.runtime.memory import Memory
 from fathom.runtime.ports import World
 from fathom.runtime.tuning_input import BadPin
@@ -37,9 +38,9 @@ class Reporter:
         new = status_of(findings, objects)
         if same(new, objects.status):
             return float("inf")
-        waited_s = findings.now_s - memory.status_written_at_s
-        if not urgent(new, objects.status) and waited_s < QUIET_S:
-            return QUIET_S - waited_s
+        may_wait = not is_over(memory.status_written_at_s, QUIET_S, findings.now_s)
+        if may_wait and not urgent(new, objects.status):
+            return memory.status_written_at_s + QUIET_S - findings.now_s
         await self._writer.status(as_written(new), Seen.of(objects.resource))
         memory.objects = None
         memory.status_written_at_s = findings.now_s

@@ -4,6 +4,7 @@ from typing import Final
 
 from fathom.adapters.ports import Clock, KubePort
 from fathom.core.served import ServedApis
+from fathom.core.times import is_over
 
 REFRESH_S: Final = 600.0
 RETRY_S: Final = 15.0
@@ -27,7 +28,7 @@ class ServedCache:
         """
         now_s = self._clock.now_s()
         rest_s = RETRY_S if self._served.unknown else REFRESH_S
-        if now_s - self._asked_at_s >= rest_s:
+        if is_over(self._asked_at_s, rest_s, now_s):
             self._served = (await self._kube.served()).or_before(self._served)
             self._asked_at_s = now_s
         return self._served
