@@ -47,8 +47,9 @@ class WriteInvariants:
     """Objects that are somebody else's."""
     edited_at_s: dict[str, float] = field(default_factory=dict)
     """By draft: when the user last asked for it and had not before."""
-    refused_at_s: dict[str, float] = field(default_factory=dict)
-    """By draft: since when the operator has said that it refuses it."""
+    refused_at_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    """By uid of the resource and its draft: since when the operator has said that it refuses it. Of
+    a new resource of the same name it need not know."""
     holder: str = ""
     """Who holds the lease."""
     _epochs: dict[str, int] = field(default_factory=dict)
@@ -115,8 +116,11 @@ class WriteInvariants:
         verdict = conditions.get("DraftCompatible", {})
         spec = (audit.after or {}).get("spec", {})
         draft = spec.get("draft", {}).get("id", "")
-        if verdict.get("status") == "False" and draft not in self.refused_at_s:
-            self.refused_at_s[draft] = audit.at_s
+        if verdict.get("status") != "False" or audit.after is None:
+            return
+        asked = audit.after["metadata"]["uid"], draft
+        if asked not in self.refused_at_s:
+            self.refused_at_s[asked] = audit.at_s
             self._refused(draft)
 
     def _refused(self, draft: str) -> None:
@@ -138,7 +142,8 @@ class WriteInvariants:
             return
         draft = _draft_of(audit.after)
         if draft == BAD_DRAFT:
-            refused_s = self.refused_at_s.get(draft)
+            owner = audit.after["metadata"]["ownerReferences"][0]["uid"]
+            refused_s = self.refused_at_s.get((owner, draft))
             if refused_s is not None and refused_s < audit.at_s - LAG_S:
                 self._break(
                     f"{audit.name} grew from {before} to {after} replicas of a draft that was "

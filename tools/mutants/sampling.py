@@ -53,10 +53,14 @@ class Change:
 
     @classmethod
     def between(cls, source: str, mutated: str) -> "Change":
-        """Of two versions of a file; lines without their indentation, joined by a blank."""
+        """Of two versions of a file; what stands on its lines, joined by a blank."""
         changed = list(difflib.ndiff(source.splitlines(), mutated.splitlines()))
         before, after = (
-            " ".join(" ".join(each[2:].split()) for each in changed if each.startswith(sign))
+            " ".join(
+                " ".join(each[2:].split())
+                for each in changed
+                if each.startswith(sign) and each[2:].strip()
+            )
             for sign in ("- ", "+ ")
         )
         return cls(before, after)

@@ -53,7 +53,7 @@ class Apply:
     seen: Seen
     why: str
     """The first discrepancy, in words."""
-    live: Manifest = field(default_factory=dict, compare=False, repr=False)
+    live: Manifest = field(default_factory=dict, repr=False)
     """The object as it was read."""
 
     @property
