@@ -58,7 +58,7 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"draft.id": None},
         (
             "spec.draft.id: this method needs a draft model: set draft.id to its Hugging Face id "
-            "or to its absolute path in the pod."
+            "or to its absolute path in the pod, or speculation.drafting to Disabled."
         ),
     ),
     "Goodput without an SLO": (

@@ -1,7 +1,8 @@
 """Manifests for tests: one good one, and changes to it."""
 
 import copy
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fathom.api.resource import SpeculativeDeployment, parse
@@ -44,3 +45,10 @@ def resource(changes: Mapping[str, Any] | None = None, *, uid: str = "") -> Spec
     parsed = parse(document)
     assert isinstance(parsed, SpeculativeDeployment), "\n".join(map(str, parsed))
     return parsed
+
+
+def started_with(depths: Iterable[int]) -> list[str]:
+    """Arguments of an engine whose startup schedule names these depths; none: it has none."""
+    schedule = [[2 * at - 1, 2 * at, depth] for at, depth in enumerate(depths, start=1)]
+    config = {"num_speculative_tokens_per_batch_size": schedule} if schedule else {}
+    return ["--speculative-config", json.dumps(config)]

@@ -8,6 +8,7 @@ import datetime as dt
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -146,21 +147,23 @@ async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: S
 
 
 async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: Stage) -> None:
-    """Auto to Static is such a change, and the price of it is told before it is paid."""
+    """Without drafting, and with it again in mode Static; the price is told before it is paid."""
     fleet = stage.fleet
-    before = {pod.name for pod in await fleet.pods()}
     model = (await fleet.resource())["spec"]["model"]["id"]
     async with LoadGenerator(await fleet.service_url(), model, seed=3) as load:
         load.set_phase(Phase(EASY, 2))
-        change = {"speculation": {"tuning": {"mode": "Static"}}, "rollout": {"canaryMinutes": 0}}
-        await patch_spec(stage, change)
-        await until(lambda: only_new_pods(stage, before, 2), within_seconds=240)
-        await wait_ready(fleet, print)
+        for drafting, mode, depth in (("Disabled", "Auto", "off"), ("Enabled", "Static", "3")):
+            before = {pod.name for pod in await fleet.pods()}
+            speculation = {"drafting": drafting, "tuning": {"mode": mode}}
+            await patch_spec(stage, {"speculation": speculation, "rollout": {"canaryMinutes": 0}})
+            await until(partial(only_new_pods, stage, before, 2), within_seconds=240)
+            await wait_ready(fleet, print)
+            assert (await table(stage))["Depth"] == depth
     assert [result.error for result in load.results if not result.ok] == []
     assert len(load.results) > 20
     told = await stage.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
     rolling = [event["message"] for event in told["items"] if event["reason"] == "Rolling"]
-    assert any("spec.speculation.tuning.mode" in message for message in rolling), rolling
+    assert sum("spec.speculation.drafting" in message for message in rolling) == 2, rolling
 
 
 async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do(

@@ -1,5 +1,6 @@
-"""Real vLLM on the CPU: one engine per supported version, started once."""
+"""Real vLLM on the CPU: one engine per release that is asked, started once."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,9 +8,8 @@ import pytest
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ModelPair, ensure_model_pair
 from fathom_local.engine.process import EngineProcess, EngineSetup, real_setup
+from fathom_local.engine.releases import asked_releases
 from fathom_local.paths import cache_dir
-
-VERSIONS = ("0.32.0", "0.28.0")
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def setup(pair: ModelPair) -> EngineSetup:
     return real_setup(ensure_engine_environment(), pair)
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=asked_releases(os.environ))
 def engine(
     request: pytest.FixtureRequest, pair: ModelPair, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EngineProcess]:

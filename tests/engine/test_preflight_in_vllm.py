@@ -1,8 +1,6 @@
 """Fathom's preflight against what vLLM itself says of the same config.json files."""
 
-import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,12 +9,12 @@ import pytest
 
 from fathom.core.draft_architectures import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
 from fathom.core.model_config import ModelConfig
-from fathom_local.engine.environment import engine_variables, ensure_engine_environment
+from fathom_local.engine.releases import asked_releases
+from support.asked_vllm import ask_vllm
 from support.model_pairs import NAMES, Pair
 
 pytestmark = pytest.mark.engine
 
-VERSIONS: Final = ("0.32.0", "0.28.0")
 PROBE: Final = Path(__file__).with_name("preflight_probe.py")
 
 SAYS: Final = {
@@ -46,26 +44,16 @@ def case(pair: Pair) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=asked_releases(os.environ))
 def told(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """What one version of vLLM says."""
+    """What one release of vLLM says."""
     pairs = {
         f"{kind}/{name}": case(Pair.read(kind, name))
         for kind in ("good", "broken")
         for name in NAMES
     }
-    environment = ensure_engine_environment(version=request.param)
-    done = subprocess.run(
-        [environment / "bin" / "python", PROBE],
-        input=json.dumps({"pairs": pairs, "targets": sorted(TARGETS_WITHOUT_EAGLE3)}),
-        env={**os.environ, **engine_variables(environment)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    question = {"pairs": pairs, "targets": sorted(TARGETS_WITHOUT_EAGLE3)}
+    found: Mapping[str, Any] = ask_vllm(PROBE, question, release=request.param)
     return found
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from fathom.core.depth_set import capture_sizes
 from golden.rendering import EXAMPLES, SERVING, command, container, multiset
 
 SEEDS = """
@@ -40,10 +41,16 @@ def test_the_tuned_example_differs_by_what_live_depth_needs() -> None:
 
     schedule = tuned.pop("num_speculative_tokens_per_batch_size")
     assert tuned == static | {"num_speculative_tokens": 7}
-    assert {depth for _, _, depth in schedule} == set(range(8))
-    assert (schedule[0][0], schedule[-1][1]) == (1, 256)
+    assert {depth for _, _, depth in schedule} == {0, 1, 3, 7}
+    assert (schedule[0][0], schedule[-1][1]) == (1, 1024)
+    sizes = capture_sizes((0, 1, 3, 7), 1024, 1024)
     assert multiset(tuned_rest) - multiset(static_rest) == Counter(
-        ["--scheduler-cls", "fathom_vllm.scheduler.LiveDepthScheduler", "--max-num-seqs", "256"]
+        [
+            *("--scheduler-cls", "fathom_vllm.scheduler.LiveDepthScheduler"),
+            *("--max-num-seqs", "1024"),
+            "--compilation-config",
+            json.dumps({"cudagraph_capture_sizes": sizes}),
+        ]
     )
     assert multiset(static_rest) - multiset(tuned_rest) == Counter()
 

@@ -16,6 +16,8 @@ changes = st.fixed_dictionaries(
     optional={
         "speculation.tokens": small,
         "speculation.maxTokens": small,
+        "speculation.drafting": st.sampled_from(["Enabled", "Disabled"]),
+        "speculation.depths": st.lists(st.integers(0, 9), min_size=1, max_size=4),
         "speculation.minTokens": st.integers(min_value=0, max_value=9),
         "speculation.tuning.mode": st.sampled_from([mode.value for mode in TuningMode]),
         "engine.attentionBackend": st.sampled_from(["", "tokenspeed_mla", "TokenSpeed_MLA", "x"]),

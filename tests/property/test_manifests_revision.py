@@ -20,8 +20,9 @@ def edits(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[s
 LIVE = edits(
     {
         "replicas": st.integers(0, 9),
-        "speculation.tokens": st.integers(3, 6),
-        "speculation.minTokens": st.integers(0, 3),
+        # Of one set of depths, whatever the rest says.
+        "speculation.tokens": st.sampled_from([1, 3]),
+        "speculation.minTokens": st.integers(0, 1),
         "speculation.tuning.mode": st.sampled_from(["Auto", "Advise"]),
         "speculation.tuning.objective": st.sampled_from(["Latency", "Throughput"]),
         "speculation.tuning.tpotMilliseconds": st.integers(1, 99),
@@ -49,6 +50,8 @@ RESTART = edits(
         "draft.method": st.sampled_from(["eagle3", "eagle", "dspark"]),
         "draft.tensorParallelSize": st.sampled_from([None, 1]),
         "speculation.maxTokens": st.sampled_from([None, 6, 7, 9]),
+        "speculation.drafting": st.sampled_from(["Enabled", "Disabled"]),
+        "speculation.depths": st.sampled_from([None, [1, 3], [5, 3, 1], [0, 1, 2, 3, 4, 5, 6]]),
         "engine.image": st.sampled_from(
             [f"vllm/vllm-openai:{tag}" for tag in ("v0.31.0", "v0.32.0", "v0.33.0", "latest")]
         ),

@@ -36,6 +36,7 @@ def wishes(draw: st.DrawFn) -> Settings:
         min_gain=draw(st.sampled_from([0.0, 0.01, 0.1])),
         probing=draw(st.booleans()),
         window_seconds=draw(st.sampled_from([5.0, 10.0, 30.0])),
+        named=draw(st.none() | st.frozensets(st.integers(0, 12)).map(frozenset({most}).union)),
     )
 
 
@@ -61,7 +62,7 @@ def covers(schedule: Schedule, chosen: Settings) -> bool:
     return (
         [each.first for each in schedule] == edges[:-1]
         and edges[-1] == chosen.max_batch + 1
-        and all(chosen.min_tokens <= each.depth <= chosen.max_tokens for each in schedule)
+        and all(each.depth in chosen.depths for each in schedule)
     )
 
 

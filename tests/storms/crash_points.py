@@ -25,7 +25,7 @@ CRASHES: Final = {
     ),
     "scaled and set": _history(
         (120.0, "user scales", {"replicas": 3}),
-        (160.0, "user sets tokens", {"tokens": 5}),
+        (160.0, "user sets tokens", {"tokens": 7}),
         (240.0, "user scales", {"replicas": 1}),
     ),
     "made again": _history((120.0, "user deletes and creates again", {"after_s": 5.0})),

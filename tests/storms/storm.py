@@ -31,6 +31,8 @@ from storms.server import LEASE, Server, rfc3339
 from storms.simulated_time import SimulatedLoop
 from storms.watch import Watches
 
+GRIDS: Final = {1: 8, 2: 24, 3: 8, 4: 40, 5: 24, 6: 28, 7: 8}
+"""By `tokens`: an edit to another one needs new pods (docs/engines.md)."""
 SETTLES_S: Final = 360.0
 """After the last fault, besides what a rollout under way takes."""
 ROLLOUT_S: Final = 900.0
@@ -403,10 +405,14 @@ class Storm:
         if before["draft"]["id"] != after["draft"]["id"]:
             invariants.edited_at_s[after["draft"]["id"]] = now_s
         needs_pods = ("draft", "engine", "model")
-        mode = [
-            each.get("speculation", {}).get("tuning", {}).get("mode") for each in (before, after)
-        ]
-        if any(before[key] != after[key] for key in needs_pods) or "Static" in mode:
+        speculation = [each.get("speculation", {}) for each in (before, after)]
+        mode = [each.get("tuning", {}).get("mode") for each in speculation]
+        grids = {GRIDS[each.get("tokens", 3)] for each in speculation}
+        if (
+            any(before[key] != after[key] for key in needs_pods)
+            or "Static" in mode
+            or len(grids) > 1
+        ):
             invariants.restart_edits.append(now_s)
 
     def _about_to_write(self, who: str, verb: str, kind: Kind) -> None:

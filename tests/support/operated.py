@@ -27,7 +27,8 @@ SPEC: Mapping[str, Any] = {
         "image": "fathom.local/shell:v0.32.0",
         "tensorParallelSize": 1,
         "drainSeconds": 0,
-        "args": ["--max-num-seqs", "16"],
+        # It captures no graphs, so it has all depths.
+        "args": ["--max-num-seqs", "16", "--enforce-eager"],
     },
     "podTemplate": {
         "spec": {

@@ -107,6 +107,8 @@ def write_models(directory: Path) -> None:
 
 def with_tiny_models(args: list[str], directory: Path) -> list[str]:
     """The same command with models that are there."""
+    if "--speculative-config" not in args:
+        return [str(directory / "target"), *args[1:]]
     at = args.index("--speculative-config") + 1
     config = json.loads(args[at])
     method = config["method"]

@@ -84,6 +84,7 @@ class Reason(StrEnum):
     INCOMPATIBLE = "Incompatible"
     DOUBTFUL = "Doubtful"
     NOT_CHECKED = "NotChecked"
+    NO_DRAFT = "NoDraft"
     # Tuning: why it acts, or does not
     STATIC = "Static"
     ADVISING = "Advising"
@@ -114,3 +115,4 @@ class Reason(StrEnum):
     # The engine
     ENGINE_VERSION_UNKNOWN = "EngineVersionUnknown"
     LIVE_DEPTH_UNSUPPORTED = "LiveDepthUnsupported"
+    DRAFTING_DISABLED = "DraftingDisabled"

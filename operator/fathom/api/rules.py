@@ -13,7 +13,6 @@ from fathom.api.accelerators import PRESETS, preset_for
 from fathom.api.names import longest_group_name
 from fathom.api.problem import Problem
 from fathom.api.spec import (
-    DEFAULT_MAX_TOKENS,
     MAX_REPLICAS,
     Accelerator,
     Method,
@@ -102,6 +101,14 @@ def _within_tokenspeed_mla(spec: SpeculativeDeploymentSpec) -> bool:
     return deepest <= TOKENSPEED_MLA_MAX_TOKENS
 
 
+def _depths_within(spec: SpeculativeDeploymentSpec) -> bool:
+    speculation = spec.speculation
+    if speculation.depths is None:
+        return True
+    possible = {0, *range(speculation.min_tokens, speculation.effective_max_tokens + 1)}
+    return speculation.tokens in speculation.depths and possible.issuperset(speculation.depths)
+
+
 def _gpus_per_node_cel() -> str:
     """CEL for the GPUs on one node of the pool."""
     cel = "(has(self.nodePool.gpusPerNode) ? self.nodePool.gpusPerNode : 1)"
@@ -115,19 +122,23 @@ _TP: Final = "self.engine.tensorParallelSize"
 _LAYOUT: Final = f"{_TP} <= {_GPUS} ? {_GPUS} % {_TP} == 0 : {_TP} % {_GPUS} == 0"
 _ONE: Final = f"{_TP} * self.engine.pipelineParallelSize"
 _ALL: Final = f"{_ONE} * self.engine.dataParallelSize"
-_MAX: Final = (
-    "(has(self.speculation.maxTokens) ? self.speculation.maxTokens : "
-    f"(self.speculation.tokens > {DEFAULT_MAX_TOKENS} ? self.speculation.tokens "
-    f": {DEFAULT_MAX_TOKENS}))"
+_DEEPEST_FITS: Final = (
+    f"has(self.speculation.maxTokens) ? self.speculation.maxTokens <= {TOKENSPEED_MLA_MAX_TOKENS} "
+    ": has(self.speculation.depths) "
+    f"? self.speculation.depths.all(depth, depth <= {TOKENSPEED_MLA_MAX_TOKENS}) "
+    f": self.speculation.tokens <= {TOKENSPEED_MLA_MAX_TOKENS}"
 )
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         field="draft.id",
         message="this method needs a draft model: set draft.id to its Hugging Face id or to its "
-        "absolute path in the pod.",
-        cel=f"!(self.draft.method in {_NEEDS_DRAFT}) || self.draft.id != ''",
-        holds=lambda spec: bool(spec.draft.id) or not spec.draft.method.needs_draft,
+        "absolute path in the pod, or speculation.drafting to Disabled.",
+        cel=f"!(self.draft.method in {_NEEDS_DRAFT}) || self.draft.id != '' "
+        "|| self.speculation.drafting == 'Disabled'",
+        holds=lambda spec: (
+            bool(spec.draft.id) or not spec.draft.method.needs_draft or not spec.drafts
+        ),
     ),
     Rule(
         field="draft.method",
@@ -164,6 +175,16 @@ RULES: Final[tuple[Rule, ...]] = (
         holds=lambda spec: spec.speculation.min_tokens <= spec.speculation.tokens,
     ),
     Rule(
+        field="speculation.depths",
+        message="depths must hold tokens, and all of them must lie between minTokens and "
+        "maxTokens; only 0 may stand there in any case.",
+        cel="!has(self.speculation.depths) || (self.speculation.tokens in self.speculation.depths "
+        "&& self.speculation.depths.all(depth, depth == 0 "
+        "|| (depth >= self.speculation.minTokens && (!has(self.speculation.maxTokens) "
+        "|| depth <= self.speculation.maxTokens))))",
+        holds=_depths_within,
+    ),
+    Rule(
         field="speculation.tuning.tpotMilliseconds",
         message="objective Goodput needs an SLO: set tpotMilliseconds to the largest acceptable "
         "time per output token.",
@@ -180,7 +201,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "maxTokens (and tokens) to 7 or less, or choose another attentionBackend.",
         cel="!self.engine.attentionBackend.matches('^(?i)tokenspeed_mla$') || "
         "((self.speculation.tuning.mode == 'Static' && !has(self.speculation.maxTokens)) "
-        f"? self.speculation.tokens : {_MAX}) <= {TOKENSPEED_MLA_MAX_TOKENS}",
+        f"? self.speculation.tokens <= {TOKENSPEED_MLA_MAX_TOKENS} : ({_DEEPEST_FITS}))",
         holds=_within_tokenspeed_mla,
     ),
     Rule(

@@ -172,13 +172,27 @@ class SpeculationSpec(ApiModel):
     """Depth: how many tokens are speculated per step."""
 
     tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] = 3
-    """Your own guess at num_speculative_tokens: the start, and what any change is judged
-    against."""
+    """Your own guess at num_speculative_tokens: the start, and what any change is judged against.
+    Where CUDA graphs are captured, an engine has a set of depths, and another one than that of
+    `tokens` needs new pods."""
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS_LIMIT)] | None = None
-    """What the engine is sized for; default: the larger of 7 and `tokens`. Changing it needs new
-    pods."""
+    """The deepest that the engine is sized for; default: the largest of `depths` or, without them,
+    the larger of 7 and `tokens`. Changing it needs new pods."""
     min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)] = 1
     """The shallowest the tuner may go; 0 allows it to stop speculating."""
+    depths: (
+        Annotated[
+            tuple[Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)], ...],
+            Field(min_length=1, max_length=MAX_TOKENS_LIMIT + 1),
+        ]
+        | None
+    ) = None
+    """The depths that the engine captures CUDA graphs for, and the tuner chooses among: `tokens`
+    and others between `minTokens` and `maxTokens`. Absent: chosen by Fathom, so that none takes
+    another's graphs; `fathom check` says which. Changing them needs new pods."""
+    drafting: Switch = Switch.ENABLED
+    """Disabled starts the engine without speculation, and leaves everything else as it is: to
+    compare, for a model without a draft yet, for pods that only prefill. `draft` may stay."""
     tuning: TuningSpec = TuningSpec()
     adaptive_verification: Switch = Switch.DISABLED
     """vLLM's adaptive verification; needs an engine that has it. Depth is not live with it."""
@@ -186,7 +200,7 @@ class SpeculationSpec(ApiModel):
     @property
     def effective_max_tokens(self) -> int:
         """`maxTokens` with its default applied."""
-        return self.max_tokens or max(DEFAULT_MAX_TOKENS, self.tokens)
+        return self.max_tokens or max(self.depths or (DEFAULT_MAX_TOKENS, self.tokens))
 
 
 class KeySelector(ApiModel):
@@ -380,3 +394,8 @@ class SpeculativeDeploymentSpec(ApiModel):
     def tunable(self) -> bool:
         """Whether the engine is started so that its depth can be changed live."""
         return self.speculation.tuning.mode is not TuningMode.STATIC
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the engine speculates at all."""
+        return self.speculation.drafting is Switch.ENABLED

@@ -55,7 +55,7 @@ class WeightsStatus(ApiModel):
 
 class DepthStatus(ApiModel):
     summary: str = ""
-    """Depths from the smallest batch to the largest, such as 5/3/1."""
+    """Depths from the smallest batch to the largest, such as 5/3/1; off: without drafting."""
     schedule: tuple[tuple[int, ...], ...] = ()
     """Ranges of [first batch, last batch, depth]."""
     generation: int = 0

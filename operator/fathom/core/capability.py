@@ -21,6 +21,7 @@ from fathom.core.capability_table import (
     METHODS,
 )
 from fathom.core.engine_version import engine_version
+from fathom.core.model_runner import captures_graphs, why_model_runner_v1
 
 _ADAPTIVE_FIELD = "spec.speculation.adaptiveVerification"
 
@@ -30,6 +31,11 @@ def live_depth_refusal(spec: SpeculativeDeploymentSpec) -> tuple[Reason, str] | 
 
     The pods of a refused spec are the static ones at `tokens`, whatever the tuning mode.
     """
+    if not spec.drafts:
+        return Reason.DRAFTING_DISABLED, (
+            "spec.speculation.drafting is Disabled, so there is no depth to tune: set it to "
+            "Enabled to have depth follow the traffic."
+        )
     engine, depth = spec.engine, f"depth stays at tokens ({spec.speculation.tokens})"
     version = engine_version(engine)
     if version is None:
@@ -37,29 +43,39 @@ def live_depth_refusal(spec: SpeculativeDeploymentSpec) -> tuple[Reason, str] | 
             f"the tag of {engine.image} does not tell which vLLM it holds, so {depth}: "
             "set spec.engine.version."
         )
+    obstacle = next(_obstacles(spec, version, depth), None)
+    return None if obstacle is None else (Reason.LIVE_DEPTH_UNSUPPORTED, obstacle)
+
+
+def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) -> Iterator[str]:
+    """What stands against live depth in an engine of a known version, the first thing first."""
     if not LIVE_DEPTH.in_version(version):
-        return Reason.LIVE_DEPTH_UNSUPPORTED, (
+        yield (
             f"depth can be changed live in vLLM {LIVE_DEPTH.versions}, and this is {version}, so "
             f"{depth}: change spec.engine.image.{_no_drain(spec.engine)}"
         )
-    if engine.data_parallel_size > 1 and not LIVE_DEPTH_DATA_PARALLEL.in_version(version):
-        return Reason.LIVE_DEPTH_UNSUPPORTED, (
+    if spec.engine.data_parallel_size > 1 and not LIVE_DEPTH_DATA_PARALLEL.in_version(version):
+        yield (
             f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: change "
             "tokens, which rolls out with a canary that is judged by speed, or use more replicas "
             "instead."
         )
     if spec.draft.method not in LIVE_DEPTH.methods:
-        return Reason.LIVE_DEPTH_UNSUPPORTED, (
+        yield (
             f"method {spec.draft.method} is not known to follow the depth schedule, so {depth}: "
             f"choose one of {', '.join(sorted(LIVE_DEPTH.methods))}."
         )
+    if (cause := why_model_runner_v1(spec)) and captures_graphs(spec):
+        yield (
+            f"{cause} selects vLLM's Model Runner V1, which gives up its full CUDA graphs where "
+            f"depth is live, so {depth}: remove it to have depth follow the traffic."
+        )
     if _adaptive(spec) and not LIVE_DEPTH_ADAPTIVE.in_version(version):
-        return Reason.LIVE_DEPTH_UNSUPPORTED, (
+        yield (
             "adaptive verification cuts drafts short where nothing counts it, so that acceptance "
             f"would be measured wrongly, and {depth}: set speculation.adaptiveVerification to "
             "Disabled to have depth follow the traffic."
         )
-    return None
 
 
 def _no_drain(engine: EngineSpec) -> str:
@@ -83,7 +99,8 @@ def has_flag(engine: EngineSpec, flag: str) -> bool:
 def engine_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:
     """What this spec asks for and its engine would not start with.
 
-    Of an engine whose version is not known, only what needs a known one is refused.
+    What a draft would need is no matter where none is loaded. Of an engine whose version is not
+    known, only what needs a known one is refused.
     """
     return tuple(_engine_problems(spec))
 
@@ -98,7 +115,7 @@ def _engine_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
 
 def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Problem]:
     engine, method = spec.engine, spec.draft.method
-    if not METHODS[method].in_version(version):
+    if spec.drafts and not METHODS[method].in_version(version):
         yield Problem(
             "spec.draft.method",
             f"vLLM {version} does not know method {method}, which needs "
@@ -113,7 +130,8 @@ def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Prob
         )
     stages = DRAFT_PIPELINE_PARALLEL
     if (
-        engine.pipeline_parallel_size > 1
+        spec.drafts
+        and engine.pipeline_parallel_size > 1
         and method in stages.methods
         and not stages.in_version(version)
     ):
@@ -157,4 +175,4 @@ def _adaptive_verification_refusal(spec: SpeculativeDeploymentSpec) -> str | Non
 
 
 def _adaptive(spec: SpeculativeDeploymentSpec) -> bool:
-    return spec.speculation.adaptive_verification is Switch.ENABLED
+    return spec.drafts and spec.speculation.adaptive_verification is Switch.ENABLED

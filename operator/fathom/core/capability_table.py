@@ -78,6 +78,7 @@ FLAGS: Final[Mapping[str, Capability]] = MappingProxyType(
         "--speculative-config": EVERY_RELEASE,
         "--scheduler-cls": EVERY_RELEASE,
         "--max-num-seqs": EVERY_RELEASE,
+        "--compilation-config": EVERY_RELEASE,
         "--nnodes": EVERY_RELEASE,
         "--node-rank": EVERY_RELEASE,
         "--master-addr": EVERY_RELEASE,

@@ -6,7 +6,7 @@ in a step. `pods` replaces the schedule for one pod: a probe, a canary, or a pin
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
@@ -44,6 +44,16 @@ def depth_at(schedule: Schedule, batch: int) -> int:
     return next((r.depth for r in schedule if batch <= r.last), schedule[-1].depth)
 
 
+def nearest_depth(depth: int, among: Sequence[int]) -> int:
+    """Of these depths the one that is nearest to another; of two the shallower.
+
+    Args:
+        depth: any depth.
+        among: one at least.
+    """
+    return depth if depth in among else min(among, key=lambda each: (abs(each - depth), each))
+
+
 def merged(schedule: Schedule) -> Schedule:
     """The same schedule with neighbouring ranges of equal depth joined."""
     result: list[DepthRange] = []
@@ -53,6 +63,12 @@ def merged(schedule: Schedule) -> Schedule:
         else:
             result.append(part)
     return tuple(result)
+
+
+def same_depths(one: Schedule, other: Schedule) -> bool:
+    """Whether both mean the same at every batch: the last range carries on, wherever it ends."""
+    starts = ([(part.first, part.depth) for part in merged(each)] for each in (one, other))
+    return next(starts) == next(starts)
 
 
 def summary(schedule: Schedule) -> str:

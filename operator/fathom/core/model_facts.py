@@ -96,4 +96,4 @@ def model_refs(spec: SpeculativeDeploymentSpec) -> tuple[ModelRef, ...]:
 
 def draft_ref(spec: SpeculativeDeploymentSpec) -> ModelRef:
     """An empty id: the spec names no draft."""
-    return ModelRef(spec.draft.id, spec.draft.revision)
+    return ModelRef(spec.draft.id, spec.draft.revision) if spec.drafts else ModelRef("")

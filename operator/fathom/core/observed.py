@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from fathom.api import names
 from fathom.api.accelerators import GPU_RESOURCE
+from fathom.core.engine_depths import depths_in
 from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
 
 _GENERATION: Final = re.compile("[0-9]{1,18}")
@@ -99,6 +100,7 @@ class _Resources(_Read):
 
 
 class _Container(_Read):
+    args: Annotated[tuple[str, ...], _absent_as(())] = ()
     resources: Annotated[_Resources, _absent_as(_Resources())] = _Resources()
 
 
@@ -116,6 +118,12 @@ class PodSpec(_Read):
     @property
     def config_maps(self) -> frozenset[str]:
         return frozenset(volume.config_map.name for volume in self.volumes if volume.config_map)
+
+    @property
+    def named_depths(self) -> frozenset[int] | None:
+        """That its engine was told of at start; None: its arguments do not say."""
+        found = (depths_in(each.args) for each in self.containers)
+        return next((each for each in found if each is not None), None)
 
 
 class Waiting(_Read):

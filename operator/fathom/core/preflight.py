@@ -12,7 +12,7 @@ from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.spec import Method
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import ModelFacts
-from fathom.core.preflight_checks import CHECKS, TABLE, Certainty, Finding
+from fathom.core.preflight_checks import CHECKS, CHECKS_OF_TARGET, TABLE, Certainty, Finding
 from fathom.core.preflight_input import PreflightInput
 
 EAGLE_3_1: Final = "EAGLE-3.1"
@@ -79,6 +79,13 @@ def check_draft(given: PreflightInput) -> DraftVerdict:
             family,
             worst.field,
         )
+    if not given.spec.drafts:
+        return DraftVerdict(
+            ConditionStatus.TRUE,
+            Reason.NO_DRAFT,
+            "speculation.drafting is Disabled, so no draft is loaded.",
+            family,
+        )
     if method not in _CHECKED:
         return DraftVerdict(
             ConditionStatus.UNKNOWN,
@@ -98,7 +105,7 @@ def check_draft(given: PreflightInput) -> DraftVerdict:
 
 def _with_table(given: PreflightInput) -> PreflightInput:
     """Let the table stand in for what is not at hand of a pair with a known draft."""
-    known = KNOWN_DRAFTS.get(given.spec.draft.id)
+    known = KNOWN_DRAFTS.get(given.spec.draft.id) if given.has_draft else None
     if known is None or (given.draft.config is not None and given.target.config is not None):
         return given
     config = given.draft.config or known.config
@@ -107,13 +114,16 @@ def _with_table(given: PreflightInput) -> PreflightInput:
 
 def _worst(given: PreflightInput) -> Finding | None:
     """The surest finding, and of equally sure ones the first; None: nothing was found."""
-    found = [finding for check in CHECKS if (finding := check(given)) is not None]
+    checks = CHECKS if given.spec.drafts else CHECKS_OF_TARGET
+    found = [finding for check in checks if (finding := check(given)) is not None]
     return max(found, key=lambda finding: finding.certainty, default=None)
 
 
 def _family(given: PreflightInput) -> str:
     """What the draft is; empty: unknown."""
     method, draft = given.spec.draft.method, given.draft_config
+    if not given.spec.drafts:
+        return ""
     if method is not Method.EAGLE3:
         return _FAMILIES[method]
     if draft is None:

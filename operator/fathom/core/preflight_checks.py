@@ -386,6 +386,10 @@ CHECKS: Final[tuple[Callable[[PreflightInput], Finding | None], ...]] = (
 )
 
 
+CHECKS_OF_TARGET: Final = (target_heads, maximum_length, kv_cache, memory)
+"""What can be judged where no draft is loaded."""
+
+
 def memory_estimate(given: PreflightInput) -> MemoryEstimate:
     """Bytes per GPU: weights, and the KV cache that drafts may occupy."""
     spec, gpus = given.spec, _gpus(given)

@@ -63,6 +63,8 @@ class PreflightInput:
 
     @property
     def depth(self) -> int:
-        """`num_speculative_tokens` that the engine is started with."""
+        """`num_speculative_tokens` that the engine is started with; 0: it does not speculate."""
         speculation = self.spec.speculation
+        if not self.spec.drafts:
+            return 0
         return speculation.effective_max_tokens if live_depth(self.spec) else speculation.tokens

@@ -1,8 +1,9 @@
 """Which pods a spec asks for. Specs of one revision differ only in what changes live.
 
 Not in a revision: replicas, `minTokens`, the tuning settings, metrics, rollout, and `tokens` where
-depth changes live. Defaults are left out of the hash, so that a field which a later Fathom adds
-changes no revision of the specs that do not use it.
+depth changes live, as long as the engine names it (`fathom.core.depth_set`). Defaults are left out
+of the hash, so that a field which a later Fathom adds changes no revision of the specs that do not
+use it.
 """
 
 import hashlib
@@ -14,10 +15,14 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
+from fathom.core.depth_set import named_depths, usual_depths
 
 _MODE: Final = "spec.speculation.tuning.mode"
 _TOKENS: Final = "spec.speculation.tokens"
 _MAX_TOKENS: Final = "spec.speculation.maxTokens"
+_DRAFTING: Final = "spec.speculation.drafting"
+_DEPTHS: Final = "spec.speculation.depths"
+_OF_SPECULATION: Final = ("spec.draft", "spec.speculation")
 _VERSION: Final = "spec.engine.version"
 _QUANTITIES: Final = "spec.engine.resources."
 
@@ -37,17 +42,26 @@ def changed_restart_fields(
     """
     before, after = _inputs(old), _inputs(new)
     changed = {path for path in before | after if before.get(path) != after.get(path)}
+    if old.drafts != new.drafts:
+        # What speculation needs comes and goes with it.
+        changed = {path for path in changed if not path.startswith(_OF_SPECULATION)} | {_DRAFTING}
     if _MODE in changed:
         # Each form sizes the engine by another field: that follows from the form, not from an
         # edit. And the form may follow from the engine instead of the mode.
-        changed -= {_TOKENS, _MAX_TOKENS}
+        changed -= {_TOKENS, _MAX_TOKENS, _DEPTHS}
         if old.tunable == new.tunable:
             changed.remove(_MODE)
         if old.engine.version != new.engine.version:
             changed.add(_VERSION)
+    if _DEPTHS in changed and old.speculation.depths == new.speculation.depths:
+        # They follow from `tokens`, and from more.
+        changed.remove(_DEPTHS)
+        if old.speculation.tokens != new.speculation.tokens:
+            changed.add(_TOKENS)
     if _MAX_TOKENS in changed and old.speculation.max_tokens == new.speculation.max_tokens:
-        # Unset, it follows from `tokens`.
-        changed = changed - {_MAX_TOKENS} | {_TOKENS}
+        # Unset, it follows from `depths` or `tokens`.
+        same = old.speculation.depths == new.speculation.depths
+        changed = changed - {_MAX_TOKENS} | {_TOKENS if same else _DEPTHS}
     return tuple(sorted(changed))
 
 
@@ -59,12 +73,11 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
         exclude_defaults=True,
         include={
             "model": True,
-            "draft": True,
             "engine": True,
             "node_pool": True,
             "cache": True,
             "pod_template": True,
-            "speculation": {"adaptive_verification"},
+            **({"draft": True, "speculation": {"adaptive_verification"}} if spec.drafts else {}),
         },
         exclude={
             # The version decides the form of the command, and the form is in the hash.
@@ -76,11 +89,23 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     return {
         **_flat("spec", document),
         **({"spec.cache.size": True} if spec.cache.size else {}),
-        _MODE: "live" if live else "static",
-        (_MAX_TOKENS if live else _TOKENS): (
-            spec.speculation.effective_max_tokens if live else spec.speculation.tokens
-        ),
+        **_depth_of(spec, live=live),
     }
+
+
+def _depth_of(spec: SpeculativeDeploymentSpec, *, live: bool) -> dict[str, JsonValue]:
+    if not spec.drafts:
+        return {_DRAFTING: "Disabled"}
+    if not live:
+        return {_MODE: "static", _TOKENS: spec.speculation.tokens}
+    return {_MODE: "live", **_sized_for(spec)}
+
+
+def _sized_for(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    """What a tunable engine is sized for: `maxTokens`, and the depths that it names below."""
+    named = named_depths(spec)
+    sized: dict[str, JsonValue] = {_MAX_TOKENS: spec.speculation.effective_max_tokens}
+    return sized if named == usual_depths(spec) else {**sized, _DEPTHS: list(named)}
 
 
 def _flat(path: str, value: JsonValue) -> dict[str, JsonValue]:

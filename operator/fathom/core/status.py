@@ -78,6 +78,8 @@ class Findings:
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
     alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
     """Those that stand."""
+    fixed_depth: str = ""
+    """The depth that engines have which read no document; empty: not known."""
     weights: WeightsStatus | None = None
     """None: none are to be fetched."""
     weights_trouble: Trouble | None = None
@@ -331,7 +333,7 @@ def _rollout(
 def _depth(findings: Findings, objects: Objects) -> DepthStatus:
     document = findings.document
     if document is None:
-        return DepthStatus()
+        return DepthStatus(summary=findings.fixed_depth)
     return DepthStatus(
         summary=summary(document.schedule),
         schedule=tuple((r.first, r.last, r.depth) for r in merged(document.schedule)),

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth_refusal
+from fathom.core.capability import live_depth, live_depth_refusal
+from fathom.core.depth_set import WIDEST_GRID, named_depths, richer_tokens
 from fathom.core.memory_estimate import GIB
 from fathom.core.model_facts import ModelFacts
 from fathom.core.preflight_checks import memory_estimate, shape
 from fathom.core.preflight_input import PreflightInput
 from fathom.core.revision import revision_of
 from fathom.inspect.resources import Judgement
+from fathom.manifests.engine_graphs import graph_price
 
 
 def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
@@ -25,8 +27,10 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
     yield f"{resource.metadata.name}: {state}"
     yield f"  draft: {verdict.reason}: {verdict.message}"
     yield f"  depth: {_depth(spec)}"
+    if live_depth(spec):
+        yield f"  CUDA graphs: {_graphs(spec)}"
     yield f"  target model: {_model(spec.model.id, given.target)}"
-    if spec.draft.id:
+    if spec.draft.id and spec.drafts:
         yield f"  draft model: {_model(spec.draft.id, given.draft)}"
     yield f"  family: {verdict.family or 'unknown'}"
     if spec.draft.method is not Method.NGRAM:
@@ -35,15 +39,42 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
 
 def _depth(spec: SpeculativeDeploymentSpec) -> str:
     refusal = live_depth_refusal(spec)
+    if not spec.drafts:
+        return "none: speculation.drafting is Disabled."
     if not spec.tunable:
         return f"Static: {spec.speculation.tokens}, as tuning.mode asks."
     if refusal is not None:
         return f"{refusal[0]}: {refusal[1]}"
-    depths = spec.speculation
-    return (
-        f"Live: from {depths.min_tokens} to {depths.effective_max_tokens}, "
-        f"starting at {depths.tokens}."
+    speculation = spec.speculation
+    chosen = [each for each in named_depths(spec) if each >= speculation.min_tokens]
+    richer = richer_tokens(spec)
+    return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}." + (
+        f" With tokens {richer} there would be more between them." if richer else ""
     )
+
+
+def _graphs(spec: SpeculativeDeploymentSpec) -> str:
+    price = graph_price(spec)
+    if isinstance(price, str):
+        return f"{price}."
+    depth, (live, static) = spec.speculation.tokens, price.captured
+    whose = "" if price.counts_draft else " of the target"
+    reach, missed = price.reach(depth), price.missed(depth)
+    beyond = f"; none for batches above {reach} at depth {depth}" if reach else ""
+    return (
+        f"{live}{whose} to capture, {static} if depth were not live{beyond} (by the rules of vLLM "
+        f"0.32, measured on no GPU).{_missed(spec, missed) if missed else ''}"
+    )
+
+
+def _missed(spec: SpeculativeDeploymentSpec, batches: int) -> str:
+    why = (
+        "--max-num-seqs leaves no place in the startup schedule for each depth: raise it."
+        if spec.speculation.depths is None
+        else "other depths take it: leave out speculation.depths, or name depths of which each, "
+        f"plus one, divides one number up to {WIDEST_GRID}."
+    )
+    return f" Without a full graph at depth {spec.speculation.tokens}, batches: {batches}; {why}"
 
 
 def _model(named: str, facts: ModelFacts) -> str:

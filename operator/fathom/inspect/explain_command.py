@@ -15,6 +15,7 @@ from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.core.capability import live_depth_refusal
+from fathom.core.depth_set import named_depths
 from fathom.core.kinds import ObjectKey
 from fathom.inspect.cluster import LiveResource, connected, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view
@@ -64,8 +65,9 @@ def live_view(
         f"{speculation.min_tokens} to {speculation.effective_max_tokens}",
     )
     yield from (Text(line) for line in _at_present(resource, live.status))
-    if resource.spec.tunable:
-        settings = settings_from(speculation, max_batch(resource.spec))
+    if resource.spec.tunable and resource.spec.drafts:
+        named = named_depths(resource.spec)
+        settings = settings_from(speculation, max_batch(resource.spec), named)
         yield explanation_view(explain(live.state, settings, live.document, now_s))
     yield from bullets("What needs attention", attention(live.status))
     if live.status.tuning.history:

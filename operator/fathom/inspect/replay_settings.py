@@ -8,6 +8,7 @@ from pydantic import JsonValue, ValidationError
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.api.spec import Objective, SpeculationSpec
+from fathom.core.depth_set import named_depths
 from fathom.manifests.render import max_batch
 from fathom.tuning.interface import Settings
 from fathom.tuning.settings import settings_from
@@ -49,12 +50,20 @@ def settings_for(
             f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
         )
         raise BadSettingsError(f"The settings are refused: {problems}.") from error
-    batch = most or (MAX_BATCH if resource is None else max_batch(resource.spec))
-    settings = settings_from(wished, batch)
+    batch, named = most or MAX_BATCH, None
+    if resource is not None:
+        batch = most or max_batch(resource.spec)
+        named = named_depths(resource.spec.model_copy(update={"speculation": wished}))
+    settings = settings_from(wished, batch, named)
     if not settings.min_tokens <= settings.tokens <= settings.max_tokens:
         raise BadSettingsError(
             f"tokens ({settings.tokens}) must lie within minTokens ({settings.min_tokens}) and "
             f"maxTokens ({settings.max_tokens})."
+        )
+    if settings.tokens not in settings.depths:
+        depths = ", ".join(map(str, settings.depths))
+        raise BadSettingsError(
+            f"tokens ({settings.tokens}) must be one of the manifest's depths ({depths})."
         )
     if settings.objective is Objective.GOODPUT and settings.tpot_slo_seconds is None:
         raise BadSettingsError("Objective Goodput needs --tpot-milliseconds.")

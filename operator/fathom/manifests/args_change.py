@@ -6,12 +6,13 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.core.engine_options import options
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.manifests.change_words import HIDDEN, is_secret_option, shown
-from fathom.manifests.engine_options import options
 
-_DERIVED: Final = "num_speculative_tokens_per_batch_size"
-"""The startup schedule follows from other options, so it is never what a person changed."""
+_DERIVED: Final = ("num_speculative_tokens_per_batch_size", "cudagraph_capture_sizes")
+"""The startup schedule and the graphs' sizes follow from other options, so they are never what a
+person changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ def _values(args: Sequence[str]) -> dict[str, str]:
 def _compared(name: str, before: str | None, after: str | None) -> Iterator[OptionChange]:
     if before == after:
         return
-    old, new = _document(before), _document(after)
+    old = {} if before is None else _document(before)
+    new = {} if after is None else _document(after)
     if old is not None and new is not None:
         yield from _keys(f"{name}: ", old, new)
     else:

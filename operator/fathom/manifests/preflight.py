@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.engine_options import last_value, options
 from fathom.core.model_facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.core.preflight_input import PreflightInput, StatedArgs
-from fathom.manifests.engine_options import last_value, options
 from fathom.manifests.vllm_args import max_batch, stated_kv_cache_dtype
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
@@ -29,7 +29,9 @@ def preflight_input(
         target: what is known of the target.
         draft: what is known of the draft; not looked at where the spec names none.
     """
-    return PreflightInput(spec, target, draft if spec.draft.id else NO_MODEL, stated_args(spec))
+    return PreflightInput(
+        spec, target, draft if draft_ref(spec).id else NO_MODEL, stated_args(spec)
+    )
 
 
 def preflight_of(

@@ -1,5 +1,6 @@
 """The depth schedule that a tunable engine starts with: it names every depth that may come."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from fathom.core.depth import DepthRange, Schedule
@@ -7,22 +8,22 @@ from fathom.core.depth import DepthRange, Schedule
 BASE_DEPTH: Final = 3
 
 
-def startup_schedule(max_tokens: int, max_batch: int) -> Schedule:
-    """A schedule over batches 1 to `max_batch` that names each depth from 0 to `max_tokens`.
+def startup_schedule(depths: Sequence[int], max_batch: int) -> Schedule:
+    """A schedule over batches 1 to `max_batch` that names each of these depths.
 
     vLLM captures CUDA graphs for the depths that this schedule names, and for no others. All but
     the base stand at one batch each, near the top, where they are rarely in force; and the plugin
     puts `tokens` in force before the first step. It depends on what the engine is sized for and
     on nothing that is live, so that changing `tokens` changes no pod.
 
-    With fewer than `max_tokens` + 1 batches not every depth finds a place: those nearest to the
-    base are named, and the engine runs the others without full CUDA graphs.
+    With fewer batches than depths not every depth finds a place: those nearest to the base are
+    named, and the engine runs the others without full CUDA graphs.
     """
-    base = min(BASE_DEPTH, max_tokens)
-    others = sorted(
-        (depth for depth in range(max_tokens + 1) if depth != base),
-        key=lambda depth: (abs(depth - base), depth),
-    )[: max_batch - 1]
+
+    def from_base(depth: int) -> tuple[int, int]:
+        return abs(depth - BASE_DEPTH), depth
+
+    base, *others = sorted(depths, key=from_base)[:max_batch]
     room = max_batch - len(others)
     # Shallower at larger batches, should one of them ever be in force.
     return (

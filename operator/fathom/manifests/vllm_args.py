@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -10,21 +11,24 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
-from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import Accelerator, EngineSpec, SpeculativeDeploymentSpec, Switch
 from fathom.core.capability import has_flag, live_depth
 from fathom.core.depth import Schedule
+from fathom.core.depth_set import named_depths
+from fathom.core.engine_options import Option, last_value, options, whole_number
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.core.nodes_per_replica import nodes_per_replica, spans_nodes
-from fathom.manifests.engine_options import Option, last_value, options
+from fathom.manifests.capture_sizes import added_sizes
 from fathom.manifests.group import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.startup_schedule import startup_schedule
 from fathom_vllm.bundle import SCHEDULER_CLASS
 
 COMMAND: Final = ("vllm", "serve")
 HTTP_PORT: Final = 8000
-DEFAULT_MAX_NUM_SEQS: Final = 256
-"""Set in the tuned form if `engine.args` does not: vLLM's own default depends on the GPU, and the
-schedules have to end where the engine's batches end."""
+_MAX_NUM_SEQS: Final = 1024
+_MAX_NUM_SEQS_OF_SMALL_GPUS: Final = 256
+"""vLLM's own defaults, with 70 GiB of memory and more, but for the A100, and below
+(`get_batch_defaults` in vllm/engine/arg_utils.py, 0.32)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,16 +300,28 @@ def engine_args(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> tu
         args += ["--data-parallel-size", str(engine.data_parallel_size)]
     if engine.attention_backend:
         args += ["--attention-backend", engine.attention_backend]
-    args += ["--speculative-config", json.dumps(speculative_config(spec), separators=(",", ":"))]
+    if spec.drafts:
+        config = json.dumps(speculative_config(spec), separators=(",", ":"))
+        args += ["--speculative-config", config]
     args += engine.args
     if live_depth(spec):
-        args += ["--scheduler-cls", SCHEDULER_CLASS]
-        if stated_max_num_seqs(spec) is None:
-            args += ["--max-num-seqs", str(DEFAULT_MAX_NUM_SEQS)]
+        args += _live(spec)
     if spans_nodes(spec):
         args += _ranks(spec, role)
     args += _serving(engine) if role is Role.LEADER else ["--headless"]
     return tuple(args)
+
+
+def _live(spec: SpeculativeDeploymentSpec) -> list[str]:
+    """What an engine needs whose depth is changed while it runs."""
+    args = ["--scheduler-cls", SCHEDULER_CLASS]
+    if stated_max_num_seqs(spec) is None:
+        # The schedules have to end where the engine's batches end.
+        args += ["--max-num-seqs", str(max_batch(spec))]
+    if sizes := added_sizes(spec, max_batch(spec)):
+        graphs = {"cudagraph_capture_sizes": sizes}
+        args += ["--compilation-config", json.dumps(graphs, separators=(",", ":"))]
+    return args
 
 
 def _serving(engine: EngineSpec) -> list[str]:
@@ -354,18 +370,31 @@ def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     if speculation.adaptive_verification is Switch.ENABLED:
         config["enable_adaptive_verification"] = True
     if live:
-        schedule = startup_schedule(speculation.effective_max_tokens, max_batch(spec))
+        schedule = startup_schedule(named_depths(spec), max_batch(spec))
         config["num_speculative_tokens_per_batch_size"] = _ranges(schedule)
     return config
 
 
 def max_batch(spec: SpeculativeDeploymentSpec) -> int:
-    """The largest number of requests in one engine step, where depth is live."""
+    """The largest number of requests in one engine step, where depth is live.
+
+    Where `engine.args` say nothing, what vLLM would choose by itself on these GPUs. Of Custom ones
+    the memory is not known, and the lower default is taken.
+    """
     stated = stated_max_num_seqs(spec)
-    try:
-        return max(1, int(stated)) if stated is not None else DEFAULT_MAX_NUM_SEQS
-    except ValueError:
-        return DEFAULT_MAX_NUM_SEQS
+    with suppress(ValueError):
+        if stated is not None:
+            return max(1, int(stated))
+    own = _MAX_NUM_SEQS
+    if spec.node_pool.accelerator is Accelerator.CUSTOM:
+        own = _MAX_NUM_SEQS_OF_SMALL_GPUS
+    args = spec.engine.args
+    if last_value(args, "--performance-mode", shortest="--perf") == "throughput":
+        own *= 2
+    tokens = whole_number(
+        last_value(args, "--max-num-batched-tokens", shortest="--max-num-b") or ""
+    )
+    return min(own, tokens) if tokens is not None and tokens > 0 else own
 
 
 _LOADED_AS_THE_HUB_HAS_THEM: Final = frozenset({"", "auto", "hf", "mistral"})

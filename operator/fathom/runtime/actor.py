@@ -13,6 +13,7 @@ from fathom.core.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.ownership import Taken, left_behind
 from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.times import is_over
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.rollout.refresh import Refresh
@@ -96,7 +97,7 @@ class Actor:
             held=(course.weights.holds_pods or course.hold is not None or bool(objects.foreign)),
             frozen=course.hold is not None and course.hold.frozen,
         )
-        document = decision.document if live else None
+        document = decision.document if live_depth(course.tuned_spec) else None
         refresh = refresh_of(course, snapshot, decision, plan, checking=bool(course.held))
         kept = replace(course.kept, refreshes=refresh.log)
         tuning_data = _tuning_data(kept, objects, decision, memory, now_s)
@@ -219,7 +220,7 @@ def _tuning_data(
     if data == {key: text for key, text in objects.tuning.items() if key in KEYS | {STATE_KEY}}:
         return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
-    due = now_s - memory.tuning_written_at_s >= QUIET_S
+    due = is_over(memory.tuning_written_at_s, QUIET_S, now_s)
     return data if due or moved or not _written(kept, objects) else None
 
 

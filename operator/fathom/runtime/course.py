@@ -64,6 +64,18 @@ class Course:
         )
 
     @property
+    def tuned_spec(self) -> SpeculativeDeploymentSpec:
+        """By which depth is tuned: the stable one, while a revision without live depth is on trial.
+
+        Otherwise the one asked for, whose live fields hold at once: mode Static among them, which
+        asks for rest.
+        """
+        spec = self.sd.spec
+        if self.stable is not None and spec.tunable and not live_depth(spec):
+            return self.stable.spec
+        return spec
+
+    @property
     def rollout(self) -> Rollout | None:
         return self.kept.rollout
 

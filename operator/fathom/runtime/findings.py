@@ -3,6 +3,7 @@
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.engine_version import engine_version
@@ -58,6 +59,7 @@ def findings_of(
         engine=_engine_status(course.sd),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
         document=carried.document,
+        fixed_depth="" if course.stable is not None else _fixed_depth(course.sd.spec),
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
@@ -96,6 +98,10 @@ def findings_without_spec(
         tuning=memory.tuning,
         quality=objects.status.quality if objects.status else None,
     )
+
+
+def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
+    return str(spec.speculation.tokens) if spec.drafts else "off"
 
 
 def _held(course: Course) -> Progress | None:

@@ -13,9 +13,11 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.depth_set import named_depths
 from fathom.core.kinds import ObjectKey
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.times import is_over
 from fathom.runtime.actor import Actor
 from fathom.runtime.course import course_of
 from fathom.runtime.fetching import look_at_fetch
@@ -211,7 +213,7 @@ class Loop:
             document_written_at_s=written_at_s,
             bundle=self._world.bundle,
         )
-        spec = course.sd.spec
+        spec = course.tuned_spec
         pods = tuned_pods(objects, course)
         quality = await self._quality.advance(snapshot, pods, (course.stable or course.sd).spec)
         course = course.with_quality(quality)
@@ -242,7 +244,7 @@ class Loop:
             memory.state = decision.state
             memory.tuning, memory.measured = tuned.tuning, tuned.measured
             await self._reporter.tell(tuned.happenings, objects)
-        pins = bad_pins(snapshot, spec.speculation.effective_max_tokens)
+        pins = bad_pins(snapshot, named_depths(spec))
         await self._reporter.warn_of_pins(pins, objects, memory)
         if carried.outdated and self._failures < PATIENCE:
             # What could be said now is about a cluster that is another one already.
@@ -287,7 +289,7 @@ class Loop:
 
     async def _look(self, now_s: float) -> Objects | None:
         known = self._memory.objects if self._memory else None
-        if known is not None and not self._stale and now_s - known.read_at_s < RESYNC_S:
+        if known and not self._stale and not is_over(known.read_at_s, RESYNC_S, now_s):
             return known
         # Before the read: what is poked about while it runs, it may have missed.
         self._stale = False

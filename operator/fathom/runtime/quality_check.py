@@ -181,6 +181,8 @@ def _replica(pod: ObservedPod, counters: PodCounters | None) -> Replica:
 
 
 def _refusal(spec: SpeculativeDeploymentSpec) -> str:
+    if not spec.drafts:
+        return "speculation.drafting is Disabled: there is no speculation to check."
     if not spec.tunable:
         return (
             "Mode Static: no replica can be held at depth 0 without a restart. Set "

@@ -1,11 +1,15 @@
 """What the tuner is told, from a spec and a snapshot."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fathom.api import names
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth, live_depth_refusal
+from fathom.core.depth import nearest_depth
+from fathom.core.depth_set import named_depths
 from fathom.core.observed import ObservedPod
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
@@ -13,6 +17,8 @@ from fathom.runtime.course import Course
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
+
+_ANY_DEPTH: Final = range(MAX_TOKENS_LIMIT + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +47,11 @@ def tuning_snapshot(
         document_written_at_s: when the depth document was written (Unix seconds).
         pods: those to judge by.
     """
-    spec = course.sd.spec
-    settings = settings_of(spec)
-    if course.stable is not None:
-        settings = within(settings, course.stable.spec.speculation.effective_max_tokens)
+    spec = course.tuned_spec
     return TuningSnapshot(
         now_s=snapshot.now_s,
-        settings=settings,
-        pods=tuple(
-            _tuned_pod(pod, snapshot, settings.max_tokens, course.held.get(pod.name))
-            for pod in pods
-        ),
+        settings=settings_of(spec, snapshot.objects.leaders),
+        pods=tuple(_tuned_pod(pod, snapshot, spec, course.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
         live_refusal=live_depth_refusal(spec),
@@ -75,50 +75,93 @@ def tuned_pods(objects: Objects, course: Course) -> tuple[ObservedPod, ...]:
     return tuple(pod for pod in leaders if pod.revision == tuned) or leaders
 
 
-def within(settings: Settings, max_tokens: int) -> Settings:
-    """No deeper than other engines that read the same document."""
+def settings_of(spec: SpeculativeDeploymentSpec, pods: Sequence[ObservedPod]) -> Settings:
+    """The user's wishes in the tuner's units, within what the engines have that serve.
+
+    Args:
+        spec: whose wishes.
+        pods: those that read the depth document, of whatever revision.
+    """
+    settings = settings_from(spec.speculation, max_batch(spec))
+    if not live_depth(spec):
+        return settings
+    named = [pod.spec.named_depths for pod in pods if pod.ready]
+    return _among(settings, spec, [each for each in named if each is not None])
+
+
+def _among(
+    settings: Settings, spec: SpeculativeDeploymentSpec, engines: Sequence[frozenset[int]]
+) -> Settings:
+    """Only depths that all engines have; while those share none that the user allows, most's."""
+    own = frozenset(named_depths(spec))
+    common = frozenset.intersection(*engines) if engines else own
+    if spec.speculation.depths is not None:
+        common &= own
+    if not _allowed(common, settings) and engines:
+        # Any depth runs, with fewer graphs: that costs less than to be where nobody wants to be.
+        reach = frozenset(range(min(map(max, engines)) + 1))
+        ((most, _),) = Counter(engines).most_common(1)
+        common = most & reach if _allowed(most & reach, settings) else reach
+    tokens = nearest_depth(settings.tokens, _allowed(common, settings) or sorted(common))
     return replace(
         settings,
-        max_tokens=min(settings.max_tokens, max_tokens),
-        min_tokens=min(settings.min_tokens, max_tokens),
-        tokens=min(settings.tokens, max_tokens),
+        max_tokens=max(settings.max_tokens, tokens),
+        min_tokens=min(settings.min_tokens, tokens),
+        tokens=tokens,
+        named=common,
     )
 
 
-def settings_of(spec: SpeculativeDeploymentSpec) -> Settings:
-    """The user's wishes in the tuner's units."""
-    return settings_from(spec.speculation, max_batch(spec))
+def _allowed(depths: Iterable[int], settings: Settings) -> list[int]:
+    return sorted(each for each in depths if settings.min_tokens <= each <= settings.max_tokens)
 
 
-def bad_pins(snapshot: Snapshot, max_tokens: int) -> tuple[BadPin, ...]:
-    """Pins that are ignored, with the sentence that says why."""
+def bad_pins(snapshot: Snapshot, named: Collection[int]) -> tuple[BadPin, ...]:
+    """Pins that are ignored, with the sentence that says why.
+
+    Args:
+        snapshot: this pass's view.
+        named: the depths that the spec asks for, of engines whose arguments do not say.
+    """
     found = []
     for pod in snapshot.objects.leaders:
         value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH)
-        if value is not None and pinned_depth(pod, max_tokens) is None:
+        if value is not None and pinned_depth(pod, named) is None:
+            depths = ", ".join(map(str, sorted(pod.spec.named_depths or named)))
             message = (
                 f"annotation {names.ANNOTATION_PIN_DEPTH}={value!r} of pod {pod.name} is ignored: "
-                f"write a whole number from 0 to {max_tokens} (maxTokens), or remove it."
+                f"write one of {depths}, which its engine has, or remove it."
             )
             found.append(BadPin(pod.name, value, message))
     return tuple(found)
 
 
-def pinned_depth(pod: ObservedPod, max_tokens: int = MAX_TOKENS_LIMIT) -> int | None:
-    """The depth a person holds this pod at; None: none, or not a possible one."""
+def pinned_depth(pod: ObservedPod, named: Collection[int] = _ANY_DEPTH) -> int | None:
+    """The depth a person holds this pod at; None: none, or not one that its engine has.
+
+    Args:
+        pod: whose annotations.
+        named: the depths that its engine has if its arguments do not say.
+    """
     value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH, "")
     if not (value.isascii() and value.isdecimal()):
         return None
-    return int(value) if int(value) <= max_tokens else None
+    return int(value) if int(value) in (pod.spec.named_depths or named) else None
 
 
-def _tuned_pod(pod: ObservedPod, snapshot: Snapshot, max_tokens: int, held: int | None) -> TunedPod:
-    since = pod.ready_since_s
+def _tuned_pod(
+    pod: ObservedPod, snapshot: Snapshot, spec: SpeculativeDeploymentSpec, held: int | None
+) -> TunedPod:
+    since, named = pod.ready_since_s, pod.spec.named_depths or named_depths(spec)
+    pinned = pinned_depth(pod, named)
+    if pinned is not None:
+        wishes = settings_from(spec.speculation, max_batch(spec))
+        pinned = nearest_depth(pinned, _allowed(named, wishes) or sorted(named))
     return TunedPod(
         name=pod.name,
         ready=pod.ready,
         ready_for_s=0.0 if since is None else max(0.0, snapshot.now_s - since),
-        pinned_depth=pinned_depth(pod, max_tokens) if held is None else held,
+        pinned_depth=pinned if held is None else held,
         checked=held is not None,
         counters=snapshot.counters.get(pod.name),
     )

@@ -276,22 +276,23 @@ def _never_pays(policy: Policy) -> _Sight | None:
             return None  # the usual case, told without looking at the other depths
         gains = [
             gain
-            for depth in range(1, policy.bounds.most + 1)
+            for depth in range(1, policy.bounds.depths[-1] + 1)
             if (gain := policy.evidence.gain(bucket, depth, 0)) is not None
         ]
         if not gains or any(gain.upper() > 0 for gain in gains):
             return None
         losses.append(share * max(gain.mean for gain in gains))
-    allowed = policy.bounds.least == 0
+    allowed = 0 in policy.bounds.depths
     return _Sight(
         AlarmKind.SPECULATION_NEVER_PAYS,
         Reason.SLOWER_THAN_WITHOUT,
         f"At every batch under load the engine would be faster without speculation, by "
         f"{-sum(losses) / sum(shares.values()):.1%} on average.",
-        "The tuner keeps depth 0 as long as this holds; a draft trained on this traffic may change "
-        "it."
+        "The tuner keeps depth 0 as long as this holds. Set speculation.drafting: Disabled to save "
+        "the draft's work as well; a draft trained on this traffic may change it."
         if allowed
-        else "Set speculation.minTokens: 0 to let the tuner stop speculating, or use another "
+        else "Set speculation.minTokens: 0 to let the tuner stop speculating, or "
+        "speculation.drafting: Disabled, which saves the draft's work as well; or use another "
         "draft.",
         NEVER_PAYS_S,
     )

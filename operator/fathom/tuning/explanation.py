@@ -160,14 +160,15 @@ def _bucket(
     given: Situation, bucket: int, tokens: int, rivals: dict[int, Option]
 ) -> BucketExplanation:
     settings = given.settings
-    depths = range(settings.min_tokens, settings.max_tokens + 1)
     busy = {load.batch_le: load.busy_seconds for load in given.state.traffic.loads}
     total = sum(busy.values())
     return BucketExplanation(
         batches=batches(bucket, settings.max_batch),
         share=busy.get(bucket, 0.0) / total if total > 0 else 0.0,
         depth=given.policy.depths[bucket],
-        worths=tuple(Worth(depth, _over(given, bucket, depth, tokens)) for depth in depths),
+        worths=tuple(
+            Worth(depth, _over(given, bucket, depth, tokens)) for depth in settings.depths
+        ),
         why=_why(given, bucket, rivals.get(bucket)),
     )
 
@@ -187,8 +188,8 @@ def _why(given: Situation, bucket: int, rival: Option | None) -> str:
     elif move is not None:
         would = "would move" if settings.mode is TuningMode.ADVISE else "moves next"
         why = f"{would} to depth {move.to} ({move.gain})"
-    elif settings.min_tokens == settings.max_tokens:
-        why = "the only depth that minTokens and maxTokens allow"
+    elif len(settings.depths) == 1:
+        why = "the only depth that may be chosen"
     elif rival is None:
         why = "nothing is known of any other depth yet"
     else:
@@ -209,7 +210,7 @@ def _against(rival: Option, min_gain: float) -> str:
 
 
 def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
-    evidence, most = given.policy.evidence, given.settings.max_tokens
+    evidence, most = given.policy.evidence, given.settings.depths[-1]
     lengths = evidence.lengths
     found: list[PositionExplanation] = []
     survival = 1.0
@@ -250,7 +251,7 @@ def _doubts(given: Situation) -> tuple[str, ...]:
 
 
 def _undrafted(given: Situation) -> tuple[str, ...]:
-    most = given.settings.max_tokens
+    most = given.settings.depths[-1]
     known = [depth for depth in range(1, most + 1) if depth <= given.policy.evidence.drafted]
     deepest = max(known, default=0)
     if deepest == most:

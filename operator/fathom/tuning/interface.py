@@ -42,6 +42,14 @@ class Settings:
     """`--max-num-seqs`: the last batch of every schedule."""
     by_rollout: bool = False
     """The document is carried out by new pods, since depth cannot be changed live."""
+    named: frozenset[int] | None = None
+    """The depths that the engines have; None: all."""
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """What may be chosen, ascending; `tokens` is among them."""
+        within = range(self.min_tokens, self.max_tokens + 1)
+        return tuple(each for each in within if self.named is None or each in self.named)
 
 
 @dataclass(frozen=True, slots=True)

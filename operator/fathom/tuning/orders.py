@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
-from fathom.core.depth import DepthDocument, flat, summary
+from fathom.core.depth import DepthDocument, flat, same_depths, summary
 from fathom.tuning.alarms import standing
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.observe import observe
@@ -60,11 +60,21 @@ def _first_document(snapshot: TuningSnapshot) -> DepthDocument:
     )
 
 
+def unwritten(snapshot: TuningSnapshot) -> DepthDocument:
+    """What engines do whose depth is not live, and for which no document is ever written."""
+    return replace(_first_document(snapshot), generation=snapshot.state.generation)
+
+
 def cannot_change_live(given: Situation) -> TuningDecision | None:
     """The engine has no live depth."""
     if given.snapshot.live_refusal is None:
         return None
-    return given.hold(*given.snapshot.live_refusal)
+    reason, message = given.snapshot.live_refusal
+    held = given.hold(reason, message)
+    if reason is Reason.DRAFTING_DISABLED:
+        # Nothing is drafted that could be wrong, and no counter would ever say that it is over.
+        return replace(held, alarms=(), state=replace(held.state, watches=()))
+    return held
 
 
 def orders(given: Situation) -> TuningDecision | None:
@@ -88,8 +98,21 @@ def orders(given: Situation) -> TuningDecision | None:
     )
     if document is given.document:
         return None
+    if document.schedule != given.document.schedule and same_depths(
+        document.schedule, given.document.schedule
+    ):
+        return given.act(
+            Action.MOVE,
+            Reason.MEASURING,
+            f"The depths stay; their last range ends at the largest batch, {settings.max_batch}.",
+            document,
+        )
     if document.schedule != given.document.schedule:
-        why = "mode Advise keeps your own depth" if advising else "the spec asks for it"
+        why = (
+            "mode Advise keeps your own depth"
+            if advising
+            else "these are the depths that its spec allows"
+        )
         return given.act(
             Action.MOVE,
             Reason.ADVISING if advising else Reason.MOVED,

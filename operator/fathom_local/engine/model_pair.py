@@ -1,11 +1,13 @@
 """The constructed EAGLE 3.1 pair as directories that vLLM loads. Needs no torch itself."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from fathom_local.engine import walk
 
@@ -25,6 +27,8 @@ class PairShape:
     intermediate: int = 1024
     target_layers: int = 6
     draft_intermediate: int = 64
+    dtype: str = "float32"
+    """Of the weights, as PyTorch calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,16 @@ class ModelPairError(RuntimeError):
     """The pair cannot be written; the message carries the end of the output."""
 
 
-def pair_directory(cache_dir: Path) -> Path:
+SMALL: Final = PairShape()
+"""For engines on a CPU."""
+
+
+def pair_directory(cache_dir: Path, shape: PairShape = SMALL) -> Path:
     """Where the pair of this version of the code lies, or will."""
-    return cache_dir / "models" / f"pair-{_content_hash()}"
+    return cache_dir / "models" / f"pair-{_content_hash(shape)}"
 
 
-def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
+def ensure_model_pair(cache_dir: Path, engine_python: Path, shape: PairShape = SMALL) -> ModelPair:
     """The pair under `<cache_dir>/models`, written by the engine's own Python if it is not there.
 
     The directory's name follows from the code that writes it, so a change of shape or classes makes
@@ -53,7 +61,7 @@ def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
     Raises:
         ModelPairError: the engine's Python could not write it.
     """
-    directory = pair_directory(cache_dir)
+    directory = pair_directory(cache_dir, shape)
     pair = ModelPair(target=directory / "target", draft=directory / "draft")
     if directory.is_dir():
         return pair
@@ -62,7 +70,10 @@ def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
     root = Path(__file__).parents[2]
     try:
         subprocess.run(
-            [str(engine_python), "-m", "fathom_local.engine.weights", str(temporary)],
+            [
+                *(str(engine_python), "-m", "fathom_local.engine.weights", str(temporary)),
+                json.dumps(asdict(shape)),
+            ],
             env={**os.environ, "PYTHONPATH": str(root)},
             check=True,
             capture_output=True,
@@ -82,8 +93,8 @@ def ensure_model_pair(cache_dir: Path, engine_python: Path) -> ModelPair:
     return pair
 
 
-def _content_hash() -> str:
-    digest = hashlib.sha256()
+def _content_hash(shape: PairShape) -> str:
+    digest = hashlib.sha256(repr(shape).encode())
     for source in (Path(__file__), Path(__file__).with_name("weights.py"), Path(walk.__file__)):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:12]

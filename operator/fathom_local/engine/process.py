@@ -25,7 +25,8 @@ from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files
 
 READY_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 60.0
-_MODEL_NAME = "pair"
+MODEL_NAME = "pair"
+"""What engines serve the constructed pair as."""
 
 
 class EngineProcessError(RuntimeError):
@@ -72,7 +73,7 @@ class EngineSetup:
         return [
             *ENGINE_ARGS,
             *("--max-num-seqs", str(self.max_batch)),
-            *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", _MODEL_NAME),
+            *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", MODEL_NAME),
             *scheduler,
             *("--shutdown-timeout", "30"),
             *("--speculative-config", json.dumps(speculative)),
@@ -100,7 +101,7 @@ def real_setup(environment: Path, pair: ModelPair) -> EngineSetup:
 def simulated_setup() -> EngineSetup:
     """The simulated engine, run by this Python."""
     return EngineSetup(
-        command=(sys.executable, "-m", "fathom_local.engine.simulated", "serve", _MODEL_NAME),
+        command=(sys.executable, "-m", "fathom_local.engine.simulated", "serve", MODEL_NAME),
         python_path=(Path(__file__).parents[2],),
     )
 
@@ -110,7 +111,7 @@ class EngineProcess:
 
     def __init__(self, setup: EngineSetup, directory: Path) -> None:
         self.setup = setup
-        self.model = _MODEL_NAME
+        self.model = MODEL_NAME
         self.port = _free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.depth_path = directory / "depth" / "depth.json"

@@ -54,12 +54,15 @@ def write_pair(directory: Path, shape: PairShape) -> None:
         right_head[tokens.roll(-1)] = embedding[tokens]
         draft_head[tokens.roll(-1)] = embedding[tokens]
         draft_head[_successors(traffic)] = embedding[list(traffic.hard_tokens)].roll(1, dims=0)
-    _write(
-        directory / "target",
-        _target_config(shape),
-        _target_weights(shape, embedding, right_head, generator),
-    )
-    _write(directory / "draft", _draft_config(shape), _draft_weights(shape, embedding, draft_head))
+    target = _target_weights(shape, embedding, right_head, generator)
+    _write(directory / "target", _target_config(shape), _of_type(shape, target))
+    draft = _draft_weights(shape, embedding, draft_head)
+    _write(directory / "draft", _draft_config(shape), _of_type(shape, draft))
+
+
+def _of_type(shape: PairShape, weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    dtype = getattr(torch, shape.dtype)
+    return {name: tensor.to(dtype) for name, tensor in weights.items()}
 
 
 def _successors(traffic: TrafficClass) -> list[int]:
@@ -142,7 +145,7 @@ def _target_config(shape: PairShape) -> dict[str, object]:
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,
         "tie_word_embeddings": False,
-        "torch_dtype": "float32",
+        "torch_dtype": shape.dtype,
         "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
@@ -197,10 +200,12 @@ def _write(directory: Path, config: dict[str, object], weights: dict[str, torch.
 
 
 def main() -> None:
-    """`python -m fathom_local.engine.weights DIRECTORY`."""
+    """`python -m fathom_local.engine.weights DIRECTORY SHAPE`, the shape as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
-    write_pair(parser.parse_args().directory, PairShape())
+    parser.add_argument("shape", type=json.loads)
+    arguments = parser.parse_args()
+    write_pair(arguments.directory, PairShape(**arguments.shape))
 
 
 if __name__ == "__main__":

@@ -5,18 +5,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.spec import (
-    DraftSpec,
-    EngineSpec,
-    ModelSpec,
-    SpeculationSpec,
-    SpeculativeDeploymentSpec,
-    TuningSpec,
-)
+from fathom.api.spec import SpeculationSpec, TuningSpec
 from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import PodCounters
-from fathom.runtime.tuning_input import settings_of
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
+from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 from fathom_local.engine.process import EngineProcess, EngineSetup
@@ -174,20 +167,12 @@ def _slice(turn: Turn, before: PodCounters, after: PodCounters) -> Slice:
 
 def settings_for(setup: EngineSetup, window_seconds: int) -> Settings:
     """What the tuner is told when a user asks for this engine, with defaults where it can."""
-    return settings_of(
-        SpeculativeDeploymentSpec(
-            model=ModelSpec(id="/models/target"),
-            draft=DraftSpec(id="/models/draft"),
-            speculation=SpeculationSpec(
-                tokens=setup.depth,
-                max_tokens=setup.max_depth,
-                min_tokens=0,  # the static arms may stop speculating, so the tuner may too
-                tuning=TuningSpec(window_seconds=window_seconds),
-            ),
-            engine=EngineSpec(
-                image="vllm/vllm-openai",
-                tensor_parallel_size=1,
-                args=("--max-num-seqs", str(setup.max_batch)),
-            ),
-        )
+    return settings_from(
+        SpeculationSpec(
+            tokens=setup.depth,
+            max_tokens=setup.max_depth,
+            min_tokens=0,  # the static arms may stop speculating, so the tuner may too
+            tuning=TuningSpec(window_seconds=window_seconds),
+        ),
+        setup.max_batch,
     )

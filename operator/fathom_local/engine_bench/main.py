@@ -69,18 +69,18 @@ def run_bench(
     engines, ours = split(os.sched_getaffinity(0))
     static_setup = replace(setup, tunable=False)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_ended_by_sigterm())
+        stack.enter_context(ended_by_sigterm())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fathom-bench-")))
         stack.enter_context(view)
         stack.enter_context(running_on(ours))
         view.say(f"starting {engine} on a processor of its own")
         tunable = stack.enter_context(_started(setup, directory / "tunable", engines))
         bench = _Bench(tunable, timing, view, Generations(), [])
-        with _engine_may_fail(tunable):
+        with engine_may_fail(tunable):
             cells, runs = asyncio.run(_sweep_and_trace(bench))
         view.say("[bold]price[/bold]: starting the same engine with mode Static's command")
         static = stack.enter_context(_started(static_setup, directory / "static", engines))
-        with _engine_may_fail(static), _engine_may_fail(tunable):
+        with engine_may_fail(static), engine_may_fail(tunable):
             price = asyncio.run(_price(bench, static))
         return _report(bench, cells, runs, price, engine=engine, quick=quick)
 
@@ -102,7 +102,7 @@ def _started(
 
 
 @contextlib.contextmanager
-def _engine_may_fail(engine: EngineProcess) -> Iterator[None]:
+def engine_may_fail(engine: EngineProcess) -> Iterator[None]:
     """An engine that ended is the cause of whatever failed, and its log says more."""
     try:
         yield
@@ -116,7 +116,7 @@ def _engine_may_fail(engine: EngineProcess) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> Iterator[None]:
     """SIGTERM as an exception, so that what was started is ended."""
 
     def end(_: int, __: FrameType | None) -> None:

@@ -29,7 +29,8 @@ def is_justified(alarm: AlarmRaised, course: Course, outcome: Outcome) -> bool:
 
 
 def _never_paid(tick: int, course: Course, outcome: Outcome) -> bool:
-    """Whether no depth would have made more of the last hours than depth 0."""
+    """Whether no depth of the engines would have made more of the last hours than depth 0."""
     first = max(0, tick + 1 - round(LOOKED_BACK_S / course.clock.tick_s))
     made = course.rate_of(outcome.batch)[first : tick + 1].sum(axis=(0, 1))
-    return bool((made[1 : course.world.fleet.max_tokens + 1] <= made[0]).all())
+    drafting = [depth for depth in course.world.fleet.named if depth]
+    return bool((made[drafting] <= made[0]).all())

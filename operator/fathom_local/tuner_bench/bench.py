@@ -1,21 +1,35 @@
 """All worlds and seeds on all processors, and what comes of it."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from itertools import chain
 from pathlib import Path
 
+from pydantic import BaseModel
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fathom_local.tuner_bench.errors import WorldError
+from fathom_local.tuner_bench.graph_study import (
+    ARRANGEMENTS,
+    Arrangement,
+    GraphRun,
+    graph_report,
+    graph_run,
+)
+from fathom_local.tuner_bench.parallel import simulated
 from fathom_local.tuner_bench.plot import write_plot
 from fathom_local.tuner_bench.random_worlds import random_world
-from fathom_local.tuner_bench.report import Report, report
+from fathom_local.tuner_bench.report import report
 from fathom_local.tuner_bench.score import RunScore, scores
 from fathom_local.tuner_bench.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
-from fathom_local.tuner_bench.table import alarm_line, false_alarm_table, live_table, policy_table
+from fathom_local.tuner_bench.table import (
+    alarm_line,
+    false_alarm_table,
+    graph_table,
+    live_table,
+    policy_table,
+)
 from fathom_local.tuner_bench.trace import write_trace, write_world
 from fathom_local.tuner_bench.world import World, load, shipped
 
@@ -35,6 +49,8 @@ class Request:
     plot: Path
     trace: Path | None
     jobs: int
+    graphs: bool
+    """Each arrangement of CUDA graphs instead of each policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +61,29 @@ class _Job:
     trace: Path | None
 
 
+@dataclass(frozen=True, slots=True)
+class _GraphJob:
+    world: World
+    seed: int
+    arrangement: Arrangement
+
+
 def run_bench(request: Request, console: Console) -> None:
     """Simulate, print the tables, and write the files.
 
     Raises:
         WorldError: what was asked for cannot be; in a sentence.
     """
-    drawn = _drawn(request)
-    named = request.worlds or (() if drawn else shipped())
-    chosen = [*(load(each) for each in named), *drawn]
+    if request.graphs:
+        _compare_graphs(request, console)
+    else:
+        _compare_policies(request, console)
+
+
+def _compare_policies(request: Request, console: Console) -> None:
     only = policy_names(request.policies)
+    drawn = _drawn(request)
+    chosen = _chosen(request, drawn)
     if request.trace is not None:
         _make_folder(request.trace)
         for world in drawn:
@@ -64,14 +93,9 @@ def run_bench(request: Request, console: Console) -> None:
         for seed in numbers_in(request.seeds, "--seeds")
         for world in chosen
     ]
-    names = [world.name for world in chosen]
-    if len(set(names)) < len(names):
-        raise WorldError(f"Worlds must have names of their own: {', '.join(names)}.")
     order = {world.name: index for index, world in enumerate(chosen)}
-    runs = sorted(
-        _runs(todo, request.jobs, Console(stderr=True)),
-        key=lambda run: (run.seed, order[run.world]),
-    )
+    done = simulated(_run, todo, _label, jobs=request.jobs, console=Console(stderr=True))
+    runs = sorted(chain.from_iterable(done), key=lambda run: (run.seed, order[run.world]))
     result = report(runs)
     if LIVE in only:
         console.print(live_table(result))
@@ -80,7 +104,38 @@ def run_bench(request: Request, console: Console) -> None:
         console.print(alarm_line(result), highlight=False, soft_wrap=True)
         if result.alarms.false_alarms:
             console.print(false_alarm_table(result))
-    _write(result, request.json_file, request.plot)
+    with _writing():
+        _write(result, request.json_file)
+        write_plot(result, request.plot)
+
+
+def _compare_graphs(request: Request, console: Console) -> None:
+    if request.policies or request.trace is not None:
+        raise WorldError("--graphs takes neither --policies nor --trace: it runs the live tuner.")
+    chosen = _chosen(request, _drawn(request))
+    todo = [
+        _GraphJob(world, seed, arrangement)
+        for seed in numbers_in(request.seeds, "--seeds")
+        for world in chosen
+        for arrangement in ARRANGEMENTS
+    ]
+    order = {each.name: index for index, each in enumerate(ARRANGEMENTS)}
+    done = simulated(_run_graphs, todo, _label, jobs=request.jobs, console=Console(stderr=True))
+    result = graph_report(
+        sorted(done, key=lambda run: (order[run.arrangement], run.world, run.seed))
+    )
+    console.print(graph_table(result))
+    with _writing():
+        _write(result, request.json_file)
+
+
+def _chosen(request: Request, drawn: Sequence[World]) -> list[World]:
+    named = request.worlds or (() if drawn else shipped())
+    chosen = [*(load(each) for each in named), *drawn]
+    names = [world.name for world in chosen]
+    if len(set(names)) < len(names):
+        raise WorldError(f"Worlds must have names of their own: {', '.join(names)}.")
+    return chosen
 
 
 def _drawn(request: Request) -> list[World]:
@@ -96,13 +151,17 @@ def _make_folder(folder: Path) -> None:
         raise WorldError(f"The folder {folder} cannot be made: {error.strerror}.") from error
 
 
-def _write(result: Report, json_file: Path | None, plot: Path) -> None:
+@contextmanager
+def _writing() -> Iterator[None]:
     try:
-        if json_file is not None:
-            json_file.write_text(result.model_dump_json(indent=2) + "\n")
-        write_plot(result, plot)
+        yield
     except OSError as error:
         raise WorldError(f"{error.filename} cannot be written: {error.strerror}.") from error
+
+
+def _write(result: BaseModel, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(result.model_dump_json(indent=2) + "\n")
 
 
 def numbers_in(text: str, option: str) -> range:
@@ -135,34 +194,12 @@ def policy_names(wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in POLICIES if not wanted or each in {*wanted, USER, CLAIRVOYANT})
 
 
-def _runs(todo: list[_Job], jobs: int, console: Console) -> Iterator[RunScore]:
-    columns = (
-        TextColumn("worlds simulated"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=len(todo))
-        tenth = max(1, len(todo) // 10)
-        for done, (job, runs) in enumerate(_finished(todo, jobs), start=1):
-            progress.update(task, completed=done, description=f"{job.world.name} {job.seed}")
-            if not console.is_terminal and done % tenth == 0:
-                # In a file or a log no bar moves.
-                console.print(f"{done} of {len(todo)} worlds simulated")
-            yield from runs
+def _label(job: _Job | _GraphJob) -> str:
+    return f"{job.world.name} {job.seed}"
 
 
-def _finished(todo: list[_Job], jobs: int) -> Iterator[tuple[_Job, tuple[RunScore, ...]]]:
-    if jobs == 1:
-        yield from ((job, _run(job)) for job in todo)
-        return
-    # Not by fork: the progress bar is a thread, and a lock it holds would be held for ever.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
-        futures = {pool.submit(_run, job): job for job in todo}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+def _run_graphs(job: _GraphJob) -> GraphRun:
+    return graph_run(job.arrangement, job.world, job.seed)
 
 
 def _run(job: _Job) -> tuple[RunScore, ...]:

@@ -35,6 +35,9 @@ def bench_tuner_command(
         Path | None, typer.Option(help="Folder for every window and decision, as CSV.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    graphs: Annotated[
+        bool, typer.Option("--graphs", help="Arrangements of CUDA graphs instead of policies.")
+    ] = False,
 ) -> None:
     """Simulated fleets: our tuner beside static depths, other policies and the clairvoyant."""
     # numpy, scipy and matplotlib take a second to load, which no other command should wait for.
@@ -51,6 +54,7 @@ def bench_tuner_command(
                 plot=plot,
                 trace=trace,
                 jobs=jobs,
+                graphs=graphs,
             ),
             Console() if Console().is_terminal else Console(width=_FILE_WIDTH),
         )

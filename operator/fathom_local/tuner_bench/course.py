@@ -45,6 +45,8 @@ class Course:
     seed: int
     clock: Clock
     hardware: Hardware
+    alone: Hardware
+    """The same where each depth has an engine of its own, with full graphs."""
     demand: Floats
     """(T, R): what the wanted batches are drawn around. Closed traffic."""
     wanted: Ints
@@ -91,6 +93,11 @@ class Course:
     @property
     def replicas(self) -> int:
         return int(self.serving.shape[1])
+
+    @cached_property
+    def ideal(self) -> "Course":
+        """The same where each depth has an engine of its own: what the clairvoyant scores."""
+        return self if self.alone is self.hardware else replace(self, hardware=self.alone)
 
     def restarted(self, restarts: Iterable[tuple[int, float]]) -> "Course":
         """The same with engines that started anew: replica, and seconds of the course."""
@@ -144,7 +151,7 @@ class Course:
         """(T, R, DEEPEST + 1): seconds of a decode step at these batches, at every depth."""
         seconds = (
             self.hardware.seconds[batch]
-            + (self.hardware.attention_s * batch * self.context[:, None])[:, :, None]
+            + self.hardware.attention_s[batch] * self.context[:, None, None]
         )
         return _as_obeyed(seconds * self.slowness[:, :, None], self.own_depth)
 

@@ -8,7 +8,8 @@ from scipy.signal import lfilter
 
 from fathom_local.tuner_bench.acceptance import survival
 from fathom_local.tuner_bench.course import Clock, Course, Floats, Ints
-from fathom_local.tuner_bench.hardware import hardware
+from fathom_local.tuner_bench.graphs import Steps, steps, steps_alone
+from fathom_local.tuner_bench.hardware import Hardware, hardware
 from fathom_local.tuner_bench.timeline import Timeline, timeline
 from fathom_local.tuner_bench.wear import worn
 from fathom_local.tuner_bench.world import DEEPEST, TrafficPart, World
@@ -36,13 +37,13 @@ def draw(world: World, seed: int, time: Clock) -> Course:
     admitted = np.minimum(wanted, world.fleet.max_batch)
     length = _class_length(world, line)
     fits = np.maximum(1, world.traffic.kv_tokens / context)[:, None]
+    own, alone = _hardware(world, seed)
     return Course(
         world=world,
         seed=seed,
         clock=time,
-        hardware=hardware(
-            world.step_time, world.fleet.max_batch, generator(world, seed, "hardware")
-        ),
+        hardware=own,
+        alone=alone,
         demand=demand,
         wanted=wanted,
         batch=np.minimum(admitted, np.floor(fits)).astype(np.int64),
@@ -66,6 +67,20 @@ def draw(world: World, seed: int, time: Clock) -> Course:
         deaf=line.deaf,
         own_depth=line.own_depth,
     )
+
+
+def _hardware(world: World, seed: int) -> tuple[Hardware, Hardware]:
+    """The engines of the fleet, and one for each depth alone, on the same hardware."""
+
+    def of(computed: Steps | None) -> Hardware:
+        draws = generator(world, seed, "hardware")
+        return hardware(world.step_time, world.fleet.max_batch, draws, computed)
+
+    fleet = world.fleet
+    if fleet.graphs is None:
+        own = of(None)
+        return own, own
+    return of(steps(fleet, fleet.graphs)), of(steps_alone(fleet, fleet.graphs))
 
 
 def _class_length(world: World, line: Timeline) -> Floats:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fathom_local.tuner_bench.graphs import Steps
 from fathom_local.tuner_bench.world import DEEPEST, ExpertsPart, StepTimePart
 
 Floats = NDArray[np.float64]
@@ -14,28 +15,41 @@ _MS = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """True step times of one seed."""
+    """True step times of one seed. Shape (max_batch + 1, DEEPEST + 1) each; row 0 is unused."""
 
     seconds: Floats
-    """Shape (max_batch + 1, DEEPEST + 1): a decode step without attention; row 0 is unused."""
-    attention_s: float
-    """Seconds per request and token of context."""
+    """A decode step without attention."""
+    attention_s: Floats
+    """Its attention, for each token of the mean context."""
 
 
-def hardware(part: StepTimePart, max_batch: int, draw: np.random.Generator) -> Hardware:
-    """The step times of one seed: every parameter off by a lognormal error of its own."""
+def hardware(
+    part: StepTimePart, max_batch: int, draw: np.random.Generator, steps: Steps | None = None
+) -> Hardware:
+    """The step times of one seed: every parameter off by a lognormal error of its own.
+
+    Args:
+        part: of the world.
+        max_batch: the engine's.
+        draw: of this purpose.
+        steps: what each computes, where graphs are captured by vLLM's rule.
+    """
 
     def off() -> float:
         return float(np.exp(part.spread * draw.standard_normal()))
 
     batch = np.arange(max_batch + 1, dtype=float)[:, None]
     depth = np.arange(DEEPEST + 1, dtype=float)[None, :]
-    attention_s = part.attention_per_request_us_per_1k * _US / 1000 * off()
+    if steps is None:
+        tokens = _padded(batch * (1 + depth), part.graph_sizes)
+        steps = Steps(tokens, slower=np.ones_like(tokens))
+    attention_s = part.attention_per_request_us_per_1k * _US / 1000 * off() * batch * steps.slower
     if part.table_ms is not None:
-        return Hardware(_from_table(part.table_ms, max_batch, off(), off()), attention_s)
-    verified = _padded(batch * (1 + depth), part.graph_sizes)
+        requests = steps.tokens / (1 + depth)
+        seconds = _from_table(part.table_ms, requests, off(), off())
+        return Hardware(seconds * steps.slower, attention_s)
     memory = part.weights_ms * _MS * off() + _experts_s(part.moe, batch, depth, off())
-    compute = part.compute_per_token_us * _US * off() * verified
+    compute = part.compute_per_token_us * _US * off() * steps.tokens
     body = (memory**part.knee + compute**part.knee) ** (1 / part.knee)
     fixed, token, request = off(), off(), off()
     drafting = (depth > 0) * (
@@ -43,7 +57,8 @@ def hardware(part: StepTimePart, max_batch: int, draw: np.random.Generator) -> H
         + depth
         * (part.draft_token_ms * _MS * token + part.draft_token_request_us * _US * request * batch)
     )
-    return Hardware(part.overhead_ms * _MS * off() + body + drafting, attention_s)
+    seconds = part.overhead_ms * _MS * off() + body + drafting
+    return Hardware(seconds * steps.slower, attention_s)
 
 
 def _padded(tokens: Floats, graph_sizes: tuple[int, ...]) -> Floats:
@@ -65,9 +80,16 @@ def _experts_s(part: ExpertsPart | None, batch: Floats, depth: Floats, off: floa
 
 
 def _from_table(
-    rows: dict[str, tuple[float, ...]], max_batch: int, level: float, slope: float
+    rows: dict[str, tuple[float, ...]], requests: Floats, level: float, slope: float
 ) -> Floats:
-    """Rows per batch, linear between them; depths beyond a row go on as its last two do."""
+    """Rows per batch, linear between them; depths beyond a row go on as its last two do.
+
+    Args:
+        rows: milliseconds.
+        requests: that each step computes, by batch and depth.
+        level: factor on all times.
+        slope: factor on what depth adds.
+    """
     batches = sorted(rows, key=int)
     table = np.array([rows[each] for each in batches]) * _MS
     while table.shape[1] <= DEEPEST:
@@ -76,7 +98,5 @@ def _from_table(
         table = np.hstack([table, 2 * last - before])
     known = np.array([int(each) for each in batches], dtype=float)
     table = level * (table[:, :1] + slope * (table - table[:, :1]))
-    wanted = np.arange(max_batch + 1, dtype=float)
-    return np.stack([np.interp(wanted, known, column) for column in table.T], axis=1)[
-        :, : DEEPEST + 1
-    ]
+    columns = zip(requests.T, table.T[: DEEPEST + 1], strict=True)
+    return np.stack([np.interp(wanted, known, column) for wanted, column in columns], axis=1)

@@ -36,7 +36,7 @@ class Plant:
     """Indexed by batch and depth, by tick, or by tick and replica."""
 
     seconds: list[list[float]]
-    attention_s: float
+    attention_s: list[list[float]]
     prefill_s: float
     slowness: list[list[float]]
     context: list[float]
@@ -50,7 +50,7 @@ class Plant:
     def of(cls, course: Course) -> Self:
         return cls(
             seconds=course.hardware.seconds.tolist(),
-            attention_s=course.hardware.attention_s,
+            attention_s=course.hardware.attention_s.tolist(),
             prefill_s=course.prefill_s,
             slowness=course.slowness.tolist(),
             context=course.context.tolist(),
@@ -72,7 +72,7 @@ class Plant:
             survival.append(each * factor)
             length += each * factor
         decode_s = self.slowness[tick][replica] * (
-            self.seconds[batch][depth] + self.attention_s * batch * self.context[tick]
+            self.seconds[batch][depth] + self.attention_s[batch][depth] * self.context[tick]
         )
         made = batch * length
         step_s = (decode_s + made * self.prefill_s) / (1 - lost)

@@ -22,4 +22,5 @@ def settings(
         max_tokens=fleet.max_tokens,
         max_batch=fleet.max_batch,
         by_rollout=by_rollout,
+        named=None if fleet.graphs is None else frozenset(fleet.named),
     )

@@ -128,13 +128,13 @@ def campaign(course: Course, policies: Collection[str], fleets: Mapping[str, _Ru
     if slo is not None:
         kept = {name: slo.kept(each) for name, each in outcomes.items()}
         return Campaign(cut, slo.credited(outcomes, outcomes[CLAIRVOYANT]), kept, None)
-    ceiling = None if is_open else hindsight.per_batch_ceiling(cut)
+    ceiling = None if is_open else hindsight.per_batch_ceiling(cut.ideal)
     return Campaign(cut, outcomes, None, ceiling)
 
 
 def _static_schedules(cut: Windows, wanted: Collection[str]) -> dict[str, Ints]:
     fleet = cut.course.world.fleet
-    depths = {STATICS[depth]: depth for depth in range(fleet.min_tokens, fleet.max_tokens + 1)}
+    depths = {STATICS[depth]: depth for depth in fleet.depths}
     depths[USER] = fleet.tokens
     return {name: hindsight.static(cut, k) for name, k in depths.items() if name in wanted}
 
@@ -147,12 +147,13 @@ def _closed(cut: Windows, wanted: Collection[str]) -> dict[str, Outcome]:
     for name, learner in LEARNERS.items():
         if name in wanted:
             chosen[name] = run_learner(learner(cut), cut)
-    chosen[CLAIRVOYANT] = hindsight.clairvoyant(cut) if slo is None else slo.choose()
-    return {
+    outcomes = {
         name: outcome_of_depths(cut.course, cut.depth(depths))
         for name, depths in chosen.items()
         if name in wanted
     }
+    best = hindsight.clairvoyant(cut.ideal) if slo is None else slo.choose()
+    return {**outcomes, CLAIRVOYANT: outcome_of_depths(cut.course.ideal, cut.depth(best))}
 
 
 def _open(cut: Windows, wanted: Collection[str]) -> dict[str, Outcome]:

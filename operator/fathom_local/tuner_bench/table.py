@@ -2,6 +2,7 @@
 
 from rich.table import Table
 
+from fathom_local.tuner_bench.graph_study import GraphReport, Spread
 from fathom_local.tuner_bench.report import PolicySummary, Report
 from fathom_local.tuner_bench.simulate import LIVE
 
@@ -63,6 +64,33 @@ def false_alarm_table(report: Report) -> Table:
         for reason, count in reasons.items():
             table.add_row(world, reason, str(count), str(days), "stop fitting" if stop else "")
     return table
+
+
+def graph_table(report: GraphReport) -> Table:
+    """Arrangements of CUDA graphs over all worlds."""
+    worlds = {run.world for run in report.runs}
+    seeds = {run.seed for run in report.runs}
+    table = Table(
+        title=f"Arrangements of CUDA graphs: {len(worlds)} worlds, {len(seeds)} seeds; share of "
+        "what every depth makes on an engine of its own, and of a static engine's at depth 3",
+        title_justify="left",
+    )
+    table.add_column("depths, and sizes")
+    for column in ("allowed", "worst", "tuned", "worst", "worst in", "at depth 3", "worst"):
+        table.add_column(column, justify="left" if column == "worst in" else "right")
+    for row in report.rows:
+        table.add_row(
+            row.arrangement,
+            *_spread(row.allowed),
+            *_spread(row.tuned),
+            row.worst_world,
+            *_spread(row.at_tokens),
+        )
+    return table
+
+
+def _spread(of: Spread) -> tuple[str, str]:
+    return f"{100 * of.mean:.2f}", f"{100 * of.worst:.2f}"
 
 
 def _table(title: str, first: str, rows: dict[str, PolicySummary]) -> Table:

@@ -1,6 +1,7 @@
 """The course cut into windows and batch buckets: what one depth for each would make."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,6 +27,12 @@ class Windows:
     @property
     def buckets(self) -> int:
         return int(self.tokens.shape[1])
+
+    @cached_property
+    def ideal(self) -> "Windows":
+        """The same where each depth has an engine of its own: what the clairvoyant scores."""
+        ideal = self.course.ideal
+        return self if ideal is self.course else windows(ideal)
 
     def depth(self, chosen: Ints) -> Ints:
         """(T, R) from a depth for each window and bucket (W, buckets), or for each bucket."""

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from fathom.api.spec import Objective
+from fathom.core.depth_set import grid_of
 from fathom_local.tuner_bench.errors import WorldError
 
 DEEPEST: Final = 8
@@ -35,6 +36,17 @@ Span = tuple[NonNegativeFloat, NonNegativeFloat]
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GraphsPart(_Part):
+    """`[fleet.graphs]`: the engines capture CUDA graphs, and replay them by vLLM's rule."""
+
+    depths: Literal["set", "all", "tokens"] | tuple[int, ...] = "set"
+    """That are named at start: the operator's for `tokens`, all, the user's own alone, or these."""
+    sizes: Literal["grid", "vllm"] = "grid"
+    """That are captured: the operator's for these depths, or what vLLM chooses for them."""
+    ceiling: PositiveInt = 512
+    """The largest size, in tokens: 512 on an H100, 1024 on a GB200."""
 
 
 class FleetPart(_Part):
@@ -52,6 +64,27 @@ class FleetPart(_Part):
     days: Annotated[int, Field(ge=1, le=7)] = 1
     delivery_seconds: Span = (1.0, 8.0)
     restart_minutes: Span = (4.0, 8.0)
+    graphs: GraphsPart | None = None
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """The depths that the engines have, ascending; all, unless `graphs` says otherwise."""
+        asked = "all" if self.graphs is None else self.graphs.depths
+        match asked:
+            case "all":
+                return tuple(range(self.max_tokens + 1))
+            case "tokens":
+                return (self.tokens,)
+            case "set":
+                grid = grid_of(self.tokens, self.max_tokens)
+                return tuple(k for k in range(self.max_tokens + 1) if grid % (k + 1) == 0)
+            case _:
+                return tuple(sorted(set(asked)))
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """That may be chosen, ascending: those of the engines within the user's bounds."""
+        return tuple(k for k in self.named if self.min_tokens <= k <= self.max_tokens)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -59,6 +92,10 @@ class FleetPart(_Part):
             raise ValueError("tokens must lie between min_tokens and max_tokens")
         if self.objective is Objective.GOODPUT and self.tpot_milliseconds is None:
             raise ValueError("objective Goodput needs tpot_milliseconds")
+        if self.tokens not in self.named:
+            raise ValueError(f"depths must name tokens, {self.tokens}")
+        if not 0 <= self.named[0] <= self.named[-1] <= self.max_tokens:
+            raise ValueError(f"depths must lie between 0 and max_tokens, {self.max_tokens}")
         return self
 
 
@@ -330,6 +367,8 @@ class World(_Part):
             raise ValueError("objective Goodput needs closed traffic")
         if self.step_time.table_ms is not None and self.step_time.moe is not None:
             raise ValueError("step_time has either table_ms or moe")
+        if self.fleet.graphs is not None:
+            self._check_graphs()
         for event in self.events:
             self._check(event)
         return self
@@ -355,6 +394,12 @@ class World(_Part):
             elif isinstance(event, ClassShift):
                 turned_to |= {name for name, share in event.shares.items() if share > 0}
         return any(fits.values()) and not all(fits[name] for name in turned_to)
+
+    def _check_graphs(self) -> None:
+        if self.step_time.graph_sizes:
+            raise ValueError("a world has either graphs or graph_sizes")
+        if self.traffic.mode == "open" or self.fleet.objective is Objective.GOODPUT:
+            raise ValueError("graphs needs closed traffic and an objective other than Goodput")
 
     def _check(self, event: Event) -> None:
         known = {each.name for each in self.classes}

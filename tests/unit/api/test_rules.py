@@ -34,6 +34,7 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     ),
     "draft.method": (
         [
+            {"draft.id": None, "speculation.drafting": "Disabled"},
             {"draft.id": None, "draft.method": "ngram"},
             {"draft.id": None, "draft.method": "suffix"},
             {"draft.method": "mtp", "draft.tensorParallelSize": 1},
@@ -64,6 +65,19 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"speculation.minTokens": 3}, {"speculation.minTokens": 0}],
         [{"speculation.minTokens": 4}],
     ),
+    "speculation.depths": (
+        [
+            {"speculation.depths": [3]},
+            {"speculation.depths": [0, 1, 3, 9]},
+            {"speculation.depths": [5, 3, 3], "speculation.maxTokens": 5},
+            {"speculation.depths": [0, 3], "speculation.minTokens": 3},
+        ],
+        [
+            {"speculation.depths": [1, 5]},
+            {"speculation.depths": [1, 3], "speculation.minTokens": 2},
+            {"speculation.depths": [3, 6], "speculation.maxTokens": 5},
+        ],
+    ),
     "speculation.tuning.tpotMilliseconds": (
         [
             {
@@ -78,6 +92,7 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [
             {"engine.attentionBackend": "tokenspeed_mla"},
             {"engine.attentionBackend": "tokenspeed_mla", "speculation.maxTokens": 7},
+            {"engine.attentionBackend": "tokenspeed_mla", "speculation.depths": [3, 7]},
             {"engine.attentionBackend": "flashinfer_mla", "speculation.maxTokens": 8},
             {
                 "engine.attentionBackend": "tokenspeed_mla",
@@ -87,6 +102,7 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         ],
         [
             {"engine.attentionBackend": "tokenspeed_mla", "speculation.maxTokens": 8},
+            {"engine.attentionBackend": "tokenspeed_mla", "speculation.depths": [3, 8]},
             {"engine.attentionBackend": "TOKENSPEED_MLA", "speculation.tokens": 8},
             {
                 "engine.attentionBackend": "tokenspeed_mla",

@@ -45,6 +45,42 @@ def test_a_broken_pair_is_told_and_refused(tmp_path: Path, name: str) -> None:
     assert problem.startswith(f"{tmp_path / 'a.yaml'}: spec.draft.")
 
 
+@pytest.mark.parametrize(
+    ("changes", "depth", "graphs"),
+    [
+        (
+            {"speculation": {"tokens": 12}},
+            "With tokens 13 there would be more between them.",
+            "measured on no GPU).",
+        ),
+        (
+            {"speculation": {"depths": [1, 2, 3, 4]}},
+            "Live: one of 1, 2, 3, 4, starting at 3.",
+            (
+                "Without a full graph at depth 3, batches: 17; other depths take it: leave out "
+                "speculation.depths, or name depths of which each, plus one, divides one number "
+                "up to 48."
+            ),
+        ),
+        (
+            {"speculation": {"tokens": 7}, "engine.args": ["--max-num-seqs", "2"]},
+            "Live: one of 1, 3, 7, starting at 7.",
+            (
+                "Without a full graph at depth 7, batches: 2; --max-num-seqs leaves no place in "
+                "the startup schedule for each depth: raise it."
+            ),
+        ),
+    ],
+    ids=["few between", "no grid", "few batches"],
+)
+def test_what_depths_cost_is_told(
+    tmp_path: Path, changes: dict[str, Any], depth: str, graphs: str
+) -> None:
+    lines = check(tmp_path, changes).stdout.splitlines()
+    assert next(each for each in lines if each.startswith("  depth: ")).endswith(depth)
+    assert next(each for each in lines if each.startswith("  CUDA graphs: ")).endswith(graphs)
+
+
 def test_prints_what_it_found(tmp_path: Path) -> None:
     target, draft = (PAIRS / "good" / "kimi-eagle3.1-mla" / part for part in ("target", "draft"))
 
@@ -57,7 +93,11 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
     assert first.startswith("kimi: valid, revision ")
     assert rest == [
         (f"  draft: Compatible: {draft} is EAGLE-3.1 (its config.json), which vLLM 0.32.0 runs."),
-        "  depth: Live: from 1 to 7, starting at 3.",
+        "  depth: Live: one of 1, 3, 7, starting at 3.",
+        (
+            "  CUDA graphs: 484 to capture, 179 if depth were not live (by the rules of vLLM "
+            "0.32, measured on no GPU)."
+        ),
         (
             f"  target model: {target}: KimiK25ForConditionalGeneration, hidden 7168, vocabulary "
             "163840"

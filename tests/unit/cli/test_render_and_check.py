@@ -143,7 +143,7 @@ def test_a_missing_file_is_named(cli: CliRunner) -> None:
 @pytest.mark.parametrize(
     ("changes", "depth"),
     [
-        ({}, "  depth: Live: from 1 to 7, starting at 3."),
+        ({}, "  depth: Live: one of 1, 3, 7, starting at 3."),
         (
             {"speculation.tuning.mode": "Static"},
             "  depth: Static: 3, as tuning.mode asks.",

@@ -41,6 +41,31 @@ def test_known_engines_change_depth_live(version: str) -> None:
         ),
         ({"draft.method": "dspark"}, Reason.LIVE_DEPTH_UNSUPPORTED, "method dspark"),
         (
+            {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]},
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            "VLLM_USE_V2_MODEL_RUNNER in spec.engine.env selects vLLM's Model Runner V1",
+        ),
+        (
+            {"draft.options": {"parallel_drafting": "true"}},
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            "spec.draft.options.parallel_drafting selects vLLM's Model Runner V1",
+        ),
+        (
+            {"draft.method": "draft_model", "draft.options": {"use_heterogeneous_vocab": "true"}},
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            "spec.draft.options.use_heterogeneous_vocab selects",
+        ),
+        (
+            {"engine.args": ["--enable_dbo"]},
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            "--enable-dbo in spec.engine.args selects",
+        ),
+        (
+            {"engine.args": ["--ubatch-size=2"]},
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            "--ubatch-size in spec.engine.args selects",
+        ),
+        (
             {"speculation.adaptiveVerification": "Enabled"},
             Reason.LIVE_DEPTH_UNSUPPORTED,
             "acceptance would be measured wrongly",
@@ -58,6 +83,44 @@ def test_others_say_why_not(changes: dict[str, Any], reason: Reason, part: str) 
     assert part in refusal[1]
     assert "depth stays at tokens (3)" in refusal[1]
     assert not live_depth(spec)
+
+
+def test_an_engine_without_drafting_has_no_depth_and_needs_no_method() -> None:
+    off = {"speculation.drafting": "Disabled", "speculation.adaptiveVerification": "Enabled"}
+    spec = resource(
+        off | {"engine.image": "vllm/vllm-openai:v0.24.0", "draft.method": "dspark"}
+    ).spec
+
+    assert engine_problems(spec) == ()
+    assert not live_depth(spec)
+    refusal = live_depth_refusal(spec)
+    assert refusal is not None
+    assert refusal[0] is Reason.DRAFTING_DISABLED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Without graphs, V1 gives none up.
+        {
+            "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}],
+            "engine.args": ["--enforce-eager"],
+        },
+        # vLLM says at start that the two do not go together.
+        {
+            "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}],
+            "draft.options": {"parallel_drafting": "true"},
+        },
+        {"draft.options": {"parallel_drafting": "false"}},
+        {"draft.method": "dflash", "draft.options": {"parallel_drafting": "true"}},
+        {"engine.args": ["--ubatch-size", "1"]},
+        # vLLM says at start what is wrong with it.
+        {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "no"}]},
+    ],
+    ids=str,
+)
+def test_model_runner_v1_is_in_the_way_only_where_it_costs_graphs(changes: dict[str, Any]) -> None:
+    assert live_depth(resource(changes).spec)
 
 
 def test_a_static_engine_is_not_live_though_it_could_be() -> None:

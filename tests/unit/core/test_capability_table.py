@@ -43,8 +43,9 @@ def generated() -> tuple[set[str], set[str]]:
             flags |= {
                 each for each in args if each.startswith("--") and each not in sd.spec.engine.args
             }
-            config = json.loads(args[args.index("--speculative-config") + 1])
-            keys |= set(config) - set(sd.spec.draft.options)
+            if sd.spec.drafts:
+                config = json.loads(args[args.index("--speculative-config") + 1])
+                keys |= set(config) - set(sd.spec.draft.options)
     return flags, keys
 
 

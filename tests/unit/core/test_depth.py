@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fathom.core.depth import DepthDocument, DepthRange
+from fathom.core.depth import DepthDocument, DepthRange, same_depths
 
 
 def read(generation: object) -> DepthDocument | None:
@@ -21,3 +21,22 @@ def test_a_document_is_read_back() -> None:
 )
 def test_what_no_engine_can_report_is_no_generation(generation: object) -> None:
     assert read(generation) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ([(1, 16, 3), (17, 1024, 1)], True),
+        ([(1, 8, 3), (9, 16, 3), (17, 256, 1)], True),
+        ([(1, 17, 3), (18, 256, 1)], False),
+        ([(1, 16, 3), (17, 256, 2)], False),
+        ([(1, 16, 3)], False),
+    ],
+    ids=str,
+)
+def test_schedules_are_the_same_if_engines_make_the_same_of_them(
+    other: list[tuple[int, int, int]],
+    same: bool,  # noqa: FBT001 - the column of the table above
+) -> None:
+    one = (DepthRange(1, 16, 3), DepthRange(17, 256, 1))
+    assert same_depths(one, tuple(DepthRange(*each) for each in other)) == same

@@ -421,6 +421,23 @@ def test_a_kv_cache_that_is_asked_for_or_free_is_not_doubted(spec: dict[str, Any
     assert KIMI.verdict(spec=spec, target={"quantization_config": None}).reason is Reason.COMPATIBLE
 
 
+OFF = {"speculation.drafting": "Disabled"}
+
+
+def test_a_draft_that_is_not_loaded_is_not_judged() -> None:
+    verdict = judged(OFF | OLD | {"draft.method": "dflash"}, None, None)
+    assert (verdict.status, verdict.reason) == (ConditionStatus.TRUE, Reason.NO_DRAFT)
+    assert verdict.family == ""
+
+
+def test_a_target_is_judged_without_a_draft_too() -> None:
+    verdict = judged(OFF | {"engine.tensorParallelSize": 4}, {"num_attention_heads": 6}, None)
+    assert (verdict.reason, verdict.field) == (
+        Reason.INCOMPATIBLE,
+        "spec.engine.tensorParallelSize",
+    )
+
+
 def test_a_refusal_comes_before_a_doubt_and_a_doubt_before_what_is_not_known() -> None:
     doubt: dict[str, Any] = {"draft_weights": Weights(has_d2t=False)}
     unknown = {"engine.image": "vllm/vllm-openai:latest"}

@@ -7,6 +7,9 @@ from manifest_samples import resource
 
 STATIC = {"speculation.tuning.mode": "Static"}
 UNKNOWN = {"engine.image": "vllm/vllm-openai:latest"}
+OFF = {"speculation.drafting": "Disabled"}
+EAGER = {"engine.args": ["--enforce-eager"]}
+OWN = {"speculation.depths": [1, 2, 3]}
 
 
 def test_a_revision_never_changes_by_itself() -> None:
@@ -42,7 +45,29 @@ def test_a_revision_never_changes_by_itself() -> None:
         ({}, {"engine.sharedMemory": ""}, ()),
         ({"engine.resources.requests.cpu": 8}, {"engine.resources.requests.cpu": "8"}, ()),
         # Live, so nothing:
-        ({}, {"speculation.tokens": 5}, ()),
+        ({}, {"speculation.tokens": 7}, ()),
+        ({"speculation.tokens": 2}, {"speculation.tokens": 5}, ()),
+        # Where graphs are captured, these are of other sets of depths.
+        ({}, {"speculation.tokens": 4}, ("spec.speculation.tokens",)),
+        ({"speculation.tokens": 5}, {"speculation.tokens": 7}, ("spec.speculation.tokens",)),
+        (EAGER, EAGER | {"speculation.tokens": 4}, ()),
+        ({}, {"speculation.drafting": "Disabled"}, ("spec.speculation.drafting",)),
+        (STATIC, STATIC | OFF, ("spec.speculation.drafting",)),
+        (OFF, OFF | STATIC, ()),
+        (OFF, OFF | {"speculation.tokens": 5, "draft.id": "another/one"}, ()),
+        (OFF, OFF | {"speculation.adaptiveVerification": "Enabled"}, ()),
+        (
+            OFF,
+            {"engine.tensorParallelSize": 2},
+            ("spec.engine.tensorParallelSize", "spec.speculation.drafting"),
+        ),
+        ({}, {"speculation.depths": [7, 1, 3]}, ()),
+        ({}, {"speculation.depths": [1, 3]}, ("spec.speculation.depths",)),
+        (OWN | {"speculation.tokens": 2}, OWN | {"speculation.tokens": 3}, ()),
+        (OWN, {"speculation.depths": [1, 2, 3, 5]}, ("spec.speculation.depths",)),
+        (OWN, OWN | {"speculation.minTokens": 0}, ()),
+        (EAGER, EAGER | OWN, ("spec.speculation.depths",)),
+        ({"speculation.tokens": 4}, EAGER | {"speculation.tokens": 4}, ("spec.engine.args",)),
         ({}, {"speculation.maxTokens": 7}, ()),
         ({}, {"speculation.tuning.mode": "Advise"}, ()),
         ({}, {"replicas": 9, "rollout.maxSurge": 1, "metrics.source": "Pods"}, ()),

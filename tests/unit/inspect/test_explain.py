@@ -188,9 +188,7 @@ def test_a_single_allowed_depth_needs_no_other_reason() -> None:
     only = replace(SETTINGS, min_tokens=3, max_tokens=3)
     told = explain(STATE, only, DepthDocument(1, flat(3, 16)), NOW_S)
 
-    assert {each.why for each in told.buckets} == {
-        "the only depth that minTokens and maxTokens allow."
-    }
+    assert {each.why for each in told.buckets} == {"the only depth that may be chosen."}
 
 
 def test_without_any_load_no_batch_has_a_share_of_it() -> None:

@@ -95,6 +95,7 @@ def test_the_manifest_gives_the_wishes_and_the_command_line_has_the_last_word(
         (["EMPTY", "--tokens", "0"], "The settings are refused: tokens: "),
         (["EMPTY", "--objective", "Goodput"], "Objective Goodput needs --tpot-milliseconds."),
         (["EMPTY", "-f", "EMPTY"], "holds 0 SpeculativeDeployments"),
+        (["EMPTY", "-f", "OWN", "--tokens", "4"], "must be one of the manifest's depths (2, 5)"),
         (
             ["--prometheus", "http://127.0.0.1:1", "--name", "sd", "--since", "1m"],
             "Prometheus at 127.0.0.1:1 cannot be read: ",
@@ -107,8 +108,11 @@ def test_what_is_refused_is_told_in_a_sentence(
 ) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
+    own = tmp_path / "own.yaml"
+    own.write_text(yaml.safe_dump(manifest({"speculation": {"tokens": 2, "depths": [0, 2, 5]}})))
+    files = {"EMPTY": str(empty), "OWN": str(own)}
 
-    code, out, err = run(*[str(empty) if each == "EMPTY" else each for each in arguments])
+    code, out, err = run(*[files.get(each, each) for each in arguments])
 
     assert code == 2
     assert out == ""

@@ -7,7 +7,7 @@ from fathom.manifests.startup_schedule import startup_schedule
 
 
 def test_names_every_depth_near_the_top() -> None:
-    ranges = [(part.first, part.last, part.depth) for part in startup_schedule(7, 256)]
+    ranges = [(part.first, part.last, part.depth) for part in startup_schedule(range(8), 256)]
 
     assert ranges == [
         (1, 249, 3),
@@ -24,7 +24,7 @@ def test_names_every_depth_near_the_top() -> None:
 @pytest.mark.parametrize("max_tokens", range(1, 65))
 @pytest.mark.parametrize("max_batch", [1, 2, 5, 16, 256])
 def test_is_valid_and_complete_as_far_as_there_is_room(max_tokens: int, max_batch: int) -> None:
-    schedule = startup_schedule(max_tokens, max_batch)
+    schedule = startup_schedule(range(max_tokens + 1), max_batch)
 
     assert schedule[0].first == 1
     assert schedule[-1].last == max_batch
@@ -37,4 +37,4 @@ def test_is_valid_and_complete_as_far_as_there_is_room(max_tokens: int, max_batc
 
 
 def test_with_little_room_the_nearest_depths_are_named() -> None:
-    assert {part.depth for part in startup_schedule(7, 4)} == {3, 2, 4, 1}
+    assert {part.depth for part in startup_schedule(range(8), 4)} == {3, 2, 4, 1}

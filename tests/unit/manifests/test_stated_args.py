@@ -17,3 +17,11 @@ def test_the_share_of_memory_is_the_one_that_is_stated(text: str, share: float) 
 def test_what_is_no_share_is_for_vllm_to_refuse(text: str) -> None:
     spec = resource({"engine.args": [f"--gpu-memory-utilization={text}"]}).spec
     assert stated_args(spec).gpu_memory_utilization == StatedArgs().gpu_memory_utilization
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("auto", 2), ("bfloat16", 2), ("fp8", 1), ("fp8_e4m3", 1)]
+)
+def test_a_number_in_the_cache_takes_as_many_bytes_as_its_type(dtype: str, size: int) -> None:
+    spec = resource({"engine.args": ["--kv-cache-dtype", dtype]}).spec
+    assert stated_args(spec).kv_value_bytes == size

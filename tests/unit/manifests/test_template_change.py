@@ -107,7 +107,7 @@ EDITS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = [
     (TUNED, {}, {"model.revision": "abc"}, "args: --revision abc was added"),
     (LOCAL, {}, {"engine.args": args("--max-num-seqs", "32")}, "args: --max-num-seqs 16 became 32"),
     (LOCAL, {}, {"engine.args": args("--max_num_seqs=32")}, "args: --max-num-seqs 16 became 32"),
-    (LOCAL, {}, {"engine.args": args()}, "args: --max-num-seqs 16 became 256"),
+    (LOCAL, {}, {"engine.args": args()}, "args: --max-num-seqs 16 became 1024"),
     (
         LOCAL,
         {"engine.args": args("--kv-cache-dtype", "fp8", "--max-num-seqs", "16")},

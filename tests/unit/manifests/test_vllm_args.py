@@ -12,6 +12,7 @@ from fathom.manifests.vllm_args import (
     max_batch,
     owned_flag_problems,
     speculative_config,
+    stated_max_num_seqs,
 )
 from manifest_samples import resource
 
@@ -175,16 +176,24 @@ def test_a_static_engine_may_do_without_what_tuning_needs(argument: str) -> None
 @pytest.mark.parametrize(
     ("args", "batch"),
     [
-        ([], 256),
+        ([], 1024),
         (["--max-num-seqs", "16"], 16),
         (["--max-num-seqs=16"], 16),
         (["--max_num_seqs", "16"], 16),
         (["--max-num-se", "16"], 16),
         (["--max-num-seqs", "16", "--max_num_seqs=32"], 32),
-        (["--max-num-batched-tokens", "16"], 256),
-        (["--max", "16"], 256),
-        (["--max-num-seqs-per-node", "16"], 256),
-        (["--max-num-seqs.key", "16"], 256),
+        (["--max-num-batched-tokens", "16"], 16),
+        (["--max-num-batched-tokens", "4096"], 1024),
+        (["--max-num-batched-tokens", "many"], 1024),
+        (["--max-num-batched-tokens", "0.5k"], 500),
+        (["--max-num-batched-tokens", "1K"], 1024),
+        (["--max-num-batched-tokens", "1_000"], 1000),
+        (["--max-num-batched-tokens", "1.5K"], 1024),
+        (["--performance-mode", "throughput"], 2048),
+        (["--performance-mode=balanced"], 1024),
+        (["--max", "16"], 1024),
+        (["--max-num-seqs-per-node", "16"], 1024),
+        (["--max-num-seqs.key", "16"], 1024),
     ],
     ids=str,
 )
@@ -193,7 +202,13 @@ def test_the_largest_batch_is_read_in_every_spelling(args: list[str], batch: int
 
     assert max_batch(spec) == batch
     ours = [part for part in engine_args(spec) if part == "--max-num-seqs"]
-    assert len(ours) == (1 if batch == 256 else args.count("--max-num-seqs"))
+    added = stated_max_num_seqs(spec) is None
+    assert len(ours) == args.count("--max-num-seqs") + added
+
+
+def test_of_gpus_that_nobody_named_the_smaller_default_is_taken() -> None:
+    pool = {"accelerator": "Custom", "gpusPerNode": 4}
+    assert max_batch(resource({"nodePool": pool}).spec) == 256
 
 
 @pytest.mark.parametrize(

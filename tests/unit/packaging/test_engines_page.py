@@ -5,9 +5,10 @@ from pathlib import Path
 from packaging.version import Version
 
 from fathom.core.capability_table import TABLE
+from fathom_local.engine.releases import NEWEST_KNOWN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
-RELEASES = ("0.23.0", "0.24.0", "0.28.0", "0.30.0", "0.32.0", "0.33.0")
+RELEASES = ("0.23.0", "0.24.0", "0.28.0", "0.30.0", "0.32.0", NEWEST_KNOWN)
 
 
 def table(*lines: tuple[str, ...]) -> str:

@@ -73,6 +73,8 @@ CASES: Final[Mapping[str, Case]] = {
     "speculation.tokens": Case(5),
     "speculation.maxTokens": Case(6),
     "speculation.minTokens": Case(2, unseen=TUNER),
+    "speculation.depths": Case([1, 3, 5]),
+    "speculation.drafting": Case("Disabled"),
     "speculation.tuning.mode": Case("Static"),
     "speculation.tuning.actuation": Case("Live", unseen="Auto is live with this engine"),
     "speculation.tuning.objective": Case("Latency", unseen=TUNER),

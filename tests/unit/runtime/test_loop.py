@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fathom.adapters.ports import KubeError
+from fathom.api import names
 from fathom.core.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -15,6 +16,7 @@ from fathom.core.kinds import (
     Kind,
 )
 from fathom.core.plugin import PluginBundle
+from fathom.tuning.tuner import decide
 from support.bench import KEY, Bench
 
 
@@ -277,11 +279,75 @@ async def test_what_no_event_tells_of_is_seen_within_two_minutes(bench: Bench) -
     assert bench.kube.names(SERVICE) == ["kimi"]
 
 
+async def test_a_clock_that_is_set_back_makes_nothing_unseen(bench: Bench) -> None:
+    await bench.run_for(45)
+    bench.kube.remove(SERVICE, "llm", "kimi")
+    bench.clock.at_s -= 3600
+    await bench.run_for(5)
+    assert bench.kube.names(SERVICE) == ["kimi"]
+
+
 async def test_an_engine_whose_depth_is_not_live_gets_neither_plugin_nor_depths() -> None:
     bench = Bench({"engine.image": "vllm/vllm-openai:v0.28.0"})
     await bench.until_ready()
     assert bench.status["ready"] == "1/1"
     assert bench.kube.names(CONFIG_MAP) == ["kimi-tuning"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "depth"),
+    [
+        ({"engine.image": "vllm/vllm-openai:v0.28.0"}, "LiveDepthUnsupported", "3"),
+        ({"engine.image": "vllm/vllm-openai:nightly"}, "EngineVersionUnknown", "3"),
+        ({"speculation.drafting": "Disabled"}, "DraftingDisabled", "off"),
+        ({"speculation.tuning.mode": "Static"}, "Static", "3"),
+    ],
+    ids=str,
+)
+async def test_where_depth_is_not_live_the_reason_is_said_and_rest_is_rest(
+    changes: dict[str, str], reason: str, depth: str
+) -> None:
+    bench = Bench(changes, decide=decide)
+    await bench.until_ready()
+    await bench.run_for(120)
+    assert bench.condition("Tuning")["reason"] == reason
+    assert bench.status["depth"]["summary"] == depth
+    written = len(bench.kube.writes)
+    await bench.run_for(600)
+    assert len(bench.kube.writes) == written
+
+
+async def test_without_drafting_no_draft_is_loaded() -> None:
+    bench = Bench({"speculation.drafting": "Disabled"})
+    await bench.until_ready()
+
+    (deployment,) = bench.kube.all_of(DEPLOYMENT)
+    text = str(deployment["spec"]["template"])
+    assert "--speculative-config" not in text
+    assert "fathom_vllm" not in text
+    assert bench.condition("DraftCompatible")["reason"] == "NoDraft"
+
+
+async def test_depth_is_told_of_what_serves_while_an_engine_without_it_is_on_trial() -> None:
+    bench = Bench({"replicas": 2, "rollout.canaryMinutes": 60}, decide=decide)
+    await bench.until_ready()
+    assert bench.status["depth"]["summary"] == "3"
+    bench.edit({"speculation.drafting": "Disabled"})
+    for _ in range(8):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+    assert len(bench.kube.names(DEPLOYMENT)) == 2
+    assert bench.status["depth"]["summary"] == "3"
+
+    # Those that serve are steered all the same.
+    stable = next(p for p in bench.kube.all_of(POD) if "speculative" in str(p["spec"]))
+    stable["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "7"}
+    bench.kube.put(POD, stable)
+    for _ in range(3):
+        bench.clock.at_s += await bench.tick() or 0
+    document = bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+    assert stable["metadata"]["name"] in document
+    assert bench.condition("Tuning")["reason"] != "DraftingDisabled"
 
 
 async def test_the_loop_ends_with_its_resource(bench: Bench) -> None:

@@ -13,6 +13,7 @@ from fathom.core.depth import DepthDocument, flat
 from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
+from manifest_samples import started_with
 from support.bench import Bench, holding, moved
 
 
@@ -142,7 +143,7 @@ async def test_a_move_is_written_told_and_remembered_at_once(bench: Bench) -> No
 
 async def test_a_probe_touches_only_its_pod(bench: Bench) -> None:
     first, second = (pod["metadata"]["name"] for pod in bench.kube.all_of(POD))
-    probe = DepthDocument(2, flat(3, 256), {first: flat(4, 256)})
+    probe = DepthDocument(2, flat(3, 1024), {first: flat(4, 1024)})
     bench.decide = lambda snapshot: moved(holding(snapshot), probe, action=Action.PROBE)
     await bench.tick()
     assert "annotations" in bench.kube.find(POD, first)["metadata"]
@@ -183,7 +184,7 @@ async def test_a_pin_that_is_no_depth_is_told_once(bench: Bench) -> None:
 
 async def test_a_pin_reaches_the_tuner(bench: Bench) -> None:
     pod = bench.kube.find(POD, bench.kube.names(POD)[0])
-    pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "0"}
+    pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "7"}
     bench.kube.put(POD, pod)
     seen: list[int | None] = []
 
@@ -193,7 +194,28 @@ async def test_a_pin_reaches_the_tuner(bench: Bench) -> None:
 
     bench.decide = decide
     await bench.tick()
-    assert sorted(seen, key=str) == [0, None]
+    assert sorted(seen, key=str) == [7, None]
+
+
+@pytest.mark.parametrize(
+    ("pin", "named", "told"),
+    [
+        ("2", (0, 1, 3, 7), "write one of 0, 1, 3, 7, which its engine has, or remove it."),
+        ("2", (), "write one of 0, 1, 3, 7, which its engine has, or remove it."),
+        ("3", (), ""),
+        ("2", (0, 2), ""),
+    ],
+)
+async def test_a_pin_is_judged_by_what_its_own_engine_was_started_with(
+    bench: Bench, pin: str, named: tuple[int, ...], told: str
+) -> None:
+    pod = bench.kube.find(POD, bench.kube.names(POD)[0])
+    pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: pin}
+    pod["spec"]["containers"][0]["args"] = started_with(named)
+    bench.kube.put(POD, pod)
+    await bench.tick()
+    messages = [event.body["message"] for event in bench.kube.written("Event")]
+    assert [each.partition("ignored: ")[2] for each in messages] == [told] * bool(told)
 
 
 async def test_a_decision_that_could_not_be_written_is_not_told(bench: Bench) -> None:

@@ -20,7 +20,7 @@ from fathom.core.quality_prompts import PROMPTS
 from fathom.core.served import ServedApis
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.runtime.quality_check import QualityChecker, QualityStep, requested
-from manifest_samples import resource
+from manifest_samples import resource, started_with
 
 START_S = 1_800_000_000.0
 
@@ -58,6 +58,7 @@ def pod(name: str, annotations: Mapping[str, str] | None = None) -> ObservedPod:
                 "labels": {names.LABEL_ROLE: "leader", names.LABEL_REVISION: "r1"},
                 "annotations": dict(annotations or {}),
             },
+            "spec": {"containers": [{"args": started_with(range(8))}]},
             "status": {
                 "podIP": "10.0.0.1",
                 "conditions": [

@@ -1,16 +1,23 @@
 """Whose pods the tuner judges by while two revisions serve, and what is told of a gain."""
 
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace as Of
 from typing import Any
 
 import pytest
 
+from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.core.depth import summary
+from fathom.core.observed import ObservedPod, PodSpec
+from fathom.manifests.vllm_args import engine_args
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.course import Course
-from fathom.runtime.tuning_input import settings_of, tuned_pods, within
+from fathom.runtime.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.runtime.tuning_report import _interval
-from manifest_samples import resource
+from fathom.tuning.situation import pins
+from fathom.tuning.state import TuningState
+from manifest_samples import resource, started_with
 from unit.rollout.looks import NOW_S, pod
 
 tuned_revision: Any = Course.tuned_revision
@@ -50,17 +57,101 @@ def test_what_was_rolled_back_gets_no_replicas(
     assert most_new.fget(Of(rollout=rollout, revision=revision)) == most
 
 
-@pytest.mark.parametrize("most", [2, 4, 9])
-def test_beside_shallower_engines_no_depth_is_beyond_theirs(most: int) -> None:
-    settings = settings_of(
-        resource({"speculation": {"tokens": 5, "minTokens": 3, "maxTokens": 7}}).spec
+def _engine(
+    named: Iterable[int] | None, *, ready: bool = True, pin: str | None = None, name: str = "a"
+) -> ObservedPod:
+    """A pod whose engine was started with a schedule that names these depths."""
+    return ObservedPod.model_validate(
+        {
+            "metadata": {
+                "name": name,
+                "labels": {names.LABEL_ROLE: names.ROLE_LEADER},
+                "annotations": {} if pin is None else {names.ANNOTATION_PIN_DEPTH: pin},
+            },
+            "spec": {"containers": [{"args": started_with(named or ())}]},
+            "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+        }
     )
-    found = within(settings, most)
-    assert (found.min_tokens, found.tokens, found.max_tokens) == (
-        min(3, most),
-        min(5, most),
-        min(7, most),
+
+
+SPEC = resource({"speculation": {"tokens": 5, "minTokens": 3, "maxTokens": 7}}).spec
+OF_THE_SPEC = (0, 1, 2, 3, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("engines", "tokens", "depths"),
+    [
+        ([], 5, (3, 5, 7)),
+        ([OF_THE_SPEC], 5, (3, 5, 7)),
+        ([range(8)], 5, (3, 4, 5, 6, 7)),
+        ([range(8), range(8)], 5, (3, 4, 5, 6, 7)),
+        ([range(8), OF_THE_SPEC], 5, (3, 5, 7)),
+        ([range(4)], 3, (3,)),
+        # None that the user allows is common to all: what most have, and then what all can run.
+        ([(0, 1, 3, 7), (0, 1, 3, 7), (0, 5)], 3, (3,)),
+        ([(0, 2, 6), (0, 2, 6), (0, 5)], 5, (3, 4, 5)),
+        ([range(2)], 1, (1,)),
+        ([(0, 1, 3, 7)], 3, (3, 7)),
+        ([range(16)], 5, (3, 4, 5, 6, 7)),
+        ([None, range(8)], 5, (3, 4, 5, 6, 7)),
+        ([None], 5, (3, 5, 7)),
+    ],
+    ids=str,
+)
+def test_only_depths_that_all_engines_have_are_chosen(
+    engines: Sequence[Iterable[int] | None], tokens: int, depths: tuple[int, ...]
+) -> None:
+    found = settings_of(SPEC, [_engine(each) for each in engines])
+    assert (found.tokens, found.depths) == (tokens, depths)
+
+
+def test_depths_within_the_bounds_go_before_nearer_ones() -> None:
+    spec = resource({"speculation": {"tokens": 5, "minTokens": 4}}).spec
+    found = settings_of(spec, [_engine((0, 1, 3, 7))])
+    assert (found.tokens, found.min_tokens, found.depths) == (7, 4, (7,))
+
+
+def test_nobody_is_taken_to_depth_0_for_want_of_a_common_depth() -> None:
+    spec = resource({"speculation": {"tokens": 2, "depths": [0, 2, 5], "minTokens": 1}}).spec
+    found = settings_of(spec, [*[_engine((0, 1, 3, 7))] * 2, _engine((0, 2, 5))])
+    assert (found.tokens, found.depths) == (1, (1, 3))
+
+
+def test_what_an_engine_that_does_not_serve_lacks_does_not_matter() -> None:
+    found = settings_of(SPEC, [_engine(range(8)), _engine((0, 1), ready=False)])
+    assert found.depths == (3, 4, 5, 6, 7)
+
+
+def test_a_user_s_own_depths_are_all_that_is_chosen_from() -> None:
+    spec = resource({"speculation": {"tokens": 3, "depths": [1, 3, 7]}}).spec
+    assert settings_of(spec, [_engine(range(8))]).depths == (1, 3, 7)
+
+
+@pytest.mark.parametrize("tokens", [1, 7])
+def test_an_engine_with_fewer_batches_than_depths_runs_what_is_asked(tokens: int) -> None:
+    spec = resource(
+        {"speculation": {"tokens": tokens}, "engine.args": ["--max-num-seqs", "2"]}
+    ).spec
+    started = PodSpec.model_validate({"containers": [{"args": engine_args(spec)}]})
+    found = settings_of(spec, [_engine(()).model_copy(update={"spec": started})])
+    assert (found.tokens, found.depths) == (tokens, (1, 3, 7))
+
+
+@pytest.mark.parametrize(
+    ("pin", "named", "depth"),
+    [("7", (0, 1, 3, 7), 7), ("0", (0, 1, 3, 7), 3), ("2", (0, 1, 3, 7), None), ("5", None, 5)],
+)
+def test_a_pin_is_held_by_what_its_own_engine_has(
+    pin: str, named: tuple[int, ...] | None, depth: int | None
+) -> None:
+    pinned, other = _engine(named, pin=pin), _engine((0, 3, 6), name="b")
+    course: Any = Of(tuned_spec=SPEC, held={})
+    view: Any = Of(now_s=NOW_S, counters={}, objects=Of(leaders=(pinned, other), depth=None))
+    given = tuning_snapshot(
+        view, course, TuningState(), document_written_at_s=0, pods=(pinned, other)
     )
+    assert [each.pinned_depth for each in given.pods] == [depth, None]
+    assert [summary(each) for each in pins(given).values()] == [str(depth)] * (depth is not None)
 
 
 @pytest.mark.parametrize("other", ["a", "z"])

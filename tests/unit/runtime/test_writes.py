@@ -73,7 +73,7 @@ async def test_what_moved_while_it_looked_is_looked_at_again(bench: Bench) -> No
 
 async def test_no_status_is_written_about_a_spec_that_was_edited_meanwhile(bench: Bench) -> None:
     async def the_user_edits() -> None:
-        bench.edit({"speculation.tokens": 2})
+        bench.edit({"speculation.tokens": 7})
 
     before = copy.deepcopy(bench.status)
     bench.edit({"replicas": 0})

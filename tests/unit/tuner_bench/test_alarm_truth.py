@@ -50,6 +50,17 @@ def test_drafting_never_pays_where_no_depth_beats_none() -> None:
     assert not justified(AlarmKind.SPECULATION_NEVER_PAYS, course(world()), minute=50)
 
 
+def test_a_depth_that_the_engines_lack_does_not_make_drafting_pay() -> None:
+    # One draft would pay; the engines draft seven, or none.
+    of = {
+        "step_time": {"draft_token_ms": 3},
+        "classes": ({**HALF, "acceptance": [0.95, 0.02]},),
+    }
+    fleet = {"tokens": 7, "graphs": {"depths": [0, 7]}}
+    assert justified(AlarmKind.SPECULATION_NEVER_PAYS, course(world(**of, fleet=fleet)), minute=50)
+    assert not justified(AlarmKind.SPECULATION_NEVER_PAYS, course(world(**of)), minute=50)
+
+
 def test_what_never_pays_is_told_by_the_last_two_hours() -> None:
     turned = course(
         world(

@@ -14,6 +14,7 @@ from fathom_local.tuner_bench.world import (
     Event,
     ExpertsPart,
     FleetPart,
+    GraphsPart,
     NoisePart,
     StepTimePart,
     TrafficPart,
@@ -27,7 +28,7 @@ EVENTS: tuple[type[BaseModel], ...] = get_args(get_args(Event)[0])
 @pytest.mark.parametrize(
     "part",
     [
-        *(FleetPart, StepTimePart, ExpertsPart, TrafficPart, ClassPart, NoisePart),
+        *(FleetPart, GraphsPart, StepTimePart, ExpertsPart, TrafficPart, ClassPart, NoisePart),
         *EVENTS,
         *(PolicySummary, AlarmSummary),
     ],
@@ -55,7 +56,7 @@ def test_defaults_are_what_the_page_says() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d.,]+) \|", PAGE, re.MULTILINE)
     defaults = {
         name: field.default
-        for part in (FleetPart, StepTimePart, TrafficPart, ClassPart, NoisePart)
+        for part in (FleetPart, GraphsPart, StepTimePart, TrafficPart, ClassPart, NoisePart)
         for name, field in part.model_fields.items()
     }
     assert len(rows) > 20

@@ -130,7 +130,7 @@ def best_depth(
     hardware: Hardware, acceptance: tuple[float, ...], batch: int, settings: Settings = SETTINGS
 ) -> int:
     return max(
-        range(settings.min_tokens, settings.max_tokens + 1),
+        settings.depths,
         key=lambda depth: value(hardware, acceptance, batch, depth),
     )
 

@@ -378,7 +378,7 @@ def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, tol
         return Gain(-behind, spread, step_time_measured=True, survival_measured=True)
 
     policy: Any = Of(
-        shares={8: 1.0}, depths={8: 0}, bounds=Of(least=0, most=3), evidence=Of(gain=gain)
+        shares={8: 1.0}, depths={8: 0}, bounds=Of(depths=(0, 1, 2, 3)), evidence=Of(gain=gain)
     )
     assert (_never_pays(policy) is not None) is told
 

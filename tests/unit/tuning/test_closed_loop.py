@@ -38,6 +38,29 @@ def test_from_a_cold_start_it_is_within_3_percent_of_the_best_in_3_minutes(
     assert fleet.shortfall() <= 0.03, fleet.log()
 
 
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize(
+    ("tokens", "named"),
+    [
+        (3, (0, 1, 3, 7)),
+        (7, (0, 1, 3, 7)),
+        (5, (0, 1, 2, 3, 5, 7)),
+        (4, (0, 1, 3, 4, 7)),
+        (6, (0, 1, 3, 6)),
+        (15, (0, 1, 3, 7, 15)),
+    ],
+    ids=str,
+)
+def test_of_a_set_of_depths_it_finds_the_best_in_5_minutes(
+    tokens: int, named: tuple[int, ...], name: str
+) -> None:
+    settings = replace(SETTINGS, tokens=tokens, max_tokens=named[-1], named=frozenset(named))
+    fleet = Fleet(settings=settings, acceptance=CLASSES[name], concurrency=4).run(300)
+
+    assert fleet.depth() in named
+    assert fleet.shortfall() <= 0.03, fleet.log()
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("concurrency", [1, 4, 8])
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument, DepthRange, depth_at, flat
+from fathom.tuning.alarm import AlarmKind, Watch
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import Change, Trial
 from fathom.tuning.tuner import decide
@@ -64,6 +65,26 @@ def test_live_depth_refused_holds_with_that_reason() -> None:
     decision = decide(replace(fleet.snapshot(), live_refusal=refusal))
 
     assert (decision.action, decision.reason, decision.message) == (Action.HOLD, *refusal)
+
+
+def test_without_drafting_no_alarm_of_drafts_goes_on() -> None:
+    """No counter of such an engine would ever say that its cause is gone."""
+    fleet = Fleet(acceptance=EASY).run(30)
+    watch = Watch(
+        AlarmKind.SPECULATION_NEVER_PAYS,
+        Reason.SLOWER_THAN_WITHOUT,
+        "It never pays.",
+        "Turn it off.",
+        first_seen_s=START_S,
+        last_seen_s=fleet.now_s,
+        raised_at_s=START_S,
+    )
+    given = replace(fleet.snapshot(), state=replace(fleet.state, watches=(watch,)))
+    refusal = (Reason.LIVE_DEPTH_UNSUPPORTED, "vLLM 0.22 has no live depth.")
+    assert decide(replace(given, live_refusal=refusal)).alarms
+
+    decision = decide(replace(given, live_refusal=(Reason.DRAFTING_DISABLED, "It is off.")))
+    assert (decision.alarms, decision.state.watches) == ((), ())
 
 
 def test_no_pod_ready() -> None:
@@ -159,10 +180,13 @@ def test_narrower_bounds_hold_at_once() -> None:
     assert all(each.depth <= 4 for each in fleet.step().document.schedule)
 
 
-def test_a_larger_engine_is_covered_up_to_its_last_batch() -> None:
+def test_a_larger_engine_is_covered_up_to_its_last_batch_without_ado() -> None:
     fleet = Fleet(acceptance=EASY).run(60)
     fleet.change(max_batch=64)
-    assert fleet.step().document.schedule[-1].last == 64
+    decision = fleet.step()
+    assert decision.document.schedule[-1].last == 64
+    assert not decision.notable
+    assert decision.message == "The depths stay; their last range ends at the largest batch, 64."
 
 
 def test_a_new_guess_is_the_new_start_only_while_nothing_is_measured() -> None:

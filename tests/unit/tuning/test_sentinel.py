@@ -72,7 +72,7 @@ def at_depth(
     return Policy(
         evidence,
         {2: 3, 4: depth, 8: 3},
-        Bounds(least=0, most=7, tokens=3, min_gain=min_gain),
+        Bounds(depths=tuple(range(8)), tokens=3, min_gain=min_gain),
         visits=(),
         left=(),
     )
@@ -122,7 +122,7 @@ def test_it_does_not_look_without_load() -> None:
 
 def test_it_does_not_look_where_nothing_may_be_drafted() -> None:
     policy = at_depth(0, losing(0.1), idle_s=10_000)
-    forbidden = replace(policy, bounds=replace(policy.bounds, most=0))
+    forbidden = replace(policy, bounds=replace(policy.bounds, depths=(0,)))
     assert forbidden.sentinel(LOOK_S, 1, inf) == ()
 
 

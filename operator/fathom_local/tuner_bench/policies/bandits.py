@@ -26,7 +26,7 @@ class _Bandit(ABC):
     """Discounted counts and sums per bucket and depth."""
 
     def __init__(self, fleet: FleetPart, buckets: int, draws: np.random.Generator) -> None:
-        self.depths = np.arange(fleet.min_tokens, fleet.max_tokens + 1)
+        self.depths = np.array(fleet.depths)
         self.start = fleet.tokens
         self.draws = draws
         self.weight = np.zeros((buckets, len(self.depths)))
@@ -41,7 +41,7 @@ class _Bandit(ABC):
         for seen in window:
             if seen.pod_seconds <= 0:
                 continue
-            arm = seen.depth - int(self.depths[0])
+            arm = int(np.searchsorted(self.depths, seen.depth))
             self.weight[seen.bucket] *= DISCOUNT
             self.total[seen.bucket] *= DISCOUNT
             self.weight[seen.bucket, arm] += 1

@@ -17,8 +17,8 @@ class Aimd:
     """One depth for the fleet: one deeper while most drafts are accepted, half when few are."""
 
     def __init__(self, fleet: FleetPart) -> None:
-        self.least, self.most = max(1, fleet.min_tokens), fleet.max_tokens
-        self.current = max(self.least, fleet.tokens)
+        self.depths = [each for each in fleet.depths if each] or list(fleet.depths)
+        self.current = max(self.depths[0], fleet.tokens)
 
     def depth(self, bucket: int) -> int:
         del bucket
@@ -31,9 +31,10 @@ class Aimd:
         accepted = sum(seen.tokens for seen in window) - drafts
         share = accepted / (drafts * self.current)
         if share > RAISE_ABOVE:
-            self.current = min(self.most, self.current + 1)
+            self.current = next((k for k in self.depths if k > self.current), self.current)
         elif share < CUT_BELOW:
-            self.current = max(self.least, self.current // 2)
+            half = self.current // 2
+            self.current = max((k for k in self.depths if k <= half), default=self.depths[0])
 
 
 class Slots:
@@ -44,7 +45,7 @@ class Slots:
     """
 
     def __init__(self, fleet: FleetPart) -> None:
-        allowed = [each for each in SLOTS if fleet.min_tokens <= each <= fleet.max_tokens]
+        allowed: list[int] = [each for each in SLOTS if each in fleet.depths]
         self.slots = allowed or [fleet.tokens]
         self.at = min(
             range(len(self.slots)), key=lambda index: abs(self.slots[index] - fleet.tokens)

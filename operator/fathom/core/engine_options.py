@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+_WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
 
@@ -59,6 +60,25 @@ def last_value(args: Sequence[str], name: str, *, shortest: str) -> str | None:
         if option.name.startswith(shortest) and name.startswith(option.name) and not option.keys
     ]
     return values[-1] if values else None
+
+
+def whole_number(text: str) -> int | None:
+    """A number as vLLM reads it where it takes `1k` and `2M` too; None: it takes none.
+
+    Small letters stand for powers of 1,000 and may follow a fraction, capitals for those of 1,024
+    (`human_readable_int` in vllm/engine/arg_utils.py).
+    """
+    found = _WITH_SUFFIX.fullmatch(text.strip())
+    if found is None:
+        try:
+            return int(text)
+        except ValueError:
+            return None
+    number, suffix = found.groups()
+    power = "kmgt".index(suffix.lower()) + 1
+    if suffix.islower():
+        return int(float(number) * 1000**power)
+    return int(number) * 1024**power if number.isdecimal() else None
 
 
 def _is_number(argument: str) -> bool:

@@ -1,0 +1,186 @@
+"""Which CUDA graph vLLM replays for a decode step, and how many it captures. A model of it, pure.
+
+Model Runner V2 captures a full graph for each pair of a capture size and a query length: a depth
+that the startup schedule names, and one for the token before the drafts. A step of batch times
+query length tokens looks only at the graphs with the next larger number of tokens. Where none of
+those has the step's own query length, the step runs piecewise; beyond the largest size, without any
+graph. So each depth that is named may take full graphs from the others.
+
+Source: `_set_cudagraph_sizes` in vllm/config/vllm.py, `CudaGraphManager` in
+vllm/v1/worker/gpu/cudagraph_utils.py and `SpeculatorCudaGraphManager` beside the drafters, vLLM
+0.32. tests/engine/test_graphs_equal_vllms.py asks vLLM's own code the same questions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+
+class GraphMode(StrEnum):
+    """vLLM's `cudagraph_mode`, as it is resolved for an attention backend."""
+
+    FULL = "FULL"
+    FULL_AND_PIECEWISE = "FULL_AND_PIECEWISE"
+    FULL_DECODE_ONLY = "FULL_DECODE_ONLY"
+    PIECEWISE = "PIECEWISE"
+    NONE = "NONE"
+
+
+class Replayed(StrEnum):
+    """What a step gets."""
+
+    FULL = "FULL"
+    PIECEWISE = "PIECEWISE"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """How many graphs an engine captures at its start."""
+
+    target_full: int
+    target_piecewise: int
+    draft_full: int
+    draft_piecewise: int
+
+    @property
+    def target(self) -> int:
+        """Full and piecewise."""
+        return self.target_full + self.target_piecewise
+
+    @property
+    def total(self) -> int:
+        """All of them: each takes memory from the KV cache, and time at start."""
+        return self.target + self.draft_full + self.draft_piecewise
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The graphs of one engine, on Model Runner V2.
+
+    Attributes:
+        mode: as vLLM resolves it for the attention backend.
+        sizes: numbers of tokens that graphs are captured for, ascending.
+        max_num_seqs: the engine's.
+        depths: those that the startup schedule gives to a batch of 1 to `max_num_seqs`.
+        deepest: `num_speculative_tokens`.
+        any_length: adaptive verification is on, so that a graph takes requests of any query length.
+    """
+
+    mode: GraphMode
+    sizes: tuple[int, ...]
+    max_num_seqs: int
+    depths: frozenset[int]
+    deepest: int
+    any_length: bool = False
+
+    def replayed(self, batch: int, depth: int) -> Replayed:
+        """What a step of `batch` decodes gets, each of which verifies `depth` drafts."""
+        query_length = depth + 1
+        tokens = batch * query_length
+        group = next((each for size, each in self._full.items() if size >= tokens), frozenset())
+        if query_length in group or (group == _ANY and depth <= self.deepest):
+            return Replayed.FULL
+        if self._piecewise and tokens <= self._piecewise[-1]:
+            return Replayed.PIECEWISE
+        return Replayed.NONE
+
+    def captured(self) -> Captured:
+        """How many graphs, of the target and of an EAGLE draft.
+
+        The draft's first pass captures what the target does, but for any one query length at a
+        time. Its further passes capture one graph for each size up to `max_num_seqs` and each depth
+        from 2 on.
+        """
+        piecewise = len(self._piecewise)
+        further = 0
+        if self.mode in _WITH_FULL_DECODES and self.deepest > 1:
+            loops = sum(depth > 1 for depth in self.depths) if len(self.depths) > 1 else 1
+            further = loops * sum(size <= self.max_num_seqs for size in self.sizes)
+        return Captured(
+            target_full=_count(self._full),
+            target_piecewise=piecewise,
+            draft_full=_count(self._full_of_one_length) + further,
+            draft_piecewise=piecewise,
+        )
+
+    @cached_property
+    def _full(self) -> Mapping[int, frozenset[int]]:
+        """By number of tokens, ascending, the query lengths that have a full graph."""
+        if self.any_length and self.mode in _WITH_FULL_DECODES - {GraphMode.FULL}:
+            return dict.fromkeys((size for size in self.sizes if size <= self._most), _ANY)
+        return self._full_of_one_length
+
+    @cached_property
+    def _full_of_one_length(self) -> Mapping[int, frozenset[int]]:
+        """The same where adaptive verification is off."""
+        if self.mode not in _WITH_FULL_DECODES:
+            return {}
+        if self.mode is GraphMode.FULL:
+            return dict.fromkeys(self.sizes, _ANY)
+        found: dict[int, set[int]] = {}
+        for query_length in {depth + 1 for depth in self.depths}:
+            for size in self.sizes:
+                requests = -(-size // query_length)
+                tokens = requests * query_length
+                if tokens <= min(self._most, self.sizes[-1]) and requests <= self.max_num_seqs:
+                    found.setdefault(tokens, set()).add(query_length)
+        return {tokens: frozenset(found[tokens]) for tokens in sorted(found)}
+
+    @property
+    def _most(self) -> int:
+        """Tokens in the largest step of decodes."""
+        return self.max_num_seqs * (self.deepest + 1)
+
+    @cached_property
+    def _piecewise(self) -> tuple[int, ...]:
+        has = self.mode in {GraphMode.FULL_AND_PIECEWISE, GraphMode.PIECEWISE}
+        return self.sizes if has else ()
+
+
+_WITH_FULL_DECODES: Final = frozenset(
+    {GraphMode.FULL, GraphMode.FULL_AND_PIECEWISE, GraphMode.FULL_DECODE_ONLY}
+)
+_ANY: Final = frozenset({0})
+"""One graph for every query length."""
+
+
+def _count(graphs: Mapping[int, frozenset[int]]) -> int:
+    return sum(len(lengths) for lengths in graphs.values())
+
+
+def default_sizes(
+    depth_at: Sequence[int], deepest: int, *, ceiling: int, max_num_batched_tokens: int
+) -> tuple[int, ...]:
+    """What vLLM captures for when it is told no sizes.
+
+    Args:
+        depth_at: the startup schedule's depth at batch 1, 2, … `max_num_seqs`.
+        deepest: `num_speculative_tokens`.
+        ceiling: 1024 tokens on data-centre Blackwell, else 512.
+        max_num_batched_tokens: the engine's.
+    """
+    largest = min(len(depth_at) * (deepest + 1) * 2, ceiling)
+    widest = {depth + 1: batch for batch, depth in enumerate(depth_at, start=1)}
+    decodes = {
+        requests * query_length
+        for query_length, most in widest.items()
+        for requests in {*_grid(min(most, ceiling)), min(most, ceiling)}
+        if requests * query_length <= largest
+    }
+    largest = min(largest, max_num_batched_tokens)
+    sizes = {*_grid(largest), *(size for size in decodes if size <= max_num_batched_tokens)}
+    if max_num_batched_tokens == largest:
+        sizes.add(largest)
+    return tuple(sorted(sizes))
+
+
+def _grid(most: int) -> Iterable[int]:
+    """1, 2, 4, the multiples of 8 below 256, then those of 16."""
+    return (
+        *(few for few in (1, 2, 4) if few <= most),
+        *range(8, min(most + 1, 256), 8),
+        *range(256, most + 1, 16),
+    )

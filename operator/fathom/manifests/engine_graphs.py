@@ -1,0 +1,99 @@
+"""The CUDA graphs of the engine that a spec asks for, and those it would have at a fixed depth.
+
+By vLLM 0.32's own rules (`fathom.core.cuda_graphs`): computed, and measured on no GPU. Pure.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
+from fathom.core.depth import DepthRange, Schedule, depth_at
+from fathom.core.depth_set import named_depths
+from fathom.core.engine_options import last_value, whole_number
+from fathom.core.model_runner import captures_graphs
+from fathom.manifests.capture_sizes import added_sizes, ceiling, sets_graphs
+from fathom.manifests.startup_schedule import startup_schedule
+from fathom.manifests.vllm_args import max_batch
+
+_UNBOUNDED: Final = 1 << 20
+"""Tokens of one step: vLLM's defaults are beyond what it captures."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPrice:
+    """What live depth costs in graphs."""
+
+    live: Graphs
+    static: Graphs
+    """Of the same engine without live depth, at `tokens`."""
+    counts_draft: bool
+    """Whether the draft's graphs are known: those of EAGLE and MTP drafts."""
+
+    @property
+    def captured(self) -> tuple[int, int]:
+        """How many graphs live depth captures, and how many the engine would have without."""
+        live, static = self.live.captured(), self.static.captured()
+        return (live.total, static.total) if self.counts_draft else (live.target, static.target)
+
+    def reach(self, depth: int) -> int | None:
+        """The largest batch that has graphs at all at a depth; None: the engine takes no larger."""
+        largest = self.live.sizes[-1] // (depth + 1)
+        return largest if largest < self.live.max_num_seqs else None
+
+    def missed(self, depth: int) -> int:
+        """How many batches within reach replay no full graph at a depth."""
+        most = min(self.live.sizes[-1] // (depth + 1), self.live.max_num_seqs)
+        return sum(
+            self.live.replayed(batch, depth) is not Replayed.FULL for batch in range(1, most + 1)
+        )
+
+
+def graph_price(spec: SpeculativeDeploymentSpec) -> GraphPrice | str:
+    """What the engine of a live spec captures and replays; or why that is not known.
+
+    Args:
+        spec: whose depth is live.
+    """
+    if not captures_graphs(spec):
+        return "none, as --enforce-eager asks"
+    if sets_graphs(spec):
+        return "as engine.args set them, which may leave depths without full ones"
+    tokens, most = spec.speculation.tokens, max_batch(spec)
+    static = (DepthRange(1, most, tokens),)
+    deepest = spec.speculation.effective_max_tokens
+    live = startup_schedule(named_depths(spec), most)
+    sizes = added_sizes(spec, most) or _default_sizes(spec, live, deepest)
+    return GraphPrice(
+        live=_graphs(spec, live, deepest, sizes),
+        static=_graphs(spec, static, tokens, _default_sizes(spec, static, tokens)),
+        counts_draft=spec.draft.method in {Method.EAGLE, Method.EAGLE3, Method.MTP},
+    )
+
+
+def _graphs(
+    spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int, sizes: tuple[int, ...]
+) -> Graphs:
+    return Graphs(
+        mode=GraphMode.FULL_AND_PIECEWISE,
+        sizes=sizes,
+        max_num_seqs=max_batch(spec),
+        depths=frozenset(part.depth for part in schedule),
+        deepest=deepest,
+    )
+
+
+def _default_sizes(
+    spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int
+) -> tuple[int, ...]:
+    stated = whole_number(
+        last_value(spec.engine.args, "--max-num-batched-tokens", shortest="--max-num-b") or ""
+    )
+    # Larger batches than the largest size decide nothing.
+    largest = min(max_batch(spec), ceiling(spec.node_pool))
+    return default_sizes(
+        [depth_at(schedule, batch) for batch in range(1, largest + 1)],
+        deepest,
+        ceiling=ceiling(spec.node_pool),
+        max_num_batched_tokens=stated or _UNBOUNDED,
+    )

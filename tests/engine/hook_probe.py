@@ -1,0 +1,109 @@
+"""Puts the plugin into a real vLLM, without a model: its tables, its scheduler, its logger.
+
+Run by the Python of an engine's environment, never by that of the tests. Reads the paths of target
+and draft, the depths to go through, and how many steps to make at each; writes one JSON object on
+the last line. Every step is scheduled by vLLM's own scheduler under the hook, its tokens are drawn,
+and vLLM takes them back. The recorder of `make bench-gpu` writes the steps down.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
+from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
+
+from fathom_local.gpu_bench.probe import Live
+from fathom_local.gpu_bench.records import DIRECTORY_VARIABLE, read_steps
+from fathom_local.hook_bench.schedulers import Engine, Stand
+from fathom_vllm.bundle import bundle_files
+from fathom_vllm.counters import Counts, read_counts
+from fathom_vllm.schedule import depth_table
+
+BATCH = 4
+ENDLESS = 1_000_000
+
+
+def unequal_tables() -> list[object]:
+    """Schedules that our function and vLLM's expand differently."""
+    chance = random.Random(1)
+    unequal = []
+    for _ in range(3000):
+        schedule, last = [], 0
+        for number in range(chance.randint(1, 6)):
+            first = 1 if number == 0 else last + chance.randint(1, 6)
+            last = first + chance.randint(0, 40)
+            schedule.append((first, last, chance.randint(0, 7)))
+        max_batch = chance.randint(1, 128)
+        ours = depth_table(tuple(schedule), max_batch)
+        theirs = build_dynamic_sd_schedule_lookup(schedule, max_batch, 7)
+        if ours != theirs:
+            unequal.append([schedule, max_batch, ours, theirs])
+    return unequal
+
+
+def go_through(stand: Stand, depth_file: Path, depths: list[int], steps: int) -> None:
+    """Put each depth in force between two steps, and make some."""
+    scheduler = stand.scheduler(Live)
+    scheduler._fathom.watch.stop()  # it looks between two steps instead, so that nothing waits
+    engine = Engine(scheduler, BATCH, tokens=ENDLESS)
+    engine.step()
+    for generation, depth in enumerate(depths, start=1):
+        document = {"generation": generation, "schedule": [[1, BATCH, depth]]}
+        depth_file.write_text(json.dumps(document))
+        scheduler._fathom.watch.look()
+        for _ in range(steps):
+            engine.step()
+    scheduler._recorder.flush()
+
+
+def counted(counts: Counts | None) -> dict[str, object]:
+    assert counts is not None
+    return {
+        "live": counts.live,
+        "generation": counts.generation,
+        "errors": counts.errors,
+        "transitions": counts.transitions,
+        "steps": sum(cell.steps for cell in counts.steps),
+        "depths": sorted({cell.depth for cell in counts.steps}),
+    }
+
+
+def loggers(directory: Path) -> list[str]:
+    """What vLLM finds where the plugin lies as in a pod, and what each is once it is made."""
+    for path, text in bundle_files().items():
+        file = directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    sys.path.append(str(directory))
+    made = [factory(None, 0) for factory in load_stat_logger_plugin_factories()]
+    for logger in made:
+        logger.record(scheduler_stats=None, iteration_stats=None)
+        logger.log_engine_initialized()
+    return [type(logger).__name__ for logger in made]
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        depth_file, counters = directory / "depth.json", directory / "counters"
+        os.environ["FATHOM_DEPTH_FILE"] = str(depth_file)
+        os.environ["FATHOM_COUNTERS_FILE"] = str(counters)
+        os.environ[DIRECTORY_VARIABLE] = name
+        stand = Stand(asked["target"], asked["draft"])
+        go_through(stand, depth_file, asked["depths"], asked["steps"])
+        answer = {
+            "unequal_tables": unequal_tables(),
+            "steps": [[step.drafting, step.least, step.most] for step in read_steps(directory)],
+            "counted": counted(read_counts(str(counters))),
+            "loggers": loggers(directory / "plugin"),
+        }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

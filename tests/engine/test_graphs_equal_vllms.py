@@ -1,0 +1,263 @@
+"""Our model of CUDA graphs against the code that decides in vLLM, asked as on a GPU."""
+
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.core.capability_table import LIVE_DEPTH
+from fathom.core.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
+from fathom.core.depth import DepthRange, depth_at
+from fathom.core.model_runner import captures_graphs
+from fathom.manifests.capture_sizes import added_sizes, ceiling
+from fathom.manifests.engine_graphs import GraphPrice, graph_price
+from fathom.manifests.vllm_args import max_batch, speculative_config
+from fathom_local.engine.environment import ensure_engine_environment
+from fathom_local.engine.model_pair import ensure_model_pair
+from fathom_local.engine.releases import asked_releases, known_as
+from fathom_local.paths import cache_dir
+from golden.rendering import SOURCES
+from manifest_samples import resource
+from support.asked_vllm import ask_vllm
+
+pytestmark = pytest.mark.engine
+
+PROBE = Path(__file__).with_name("graph_probe.py")
+RELEASES = tuple(
+    release for release in asked_releases(os.environ) if LIVE_DEPTH.in_version(known_as(release))
+)
+"""Elsewhere depth is not live, and graphs are vLLM's own affair."""
+CEILINGS = {"H100": 512, "GB200": 1024}
+"""Tokens up to which each captures, by default."""
+MODES = ("FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE")
+DRAWN = 400
+MOST_OF_STATIC = 4.0
+"""How many times the graphs of an engine whose depth is fixed."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What decides about graphs, as the probe takes it."""
+
+    max_num_seqs: int
+    deepest: int
+    schedule: tuple[tuple[int, int, int], ...] | None
+    batches: tuple[int, ...]
+    mode: str = "FULL_AND_PIECEWISE"
+    sizes: tuple[int, ...] | None = None
+    any_length: bool = False
+    options: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    """More of the speculative config."""
+    variables: Mapping[str, str] = field(default_factory=dict, hash=False)
+    dual_batch_overlap: bool = False
+
+    @property
+    def depth_at(self) -> list[int]:
+        """By batch, from 1 on."""
+        batches = range(1, self.max_num_seqs + 1)
+        if self.schedule is None:
+            return [self.deepest for _ in batches]
+        schedule = tuple(DepthRange(*part) for part in self.schedule)
+        return [depth_at(schedule, batch) for batch in batches]
+
+
+def drawn(chance: random.Random) -> Engine:
+    """Any engine that vLLM takes."""
+    max_num_seqs = chance.choice([1, 2, 3, 8, 16, 24, 31, 64, 100, 128, 200, 256, 512, 1024])
+    deepest = chance.randint(1, 7)
+    batches = range(1, max_num_seqs + 1)
+    sizes = None
+    if chance.random() < 0.5:
+        sizes = tuple(sorted(chance.sample(range(1, 600), chance.randint(1, 40))))
+    return Engine(
+        max_num_seqs=max_num_seqs,
+        deepest=deepest,
+        schedule=_schedule(chance, max_num_seqs, deepest) if max_num_seqs > 1 else None,
+        batches=tuple(chance.sample(batches, min(max_num_seqs, 50))),
+        mode=chance.choice(MODES),
+        sizes=sizes,
+        any_length=chance.random() < 0.2,
+    )
+
+
+def _schedule(
+    chance: random.Random, max_num_seqs: int, deepest: int
+) -> tuple[tuple[int, int, int], ...]:
+    depths = chance.sample(range(deepest + 1), chance.randint(2, deepest + 1))
+    depths = depths[:max_num_seqs]
+    ends = sorted(chance.sample(range(1, max_num_seqs), len(depths) - 1))
+    firsts = [1, *(end + 1 for end in ends)]
+    return tuple(zip(firsts, [*ends, max_num_seqs], depths, strict=True))
+
+
+def live_samples(accelerator: str) -> dict[str, SpeculativeDeploymentSpec]:
+    """Specs of the golden files for such a GPU whose depth is live, on an engine with graphs."""
+    specs = {}
+    for path in SOURCES:
+        document = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
+        assert isinstance(document, SpeculativeDeployment)
+        spec = document.spec
+        of_its_kind = ceiling(spec.node_pool) == CEILINGS[accelerator]
+        if of_its_kind and live_depth(spec) and captures_graphs(spec):
+            specs[path.stem] = spec
+    return specs
+
+
+def commanded(spec: SpeculativeDeploymentSpec) -> Engine:
+    """The engine that a spec's command starts."""
+    speculative: Any = speculative_config(spec)
+    return Engine(
+        max_num_seqs=max_batch(spec),
+        deepest=speculative["num_speculative_tokens"],
+        schedule=tuple(map(tuple, speculative["num_speculative_tokens_per_batch_size"])),
+        batches=tuple(range(1, min(64, max_batch(spec)) + 1)),
+        sizes=added_sizes(spec, max_batch(spec)),
+    )
+
+
+def static(spec: SpeculativeDeploymentSpec) -> Engine:
+    """The same at `tokens`, with nothing of ours."""
+    tokens = spec.speculation.tokens
+    return replace(commanded(spec), deepest=tokens, schedule=None, sizes=None)
+
+
+LIVE = Engine(64, 7, ((1, 56, 3), (57, 57, 0), (58, 64, 7)), (1,))
+VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+RUNNERS = {
+    "V2, as it is": LIVE,
+    "V2, asked for": replace(LIVE, variables={VARIABLE: "1"}),
+    "V1, asked for": replace(LIVE, variables={VARIABLE: "0"}),
+    "V1, parallel drafts": replace(LIVE, options={"parallel_drafting": True}),
+    "V1, two batches": replace(LIVE, dual_batch_overlap=True),
+    "V1 of a static engine": replace(LIVE, schedule=None, variables={VARIABLE: "0"}),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One engine, and what vLLM says of it."""
+
+    engine: Engine
+    answer: Mapping[str, Any]
+
+    @property
+    def captured(self) -> Captured:
+        return Captured(*(self.answer[part] for part in Captured.__dataclass_fields__))
+
+    @property
+    def modelled(self) -> Graphs:
+        return Graphs(
+            mode=GraphMode(self.answer["mode"]),
+            sizes=tuple(self.answer["sizes"]),
+            max_num_seqs=self.engine.max_num_seqs,
+            depths=frozenset(self.engine.depth_at),
+            deepest=self.engine.deepest,
+            any_length=self.engine.any_length,
+        )
+
+
+@pytest.fixture(scope="module", params=sorted(CEILINGS))
+def accelerator(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def asked(accelerator: str, release: str) -> Mapping[str, Asked]:
+    """All in one process: importing vLLM takes longer than a thousand questions."""
+    chance = random.Random(accelerator)
+    specs = live_samples(accelerator)
+    engines = {
+        **{f"drawn {number}": drawn(chance) for number in range(DRAWN)},
+        **{f"live {name}": commanded(spec) for name, spec in specs.items()},
+        **{f"static {name}": static(spec) for name, spec in specs.items()},
+        **RUNNERS,
+    }
+    pair = ensure_model_pair(cache_dir(), ensure_engine_environment() / "bin" / "python")
+    models = {"target": str(pair.target), "draft": str(pair.draft)}
+    question = [asdict(engine) | models for engine in engines.values()]
+    answers = ask_vllm(PROBE, question, accelerator, release=release)
+    return {
+        name: Asked(engine, answer)
+        for (name, engine), answer in zip(engines.items(), answers, strict=True)
+    }
+
+
+def test_what_is_captured_and_replayed_is_what_vllm_says(
+    accelerator: str, asked: Mapping[str, Asked]
+) -> None:
+    for each in (asked[f"drawn {number}"] for number in range(DRAWN)):
+        engine, answer, graphs = each.engine, each.answer, each.modelled
+        assert answer["runner"] == "V2"
+        assert graphs.captured() == each.captured, engine
+        for batch, replayed in zip(engine.batches, answer["replayed"], strict=True):
+            ours = [graphs.replayed(batch, depth) for depth in range(engine.deepest + 1)]
+            assert ours == replayed, (engine, batch)
+        sizes = engine.sizes or default_sizes(
+            engine.depth_at,
+            engine.deepest,
+            ceiling=CEILINGS[accelerator],
+            max_num_batched_tokens=answer["max_num_batched_tokens"],
+        )
+        assert answer["sizes"] == list(sizes), engine
+
+
+def test_the_probe_of_the_benchmark_counts_what_each_step_gets(
+    asked: Mapping[str, Asked],
+) -> None:
+    """On a GPU it is all that says so."""
+    for each in asked.values():
+        if each.engine.any_length:  # steps of any lengths are not of one depth
+            assert each.answer["counted"] == []
+            continue
+        rows = zip(each.engine.batches, each.answer["replayed"], strict=True)
+        replayed = [[batch, depth, got, 1] for batch, row in rows for depth, got in enumerate(row)]
+        assert sorted(each.answer["counted"]) == sorted(replayed)
+
+
+def test_the_largest_batch_is_the_one_that_vllm_would_choose(
+    accelerator: str, asked: Mapping[str, Asked]
+) -> None:
+    spec = resource({"nodePool.accelerator": accelerator}).spec
+    assert max_batch(spec) == asked["V2, as it is"].answer["default_max_num_seqs"]
+
+
+def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked]) -> None:
+    """As `fathom.core.model_runner` says. Without a schedule V1 keeps its full graphs."""
+    runners = {name: asked[name].answer["runner"] for name in RUNNERS}
+    modes = {name: asked[name].answer["mode"] for name in RUNNERS}
+
+    assert runners == {name: name[:2] for name in RUNNERS}
+    full = {name for name, mode in modes.items() if mode == "FULL_AND_PIECEWISE"}
+    assert full == {"V2, as it is", "V2, asked for", "V1 of a static engine"}
+    assert set(modes.values()) == {"FULL_AND_PIECEWISE", "PIECEWISE"}
+
+
+def test_each_depth_of_the_examples_has_its_full_graphs(
+    accelerator: str, asked: Mapping[str, Asked]
+) -> None:
+    specs = live_samples(accelerator)
+    assert specs
+    for name, spec in specs.items():
+        live, fixed = asked[f"live {name}"], asked[f"static {name}"]
+        for batch, replayed in enumerate(live.answer["replayed"], start=1):
+            for depth in set(live.engine.depth_at):
+                if batch * (depth + 1) <= live.answer["sizes"][-1]:
+                    assert replayed[depth] == "FULL", (name, batch, depth)
+        price = graph_price(spec)
+        assert isinstance(price, GraphPrice)
+        assert price.live.captured() == live.captured
+        assert price.static.captured() == fixed.captured
+        assert live.captured.total <= MOST_OF_STATIC * fixed.captured.total, name

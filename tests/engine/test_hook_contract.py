@@ -1,0 +1,64 @@
+"""What the plugin takes for granted of vLLM, asked of vLLM's own scheduler; no model runs."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fathom_local.engine.model_pair import ModelPair
+from fathom_local.engine.releases import asked_releases
+from support.asked_vllm import ask_vllm
+
+pytestmark = pytest.mark.engine
+
+PROBE = Path(__file__).with_name("hook_probe.py")
+DEPTHS = (5, 1, 0, 7, 2, 3)
+STEPS = 6
+"""At each."""
+STARTUP = 3
+NOTHING = -1
+"""Is verified by a prompt."""
+
+
+@pytest.fixture(scope="module", params=asked_releases(os.environ))
+def said(request: pytest.FixtureRequest, pair: ModelPair) -> Mapping[str, Any]:
+    question = {
+        "target": str(pair.target),
+        "draft": str(pair.draft),
+        "depths": DEPTHS,
+        "steps": STEPS,
+    }
+    found: Mapping[str, Any] = ask_vllm(PROBE, question, release=request.param)
+    return found
+
+
+def test_tables_are_equal_for_any_schedule(said: Mapping[str, Any]) -> None:
+    assert said["unequal_tables"] == []
+
+
+def test_each_step_obeys_the_document_and_the_next_one_verifies_it(said: Mapping[str, Any]) -> None:
+    drafting = [step[0] for step in said["steps"]]
+
+    # The last one is still in flight.
+    assert drafting == [STARTUP, *(depth for depth in DEPTHS for _ in range(STEPS))][:-1]
+    assert [step[1:] for step in said["steps"]] == [
+        [NOTHING, NOTHING],
+        *([depth, depth] for depth in drafting[:-1]),
+    ]
+
+
+def test_every_step_is_counted_at_its_depth_and_nothing_fails(said: Mapping[str, Any]) -> None:
+    counted = said["counted"]
+
+    assert counted["live"]
+    assert counted["generation"] == len(DEPTHS)
+    assert counted["errors"] == 0
+    assert counted["transitions"] == len(DEPTHS)
+    assert counted["depths"] == sorted(DEPTHS)
+    assert counted["steps"] + counted["transitions"] == len(said["steps"])
+
+
+def test_vllm_finds_the_logger_and_can_use_it(said: Mapping[str, Any]) -> None:
+    assert said["loggers"] == ["FathomStatLogger"]
