@@ -24,6 +24,7 @@ from fathom_local.demo.command import demo_command, engine_command
 from fathom_local.engine_bench.command import bench_engine_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
+from fathom_local.gpu_bench.command import bench_gpu_command
 from fathom_local.hook_bench.command import bench_hook_command
 from fathom_local.network import require_root
 from fathom_local.state import ClusterState, all_states, load_state
@@ -39,6 +40,7 @@ errors = Console(stderr=True)
 app.command("engine")(engine_command)
 app.command("demo")(demo_command)
 app.command("bench-engine")(bench_engine_command)
+app.command("bench-gpu")(bench_gpu_command)
 app.command("bench-hook")(bench_hook_command)
 app.command("bench-tuner")(bench_tuner_command)
 

@@ -122,11 +122,13 @@ ROWS = dict(
 FIELDS = dict(fields(SpeculativeDeploymentSpec.model_validate(BASE)))
 # Lists whose members are not environment variables, and text with a form.
 OTHERS = {
+    "speculation.depths": [1, 3],
     "engine.args": ["--seed"],
     "engine.sharedMemory": "64Gi",
     "nodePool.tolerations": [{"key": "a"}],
     "cache.accessModes": ["ReadWriteOnce"],
     "cache.size": "1Ti",
+    "speculation.tokens": 7,
 }
 
 
@@ -148,6 +150,7 @@ def test_live_or_restart_exceptions() -> None:
     static = TuningMode.STATIC.value
     assert revision(mode=TuningMode.ADVISE.value) == revision()
     assert revision(mode=static) != revision()
+    assert revision("speculation.tokens", 4) != revision()
     assert revision("speculation.tokens", 5, mode=static) != revision(mode=static)
     assert revision("speculation.maxTokens", 5, mode=static) == revision(mode=static)
     assert revision("engine.version", "0.31.0") != revision()
