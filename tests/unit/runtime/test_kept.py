@@ -7,7 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.core.fetch import Fetched
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import ModelFacts, ModelRef, Weights
-from fathom.rollout.evidence import Evidence, Side, Speed
+from fathom.rollout.evidence import Contrast, Evidence, Side
 from fathom.rollout.rollout import Rollout, Stage, Watch
 from fathom.runtime.kept import Kept, Seen
 
@@ -21,7 +21,11 @@ ROLLOUT = Rollout(
     why="image: one became another",
     watch=Watch("kimi-b-1", ready_since_s=2.5, restarts=1),
     evidence=Evidence(
-        Side(1, 2, 3, 4, ((0.1, 1.0), (inf, 2.0))), Side(), Speed(1, 2, 4, 0.5, 0.25), 1, 0
+        Side(1, 2, 3, 4, ((0.1, 1.0), (inf, 2.0))),
+        Side(),
+        Contrast(1, 2, 4, 0.5, 0.25),
+        Contrast(2, 3, 5, 0.1, 0.02),
+        looks=1,
     ),
     retry="1",
 )
