@@ -1,7 +1,8 @@
 """Does a model fit the accelerators, as far as sizes of files tell?
 
-An estimate, in bytes per GPU. What vLLM adds at run time (activations, CUDA graphs, NCCL) is not
-in it, so it tells what cannot fit, never that something will.
+An estimate, in bytes per GPU. Of what vLLM adds at run time only CUDA graphs are in it, by what
+others saw of theirs; activations and NCCL are not. So it tells what cannot fit, never that
+something will.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Final
 
 from fathom.api.accelerators import preset_for
 from fathom.api.spec import Accelerator, NodePoolSpec
+from fathom.core.cuda_graphs import Captured
 from fathom.core.model_config import ModelConfig
 
 GIB: Final = 1 << 30
@@ -28,6 +30,34 @@ _NOMINAL_BYTES: Final[Mapping[Accelerator, int]] = MappingProxyType(
 _SURELY_LOADED: Final = 0.9
 """Share of a checkpoint that is loaded whatever the flags: multi-token prediction layers and
 vision towers may stay out."""
+_TARGET_GRAPH_BYTES: Final = 24 * _MIB
+"""Of one graph of a target: vLLM issue 50780 has it of full ones, 22897 24 to 28 of piecewise ones.
+A large model's were seen to take twice as much (50576), one of a billion parameters a quarter
+(11349)."""
+_DRAFT_GRAPH_BYTES: Final = _MIB
+"""Of one graph of a draft, which has a layer or two: the least that vLLM's own estimate counts
+(`_MIN_PER_GRAPH_BYTES` in vllm/v1/worker/gpu/cudagraph_utils.py, 0.32)."""
+_TARGET_GRAPH_SECONDS: Final = (0.055, 0.43)
+"""To capture one of a target: issues 22897 and 50576."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCost:
+    """About what an engine's CUDA graphs cost. Estimated by what others saw of other models."""
+
+    memory_bytes: int
+    """Of each GPU."""
+    least_seconds: float
+    most_seconds: float
+    """Of the engine's start."""
+
+
+def graph_cost(captured: Captured) -> GraphCost:
+    """As many times what one graph costs: so vLLM itself reserves memory for them at its start."""
+    least_seconds, most_seconds = (captured.target * each for each in _TARGET_GRAPH_SECONDS)
+    draft = captured.total - captured.target
+    memory_bytes = captured.target * _TARGET_GRAPH_BYTES + draft * _DRAFT_GRAPH_BYTES
+    return GraphCost(memory_bytes, least_seconds, most_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +71,8 @@ class MemoryEstimate:
     lookahead_bytes: int | None
     """KV cache that drafts may occupy when every request of the largest batch drafts `maxTokens`;
     out of vLLM's own KV cache, not beside it."""
+    graphs_bytes: int | None
+    """CUDA graphs of both models, by what others saw of theirs (`graph_cost`)."""
     memory_bytes: int | None
     """Of one GPU."""
 
@@ -59,14 +91,15 @@ class MemoryEstimate:
         return self.target_bytes * _SURELY_LOADED > self.memory_bytes
 
     def leaves_no_cache(self, utilization: float) -> bool:
-        """Whether the weights alone fill the share of the memory that vLLM may use.
+        """Whether weights and CUDA graphs fill the share of the memory that vLLM may use.
 
         Args:
             utilization: that share, vLLM's --gpu-memory-utilization.
         """
         if self.weights_bytes is None or self.memory_bytes is None:
             return False
-        return self.weights_bytes > self.memory_bytes * utilization
+        taken = self.weights_bytes + (self.graphs_bytes or 0)
+        return taken > self.memory_bytes * utilization
 
 
 def accelerator_bytes(pool: NodePoolSpec) -> int | None:

@@ -20,7 +20,13 @@ from fathom.core.draft_architectures import (
     eagle3_name,
     knows_eagle3_draft,
 )
-from fathom.core.memory_estimate import GIB, MemoryEstimate, accelerator_bytes, kv_bytes_per_token
+from fathom.core.memory_estimate import (
+    GIB,
+    MemoryEstimate,
+    accelerator_bytes,
+    graph_cost,
+    kv_bytes_per_token,
+)
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import Absence
 from fathom.core.preflight_input import PreflightInput
@@ -319,10 +325,14 @@ def memory(given: PreflightInput) -> Finding | None:
         )
     if estimate.leaves_no_cache(stated.gpu_memory_utilization):
         usable = _gib(int((estimate.memory_bytes or 0) * stated.gpu_memory_utilization))
+        graphs, cure = "", "or use a quantised model"
+        if estimate.graphs_bytes:
+            graphs = f", CUDA graphs {_gib(estimate.graphs_bytes)}"
+            cure = "use a quantised model, or lower --max-num-seqs, which saves graphs"
         return _doubtful(
-            f"the weights take about {_gib(estimate.weights_bytes)} GiB on each GPU, and vLLM may "
-            f"use {usable} GiB of one {spec.node_pool.accelerator}, so none may be left for the KV "
-            "cache: raise tensorParallelSize, or use a quantised model.",
+            f"the weights take about {_gib(estimate.weights_bytes)} GiB on each GPU{graphs}, and "
+            f"vLLM may use {usable} GiB of one {spec.node_pool.accelerator}, so none may be left "
+            f"for the KV cache: raise tensorParallelSize, {cure}.",
             _TENSOR_PARALLEL,
         )
     return None
@@ -406,6 +416,7 @@ def memory_estimate(given: PreflightInput) -> MemoryEstimate:
         # The draft stands on the GPUs of the last pipeline stage.
         draft_bytes=None if draft_bytes is None else draft_bytes // size,
         lookahead_bytes=sum(per_token) * slots if complete else None,
+        graphs_bytes=None if given.captured is None else graph_cost(given.captured).memory_bytes,
         memory_bytes=accelerator_bytes(spec.node_pool),
     )
 

@@ -6,6 +6,7 @@ from packaging.version import Version
 
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
+from fathom.core.cuda_graphs import Captured
 from fathom.core.engine_version import engine_version
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import Absence, ModelFacts
@@ -41,6 +42,8 @@ class PreflightInput:
     target: ModelFacts
     draft: ModelFacts
     stated: StatedArgs = StatedArgs()
+    captured: Captured | None = None
+    """CUDA graphs of its engine; None: not known."""
 
     @property
     def version(self) -> Version | None:

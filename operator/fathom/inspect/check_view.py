@@ -6,7 +6,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.depth_set import WIDEST_GRID, named_depths, richer_tokens
-from fathom.core.memory_estimate import GIB
+from fathom.core.memory_estimate import GIB, GraphCost
 from fathom.core.model_facts import ModelFacts
 from fathom.core.preflight_checks import memory_estimate, shape
 from fathom.core.preflight_input import PreflightInput
@@ -61,10 +61,18 @@ def _graphs(spec: SpeculativeDeploymentSpec) -> str:
     whose = "" if price.counts_draft else " of the target"
     reach, missed = price.reach(depth), price.missed(depth)
     beyond = f"; none for batches above {reach} at depth {depth}" if reach else ""
+    with_live, without = price.estimates
     return (
         f"{live}{whose} to capture, {static} if depth were not live{beyond} (by the rules of vLLM "
-        f"0.32, measured on no GPU).{_missed(spec, missed) if missed else ''}"
+        f"0.32, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
+        f"{_gib(without.memory_bytes)} if depth were not live, and {_minutes(with_live)} of the "
+        f"start.{_missed(spec, missed) if missed else ''}"
     )
+
+
+def _minutes(cost: GraphCost) -> str:
+    least, most = max(1, round(cost.least_seconds / 60)), max(1, round(cost.most_seconds / 60))
+    return f"{least} to {most} minutes" if most > least else "about a minute"
 
 
 def _missed(spec: SpeculativeDeploymentSpec, batches: int) -> str:
@@ -90,6 +98,7 @@ def _memory(given: PreflightInput) -> str:
         f"target {_gib(estimate.target_bytes)}",
         f"draft {_gib(estimate.draft_bytes)}",
         f"KV cache of drafts {_gib(estimate.lookahead_bytes)}",
+        *([f"CUDA graphs about {_gib(estimate.graphs_bytes)}"] if estimate.graphs_bytes else []),
         f"{accelerator} has {_gib(estimate.memory_bytes)}",
     ]
     return ", ".join(parts)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
+from fathom.core.capability import live_depth
+from fathom.core.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.depth_set import named_depths
 from fathom.core.engine_options import last_value, whole_number
+from fathom.core.memory_estimate import GraphCost, graph_cost
 from fathom.core.model_runner import captures_graphs
 from fathom.manifests.capture_sizes import added_sizes, ceiling, sets_graphs
 from fathom.manifests.startup_schedule import startup_schedule
@@ -35,6 +37,11 @@ class GraphPrice:
         """How many graphs live depth captures, and how many the engine would have without."""
         live, static = self.live.captured(), self.static.captured()
         return (live.total, static.total) if self.counts_draft else (live.target, static.target)
+
+    @property
+    def estimates(self) -> tuple[GraphCost, GraphCost]:
+        """What they cost, with live depth and without."""
+        return graph_cost(self.live.captured()), graph_cost(self.static.captured())
 
     def reach(self, depth: int) -> int | None:
         """The largest batch that has graphs at all at a depth; None: the engine takes no larger."""
@@ -69,6 +76,14 @@ def graph_price(spec: SpeculativeDeploymentSpec) -> GraphPrice | str:
         static=_graphs(spec, static, tokens, _default_sizes(spec, static, tokens)),
         counts_draft=spec.draft.method in {Method.EAGLE, Method.EAGLE3, Method.MTP},
     )
+
+
+def captured_by(spec: SpeculativeDeploymentSpec) -> Captured | None:
+    """How many graphs the engine captures at its start; None: not known."""
+    price = graph_price(spec) if spec.drafts else ""
+    if isinstance(price, str):
+        return None if captures_graphs(spec) else Captured(0, 0, 0, 0)
+    return (price.live if live_depth(spec) else price.static).captured()
 
 
 def _graphs(

@@ -7,6 +7,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine_options import last_value, options
 from fathom.core.model_facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.core.preflight_input import PreflightInput, StatedArgs
+from fathom.manifests.engine_graphs import captured_by
 from fathom.manifests.vllm_args import max_batch, stated_kv_cache_dtype
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
@@ -30,7 +31,11 @@ def preflight_input(
         draft: what is known of the draft; not looked at where the spec names none.
     """
     return PreflightInput(
-        spec, target, draft if draft_ref(spec).id else NO_MODEL, stated_args(spec)
+        spec,
+        target,
+        draft if draft_ref(spec).id else NO_MODEL,
+        stated_args(spec),
+        captured_by(spec),
     )
 
 

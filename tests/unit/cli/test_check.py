@@ -51,7 +51,7 @@ def test_a_broken_pair_is_told_and_refused(tmp_path: Path, name: str) -> None:
         (
             {"speculation": {"tokens": 12}},
             "With tokens 13 there would be more between them.",
-            "measured on no GPU).",
+            "of the start.",
         ),
         (
             {"speculation": {"depths": [1, 2, 3, 4]}},
@@ -96,7 +96,8 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
         "  depth: Live: one of 1, 3, 7, starting at 3.",
         (
             "  CUDA graphs: 484 to capture, 179 if depth were not live (by the rules of vLLM "
-            "0.32, measured on no GPU)."
+            "0.32, measured on no GPU). Estimated: 5.4 GiB of each GPU, 2.1 GiB if depth were not "
+            "live, and 1 to 2 minutes of the start."
         ),
         (
             f"  target model: {target}: KimiK25ForConditionalGeneration, hidden 7168, vocabulary "
@@ -109,7 +110,7 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
         "  family: EAGLE-3.1",
         (
             "  memory of one GPU: target unknown, draft unknown, KV cache of drafts under 0.1 GiB, "
-            "GB200 has 185.0 GiB"
+            "CUDA graphs about 5.4 GiB, GB200 has 185.0 GiB"
         ),
     ]
 

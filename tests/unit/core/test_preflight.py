@@ -285,13 +285,27 @@ def test_what_is_certain_to_fail_is_refused(
             LLAMA,
             {
                 "target_bytes": 4 * 76 * GIB,
-                "spec": {"nodePool.accelerator": "H100"},
+                "spec": {"nodePool.accelerator": "H100", "engine.args": ["--enforce-eager"]},
                 "draft_weights": Weights(2 * GIB),
             },
             (
                 "the weights take about 76 GiB on each GPU, and vLLM may use 73 GiB of one H100, "
                 "so none may be left for the KV cache: raise tensorParallelSize, or use a "
                 "quantised model."
+            ),
+        ),
+        (
+            # Only its CUDA graphs are too many.
+            LLAMA,
+            {
+                "target_bytes": 4 * 68 * GIB,
+                "spec": {"nodePool.accelerator": "H100"},
+                "draft_weights": Weights(2 * GIB),
+            },
+            (
+                "the weights take about 68 GiB on each GPU, CUDA graphs 7, and vLLM may use 73 GiB "
+                "of one H100, so none may be left for the KV cache: raise tensorParallelSize, use "
+                "a quantised model, or lower --max-num-seqs, which saves graphs."
             ),
         ),
         (
