@@ -30,7 +30,13 @@ from fathom_local.gpu_bench.arms import (
 from fathom_local.gpu_bench.figures import Change, change_of, graph_cells, step_ms
 from fathom_local.gpu_bench.machine import Machine
 from fathom_local.gpu_bench.plan import ABBA, SETTLE_SECONDS, Plan, Side
-from fathom_local.gpu_bench.records import GraphUse, read_graph_use, read_steps, step_count
+from fathom_local.gpu_bench.records import (
+    GraphUse,
+    read_graph_use,
+    read_start_up,
+    read_steps,
+    step_count,
+)
 from fathom_local.gpu_bench.report import Captured, Comparison, GpuBenchReport, comparison
 from fathom_vllm.counters import read_counts
 
@@ -61,6 +67,7 @@ class Arm:
             sizes=use.sizes,
             graphs=use.captured,
             ready_seconds=self.ready_seconds,
+            start_up=read_start_up(self.engine.log_path.read_text(errors="replace")),
             arguments=tuple(self.engine.setup.arguments(self.engine.port)),
         )
 

@@ -1,6 +1,7 @@
-"""What the probe writes in an engine, and the benchmark reads. Needs nothing but Python."""
+"""What the probe and vLLM itself write of an engine, and the benchmark reads. Needs only Python."""
 
 import json
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -118,3 +119,42 @@ def read_graph_use(directory: Path) -> GraphUse:
         FileNotFoundError: it has made no step yet.
     """
     return GraphUse.from_json((directory / GRAPHS_FILE).read_text(encoding="utf-8"))
+
+
+_CAPTURED: Final = re.compile(r"Graph capturing finished in (\S+) secs, took (\S+) GiB")
+_SET_ASIDE: Final = re.compile(
+    r"CUDA graph pool memory: \S+ GiB \(actual\), (\S+) GiB \(estimated\)"
+)
+_CACHE: Final = re.compile(r"KV cache size: ([0-9,]+) tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class StartUp:
+    """What vLLM 0.32's log says of an engine's start. None: it says nothing."""
+
+    capture_seconds: float | None
+    graph_gib: float | None
+    """Memory that CUDA graphs took …"""
+    set_aside_gib: float | None
+    """… and what vLLM had kept free for them before it made the KV cache."""
+    cache_tokens: int | None
+    """Of the KV cache."""
+
+
+def read_start_up(log: str) -> StartUp:
+    """What a log says. Graphs are captured twice, the first time to see what they take."""
+    captured, set_aside = _last(_CAPTURED, log), _last(_SET_ASIDE, log)
+    cache = _last(_CACHE, log)
+    return StartUp(
+        capture_seconds=float(captured[1]) if captured else None,
+        graph_gib=float(captured[2]) if captured else None,
+        set_aside_gib=float(set_aside[1]) if set_aside else None,
+        cache_tokens=int(cache[1].replace(",", "")) if cache else None,
+    )
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = None
+    for found in pattern.finditer(text):  # noqa: B007 - the last one is wanted
+        pass
+    return found

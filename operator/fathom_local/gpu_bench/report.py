@@ -6,6 +6,7 @@ from typing import Final
 from fathom_local.demo.compare import Ratio, paired_ratio
 from fathom_local.demo.verdict import Claim
 from fathom_local.gpu_bench.figures import Change, GraphCell, Model
+from fathom_local.gpu_bench.records import StartUp
 
 _FEWEST_PAIRS: Final = 2
 
@@ -32,6 +33,8 @@ class Captured(Model):
     graphs: int
     ready_seconds: float
     """From its start until it served."""
+    start_up: StartUp
+    """By its own log."""
     arguments: tuple[str, ...]
     """As it was started, the model apart."""
 

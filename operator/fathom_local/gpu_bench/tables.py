@@ -83,7 +83,17 @@ def graph_table(report: GpuBenchReport) -> Table:
 def engine_table(engines: Iterable[Captured]) -> Table:
     """What each engine captured."""
     table = Table(title="The engines")
-    for column in ("engine", "model runner", "graph mode", "sizes", "graphs", "up after"):
+    for column in (
+        "engine",
+        "model runner",
+        "graph mode",
+        "sizes",
+        "graphs",
+        "captured in",
+        "they took / were to take",
+        "KV cache",
+        "up after",
+    ):
         table.add_column(column, justify="left" if column == "engine" else "right")
     for each in engines:
         table.add_row(
@@ -92,9 +102,17 @@ def engine_table(engines: Iterable[Captured]) -> Table:
             each.mode,
             f"{len(each.sizes)}, to {each.sizes[-1]}" if each.sizes else "none",
             str(each.graphs),
+            _told(each.start_up.capture_seconds, "{:.0f} s"),
+            f"{_told(each.start_up.graph_gib, '{:.2f}')} / "
+            f"{_told(each.start_up.set_aside_gib, '{:.2f} GiB')}",
+            _told(each.start_up.cache_tokens, "{:,} tokens"),
             f"{each.ready_seconds:.0f} s",
         )
     return table
+
+
+def _told(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
 
 
 def comparison_table(report: GpuBenchReport) -> Table:

@@ -7,8 +7,10 @@ from fathom_local.gpu_bench.records import (
     STEPS_FILE,
     Dispatched,
     GraphUse,
+    StartUp,
     Step,
     read_graph_use,
+    read_start_up,
     read_steps,
     step_count,
 )
@@ -42,3 +44,15 @@ def test_graphs_are_read_as_written_and_told_since_an_earlier_look(tmp_path: Pat
     assert after.since(before) == GraphUse(
         "V2", "FULL_AND_PIECEWISE", (1, 8), 20, {none: 2}, replays=4
     )
+
+
+def test_what_graphs_took_is_read_from_the_log_of_the_real_capture() -> None:
+    log = """
+        INFO [model_runner.py:1127] Graph capturing finished in 9 secs, took 9.41 GiB
+        INFO [gpu_worker.py:759] Available KV cache memory: 22.52 GiB
+        INFO [kv_cache_utils.py:2327] GPU KV cache size: 2,708,338 tokens, Maximum concurrency
+        INFO [model_runner.py:1127] Graph capturing finished in 14 secs, took 3.74 GiB
+        INFO [gpu_worker.py:971] CUDA graph pool memory: 3.74 GiB (actual), 9.47 GiB (estimated),
+    """
+    assert read_start_up(log) == StartUp(14, 3.74, 9.47, 2_708_338)
+    assert read_start_up("INFO nothing of it") == StartUp(None, None, None, None)

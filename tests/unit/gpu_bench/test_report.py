@@ -4,6 +4,7 @@ from rich.console import Console, RenderableType
 
 from fathom_local.gpu_bench.figures import Change, GraphCell
 from fathom_local.gpu_bench.plan import ON_A_GPU, ON_THE_CPU, quick
+from fathom_local.gpu_bench.records import StartUp
 from fathom_local.gpu_bench.report import Captured, GpuBenchReport, claims, comparison
 from fathom_local.gpu_bench.tables import result_tables
 
@@ -17,6 +18,7 @@ ENGINE = Captured(
     sizes=(8, 16),
     graphs=12,
     ready_seconds=61,
+    start_up=StartUp(14, 2.5, 9.47, 2_708_338),
     arguments=(),
 )
 REPORT = GpuBenchReport(
@@ -81,6 +83,8 @@ def test_the_tables_show_what_was_measured() -> None:
     assert "50 / 0 / 0" in text
     assert "1.015 [" in text
     assert "2, to 16" in text
+    for of_its_start in ("14 s", "2.50 / 9.47 GiB", "2,708,338 tokens"):
+        assert of_its_start in text
     assert "every step of decodes of one length replayed a full graph: 50 of 50" in text
 
 
@@ -88,6 +92,11 @@ def test_without_a_gpu_nothing_is_said_of_graphs() -> None:
     text = shown(result_tables(changed(gpu=False, machine="vLLM 0.32.0 on the CPU", graphs=())))
     assert "nothing is captured here, since this is vLLM 0.32.0 on the CPU" in text
     assert "replayed a full graph" not in text
+
+
+def test_what_a_log_does_not_say_is_not_shown_as_nothing() -> None:
+    silent = ENGINE.model_copy(update={"start_up": StartUp(None, None, None, None)})
+    assert "– / –" in shown(result_tables(changed(engines=(silent,))))
 
 
 def test_a_cell_without_steps_says_so() -> None:
