@@ -185,6 +185,7 @@ def test_a_static_engine_may_do_without_what_tuning_needs(argument: str) -> None
         (["--max-num-batched-tokens", "16"], 16),
         (["--max-num-batched-tokens", "4096"], 1024),
         (["--max-num-batched-tokens", "many"], 1024),
+        (["--max-num-batched-tokens=-1"], 1024),
         (["--max-num-batched-tokens", "0.5k"], 500),
         (["--max-num-batched-tokens", "1K"], 1024),
         (["--max-num-batched-tokens", "1_000"], 1000),
@@ -272,6 +273,13 @@ def test_draft_options_reach_vllm_as_what_they_say() -> None:
     assert found["draft_sample_method"] == "probabilistic"
     assert (found["prompt_lookup_max"], found["x"]) == (4, True)
     assert found["method"] == "ngram"
+
+
+def test_a_draft_option_that_is_nested_too_deep_is_refused() -> None:
+    spec = resource({"draft.options": {"x": "[" * 200 + "]" * 200}}).spec
+    (problem,) = draft_option_problems(spec)
+    assert problem.field == "spec.draft.options.x"
+    assert problem.message.endswith("write less of it.")
 
 
 @pytest.mark.parametrize("key", sorted(OWNED_SPECULATIVE_KEYS))
