@@ -67,6 +67,8 @@ class Answer:
     """What vLLM says of one engine. Numbers of graphs; `replayed` by batch asked, then by depth."""
 
     runner: str
+    asynchronous: bool
+    """Whether a step is scheduled while the one before it still runs."""
     mode: str
     sizes: list[int]
     max_num_batched_tokens: int
@@ -133,6 +135,8 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         "num_speculative_tokens": deepest,
         **engine["options"],
     }
+    if speculative["method"] == "ngram":
+        del speculative["model"]
     if engine["schedule"]:
         speculative["num_speculative_tokens_per_batch_size"] = engine["schedule"]
     compilation = {"cudagraph_mode": engine["mode"]}
@@ -145,6 +149,7 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         max_num_seqs=engine["max_num_seqs"],
         speculative_config=speculative,
         compilation_config=compilation,
+        async_scheduling=engine["async_scheduling"],
         enable_dbo=engine["dual_batch_overlap"],
         # The one that overlap needs; nothing is sent.
         all2all_backend="deepep_low_latency",
@@ -165,6 +170,7 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
     ]
     return Answer(
         runner="V2" if config.use_v2_model_runner else "V1",
+        asynchronous=config.scheduler_config.async_scheduling,
         mode=mode.name,
         sizes=sorted(config.compilation_config.cudagraph_capture_sizes),
         max_num_batched_tokens=config.scheduler_config.max_num_batched_tokens,

@@ -12,6 +12,7 @@ import yaml
 
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.async_scheduling import why_synchronous
 from fathom.core.capability import live_depth
 from fathom.core.capability_table import LIVE_DEPTH
 from fathom.core.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
@@ -54,10 +55,12 @@ class Engine:
     mode: str = "FULL_AND_PIECEWISE"
     sizes: tuple[int, ...] | None = None
     any_length: bool = False
-    options: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    options: Mapping[str, str | bool] = field(default_factory=dict, hash=False)
     """More of the speculative config."""
     variables: Mapping[str, str] = field(default_factory=dict, hash=False)
     dual_batch_overlap: bool = False
+    async_scheduling: bool | None = None
+    """As the command says it; None: not at all."""
 
     @property
     def depth_at(self) -> list[int]:
@@ -139,6 +142,20 @@ RUNNERS = {
     "V1, two batches": replace(LIVE, dual_batch_overlap=True),
     "V1 of a static engine": replace(LIVE, schedule=None, variables={VARIABLE: "0"}),
 }
+SCHEDULED: Mapping[str, tuple[Mapping[str, Any], Engine]] = {
+    "as it is": ({}, LIVE),
+    "told not to be asynchronous": (
+        {"engine.args": ["--no-async-scheduling"]},
+        replace(LIVE, async_scheduling=False),
+    ),
+    "told to be": ({"engine.args": ["--async-scheduling"]}, replace(LIVE, async_scheduling=True)),
+    "by n-grams": ({"draft": {"method": "ngram"}}, replace(LIVE, options={"method": "ngram"})),
+    "unpadded": (
+        {"draft.options": {"disable_padded_drafter_batch": "true"}},
+        replace(LIVE, options={"disable_padded_drafter_batch": True}),
+    ),
+}
+"""What is changed in the spec, and the engine that follows."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +201,7 @@ def asked(accelerator: str, release: str) -> Mapping[str, Asked]:
         **{f"live {name}": commanded(spec) for name, spec in specs.items()},
         **{f"static {name}": static(spec) for name, spec in specs.items()},
         **RUNNERS,
+        **{f"scheduled {name}": engine for name, (_, engine) in SCHEDULED.items()},
     }
     pair = ensure_model_pair(cache_dir(), ensure_engine_environment() / "bin" / "python")
     models = {"target": str(pair.target), "draft": str(pair.draft)}
@@ -243,6 +261,15 @@ def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked])
     full = {name for name, mode in modes.items() if mode == "FULL_AND_PIECEWISE"}
     assert full == {"V2, as it is", "V2, asked for", "V1 of a static engine"}
     assert set(modes.values()) == {"FULL_AND_PIECEWISE", "PIECEWISE"}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_what_turns_asynchronous_scheduling_off_is_known(
+    asked: Mapping[str, Asked], name: str
+) -> None:
+    changes, _ = SCHEDULED[name]
+    asynchronous = not why_synchronous(resource(dict(changes)).spec)
+    assert asked[f"scheduled {name}"].answer["asynchronous"] is asynchronous
 
 
 def test_each_depth_of_the_examples_has_its_full_graphs(

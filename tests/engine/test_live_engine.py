@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from fathom_local.engine.process import EngineProcess
+from fathom_local.engine.process import EngineProcess, EngineSetup
 from fathom_local.engine.scrape import Scrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD, TrafficClass
@@ -167,3 +169,23 @@ async def test_a_schedule_by_batch_is_obeyed_by_batch(
         at_depth = gained(before, after, "fathom_steps_total", **expected, depth=depth)
         assert at_depth == all_steps > 10
     assert [result.error for result in load.results if not result.ok] == []
+
+
+async def test_without_asynchronous_scheduling_depth_is_live_all_the_same(
+    setup: EngineSetup, tmp_path: Path
+) -> None:
+    synchronous = replace(setup, more_arguments=("--no-async-scheduling",))
+    with EngineProcess(synchronous, tmp_path) as engine:
+        async with LoadGenerator(engine.base_url, engine.model, seed=12) as load:
+            load.set_phase(Phase(EASY, concurrency=5, max_tokens=100))
+            for generation, depth in enumerate((5, 0, 7, 2), start=1):
+                await set_depth(engine, iter([generation]), depth)
+                before = await scrape(engine.base_url)
+                await requests_done(load, 6)
+                after = await scrape(engine.base_url)
+                # The first step still verifies what was drafted before.
+                at_depth = gained(before, after, "fathom_steps_total", depth=str(depth))
+                assert gained(before, after, "fathom_steps_total") - at_depth <= 1
+                assert at_depth > 10
+        assert [result.error for result in load.results if not result.ok] == []
+        assert after.total("fathom_hook_errors_total") == 0

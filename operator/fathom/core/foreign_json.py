@@ -41,6 +41,14 @@ def parsed_json(text: str | bytes) -> JsonValue:
     return value
 
 
+def is_true(text: str) -> bool:
+    """Whether a text stands for something that counts as true; one that cannot be read does not."""
+    try:
+        return bool(parsed_json(text))
+    except UnreadableJsonError:
+        return False
+
+
 def nests_too_deep(value: JsonValue) -> bool:
     """Whether lists and objects stand in each other beyond `DEEPEST`. Walks without recursion."""
     level = [value]

@@ -12,7 +12,7 @@ from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.engine_options import last_value, options
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.foreign_json import is_true
 
 _VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
 _ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
@@ -32,7 +32,7 @@ def why_model_runner_v1(spec: SpeculativeDeploymentSpec) -> str:
         # It decides alone: where V2 is asked for and lacks something, vLLM refuses to start.
         return f"{_VARIABLE} in spec.engine.env" if _is_zero(stated[-1]) else ""
     for key, lacks in _ONLY_ON_V1.items():
-        if _is_true(spec.draft.options.get(key, "")) and lacks(spec.draft.method):
+        if is_true(spec.draft.options.get(key, "")) and lacks(spec.draft.method):
             return f"spec.draft.options.{key}"
     args = spec.engine.args
     if last_value(args, "--enable-dbo", shortest="--enable-db") is not None:
@@ -54,11 +54,4 @@ def _is_zero(text: str | None) -> bool:
     try:
         return int(text or "") == 0
     except ValueError:
-        return False
-
-
-def _is_true(text: str) -> bool:
-    try:
-        return bool(parsed_json(text))
-    except UnreadableJsonError:
         return False

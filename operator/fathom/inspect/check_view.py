@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.async_scheduling import why_synchronous
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.depth_set import WIDEST_GRID, named_depths, richer_tokens
 from fathom.core.memory_estimate import GIB, GraphCost
@@ -48,9 +49,10 @@ def _depth(spec: SpeculativeDeploymentSpec) -> str:
     speculation = spec.speculation
     chosen = [each for each in named_depths(spec) if each >= speculation.min_tokens]
     richer = richer_tokens(spec)
-    return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}." + (
-        f" With tokens {richer} there would be more between them." if richer else ""
-    )
+    more = f" With tokens {richer} there would be more between them." if richer else ""
+    if why := why_synchronous(spec):
+        more += f" Without asynchronous scheduling ({why}) it is live all the same."
+    return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}.{more}"
 
 
 def _graphs(spec: SpeculativeDeploymentSpec) -> str:

@@ -111,11 +111,6 @@ OWNED_FLAGS: Final[tuple[OwnedFlag, ...]] = (
     OwnedFlag(("--master-addr",), _ONE_NODE),
     OwnedFlag(("--master-port",), _ONE_NODE),
     OwnedFlag(
-        ("--no-async-scheduling",),
-        "live depth builds on asynchronous scheduling; without it use tuning mode Static",
-        live_only=True,
-    ),
-    OwnedFlag(
         ("--disable-log-stats",),
         "tuning reads those statistics; without them use tuning mode Static",
         live_only=True,

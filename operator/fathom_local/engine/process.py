@@ -45,6 +45,7 @@ class EngineSetup:
         depth: what the startup schedule's first range says: the user's own depth.
         max_batch: `max_num_seqs`; more than `max_depth + 1`, so that every depth can be named.
         tunable: False: mode Static's command: `depth` for good, the stock scheduler, no plugin.
+        more_arguments: what the user adds to the command.
     """
 
     command: tuple[str, ...]
@@ -57,6 +58,7 @@ class EngineSetup:
     scheduler_cls: str = SCHEDULER_CLASS
     pod_name: str = "pod-0"
     variables: Mapping[str, str] = field(default_factory=dict)
+    more_arguments: tuple[str, ...] = ()
 
     def arguments(self, port: int) -> list[str]:
         """Everything after the model."""
@@ -77,6 +79,7 @@ class EngineSetup:
             *scheduler,
             *("--shutdown-timeout", "30"),
             *("--speculative-config", json.dumps(speculative)),
+            *self.more_arguments,
         ]
 
     def startup_schedule(self) -> list[list[int]]:

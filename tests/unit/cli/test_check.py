@@ -81,6 +81,21 @@ def test_what_depths_cost_is_told(
     assert next(each for each in lines if each.startswith("  CUDA graphs: ")).endswith(graphs)
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"engine.args": ["--no-async-scheduling"]}, "--no-async-scheduling in spec.engine.args"),
+        ({"draft": {"method": "ngram"}}, "method ngram"),
+    ],
+)
+def test_what_turns_asynchronous_scheduling_off_is_told(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    lines = check(tmp_path, changes).stdout.splitlines()
+    (depth,) = (each for each in lines if each.startswith("  depth: Live: "))
+    assert depth.endswith(f" Without asynchronous scheduling ({why}) it is live all the same.")
+
+
 def test_prints_what_it_found(tmp_path: Path) -> None:
     target, draft = (PAIRS / "good" / "kimi-eagle3.1-mla" / part for part in ("target", "draft"))
 

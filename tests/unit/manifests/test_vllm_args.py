@@ -165,12 +165,15 @@ def test_and_nothing_of_one_that_is_spelled_out(argument: str) -> None:
     )
 
 
-@pytest.mark.parametrize("argument", ["--no-async-scheduling", "--disable-log-stats"])
-def test_a_static_engine_may_do_without_what_tuning_needs(argument: str) -> None:
-    (problem,) = owned_flag_problems([argument], live=True)
+def test_a_static_engine_may_do_without_what_tuning_needs() -> None:
+    (problem,) = owned_flag_problems(["--disable-log-stats"], live=True)
 
     assert "tuning mode Static" in problem.message
-    assert owned_flag_problems([argument], live=False) == ()
+    assert owned_flag_problems(["--disable-log-stats"], live=False) == ()
+
+
+def test_asynchronous_scheduling_may_be_turned_off() -> None:
+    assert owned_flag_problems(["--no-async-scheduling"], live=True) == ()
 
 
 @pytest.mark.parametrize(

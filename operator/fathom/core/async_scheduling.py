@@ -1,0 +1,29 @@
+"""Whether an engine schedules a step while the one before it still runs. Pure.
+
+Depth is live without it, too; only each step waits for its scheduling. Source: `__post_init__` in
+vllm/config/vllm.py, 0.32; tests/engine/test_graphs_equal_vllms.py asks it.
+"""
+
+from typing import Final
+
+from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.engine_options import options
+from fathom.core.foreign_json import is_true
+
+_UNPADDED: Final = "disable_padded_drafter_batch"
+
+
+def why_synchronous(spec: SpeculativeDeploymentSpec) -> str:
+    """What in the spec turns it off, as the user writes it; empty: it is on."""
+    said = [
+        option
+        for option in options(spec.engine.args)
+        if option.name.startswith(("--async-s", "--no-async-s"))
+    ]
+    if said and said[-1].name.startswith("--no-"):
+        return f"{said[-1].spelling} in spec.engine.args"
+    if spec.draft.method in {Method.NGRAM, Method.SUFFIX}:
+        return f"method {spec.draft.method}"
+    if is_true(spec.draft.options.get(_UNPADDED, "")):
+        return f"spec.draft.options.{_UNPADDED}"
+    return ""
