@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-gpu bench-hook mutants lint format verify regenerate constraints clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook mutants lint format verify regenerate constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ test-e2e: local-build engine ## The whole loop, as a user meets it
 
 bench-engine: engine ## Live depth on real vLLM against every static depth; ARGS="--json FILE"
 	@$(BIN)/fathom local bench-engine $(ARGS)
+
+bench-parts: engine ## What each part of what makes an engine tunable costs; ARGS="--json FILE"
+	@$(BIN)/fathom local bench-parts $(ARGS)
 
 bench-gpu: setup ## Live depth on your GPU: VLLM_PYTHON=/path/to/venv; ARGS=--cpu: without one
 	@$(BIN)/fathom local bench-gpu $(if $(VLLM_PYTHON),--python "$(VLLM_PYTHON)") $(ARGS)

@@ -21,7 +21,7 @@ from fathom_local.build import PREREQUISITES as BUILD_PREREQUISITES
 from fathom_local.build import build_progress, ensure_binaries, missing_packages
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
 from fathom_local.demo.command import demo_command, engine_command
-from fathom_local.engine_bench.command import bench_engine_command
+from fathom_local.engine_bench.command import bench_engine_command, bench_parts_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.gpu_bench.command import bench_gpu_command
@@ -40,6 +40,7 @@ errors = Console(stderr=True)
 app.command("engine")(engine_command)
 app.command("demo")(demo_command)
 app.command("bench-engine")(bench_engine_command)
+app.command("bench-parts")(bench_parts_command)
 app.command("bench-gpu")(bench_gpu_command)
 app.command("bench-hook")(bench_hook_command)
 app.command("bench-tuner")(bench_tuner_command)

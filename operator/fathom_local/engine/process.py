@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +28,21 @@ READY_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 60.0
 MODEL_NAME = "pair"
 """What engines serve the constructed pair as."""
+
+
+class Part(IntEnum):
+    """What makes an engine tunable, part by part: each holds those before it."""
+
+    NOTHING = 0
+    """Mode Static's command: one depth for good, the stock scheduler, no plugin."""
+    SCHEDULE = 1
+    """A startup schedule that says the same depth at every batch."""
+    DEPTHS = 2
+    """Room for the deepest depth, and a schedule that names all."""
+    SCHEDULER = 3
+    """The scheduler with the hook."""
+    LOGGER = 4
+    """The plugin's metrics: all of it."""
 
 
 class EngineProcessError(RuntimeError):
@@ -44,7 +60,7 @@ class EngineSetup:
         max_depth: `num_speculative_tokens`.
         depth: what the startup schedule's first range says: the user's own depth.
         max_batch: `max_num_seqs`; more than `max_depth + 1`, so that every depth can be named.
-        tunable: False: mode Static's command: `depth` for good, the stock scheduler, no plugin.
+        part: how much it has of what makes it tunable.
         more_arguments: what the user adds to the command.
     """
 
@@ -54,7 +70,7 @@ class EngineSetup:
     max_depth: int = 7
     depth: int = 3
     max_batch: int = 16
-    tunable: bool = True
+    part: Part = Part.LOGGER
     scheduler_cls: str = SCHEDULER_CLASS
     pod_name: str = "pod-0"
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -64,12 +80,11 @@ class EngineSetup:
         """Everything after the model."""
         speculative: dict[str, object] = {
             "method": "eagle3",
-            "num_speculative_tokens": self.max_depth if self.tunable else self.depth,
+            "num_speculative_tokens": self.max_depth if self.part >= Part.DEPTHS else self.depth,
         }
-        scheduler: tuple[str, ...] = ()
-        if self.tunable:
+        if self.part >= Part.SCHEDULE:
             speculative["num_speculative_tokens_per_batch_size"] = self.startup_schedule()
-            scheduler = ("--scheduler-cls", self.scheduler_cls)
+        scheduler = ("--scheduler-cls", self.scheduler_cls) if self.hooked else ()
         if self.draft is not None:
             speculative["model"] = str(self.draft)
         return [
@@ -82,9 +97,15 @@ class EngineSetup:
             *self.more_arguments,
         ]
 
+    @property
+    def hooked(self) -> bool:
+        """Whether the plugin's scheduler runs in it."""
+        return self.part >= Part.SCHEDULER
+
     def startup_schedule(self) -> list[list[int]]:
-        """The user's depth, and near the top one range for each other depth."""
-        others = [depth for depth in range(self.max_depth + 1) if depth != self.depth]
+        """The user's depth, and near the top one range for each other depth that it has."""
+        has = range(self.max_depth + 1) if self.part >= Part.DEPTHS else ()
+        others = [depth for depth in has if depth != self.depth]
         first = self.max_batch - len(others) + 1
         return [
             [1, first - 1, self.depth],
@@ -219,11 +240,14 @@ class EngineProcess:
 
     def _environment(self) -> dict[str, str]:
         path = [*map(str, self.setup.python_path)]
-        if self.setup.tunable:
+        if self.setup.hooked:
             path.append(str(self._plugin))
+        # Named, only these of all plugins are loaded: none.
+        quiet = {"VLLM_PLUGINS": "none"} if self.setup.part is Part.SCHEDULER else {}
         return {
             **os.environ,
             **self.setup.variables,
+            **quiet,
             "PYTHONPATH": os.pathsep.join(path),
             "FATHOM_DEPTH_FILE": str(self.depth_path),
             "FATHOM_COUNTERS_FILE": str(self.counters_path),

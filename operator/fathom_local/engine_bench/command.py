@@ -1,5 +1,6 @@
 """`fathom local bench-engine`, the command."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,6 +15,7 @@ from fathom_local.engine.environment import (
 from fathom_local.engine.model_pair import ModelPairError, ensure_model_pair
 from fathom_local.engine.process import EngineSetup, real_setup, simulated_setup
 from fathom_local.engine_bench.main import run_bench
+from fathom_local.engine_bench.parts import QUICK_PARTS, PartsPlan, parts_table, run_parts
 from fathom_local.engine_bench.tables import result_tables
 from fathom_local.engine_bench.timing import QUICK, Timing
 from fathom_local.errors import LocalClusterError
@@ -50,6 +52,31 @@ def bench_engine_command(
         if json_file is not None:
             json_file.write_text(report.model_dump_json(indent=2) + "\n")
         console.print(result_tables(report))
+
+
+def bench_parts_command(
+    *,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    quick: Annotated[
+        bool, typer.Option(help="A minute and the engines' starts: shows that it works.")
+    ] = False,
+    simulated: Annotated[
+        bool, typer.Option(help="The simulated engine instead of the real one: for development.")
+    ] = False,
+) -> None:
+    """Real vLLM on this CPU: which part of what makes an engine tunable costs what."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
+    with explained():
+        costs = run_parts(
+            console,
+            simulated_setup() if simulated else _real_engine(),
+            QUICK_PARTS if quick else PartsPlan(),
+        )
+        if json_file is not None:
+            json_file.write_text(json.dumps([each.model_dump() for each in costs], indent=2) + "\n")
+        console.print(parts_table(costs))
 
 
 def _real_engine() -> EngineSetup:

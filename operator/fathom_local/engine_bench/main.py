@@ -15,7 +15,7 @@ from typing import Final
 import aiohttp
 from rich.console import Console
 
-from fathom_local.engine.process import EngineProcess, EngineProcessError, EngineSetup
+from fathom_local.engine.process import EngineProcess, EngineProcessError, EngineSetup, Part
 from fathom_local.engine.sweep import SweepCell, sweep
 from fathom_local.engine.traffic import LoadGenerator, RequestResult
 from fathom_local.engine.walk import TRAFFIC_CLASSES
@@ -67,28 +67,33 @@ def run_bench(
     """
     view = BenchView(console, timing.total_seconds(setup.max_depth + 1))
     engines, ours = split(os.sched_getaffinity(0))
-    static_setup = replace(setup, tunable=False)
+    static_setup = replace(setup, part=Part.NOTHING)
     with contextlib.ExitStack() as stack:
         stack.enter_context(ended_by_sigterm())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fathom-bench-")))
         stack.enter_context(view)
         stack.enter_context(running_on(ours))
         view.say(f"starting {engine} on a processor of its own")
-        tunable = stack.enter_context(_started(setup, directory / "tunable", engines))
+        tunable = stack.enter_context(started(setup, directory / "tunable", engines))
         bench = _Bench(tunable, timing, view, Generations(), [])
         with engine_may_fail(tunable):
             cells, runs = asyncio.run(_sweep_and_trace(bench))
         view.say("[bold]price[/bold]: starting the same engine with mode Static's command")
-        static = stack.enter_context(_started(static_setup, directory / "static", engines))
+        static = stack.enter_context(started(static_setup, directory / "static", engines))
         with engine_may_fail(static), engine_may_fail(tunable):
             price = asyncio.run(_price(bench, static))
         return _report(bench, cells, runs, price, engine=engine, quick=quick)
 
 
 @contextlib.contextmanager
-def _started(
+def started(
     setup: EngineSetup, directory: Path, processors: frozenset[int]
 ) -> Iterator[EngineProcess]:
+    """A running engine on these processors.
+
+    Raises:
+        LocalClusterError: it does not start.
+    """
     process = EngineProcess(setup, directory)
     try:
         with running_on(processors):

@@ -20,7 +20,7 @@ from fathom.core.depth_set import named_depths
 from fathom.manifests.vllm_args import engine_args
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
 from fathom_local.engine.model_pair import ModelPair, PairShape
-from fathom_local.engine.process import MODEL_NAME, EngineSetup
+from fathom_local.engine.process import MODEL_NAME, EngineSetup, Part
 from fathom_local.gpu_bench.machine import Machine
 from fathom_local.gpu_bench.records import DIRECTORY_VARIABLE
 
@@ -98,7 +98,7 @@ def _setup(machine: Machine, pair: ModelPair, depth: int, mode: TuningMode) -> R
         max_depth=_DEEPEST if live else depth,
         depth=depth,
         max_batch=_GPU_REQUESTS if machine.gpu else _CPU_REQUESTS,
-        tunable=live,
+        part=Part.LOGGER if live else Part.NOTHING,
         scheduler_cls=f"fathom_local.gpu_bench.probe.{'Live' if live else 'Stock'}",
         variables=_variables(machine),
         rendered=tuple(rendered),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fathom_local.engine.model_pair import ModelPair
-from fathom_local.engine.process import EngineSetup, real_setup
+from fathom_local.engine.process import EngineSetup, Part, real_setup
 from fathom_local.engine_bench.price import PriceSlice, price_of
 
 
@@ -56,7 +56,7 @@ def speculative(setup: EngineSetup) -> dict[str, object]:
 
 def test_the_static_engine_is_the_same_but_for_what_makes_it_tunable() -> None:
     tunable = real_setup(Path("/venv"), PAIR)
-    static = replace(tunable, tunable=False)
+    static = replace(tunable, part=Part.NOTHING)
     assert speculative(static) == {
         "method": "eagle3",
         "num_speculative_tokens": 3,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fathom_local.engine.model_pair import ModelPair
+from fathom_local.engine.process import Part
 from fathom_local.gpu_bench.arms import RenderedSetup, depths_of, live_setup, single_setup
 from fathom_local.gpu_bench.machine import Machine
 
@@ -36,7 +37,7 @@ def test_the_live_engine_has_its_depths_sizes_and_schedule() -> None:
     assert json.loads(last(setup, "--compilation-config"))["cudagraph_capture_sizes"][-1] == 512
     assert last(setup, "--scheduler-cls") == "fathom_local.gpu_bench.probe.Live"
     assert (last(setup, "--host"), last(setup, "--port")) == ("127.0.0.1", "8123")
-    assert (setup.max_depth, setup.max_batch, setup.tunable) == (7, 256, True)
+    assert (setup.max_depth, setup.max_batch, setup.part) == (7, 256, Part.LOGGER)
 
 
 def test_sizes_are_those_of_the_gpu() -> None:
@@ -54,7 +55,7 @@ def test_an_engine_of_one_depth_has_nothing_of_live_depth() -> None:
     }
     assert "--compilation-config" not in setup.arguments(8123)
     assert last(setup, "--scheduler-cls") == "fathom_local.gpu_bench.probe.Stock"
-    assert (setup.depth, setup.tunable) == (7, False)
+    assert (setup.depth, setup.part) == (7, Part.NOTHING)
 
 
 def test_depth_0_alone_is_no_speculation_and_else_the_same() -> None:
