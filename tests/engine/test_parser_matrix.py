@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.api.spec import SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.arm import arm_of
 from fathom.core.capability import engine_problems, has_flag, live_depth
 from fathom.core.capability_table import LIVE_DEPTH, TABLE, Row, Shown
 from fathom.core.depth_set import named_depths
@@ -28,7 +29,7 @@ from fathom.manifests.startup_schedule import startup_schedule
 from fathom.manifests.vllm_args import engine_args, max_batch
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
-from golden.rendering import SOURCES
+from golden.rendering import SOURCES, read
 from manifest_samples import resource
 from support.asked_vllm import ask_vllm
 from support.tiny_models import with_tiny_models, write_models
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.engine
 
 PROBE = Path(__file__).with_name("command_probe.py")
 GOLDEN = {path.stem: path for path in SOURCES}
+COMPARED = {f"{name}, compared": name for name in GOLDEN if arm_of(read(GOLDEN[name]).spec)}
+"""Commands of the one replica that has adaptive verification, and whose case it is of."""
 
 Recorder = Callable[[str, object], None]
 
@@ -113,9 +116,14 @@ class Answer:
     config: Mapping[str, Any] | None
 
 
-def golden_spec(path: Path, release: str) -> SpeculativeDeploymentSpec:
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    document["spec"]["engine"]["version"] = str(known_as(release))
+def golden_spec(name: str, release: str) -> SpeculativeDeploymentSpec:
+    """What all replicas of a case are made from, or the one that is compared with them."""
+    document = yaml.safe_load(GOLDEN[COMPARED.get(name, name)].read_text(encoding="utf-8"))
+    spec = document["spec"]
+    spec["engine"]["version"] = str(known_as(release))
+    if spec.get("speculation", {}).get("adaptiveVerification") == "Canary":
+        one = name in COMPARED
+        spec["speculation"]["adaptiveVerification"] = "Enabled" if one else "Disabled"
     parsed = parse(document)
     assert isinstance(parsed, SpeculativeDeployment), parsed
     return parsed.spec
@@ -128,7 +136,7 @@ def commands(release: str) -> dict[str, list[str]]:
         for name, sample in SAMPLES.items()
     }
     return {
-        **{name: list(engine_args(golden_spec(path, release))) for name, path in GOLDEN.items()},
+        **{name: list(engine_args(golden_spec(name, release))) for name in (*GOLDEN, *COMPARED)},
         **able,
         DATA_PARALLEL: [*able["depth schedule"], "--data-parallel-size", "2"],
     }
@@ -149,11 +157,11 @@ def answers(release: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
     return dict(zip(asked, found, strict=True))
 
 
-@pytest.mark.parametrize("name", sorted(GOLDEN.keys() - NEEDS_CUDA))
+@pytest.mark.parametrize("name", sorted({*GOLDEN, *COMPARED} - NEEDS_CUDA))
 def test_a_golden_command_is_accepted_or_would_have_failed(
     release: str, name: str, answers: Mapping[str, Answer], record_property: Recorder
 ) -> None:
-    spec = golden_spec(GOLDEN[name], release)
+    spec = golden_spec(name, release)
 
     answer = answers[name]
 
@@ -183,7 +191,7 @@ def meant(spec: SpeculativeDeploymentSpec) -> dict[str, Any]:
         "method": draft.method if spec.drafts else None,
         "depth": depth if spec.drafts else None,
         "schedule": schedule and [[part.first, part.last, part.depth] for part in schedule],
-        "adaptive": spec.speculation.adaptive_verification is Switch.ENABLED,
+        "adaptive": spec.verifies_adaptively,
         "tensor_parallel_size": engine.tensor_parallel_size,
         "pipeline_parallel_size": engine.pipeline_parallel_size,
         "scheduler_cls": SCHEDULER_CLASS if live else None,

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     SETTLING = "Settling"
     CANARY_STARTING = "CanaryStarting"
     CANARY_BAKING = "CanaryBaking"
+    COMPARING = "Comparing"
     CANARY_AS_GOOD = "CanaryAsGood"
     CANARY_SLOWER = "CanarySlower"
     CANARY_TAIL_SLOWER = "CanaryTailSlower"

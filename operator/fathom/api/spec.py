@@ -72,6 +72,14 @@ class Switch(StrEnum):
     DISABLED = "Disabled"
 
 
+class AdaptiveVerification(StrEnum):
+    """Which replicas verify adaptively."""
+
+    DISABLED = "Disabled"
+    ENABLED = "Enabled"
+    CANARY = "Canary"
+
+
 class Accelerator(StrEnum):
     GB200 = "GB200"
     GB300 = "GB300"
@@ -194,8 +202,10 @@ class SpeculationSpec(ApiModel):
     """Disabled starts the engine without speculation, and leaves everything else as it is: to
     compare, for a model without a draft yet, for pods that only prefill. `draft` may stay."""
     tuning: TuningSpec = TuningSpec()
-    adaptive_verification: Switch = Switch.DISABLED
-    """vLLM's adaptive verification; needs an engine that has it. Depth is not live with it."""
+    adaptive_verification: AdaptiveVerification = AdaptiveVerification.DISABLED
+    """vLLM's adaptive verification; needs an engine that has it. Depth is not live with it. Canary:
+    one replica has it beside the others, which do not, and status.adaptiveVerification says what
+    it is worth."""
 
     @property
     def effective_max_tokens(self) -> int:
@@ -399,3 +409,9 @@ class SpeculativeDeploymentSpec(ApiModel):
     def drafts(self) -> bool:
         """Whether the engine speculates at all."""
         return self.speculation.drafting is Switch.ENABLED
+
+    @property
+    def verifies_adaptively(self) -> bool:
+        """Whether all replicas have adaptive verification: with Canary, only one more has."""
+        wished = self.speculation.adaptive_verification
+        return self.drafts and wished is AdaptiveVerification.ENABLED

@@ -131,6 +131,47 @@ class QualityStatus(ApiModel):
     """What was compared, where it differs first, or why it could not be checked."""
 
 
+class Compared(StrEnum):
+    """What came of comparing one replica with the others."""
+
+    FASTER = "Faster"
+    SLOWER = "Slower"
+    NO_DIFFERENCE = "NoDifference"
+    CANNOT_TELL = "CannotTell"
+
+
+class ArmState(StrEnum):
+    """How far a comparison is."""
+
+    WAITING = "Waiting"
+    STARTING = "Starting"
+    COMPARING = "Comparing"
+    COMPARED = "Compared"
+    FAILED = "Failed"
+
+
+class AdaptiveVerificationStatus(ApiModel):
+    """The replica that has adaptive verification, beside the others, which have not."""
+
+    state: ArmState
+    """Waiting: not begun yet; Starting; Comparing; Compared: `result` says what was found, and the
+    replica stays; Failed: it was given up."""
+    revision: str = ""
+    """Of that replica."""
+    pod: str = ""
+    result: Compared | None = None
+    """Faster, Slower, NoDifference: within 1 %, or CannotTell, which may yet become another."""
+    percent: str = ""
+    """Tokens per second and request over those of the others at equal batch, percent."""
+    interval_percent: str = ""
+    """95 % interval of that, such as +1.1 to +5.8."""
+    since: str = ""
+    """When the result was found."""
+    reason: str = ""
+    message: str = ""
+    """Where it stands, and which edit would follow."""
+
+
 class RolloutStatus(ApiModel):
     """The rollout under way, or the last one."""
 
@@ -169,6 +210,8 @@ class SpeculativeDeploymentStatus(ApiModel):
     weights: WeightsStatus | None = None
     depth: DepthStatus = DepthStatus()
     rollout: RolloutStatus | None = None
+    adaptive_verification: AdaptiveVerificationStatus | None = None
+    """While `speculation.adaptiveVerification` is Canary."""
     measured: MeasuredStatus = MeasuredStatus()
     tuning: TuningStatus = TuningStatus()
     quality: QualityStatus | None = None

@@ -6,7 +6,8 @@ from packaging.version import Version
 
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
-from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
+from fathom.core.arm import arm_of
 from fathom.core.capability_table import (
     ADAPTIVE_BACKENDS,
     ADAPTIVE_PIPELINE_PARALLEL,
@@ -70,7 +71,7 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
             f"{cause} selects vLLM's Model Runner V1, which gives up its full CUDA graphs where "
             f"depth is live, so {depth}: remove it to have depth follow the traffic."
         )
-    if _adaptive(spec) and not LIVE_DEPTH_ADAPTIVE.in_version(version):
+    if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):
         yield (
             "adaptive verification cuts drafts short where nothing counts it, so that acceptance "
             f"would be measured wrongly, and {depth}: set speculation.adaptiveVerification to "
@@ -145,7 +146,8 @@ def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Prob
 
 def adaptive_verification_problem(spec: SpeculativeDeploymentSpec) -> Problem | None:
     """Why adaptive verification cannot run on this engine, if it is asked for and cannot."""
-    refusal = _adaptive_verification_refusal(spec) if _adaptive(spec) else None
+    asks = spec.verifies_adaptively or arm_of(spec) is not None
+    refusal = _adaptive_verification_refusal(spec) if asks else None
     return Problem(_ADAPTIVE_FIELD, refusal) if refusal else None
 
 
@@ -172,7 +174,3 @@ def _adaptive_verification_refusal(spec: SpeculativeDeploymentSpec) -> str | Non
             " or set it to Disabled."
         )
     return None
-
-
-def _adaptive(spec: SpeculativeDeploymentSpec) -> bool:
-    return spec.drafts and spec.speculation.adaptive_verification is Switch.ENABLED

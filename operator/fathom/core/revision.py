@@ -77,7 +77,8 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
             "node_pool": True,
             "cache": True,
             "pod_template": True,
-            **({"draft": True, "speculation": {"adaptive_verification"}} if spec.drafts else {}),
+            **({"draft": True} if spec.drafts else {}),
+            **({"speculation": {"adaptive_verification"}} if spec.verifies_adaptively else {}),
         },
         exclude={
             # The version decides the form of the command, and the form is in the hash.

@@ -9,6 +9,7 @@ from fathom.api import names
 from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType, Reason
 from fathom.api.problem import Problem
 from fathom.api.status import (
+    AdaptiveVerificationStatus,
     Condition,
     DepthStatus,
     DraftStatus,
@@ -57,6 +58,8 @@ class Findings:
     """Why the newest revision is not in force; empty: it is, or is on its way."""
     rollout: RolloutStatus | None
     """The one under way, or whose revision is vetoed."""
+    adaptive_verification: AdaptiveVerificationStatus | None
+    """None: it is not compared."""
     refusals: tuple[str, ...]
     """Sentences: what the API server refused of what should exist."""
     taken: tuple[Taken, ...]
@@ -117,6 +120,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         weights=findings.weights,
         depth=_depth(findings, objects),
         rollout=_rollout(findings.rollout, objects.status),
+        adaptive_verification=findings.adaptive_verification,
         measured=findings.measured,
         tuning=findings.tuning,
         quality=findings.quality,
@@ -164,6 +168,7 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
         for each in status.conditions
         if each.type is not ConditionType.TUNING
     }
+    compared = status.adaptive_verification
     return (
         status.observed_generation,
         status.replicas,
@@ -177,6 +182,7 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
         status.weights and (status.weights.percent, status.weights.models),
         status.depth.schedule,
         status.rollout and (status.rollout.revision, status.rollout.stage),
+        compared and (compared.state, compared.revision, compared.result),
         status.quality,
     )
 

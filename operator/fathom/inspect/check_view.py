@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.async_scheduling import why_synchronous
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.depth_set import WIDEST_GRID, named_depths, richer_tokens
@@ -30,12 +31,26 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
     yield f"  depth: {_depth(spec)}"
     if live_depth(spec):
         yield f"  CUDA graphs: {_graphs(spec)}"
+    yield from _compared(spec)
     yield f"  target model: {_model(spec.model.id, given.target)}"
     if spec.draft.id and spec.drafts:
         yield f"  draft model: {_model(spec.draft.id, given.draft)}"
     yield f"  family: {verdict.family or 'unknown'}"
     if spec.draft.method is not Method.NGRAM:
         yield f"  memory of one GPU: {_memory(given)}"
+
+
+def _compared(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
+    arm = arm_of(spec)
+    if arm is None:
+        return
+    if waits := why_no_arm(spec):
+        yield f"  adaptive verification: {waits}."
+        return
+    yield (
+        f"  adaptive verification: in one replica, revision {revision_of(arm)}, beside "
+        f"{beside_arm(spec)} without; the others follow when you set it to Enabled."
+    )
 
 
 def _depth(spec: SpeculativeDeploymentSpec) -> str:

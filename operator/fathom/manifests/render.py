@@ -1,10 +1,12 @@
 """All children of one resource, in the order in which they are applied."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.capability import live_depth
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.fetch_program import FetchProgram
@@ -88,11 +90,25 @@ def children(
         service(sd),
         *optional_children(sd, OPTIONAL_KINDS, ALL),
         *((compute_domain(sd),) if needs_compute_domain(sd.spec) else ()),
-        workload(
-            workload_kind(sd.spec),
-            sd,
-            revision=revision_of(sd.spec),
-            replicas=sd.spec.replicas,
-            bundle=bundle,
+        *(
+            workload(
+                workload_kind(each.spec),
+                each,
+                revision=revision_of(each.spec),
+                replicas=replicas,
+                bundle=bundle,
+            )
+            for each, replicas in fleets(sd)
         ),
     )
+
+
+def fleets(sd: SpeculativeDeployment) -> tuple[tuple[SpeculativeDeployment, int], ...]:
+    """What the replicas are made from, and how many of each, once all that is asked for is there.
+
+    Of two, the second is the one replica that is compared with the others.
+    """
+    arm = arm_of(sd.spec)
+    if arm is None or why_no_arm(sd.spec):
+        return ((sd, sd.spec.replicas),)
+    return ((sd, beside_arm(sd.spec)), (replace(sd, spec=arm), 1))

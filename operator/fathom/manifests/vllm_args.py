@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
-from fathom.api.spec import Accelerator, EngineSpec, SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import Accelerator, EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.capability import has_flag, live_depth
 from fathom.core.depth import Schedule
 from fathom.core.depth_set import named_depths
@@ -362,7 +362,7 @@ def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     )
     if draft.tensor_parallel_size is not None:
         config["draft_tensor_parallel_size"] = draft.tensor_parallel_size
-    if speculation.adaptive_verification is Switch.ENABLED:
+    if spec.verifies_adaptively:
         config["enable_adaptive_verification"] = True
     if live:
         schedule = startup_schedule(named_depths(spec), max_batch(spec))

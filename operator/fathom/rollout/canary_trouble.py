@@ -109,6 +109,8 @@ def _too_slow(watch: Watch, pod: ObservedPod | None, look: Look) -> Failure | No
 
 
 def _endless(rollout: Rollout, look: Look) -> Failure | None:
+    if rollout.compared is not None:
+        return None
     longest_s = PATIENCES * (look.wishes.patience_s + look.wishes.bake_s)
     if look.now_s - rollout.began_at_s < longest_s:
         return None

@@ -62,6 +62,8 @@ class Look:
     """Whether the stable revision's spec is known, so that it can be gone back to."""
     held: str = ""
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
+    arm: bool = False
+    """Whether `revision` is asked for in one replica only, to be compared with the others."""
     fallen_back: bool = False
     """Whether the spec in force is an earlier one, since the newest cannot be carried out."""
     why: str = ""

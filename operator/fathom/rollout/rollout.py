@@ -7,23 +7,22 @@ this: since when the canary is watched, what it has shown, and what was decided 
 import json
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Final, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from fathom.api.conditions import Reason
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.rollout.comparison import Comparison
 from fathom.rollout.evidence import Evidence
-
-_YEAR_2100_S: Final = 4.1e9
-UnixSeconds = Annotated[float, Field(ge=0, le=_YEAR_2100_S, allow_inf_nan=False)]
+from fathom.rollout.unix_seconds import UnixSeconds
 
 
 class Stage(StrEnum):
     SETTLING = "Settling"
     """The spec has just changed, and may change again: nothing moves yet."""
     CANARY = "Canary"
-    """One replica of the new revision, beside the others."""
+    """One replica of the new revision, beside the others; an arm stays there."""
     PROMOTED = "Promoted"
     """All replicas follow."""
     ROLLED_BACK = "RolledBack"
@@ -72,6 +71,10 @@ class Rollout:
     """Since when `rollout.paused` holds it, or a canary that is scaled to zero."""
     retry: str = ""
     """What the user's annotation said when it began."""
+    arm: bool = False
+    """Whether its one replica is there to be compared, and never promoted."""
+    compared: Comparison | None = None
+    """What came of that; None: nothing yet."""
 
     @property
     def carried(self) -> str:
@@ -119,6 +122,8 @@ def _step(rollout: Rollout) -> tuple[object, ...]:
         rollout.stable,
         rollout.stage,
         rollout.paused_at_s is None,
+        rollout.arm,
+        rollout.compared and rollout.compared.found,
         watch and (watch.pod, watch.ready_since_s, watch.unready_since_s),
     )
 

@@ -4,6 +4,9 @@
                    │
                    └──▶ RolledBack, until the spec asks for another revision
 
+An arm, which is there to be compared, stays in stage Canary: it gets a verdict instead of being
+promoted, and ends with an edit.
+
 A newer spec supersedes from any stage; a spec that goes back to the stable revision ends the
 rollout, whichever replicas exist. How many replicas each revision has at any moment is
 `fathom.core.replicas`' affair, and follows from the cluster.
@@ -17,9 +20,10 @@ from fathom.api.conditions import Reason
 from fathom.core.events import Happening, Severity
 from fathom.core.observed import ObservedPod
 from fathom.rollout.canary_trouble import failure_of, restarts_of
+from fathom.rollout.comparison import comparison_of
 from fathom.rollout.look import Look
 from fathom.rollout.rollout import Rollout, Stage, Watch
-from fathom.rollout.verdict import Answer, verdict_on
+from fathom.rollout.verdict import Answer, fails, so_far, verdict_on
 
 SETTLE_S: Final = 10.0
 """A spec that has just changed may change again: edits within this time are one rollout."""
@@ -84,6 +88,8 @@ def _of_this_spec(
         return (_begun(look, look.others[0]) if look.others else None), ()
     if before.revision == look.revision:
         again = before.stage is Stage.ROLLED_BACK and look.retry not in {"", before.retry}
+        if before.arm != look.arm:
+            return _with_other_end(before, look)
         return (_begun(look, before.stable) if again else before), ()
     if look.revision == before.stable:
         asked = "the spec asks for what served before."
@@ -91,18 +97,41 @@ def _of_this_spec(
         if look.fallen_back:
             asked = "the newest spec is refused, and this one served before."
             ended = f"its spec is refused, and revision {look.revision} served before."
+        if before.arm:
+            asked = ended = f"its replica goes back to revision {look.revision}."
         back = _begun(look, look.revision).entered(
             Stage.PROMOTED, Reason.REVERTED, asked, look.now_s
         )
-        message = f"The rollout to revision {before.revision} ends: {ended}"
+        message = f"The {_what(before)} ends: {ended}"
         quiet = before.stage is Stage.ROLLED_BACK
         return back, () if quiet else (_normal("Reverted", message),)
     happening = _normal(
         "Superseded",
-        f"The rollout to revision {before.revision} ends: the spec asks for {look.revision} now.",
+        f"The {_what(before)} ends: the spec asks for {look.revision} now.",
     )
     quiet = before.stage in {Stage.SETTLING, Stage.ROLLED_BACK}
     return _begun(look, _served_last(before, look)), () if quiet else (happening,)
+
+
+def _what(rollout: Rollout) -> str:
+    if rollout.arm:
+        return f"comparison with adaptive verification, of revision {rollout.revision},"
+    return f"rollout to revision {rollout.revision}"
+
+
+def _with_other_end(before: Rollout, look: Look) -> tuple[Rollout, tuple[Happening, ...]]:
+    """The same revision, which is to be rolled out now and was compared before, or vice versa."""
+    if before.stage is Stage.ROLLED_BACK:
+        return _begun(look, before.stable), ()
+    message = (
+        f"The replica of revision {before.revision} stays, to be compared with the others."
+        if look.arm
+        else f"The replica of revision {before.revision} that was compared is the canary of its "
+        "rollout: what it has shown counts."
+    )
+    # Its clocks begin anew: how long it was compared is no matter of patience.
+    moved = before.entered(before.stage, before.reason, before.message, look.now_s)
+    return replace(moved, arm=look.arm, compared=None), (_normal("Canary", message),)
 
 
 def _served_last(before: Rollout, look: Look) -> str:
@@ -124,7 +153,12 @@ def _begun(look: Look, stable: str) -> Rollout:
         message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds.",
         why=look.why,
         retry=look.retry,
+        arm=look.arm,
     )
+    if look.arm and look.asked(look.revision):
+        # An operator that kept no record has begun it.
+        message = "it is compared from now on, since no record of it was kept."
+        return settling.entered(Stage.CANARY, Reason.CANARY_STARTING, message, look.now_s)
     if look.asked(look.revision) > 1:
         # An operator that kept no record has promoted it.
         return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", look.now_s)
@@ -158,6 +192,8 @@ def _advanced(rollout: Rollout, look: Look) -> Step:
     match rollout.stage:
         case Stage.SETTLING:
             return _settled(rollout, look)
+        case Stage.CANARY if rollout.arm:
+            return _watched(rollout, look)
         case Stage.CANARY if not look.stable_spec_known and rollout.stable not in look.others:
             message = f"nothing is left of revision {rollout.stable} to go back to."
             return _promoted(rollout, Reason.NOTHING_TO_PROTECT, message, look)
@@ -174,6 +210,8 @@ def _settled(rollout: Rollout, look: Look) -> Step:
         return Step(rollout)
     if look.held:
         return Step(replace(rollout, message=f"begins when {look.held}."))
+    if rollout.arm and not look.ready(rollout.stable):
+        return Step(replace(rollout, message="begins when a replica serves to compare it with."))
     if look.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
         promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, look.now_s)
@@ -181,6 +219,12 @@ def _settled(rollout: Rollout, look: Look) -> Step:
     canary = rollout.entered(
         Stage.CANARY, Reason.CANARY_STARTING, "the canary is starting.", look.now_s
     )
+    if rollout.arm:
+        message = (
+            f"One replica has adaptive verification, at revision {rollout.revision}, and is "
+            f"compared with those of {rollout.stable} for as long as the spec says Canary."
+        )
+        return Step(canary, (_normal("Canary", message),))
     watched = "replaced" if _alone(look) else "watched beside the others"
     minutes = look.wishes.bake_s / 60
     bake = f" for {minutes:.0f} min" if minutes and not _alone(look) else ""
@@ -206,17 +250,50 @@ def _watched(rollout: Rollout, look: Look) -> Step:
     if pod is None or watch.ready_since_s is None or not pod.ready:
         message = f"the canary{f', pod {pod.name},' if pod else ''} is starting."
         return Step(replace(seen, reason=Reason.CANARY_STARTING, message=message))
+    baked_s = look.now_s - watch.ready_since_s
+    return (_compared if rollout.arm else _judged)(seen, pod, baked_s, look)
+
+
+def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, look: Look) -> Step:
+    """Of a canary that serves: it is promoted, goes back, or is watched on."""
     if _alone(look) or not look.wishes.bake_s:
-        return _promoted(seen, Reason.CANARY_AS_GOOD, "it became ready.", look)
-    verdict = verdict_on(seen.evidence, look.now_s - watch.ready_since_s, look.wishes.bake_s)
+        return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", look)
+    verdict = verdict_on(rollout.evidence, baked_s, look.wishes.bake_s)
     match verdict.answer:
         case Answer.PROMOTE:
-            return _promoted(seen, verdict.reason, verdict.message, look)
+            return _promoted(rollout, verdict.reason, verdict.message, look)
         case Answer.ROLL_BACK:
-            return _rolled_back(seen, verdict.reason, f"{pod.name}: {verdict.message}", look)
+            return _rolled_back(rollout, verdict.reason, f"{pod.name}: {verdict.message}", look)
         case Answer.WATCH:
             message = f"pod {pod.name}: {verdict.message}"
-            return Step(replace(seen, reason=verdict.reason, message=message))
+            return Step(replace(rollout, reason=verdict.reason, message=message))
+
+
+def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, look: Look) -> Step:
+    """Of an arm that serves: it goes back if its requests fail, and stays else."""
+    if (failing := fails(rollout.evidence)) is not None:
+        return _rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", look)
+    before, bake_s = rollout.compared, look.wishes.bake_s
+    if before is not None and before.settled:
+        return Step(replace(rollout, reason=Reason.COMPARING, message=str(before)))
+    found = comparison_of(
+        rollout.evidence,
+        baked_s=baked_s,
+        bake_s=bake_s,
+        now_s=look.now_s,
+        doubted=before is not None,
+    )
+    if found is None or (before is not None and not found.settled):
+        # What could not be told before stands as it was told.
+        message = str(before) if before else f"{so_far(rollout.evidence)}: not certain yet."
+        if baked_s < bake_s:
+            left = max(1, round((bake_s - baked_s) / 60))
+            message = f"{so_far(rollout.evidence)}; compared for {left} more minutes."
+        message = f"pod {pod.name}: {message}"
+        return Step(replace(rollout, reason=Reason.COMPARING, message=message))
+    told = f"Pod {pod.name}, with adaptive verification, beside the others: {found}"
+    after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
+    return Step(after, (_normal("Compared", told),))
 
 
 def _seen(rollout: Rollout, watch: Watch, look: Look) -> Rollout:
@@ -279,6 +356,13 @@ def _rolled_back(rollout: Rollout, reason: Reason, message: str, look: Look) -> 
         # Its pods stay, but what they were made from is not known: only the user can tell.
         held = f"{message} It is held there, since the spec of {rollout.stable} is not known."
         return Step(replace(rollout, reason=reason, message=held))
+    if rollout.arm:
+        told = (
+            f"The replica with adaptive verification, of revision {rollout.revision}, is given up, "
+            f"and {rollout.stable} takes its place: {message}"
+        )
+        over = rollout.entered(Stage.ROLLED_BACK, reason, message, look.now_s)
+        return Step(over, (Happening(Severity.WARNING, reason, told),))
     # Told by condition Degraded.
     return Step(rollout.entered(Stage.ROLLED_BACK, reason, message, look.now_s))
 

@@ -71,12 +71,12 @@ def verdict_on(evidence: Evidence, baked_s: float, bake_s: float) -> Verdict:
         return worse
     if baked_s < bake_s:
         left = max(1, round((bake_s - baked_s) / 60))
-        return _watch(f"{_so_far(evidence)}; watched for {left} more minutes.")
+        return _watch(f"{so_far(evidence)}; watched for {left} more minutes.")
     return _at_the_end(evidence, over=baked_s >= LONGEST_BAKE * bake_s)
 
 
 def _at_the_end(evidence: Evidence, *, over: bool) -> Verdict:
-    if _blind(evidence):
+    if blind(evidence):
         return _unseen(evidence, over=over)
     if not evidence.stable.tokens and not evidence.canary.tokens:
         return _promote("no requests came, and it kept ready.")
@@ -85,8 +85,8 @@ def _at_the_end(evidence: Evidence, *, over: bool) -> Verdict:
         return worse
     speed = evidence.speed
     if speed.windows >= LEAST_WINDOWS and speed.mean - END_Z * speed.error >= log1p(-MOST_LOSS):
-        return _promote(f"{_so_far(evidence)}.")
-    return _in_doubt(evidence) if over else _watch(f"{_so_far(evidence)}: not certain yet.")
+        return _promote(f"{so_far(evidence)}.")
+    return _in_doubt(evidence) if over else _watch(f"{so_far(evidence)}: not certain yet.")
 
 
 def _unseen(evidence: Evidence, *, over: bool) -> Verdict:
@@ -109,13 +109,13 @@ def _in_doubt(evidence: Evidence) -> Verdict:
         )
     speed = evidence.speed
     if speed.windows >= LEAST_WINDOWS and speed.mean < log1p(-MOST_LOSS):
-        return _roll_back(Reason.CANARY_SLOWER, f"{_so_far(evidence)}.")
-    return _promote(f"{_so_far(evidence)}; no more is known after the longest bake.")
+        return _roll_back(Reason.CANARY_SLOWER, f"{so_far(evidence)}.")
+    return _promote(f"{so_far(evidence)}; no more is known after the longest bake.")
 
 
 def _worse(evidence: Evidence, z: float) -> Verdict | None:
     """The first thing that is worse beyond doubt."""
-    checks = (_slower(evidence, z), _fails(evidence), _slow_tails(evidence, z), _preempts(evidence))
+    checks = (_slower(evidence, z), fails(evidence), slow_tails(evidence, z), preempts(evidence))
     return next((each for each in checks if each is not None), None)
 
 
@@ -123,10 +123,10 @@ def _slower(evidence: Evidence, z: float) -> Verdict | None:
     speed = evidence.speed
     if speed.windows < LEAST_WINDOWS or speed.mean + z * speed.error >= log1p(-MOST_LOSS):
         return None
-    return _roll_back(Reason.CANARY_SLOWER, f"{_so_far(evidence)}.")
+    return _roll_back(Reason.CANARY_SLOWER, f"{so_far(evidence)}.")
 
 
-def _fails(evidence: Evidence) -> Verdict | None:
+def fails(evidence: Evidence) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     ours, theirs = _share(canary.failed, canary.finished), _share(stable.failed, stable.finished)
     if canary.failed < LEAST_EVENTS or ours - theirs <= MOST_FAILED:
@@ -140,7 +140,7 @@ def _fails(evidence: Evidence) -> Verdict | None:
     )
 
 
-def _slow_tails(evidence: Evidence, z: float) -> Verdict | None:
+def slow_tails(evidence: Evidence, z: float) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     found = (
         _slow_tail("time per output token", canary.tpot, stable.tpot, evidence.tpot_tail, z),
@@ -167,7 +167,7 @@ def _slow_tail(
     )
 
 
-def _preempts(evidence: Evidence) -> Verdict | None:
+def preempts(evidence: Evidence) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     ours = _share(canary.preemptions, canary.finished)
     theirs = _share(stable.preemptions, stable.finished)
@@ -187,11 +187,11 @@ def _preempts(evidence: Evidence) -> Verdict | None:
     )
 
 
-def _blind(evidence: Evidence) -> bool:
+def blind(evidence: Evidence) -> bool:
     return not evidence.looks or evidence.blind >= max(1.0, evidence.looks * BLIND_SHARE)
 
 
-def _so_far(evidence: Evidence) -> str:
+def so_far(evidence: Evidence) -> str:
     speed = evidence.speed
     if not speed.windows:
         return f"{evidence.canary.finished:.0f} requests served, too few to compare speed"

@@ -21,6 +21,7 @@ from fathom.manifests.workload import serving_template
 from fathom.rollout.look import Look, Window, Wishes
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
+from fathom.runtime.arm import Arm, wanted_arm
 from fathom.runtime.canary_windows import CanaryWindows, window_length_s
 from fathom.runtime.fetching import fetch_standing, fetched_news, pinned_to_fetched
 from fathom.runtime.holding import Hold
@@ -48,6 +49,8 @@ class Course:
     """Depth that a quality check holds some pods at."""
     wake_after_s: float = float("inf")
     """Seconds after which it wants to be looked at again at the latest."""
+    arm: Arm | None = None
+    """What the spec wants compared with all other replicas; None: nothing."""
     weights: FetchStanding = NOT_WANTED
     """Where the fetch stands that the newest spec wants."""
     hold: Hold | None = None
@@ -70,10 +73,21 @@ class Course:
         Otherwise the one asked for, whose live fields hold at once: mode Static among them, which
         asks for rest.
         """
-        spec = self.sd.spec
+        spec = self.fleet.spec
         if self.stable is not None and spec.tunable and not live_depth(spec):
             return self.stable.spec
         return spec
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether a revision is on trial that may become that of all replicas."""
+        return self.stable is not None and self.fleet is self.sd
+
+    @property
+    def fleet(self) -> SpeculativeDeployment:
+        """What the replicas are to be: the spec in force, but for one that is only compared."""
+        comparing = self.rollout is not None and self.rollout.arm
+        return self.stable if comparing and self.stable is not None else self.sd
 
     @property
     def rollout(self) -> Rollout | None:
@@ -138,7 +152,10 @@ def course_of(
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
-    if new and look.others:
+    arm = wanted_arm(wanted, before, look)
+    if arm is not None and not arm.waits:
+        look = replace(look, revision=arm.revision, arm=True, stable_spec_known=True)
+    elif new and look.others:
         stable_revision = look.others[0]
         comparable = _as_fetched_before(wanted, stable_revision, objects, kept)
         why = _why(objects, stable_revision, comparable, revision, bundle)
@@ -146,11 +163,14 @@ def course_of(
     step = next_step(before, look)
     after = _kept(kept, step.rollout, intent, look)
     told = (*fetched_news(weights), *step.happenings)
-    if new and step.rollout is not None and step.rollout.stage is Stage.SETTLING:
+    if new and not look.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
         told = (rolling_notice(wanted, objects.resource, kept, step.rollout), *told)
     rollout = step.rollout
     carried, stable = wanted, None
-    if rollout is not None and rollout.stage is Stage.ROLLED_BACK:
+    if arm is not None and look.arm:
+        if rollout is not None and rollout.on_trial:
+            carried, stable, revision = arm.sd, wanted, arm.revision
+    elif rollout is not None and rollout.stage is Stage.ROLLED_BACK:
         earlier = earlier_spec(objects.resource, after.stable_spec)
         if earlier is not None:
             carried, revision = earlier, rollout.stable
@@ -165,6 +185,7 @@ def course_of(
         wake_after_s=min(
             _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s
         ),
+        arm=arm,
         weights=weights,
         hold=hold,
     )
@@ -251,11 +272,11 @@ def _kept(kept: Kept, rollout: Rollout | None, intent: Intent, look: Look) -> Ke
     stable = kept.spec_of(rollout.stable) if rollout is not None else None
     after = replace(kept, stable_spec=stable, rollout=rollout)
     if intent.newest:
-        after = after.with_accepted(intent.text, look.revision)
+        after = after.with_accepted(intent.text, intent.revision)
     # The proof that a spec is good: its pods serve, and no trial of theirs is under way.
-    past_trial = rollout is None or rollout.stage is Stage.PROMOTED
-    if past_trial and look.ready(look.revision):
-        after = after.with_good(intent.text, look.revision)
+    past_trial = rollout is None or rollout.arm or rollout.stage is Stage.PROMOTED
+    if past_trial and look.ready(intent.revision):
+        after = after.with_good(intent.text, intent.revision)
     return after
 
 

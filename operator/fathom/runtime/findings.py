@@ -15,6 +15,7 @@ from fathom.core.times import rfc3339
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.actor import Carried
+from fathom.runtime.arm import arm_status
 from fathom.runtime.course import Course
 from fathom.runtime.fetching import FetchFindings
 from fathom.runtime.intent import Intent
@@ -44,11 +45,12 @@ def findings_of(
         kept_unread=course.hold.progress.message if course.hold and course.hold.frozen else "",
         rolled_back=_rolled_back(course.rollout),
         rollout=_rollout_status(course.rollout),
+        adaptive_verification=arm_status(course.arm, course.rollout),
         refusals=carried.refusals,
         taken=carried.taken,
         weights=fetch.status,
         weights_trouble=fetch.trouble,
-        skipped=skipped(course.sd.spec, snapshot.served, snapshot.objects.optional),
+        skipped=skipped(course.fleet.spec, snapshot.served, snapshot.objects.optional),
         not_obeyed=decision.not_obeyed,
         alarms={
             ConditionType(each.kind): _alarm_finding(each, carried.refresh)
@@ -56,10 +58,10 @@ def findings_of(
         },
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
-        engine=_engine_status(course.sd),
+        engine=_engine_status(course.fleet),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
         document=carried.document,
-        fixed_depth="" if course.stable is not None else _fixed_depth(course.sd.spec),
+        fixed_depth="" if course.on_trial else _fixed_depth(course.fleet.spec),
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
@@ -80,6 +82,7 @@ def findings_without_spec(
         progress=None,
         rolled_back="",
         rollout=_rollout_status(memory.kept.rollout),
+        adaptive_verification=None,
         refusals=(),
         taken=(),
         skipped=(),
@@ -112,6 +115,14 @@ def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
     """What the rollout is at, or where none is on trial, what the plan's replicas are at."""
     if rollout is None or plan.progress.reason is Reason.ROLLOUT_PAUSED:
         return plan.progress
+    if rollout.arm and rollout.on_trial:
+        message = (
+            f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
+            f"with adaptive verification: {rollout.message}"
+        )
+        return Progress(rollout.reason, message)
+    if rollout.arm:
+        return plan.progress
     if rollout.on_trial:
         message = f"From revision {rollout.stable} to {rollout.revision}: {rollout.message}"
         return Progress(rollout.reason, message)
@@ -121,7 +132,8 @@ def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
 
 
 def _rolled_back(rollout: Rollout | None) -> str:
-    if rollout is None or rollout.stage is not Stage.ROLLED_BACK:
+    if rollout is None or rollout.arm or rollout.stage is not Stage.ROLLED_BACK:
+        # All that serve are what the spec asks for where one was only compared.
         return ""
     return (
         f"revision {rollout.revision} was rolled back to {rollout.stable} ({rollout.reason}): "
@@ -132,7 +144,7 @@ def _rolled_back(rollout: Rollout | None) -> str:
 
 
 def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:
-    if rollout is None:
+    if rollout is None or rollout.arm:
         return None
     return RolloutStatus(
         revision=rollout.revision,

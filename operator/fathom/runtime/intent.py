@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from fathom.api.problem import Problem
 from fathom.api.resource import Metadata, SpeculativeDeployment, parse
 from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
+from fathom.core.arm import arm_of
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.kinds import Kind
 from fathom.core.manifest import Manifest
@@ -208,7 +209,19 @@ def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, kept: K
         earlier = earlier_spec(resource, text)
         if earlier is not None and not changed_restart_fields(earlier.spec, spec):
             return revision
-    return revision_of(spec)
+    return _compared_revision(spec, resource, kept) or revision_of(spec)
+
+
+def _compared_revision(
+    spec: SpeculativeDeploymentSpec, resource: Manifest, kept: Kept
+) -> str | None:
+    """That of the one replica that is compared, if the spec asks for all to be like it."""
+    if kept.rollout is None or not kept.rollout.arm:
+        return None
+    fleet = earlier_spec(resource, kept.spec_of(kept.rollout.stable))
+    one = arm_of(fleet.spec) if fleet is not None else None
+    same = one is not None and not changed_restart_fields(one, spec)
+    return kept.rollout.revision if same else None
 
 
 def _replicas(resource: Manifest) -> int:

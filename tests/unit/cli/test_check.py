@@ -96,6 +96,22 @@ def test_what_turns_asynchronous_scheduling_off_is_told(
     assert depth.endswith(f" Without asynchronous scheduling ({why}) it is live all the same.")
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"replicas": 3}, "beside 2 without; the others follow when you set it to Enabled."),
+        ({"replicas": 1}, "set spec.replicas to 2 or more, or spec.rollout.maxSurge to 1"),
+    ],
+)
+def test_what_is_compared_is_told(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    canary = {"adaptiveVerification": "Canary"}
+    backend = {"engine.attentionBackend": "flashinfer_mla"}
+    found = check(tmp_path, {"speculation": canary, **backend, **changes})
+    (line,) = [each for each in found.stdout.splitlines() if "adaptive verification: " in each]
+    assert said in line
+    assert not found.exit_code
+
+
 def test_prints_what_it_found(tmp_path: Path) -> None:
     target, draft = (PAIRS / "good" / "kimi-eagle3.1-mla" / part for part in ("target", "draft"))
 

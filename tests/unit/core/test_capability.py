@@ -163,10 +163,11 @@ def test_a_static_engine_is_not_live_though_it_could_be() -> None:
     ],
     ids=str,
 )
+@pytest.mark.parametrize("wished", ["Enabled", "Canary"])
 def test_adaptive_verification_needs_an_engine_that_has_it(
-    changes: dict[str, Any], sentence: str | None
+    changes: dict[str, Any], sentence: str | None, wished: str
 ) -> None:
-    spec = resource({"speculation.adaptiveVerification": "Enabled", **changes}).spec
+    spec = resource({"speculation.adaptiveVerification": wished, **changes}).spec
 
     problem = adaptive_verification_problem(spec)
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.api.status import Compared
 from fathom.core.measurement import EngineCounts, PodDelta
 from fathom.core.observed import ObservedPod
+from fathom.rollout.comparison import Comparison
 from fathom.rollout.look import Look, Window
 from fathom.rollout.rollout import Rollout, Stage, Watch
 from fathom.rollout.steps import Step, next_step
@@ -313,3 +315,45 @@ def test_what_was_reverted_before_anything_moved_ends_in_silence() -> None:
     workloads = (deployment("old", 0), deployment("new", 3))
     step = next_step(reverted, look(100, pods=ready, workloads=workloads))
     assert (step.rollout, told(step)) == (None, [])
+
+
+ARM = replace(
+    CANARY,
+    arm=True,
+    watch=Watch("canary", ready_since_s=NOW_S, uid="uid of canary"),
+    compared=Comparison(Compared.FASTER, NOW_S, mean=0.1, error=0.01),
+)
+DAYS_S = 30 * 86400.0
+
+
+def test_one_that_was_compared_stays_for_as_long_as_it_is_asked_for() -> None:
+    found = after(ARM, look(DAYS_S, pod(ready=True), arm=True))
+    assert (found.stage, found.compared) == (Stage.CANARY, ARM.compared)
+    moved = replace(ARM, watch=replace(ARM.watch or Watch(""), pod="gone"))
+    assert after(moved, look(DAYS_S, pod(), arm=True)).stage is Stage.CANARY
+
+
+def test_one_that_never_stays_to_be_compared_is_given_up() -> None:
+    found = after(replace(ARM, compared=None), look(DAYS_S, pod(ready=True), arm=True))
+    assert (found.stage, found.reason) == (Stage.ROLLED_BACK, Reason.CANARY_NOT_READY)
+
+
+def test_one_to_be_compared_waits_while_no_other_serves() -> None:
+    down = (pod("old", "a"), pod("old", "b"))
+    seen = look(10, pods=down, arm=True, workloads=(deployment("old", 3),))
+    assert after(replace(SETTLING, arm=True), seen).stage is Stage.SETTLING
+
+
+def test_what_was_compared_is_rolled_out_by_what_it_has_shown() -> None:
+    step = next_step(ARM, look(DAYS_S, pod(ready=True)))
+    assert step.rollout is not None
+    assert (step.rollout.arm, step.rollout.compared) == (False, None)
+    assert step.rollout.watch == ARM.watch
+    assert told(step)[0].endswith("is the canary of its rollout: what it has shown counts.")
+
+
+def test_one_that_was_given_up_is_tried_from_the_beginning_once_all_are_to_be_like_it() -> None:
+    failed = replace(ARM, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_CRASHED)
+    assert after(failed, look(arm=True)) == failed
+    begun = after(failed, look(workloads=(deployment("old", 3),)))
+    assert (begun.stage, begun.arm, begun.watch) == (Stage.SETTLING, False, None)

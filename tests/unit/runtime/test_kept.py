@@ -4,9 +4,11 @@ from dataclasses import replace
 from math import inf
 
 from fathom.api.conditions import Reason
+from fathom.api.status import Compared
 from fathom.core.fetch import Fetched
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import ModelFacts, ModelRef, Weights
+from fathom.rollout.comparison import Comparison
 from fathom.rollout.evidence import Contrast, Evidence, Side
 from fathom.rollout.rollout import Rollout, Stage, Watch
 from fathom.runtime.kept import Kept, Seen
@@ -28,6 +30,8 @@ ROLLOUT = Rollout(
         looks=1,
     ),
     retry="1",
+    arm=True,
+    compared=Comparison(Compared.FASTER, 3.5, mean=0.1, error=0.01, remark="But."),
 )
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = {"digest": Fetched((("draft", COMMIT), ("model", COMMIT)), 1 << 40)}
@@ -90,6 +94,8 @@ def test_what_was_only_seen_can_wait_and_a_step_cannot() -> None:
     for change in (
         {"stage": Stage.PROMOTED},
         {"paused_at_s": 3.0},
+        {"arm": False},
+        {"compared": Comparison(Compared.CANNOT_TELL, 3.5)},
         {"watch": replace(ROLLOUT.watch, unready_since_s=3.0)},  # type: ignore[type-var]
     ):
         stepped = replace(ROLLOUT, **change)  # type: ignore[arg-type]

@@ -1,0 +1,117 @@
+"""What comes of comparing one replica with the others."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import log1p
+
+import pytest
+
+from fathom.api.status import Compared
+from fathom.rollout.comparison import Comparison, comparison_of
+from fathom.rollout.evidence import Contrast, Evidence, Side
+
+BAKE_S = 1200.0
+NOW_S = 1_800_000_000.0
+SERVED = Evidence(Side(tokens=1e6, finished=1e3), Side(tokens=2e6, finished=2e3), looks=20)
+
+
+def shown(speeds: Iterable[float]) -> Evidence:
+    """Windows in which the one replica was so much faster than the others."""
+    speed = Contrast()
+    for each in speeds:
+        speed = speed.updated(log1p(each), 1.0)
+    return replace(SERVED, speed=speed)
+
+
+def alternating(mean: float, spread: float, windows: int = 20) -> Evidence:
+    return shown(mean + (spread if i % 2 else -spread) for i in range(windows))
+
+
+def after(evidence: Evidence, baked_s: float) -> Comparison | None:
+    return comparison_of(evidence, baked_s=baked_s, bake_s=BAKE_S, now_s=NOW_S)
+
+
+def found(evidence: Evidence, baked_s: float) -> Compared | None:
+    comparison = after(evidence, baked_s)
+    return comparison.found if comparison else None
+
+
+def test_nothing_is_said_before_the_bake_is_over() -> None:
+    assert after(alternating(0.5, 0.001), BAKE_S - 1) is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "result"),
+    [
+        (0.05, 0.01, Compared.FASTER),
+        (-0.05, 0.01, Compared.SLOWER),
+        (0.0, 0.01, Compared.NO_DIFFERENCE),
+        # Surely faster, and by less than anybody would roll out for.
+        (0.004, 0.001, Compared.NO_DIFFERENCE),
+        (0.0, 0.1, None),
+    ],
+)
+def test_what_is_beyond_doubt_is_told_when_the_bake_is_over(
+    mean: float, spread: float, result: Compared | None
+) -> None:
+    assert found(alternating(mean, spread), BAKE_S) is result
+
+
+def test_what_two_errors_settle_waits_for_the_longest_bake() -> None:
+    # 20 alike windows are worth 10: an error of a third of the spread.
+    doubtful = alternating(0.05, 0.06)
+    assert found(doubtful, BAKE_S) is None
+    assert found(doubtful, 3 * BAKE_S) is Compared.FASTER
+    assert found(alternating(-0.05, 0.06), 3 * BAKE_S) is Compared.SLOWER
+    assert found(alternating(0.03, 0.06), 3 * BAKE_S) is Compared.CANNOT_TELL
+
+
+def test_what_was_in_doubt_takes_three_errors_from_then_on() -> None:
+    for spread, result in ((0.06, Compared.CANNOT_TELL), (0.04, Compared.FASTER)):
+        later = comparison_of(
+            alternating(0.05, spread), baked_s=4 * BAKE_S, bake_s=BAKE_S, now_s=NOW_S, doubted=True
+        )
+        assert later is not None
+        assert later.found is result
+
+
+@pytest.mark.parametrize(
+    ("evidence", "why"),
+    [
+        (alternating(0.5, 0.001, windows=7), "hardly ever busy with batches of the same size"),
+        (replace(alternating(0.5, 0.001), blind=10), "could not be read"),
+        (replace(SERVED, canary=Side()), "It served no requests."),
+    ],
+)
+def test_what_keeps_it_from_being_told_is_said(evidence: Evidence, why: str) -> None:
+    assert found(evidence, BAKE_S) is None
+    comparison = after(evidence, 3 * BAKE_S)
+    assert comparison is not None
+    assert not comparison.settled
+    assert why in str(comparison)
+
+
+def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
+    comparison = Comparison(Compared.FASTER, NOW_S, mean=log1p(0.1), error=0.01)
+    assert comparison.percent == "+10.0"
+    assert comparison.interval_percent == "+7.8 to +12.2"
+    assert str(comparison) == (
+        "+10.0 % tokens per second and request at equal batch (95 %: +7.8 to +12.2). To have it in "
+        "all replicas, set spec.speculation.adaptiveVerification to Enabled."
+    )
+
+
+def test_without_speeds_no_number_is_said() -> None:
+    comparison = Comparison(Compared.CANNOT_TELL, NOW_S, remark="It served no requests.")
+    assert (comparison.percent, comparison.interval_percent) == ("", "")
+    assert str(comparison).startswith("It served no requests. So far that tells nothing")
+
+
+def test_what_else_is_worse_is_said_beside_the_speed() -> None:
+    preempting = replace(
+        alternating(0.05, 0.01), canary=Side(tokens=1e6, finished=1e3, preemptions=500.0)
+    )
+    comparison = after(preempting, BAKE_S)
+    assert comparison is not None
+    assert comparison.found is Compared.FASTER
+    assert "But it preempts 0.50 times per request" in str(comparison)

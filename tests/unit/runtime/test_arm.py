@@ -1,0 +1,338 @@
+"""One replica with adaptive verification beside others without: begun, judged, kept, ended."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fathom.adapters.ports import PodEndpoint, Sample
+from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.core.measurement import EngineCounts
+from support.bench import Bench, FakeMetrics
+
+CANARY = {"speculation.adaptiveVerification": "Canary"}
+FLEET = {"replicas": 3, "engine.attentionBackend": "flashinfer_mla"}
+MINUTES = 20
+
+
+class Serving(FakeMetrics):
+    """Each pod finishes a request a second; those with adaptive verification at another speed."""
+
+    def __init__(self, bench: Bench, *, faster: float = 0.0, scatter: float = 0.01) -> None:
+        super().__init__(bench.clock)
+        self._bench = bench
+        self._scatter, self._random = scatter, random.Random(5)
+        self._counts: dict[str, tuple[float, EngineCounts]] = {}
+        self.faster = faster
+        self.failing = 0.0
+        self.generation = 1
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        found = await super().sample(pods)
+        with_it = {
+            pod["metadata"]["name"]
+            for deployment in self._bench.kube.all_of(DEPLOYMENT)
+            if verifies_adaptively(deployment)
+            for pod in self._bench.pods_of(deployment["metadata"]["name"])
+        }
+        return Sample(
+            tuple(
+                replace(each, engine=self._counted(each.pod, each.at_s, arm=each.pod in with_it))
+                for each in found.counters
+            )
+        )
+
+    def _counted(self, pod: str, at_s: float, *, arm: bool) -> EngineCounts:
+        since_s, before = self._counts.get(pod, (at_s, EngineCounts()))
+        requests = at_s - since_s
+        speed = self._random.gauss(1 + (self.faster if arm else 0.0), self._scatter)
+        counts = replace(
+            before,
+            generation_tokens=before.generation_tokens + 100 * requests,
+            finished_requests=before.finished_requests + requests,
+            failed_requests=before.failed_requests + (self.failing if arm else 0) * requests,
+            tpot_seconds_sum=before.tpot_seconds_sum + 0.02 * requests / speed,
+            tpot_count=before.tpot_count + requests,
+            requests_running=8,
+        )
+        self._counts[pod] = at_s, counts
+        return counts
+
+
+def verifies_adaptively(deployment: dict[str, Any]) -> bool:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return "enable_adaptive_verification" in " ".join(container["args"])
+
+
+def replicas(bench: Bench) -> tuple[int, int]:
+    """Of the pods without adaptive verification, and of those with it."""
+    asked = {False: 0, True: 0}
+    for deployment in bench.kube.all_of(DEPLOYMENT):
+        asked[verifies_adaptively(deployment)] += deployment["spec"]["replicas"]
+    return asked[False], asked[True]
+
+
+async def pass_minutes(bench: Bench, minutes: float) -> None:
+    until_s = bench.clock.at_s + 60 * minutes
+    while bench.clock.at_s < until_s:
+        bench.clock.at_s += min(await bench.tick() or 0, until_s - bench.clock.at_s)
+        bench.play_controllers()
+
+
+def events(bench: Bench, reason: str) -> list[str]:
+    bodies = [each.body for each in bench.kube.writes if each.kind == EVENT.kind and each.body]
+    return [str(each["message"]) for each in bodies if each["reason"] == reason]
+
+
+def compared(bench: Bench) -> dict[str, Any]:
+    found: dict[str, Any] = bench.status["adaptiveVerification"]
+    return found
+
+
+async def comparing(**metrics: float) -> Bench:
+    """A fleet of three whose spec says Canary since a moment ago."""
+    bench = Bench(FLEET)
+    await bench.until_ready()
+    bench.metrics = Serving(bench, **metrics)
+    bench.edit(CANARY)
+    return bench
+
+
+async def test_one_replica_has_it_and_the_others_stay() -> None:
+    bench = await comparing()
+    before = {pod["metadata"]["name"] for pod in bench.kube.all_of(DEPLOYMENT)}
+    await pass_minutes(bench, 5)
+    assert replicas(bench) == (2, 1)
+    assert before < {each["metadata"]["name"] for each in bench.kube.all_of(DEPLOYMENT)}
+    assert compared(bench)["state"] == "Comparing"
+    assert bench.condition("Progressing")["reason"] == "Comparing"
+    assert bench.condition("Progressing")["status"] == "False"
+    assert bench.condition("Degraded")["status"] == "False"
+    assert bench.status["engine"]["actuation"] == "Live"
+
+
+@pytest.mark.parametrize(
+    ("faster", "result", "edit"),
+    [
+        (0.1, "Faster", "to Enabled."),
+        (-0.1, "Slower", "to Disabled."),
+        (0.0, "NoDifference", "to Disabled."),
+    ],
+)
+async def test_what_it_is_worth_stands_in_the_status_and_no_other_replica_follows(
+    faster: float, result: str, edit: str
+) -> None:
+    bench = await comparing(faster=faster)
+    await pass_minutes(bench, 10 * MINUTES)
+    found = compared(bench)
+    assert (found["state"], found["result"]) == ("Compared", result)
+    assert abs(float(found["percent"]) - 100 * faster) < 1
+    low, high = map(float, found["intervalPercent"].split(" to "))
+    assert low < float(found["percent"]) < high
+    assert found["message"].endswith(edit)
+    assert replicas(bench) == (2, 1)
+    (told,) = events(bench, "Compared")
+    assert found["intervalPercent"] in told
+
+
+async def test_what_cannot_be_told_is_said_once_and_may_yet_be_told() -> None:
+    bench = await comparing(scatter=0.3)
+    await pass_minutes(bench, 3.5 * MINUTES)
+    assert compared(bench)["result"] == "CannotTell"
+    assert len(events(bench, "Compared")) == 1
+    metrics = bench.metrics
+    assert isinstance(metrics, Serving)
+    metrics.faster = 0.5
+    await pass_minutes(bench, 10 * MINUTES)
+    assert compared(bench)["result"] == "Faster"
+    assert len(events(bench, "Compared")) == 2
+
+
+async def test_the_result_survives_the_operator() -> None:
+    bench = await comparing(faster=0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    before, writes = compared(bench), len(bench.kube.writes)
+    bench.restart()
+    await pass_minutes(bench, 2 * MINUTES)
+    assert compared(bench) == before
+    assert len(events(bench, "Compared")) == 1
+    assert not [each for each in bench.kube.writes[writes:] if each.kind == DEPLOYMENT.kind]
+
+
+async def test_a_lost_record_begins_the_comparison_anew_with_the_same_pods() -> None:
+    bench = await comparing(faster=0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    pods = compared(bench)["pod"]
+    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    bench.restart()
+    await pass_minutes(bench, 1)
+    assert replicas(bench) == (2, 1)
+    assert (compared(bench)["state"], compared(bench)["pod"]) == ("Comparing", pods)
+    await pass_minutes(bench, 2 * MINUTES)
+    assert compared(bench)["result"] == "Faster"
+
+
+async def test_enabled_makes_it_the_canary_of_a_rollout_and_all_follow() -> None:
+    bench = await comparing(faster=0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    revision, pod = compared(bench)["revision"], compared(bench)["pod"]
+    bench.edit({"speculation.adaptiveVerification": "Enabled"})
+    await bench.until_rolled()
+    assert replicas(bench) == (0, 3)
+    assert revision in bench.kube.names(DEPLOYMENT)[0]
+    assert pod in {each["metadata"]["name"] for each in bench.pods_of("kimi-")}
+    assert "adaptiveVerification" not in bench.status
+
+
+async def test_enabled_goes_back_where_it_was_shown_to_be_slower() -> None:
+    bench = await comparing(faster=-0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    bench.edit({"speculation.adaptiveVerification": "Enabled"})
+    await pass_minutes(bench, 5)
+    assert replicas(bench) == (3, 0)
+    assert bench.status["rollout"]["reason"] == "CanarySlower"
+
+
+async def test_disabled_gives_its_place_back() -> None:
+    bench = await comparing(faster=0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    bench.edit({"speculation.adaptiveVerification": "Disabled"})
+    await bench.until_rolled()
+    assert replicas(bench) == (3, 0)
+    assert len(bench.kube.names(DEPLOYMENT)) == 1
+    assert "adaptiveVerification" not in bench.status
+
+
+async def test_one_that_crashes_is_given_up_and_the_fleet_is_whole() -> None:
+    bench = await comparing()
+    await pass_minutes(bench, 5)
+    crashed = [{"name": "vllm", "restartCount": 1, "state": {}}]
+    bench.set_ready(compared(bench)["pod"], containerStatuses=crashed)
+    await pass_minutes(bench, 5)
+    found = compared(bench)
+    assert (found["state"], found["reason"]) == ("Failed", "CanaryCrashed")
+    assert "to try it once more" in found["message"]
+    assert replicas(bench) == (3, 0)
+    assert len(events(bench, "CanaryCrashed")) == 1
+    assert bench.condition("Degraded")["status"] == "False"
+    await pass_minutes(bench, MINUTES)
+    assert replicas(bench) == (3, 0)
+    bench.edit({"speculation.adaptiveVerification": "Disabled"})
+    await pass_minutes(bench, 1)
+    bench.edit(CANARY)
+    await pass_minutes(bench, 2)
+    assert replicas(bench) == (2, 1)
+
+
+async def test_one_whose_requests_fail_is_given_up() -> None:
+    bench = await comparing()
+    metrics = bench.metrics
+    assert isinstance(metrics, Serving)
+    metrics.failing = 0.2
+    await pass_minutes(bench, 10)
+    assert (compared(bench)["state"], compared(bench)["reason"]) == ("Failed", "CanaryErrors")
+    assert replicas(bench) == (3, 0)
+
+
+async def test_a_rollout_goes_first_and_the_comparison_begins_anew_behind_it() -> None:
+    bench = await comparing(faster=0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    one = compared(bench)["revision"]
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await pass_minutes(bench, 2)
+    assert compared(bench)["state"] == "Waiting"
+    assert compared(bench)["message"] == "a rollout is under way, and goes first."
+    assert replicas(bench) == (3, 0)
+    assert bench.status["rollout"]["stage"] == "Canary"
+    await pass_minutes(bench, 2 * MINUTES)
+    assert replicas(bench) == (2, 1)
+    assert bench.status["rollout"]["stage"] == "Complete"
+    assert compared(bench)["state"] == "Comparing"
+    assert compared(bench)["revision"] != one
+    await pass_minutes(bench, 2 * MINUTES)
+    assert compared(bench)["result"] == "Faster"
+
+
+@pytest.mark.parametrize(
+    ("changes", "cure"),
+    [({"replicas": 1}, "spec.replicas"), ({"rollout.canaryMinutes": 0}, "canaryMinutes")],
+)
+async def test_without_a_neighbour_or_time_it_waits_and_says_for_what(
+    changes: dict[str, Any], cure: str
+) -> None:
+    bench = Bench({**FLEET, **CANARY, **changes})
+    await bench.until_ready()
+    assert compared(bench)["state"] == "Waiting"
+    assert cure in compared(bench)["message"]
+    assert replicas(bench)[1] == 0
+
+
+async def test_a_single_replica_is_compared_where_there_is_room_for_one_more() -> None:
+    bench = Bench({**FLEET, **CANARY, "replicas": 1, "rollout.maxSurge": 1})
+    await bench.until_ready()
+    await pass_minutes(bench, 1)
+    assert replicas(bench) == (1, 1)
+
+
+async def test_scaled_to_one_it_gives_way_and_comes_back_with_the_second() -> None:
+    bench = await comparing()
+    await pass_minutes(bench, 5)
+    bench.edit({"replicas": 1})
+    await pass_minutes(bench, 2)
+    assert replicas(bench) == (1, 0)
+    bench.edit({"replicas": 4})
+    await pass_minutes(bench, 2)
+    assert replicas(bench) == (3, 1)
+
+
+async def test_a_new_resource_starts_all_replicas_without_it_first() -> None:
+    bench = Bench({**FLEET, **CANARY})
+    await bench.tick()
+    assert replicas(bench) == (3, 0)
+    await bench.until_ready()
+    await pass_minutes(bench, 1)
+    assert replicas(bench) == (2, 1)
+
+
+async def test_no_other_replica_follows_where_the_others_are_taken_away_by_hand() -> None:
+    bench = await comparing()
+    await pass_minutes(bench, 5)
+    (fleet,) = [
+        each["metadata"]["name"]
+        for each in bench.kube.all_of(DEPLOYMENT)
+        if not verifies_adaptively(each)
+    ]
+    bench.kube.remove(DEPLOYMENT, "llm", fleet)
+    for pod in bench.pods_of(fleet):
+        bench.kube.remove(POD, "llm", pod["metadata"]["name"])
+    await pass_minutes(bench, 5)
+    assert replicas(bench) == (2, 1)
+
+
+async def test_a_fathom_that_calls_it_otherwise_goes_on_with_the_same_pods() -> None:
+    bench = await comparing(faster=0.1)
+    await pass_minutes(bench, 2 * MINUTES)
+    revision = compared(bench)["revision"]
+    renamed = json.loads(
+        json.dumps(bench.kube.all_of(DEPLOYMENT) + bench.kube.all_of(POD)).replace(
+            revision, "0123abcd"
+        )
+    )
+    for kind in (DEPLOYMENT, POD):
+        for each in bench.kube.names(kind):
+            bench.kube.remove(kind, "llm", each)
+    for each in renamed:
+        bench.kube.put(DEPLOYMENT if each["kind"] == "Deployment" else POD, each)
+    kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    data = {key: text.replace(revision, "0123abcd") for key, text in kept["data"].items()}
+    bench.kube.put(CONFIG_MAP, {**kept, "data": data})
+    bench.restart()
+    await pass_minutes(bench, 5)
+    assert compared(bench)["revision"] == "0123abcd"
+    assert compared(bench)["result"] == "Faster"
+    bench.edit({"speculation.adaptiveVerification": "Enabled"})
+    await bench.until_rolled()
+    assert bench.kube.names(DEPLOYMENT) == ["kimi-0123abcd"]
