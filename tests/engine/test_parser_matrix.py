@@ -6,9 +6,10 @@ yet is held against the newest that it does. What came of each command is a prop
 `make try-engine` counts them for docs/engines.md.
 """
 
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -71,6 +72,7 @@ def adaptive(method: str, **more: Any) -> Sample:
     )
 
 
+SCHEDULE = [[1, 1, 0], [2, 2, 1], [3, 3, 3]]
 STATIC = {"speculation.tuning.mode": "Static"}
 SAMPLES: Mapping[str, Sample] = MappingProxyType(
     {
@@ -103,6 +105,28 @@ SAMPLES: Mapping[str, Sample] = MappingProxyType(
         },
     }
 )
+BESIDE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "LoRA": {"engine.args": ["--enable-lora"]},
+        "eager": {"engine.args": ["--enforce-eager"]},
+        "O0": {"engine.args": ["-O0"]},
+        "O1": {"engine.args": ["--optimization-level", "1"]},
+        "no graphs": {"engine.args": ["-cc.cudagraph_mode=NONE"]},
+        "piecewise": {"engine.args": ["-cc", '{"cudagraph_mode":"PIECEWISE"}']},
+        "full decodes": {"engine.args": ["-cc.cudagraph_mode=FULL_DECODE_ONLY"]},
+        "O0 with full": {"engine.args": ["-O0", "-cc.cudagraph_mode=FULL"]},
+        "two batches at once": {"engine.args": ["--ubatch-size", "4"]},
+        "sharded sampling": {"engine.args": ["--enable-batch-sharded-sampling"]},
+        "sampling mask": {"engine.args": ["--return-sampling-mask"]},
+        "no logits": {"draft.options": {"use_local_argmax_reduction": "true"}},
+        "parallel drafting": {"draft.options": {"parallel_drafting": "true"}},
+        "no async scheduling": {"engine.args": ["--no-async-scheduling"]},
+        # It stays with whatever is asked of the same process afterwards.
+        "experts": {"engine.args": ["--enable-return-routed-experts"]},
+    }
+)
+"""What a user may ask for beside adaptive verification."""
+ADAPTIVE_AND_LIVE = "adaptive verification with a depth schedule"
 DATA_PARALLEL = "live depth with several data-parallel engines"
 ROWS: Mapping[str, Row] = MappingProxyType({row.what: row for row in TABLE})
 
@@ -129,6 +153,19 @@ def golden_spec(name: str, release: str) -> SpeculativeDeploymentSpec:
     return parsed.spec
 
 
+def beside(name: str) -> SpeculativeDeploymentSpec:
+    """Of the newest release that is known, which has adaptive verification."""
+    sample = adaptive("eagle3", **BESIDE[name])
+    return resource({"engine.version": NEWEST_KNOWN, **sample.changes}).spec
+
+
+def with_schedule(args: Sequence[str]) -> list[str]:
+    """The same engine with a depth for each batch."""
+    at = args.index("--speculative-config") + 1
+    config = {**json.loads(args[at]), "num_speculative_tokens_per_batch_size": SCHEDULE}
+    return [*args[:at], json.dumps(config), *args[at + 1 :]]
+
+
 def commands(release: str) -> dict[str, list[str]]:
     """Every command that is asked about, by name; a sample's as an engine that has all gets it."""
     able = {
@@ -138,7 +175,10 @@ def commands(release: str) -> dict[str, list[str]]:
     return {
         **{name: list(engine_args(golden_spec(name, release))) for name in (*GOLDEN, *COMPARED)},
         **able,
+        ADAPTIVE_AND_LIVE: with_schedule(able["adaptive verification, method dspark"]),
         DATA_PARALLEL: [*able["depth schedule"], "--data-parallel-size", "2"],
+        # Last: see the last of them.
+        **{name: list(engine_args(beside(name))) for name in BESIDE},
     }
 
 
@@ -229,6 +269,25 @@ def test_a_release_lacks_exactly_what_the_table_says(
         assert answer.refused_by is not None
         assert SAMPLES[name].error in answer.error.lower()
         record_property("row", "lacks")
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_vllm_refuses_beside_adaptive_verification_is_refused(
+    release: str, name: str, answers: Mapping[str, Answer]
+) -> None:
+    if not LIVE_DEPTH.in_version(known_as(release)):
+        return  # an earlier one refuses some of it only when it starts
+    problems = engine_problems(beside(name))
+    assert (answers[name].refused_by is not None) == bool(problems), answers[name].error
+
+
+def test_adaptive_verification_and_a_depth_schedule_go_together(
+    answers: Mapping[str, Answer],
+) -> None:
+    config = answers[ADAPTIVE_AND_LIVE].config
+    assert config is not None, answers[ADAPTIVE_AND_LIVE].error
+    assert (config["adaptive"], config["schedule"]) == (True, SCHEDULE)
+    assert (config["runner"], config["graphs"]) == ("V2", "FULL_AND_PIECEWISE")
 
 
 def test_several_data_parallel_engines_lose_the_schedule(

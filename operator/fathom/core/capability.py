@@ -7,6 +7,7 @@ from packaging.version import Version
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
+from fathom.core.adaptive_conflicts import conflicts
 from fathom.core.arm import arm_of
 from fathom.core.capability_table import (
     ADAPTIVE_BACKENDS,
@@ -173,4 +174,5 @@ def _adaptive_verification_refusal(spec: SpeculativeDeploymentSpec) -> str | Non
             f"attentionBackend (with MLA: flashinfer_mla, vLLM {FLASHINFER_MLA_ADAPTIVE.versions}),"
             " or set it to Disabled."
         )
-    return None
+    conflict = next(conflicts(spec), None)
+    return f"{conflict}, or set this to Disabled." if conflict else None

@@ -160,6 +160,41 @@ def test_a_static_engine_is_not_live_though_it_could_be() -> None:
         ),
         ({"engine.attentionBackend": "some_new_backend"}, None),
         ({"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}, "pipelineParallel"),
+        (
+            {"engine.args": ["--enable-lora"]},
+            (
+                "vLLM cannot combine it with --enable-lora in spec.engine.args: remove that, or "
+                "set this to Disabled."
+            ),
+        ),
+        ({"engine.args": ["--enable_lora"]}, "--enable-lora"),
+        ({"engine.args": ["--enable-log-requests"]}, None),
+        ({"engine.args": ["--enforce-eager"]}, "full CUDA graphs, and --enforce-eager"),
+        ({"engine.args": ["--enforce-eager", "--no-enforce-eager"]}, None),
+        ({"engine.args": ["-O0"]}, "full CUDA graphs, and -O0"),
+        ({"engine.args": ["--optimization-level", "1"]}, "full CUDA graphs, and -O1"),
+        ({"engine.args": ["-O2"]}, None),
+        ({"engine.args": ["-O0", "-cc.cudagraph_mode=FULL"]}, None),
+        ({"engine.args": ["-cc.cudagraph_mode", "PIECEWISE"]}, "cudagraph_mode PIECEWISE"),
+        (
+            {"engine.args": ["--compilation-config", '{"cudagraph_mode": "NONE"}']},
+            "cudagraph_mode NONE",
+        ),
+        ({"engine.args": ["--compilation-config", '{"mode": 3}']}, None),
+        ({"engine.args": ["-cc", "{"]}, None),
+        (
+            {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]},
+            (
+                "VLLM_USE_V2_MODEL_RUNNER in spec.engine.env selects vLLM's Model Runner V1, which "
+                "does not have it: remove it, or set this to Disabled."
+            ),
+        ),
+        ({"draft.options": {"use_local_argmax_reduction": "true"}}, "the draft's logits"),
+        ({"draft.options": {"use_local_argmax_reduction": "false"}}, None),
+        (
+            {"draft.method": "dspark", "draft.options": {"use_local_argmax_reduction": "true"}},
+            None,
+        ),
     ],
     ids=str,
 )

@@ -1,0 +1,81 @@
+"""What vLLM refuses beside adaptive verification, as far as a spec's options show it. Pure.
+
+Source: `_validate_adaptive_verification` and what else asks for it in vllm/config/vllm.py and
+vllm/config/speculative.py, 0.28 to 0.33. tests/engine/test_parser_matrix.py asks vLLM.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.engine_options import Option, last_value, options
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.model_runner import captures_graphs, why_model_runner_v1
+
+_MODE: Final = "cudagraph_mode"
+_MODES_WITHOUT_FULL_GRAPHS: Final = frozenset({"NONE", "PIECEWISE"})
+_LEVELS_WITHOUT_FULL_GRAPHS: Final = frozenset({"0", "1"})
+_FLAGS: Final = (
+    ("--enable-lora", "--enable-lor"),
+    ("--enable-batch-sharded-sampling", "--enable-ba"),
+    ("--enable-return-routed-experts", "--enable-ret"),
+    ("--return-sampling-mask", "--return-s"),
+)
+"""Flags whose work needs to know on the CPU how many drafts of each request are left, and their
+shortest beginnings."""
+
+
+def conflicts(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
+    """Sentences without an end: what stands against adaptive verification, and what to remove."""
+    args = spec.engine.args
+    cause = _no_full_graphs(args) if captures_graphs(spec) else "--enforce-eager"
+    if cause:
+        yield f"it needs full CUDA graphs, and {cause} in spec.engine.args has none: remove it"
+    if cause := why_model_runner_v1(spec):
+        yield f"{cause} selects vLLM's Model Runner V1, which does not have it: remove it"
+    for flag, shortest in _FLAGS:
+        if last_value(args, flag, shortest=shortest) is not None:
+            yield f"vLLM cannot combine it with {flag} in spec.engine.args: remove that"
+    if spec.draft.method is not Method.DSPARK and _asks_for(spec, "use_local_argmax_reduction"):
+        yield (
+            "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
+            "by which it tells what will be accepted: remove it"
+        )
+
+
+def _no_full_graphs(args: Sequence[str]) -> str:
+    """What leaves an engine that captures graphs without full ones; empty: nothing."""
+    said = tuple(options(args))
+    modes = [mode for option in said if (mode := _graph_mode(option))]
+    if modes:
+        return f"{_MODE} {modes[-1]}" if modes[-1] in _MODES_WITHOUT_FULL_GRAPHS else ""
+    levels = [level for option in said if (level := _level(option))]
+    return f"-O{levels[-1]}" if levels and levels[-1] in _LEVELS_WITHOUT_FULL_GRAPHS else ""
+
+
+def _graph_mode(option: Option) -> str:
+    """That an option states; empty: none."""
+    if option.name != "-cc" and not option.name.startswith("--compi"):
+        return ""
+    if option.keys:
+        return (option.value or "").upper() if option.keys == (_MODE,) else ""
+    try:
+        document = parsed_json(option.value or "")
+    except UnreadableJsonError:
+        return ""
+    stated = document.get(_MODE) if isinstance(document, dict) else None
+    return stated.upper() if isinstance(stated, str) else ""
+
+
+def _level(option: Option) -> str:
+    """The optimization level that an option states, such as 0 in -O0; empty: none."""
+    if option.name.startswith("-O"):
+        return option.name.removeprefix("-O") or option.value or ""
+    return (option.value or "") if option.name.startswith("--optimization-l") else ""
+
+
+def _asks_for(spec: SpeculativeDeploymentSpec, key: str) -> bool:
+    try:
+        return bool(parsed_json(spec.draft.options.get(key, "")))
+    except UnreadableJsonError:
+        return False
