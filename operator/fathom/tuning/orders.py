@@ -70,7 +70,8 @@ def cannot_change_live(given: Situation) -> TuningDecision | None:
     if given.snapshot.live_refusal is None:
         return None
     reason, message = given.snapshot.live_refusal
-    held = given.hold(reason, message)
+    # No document was written for these engines that they could obey.
+    held = replace(given.hold(reason, message), not_obeyed=())
     if reason is Reason.DRAFTING_DISABLED:
         # Nothing is drafted that could be wrong, and no counter would ever say that it is over.
         return replace(held, alarms=(), state=replace(held.state, watches=()))

@@ -67,6 +67,19 @@ def test_live_depth_refused_holds_with_that_reason() -> None:
     assert (decision.action, decision.reason, decision.message) == (Action.HOLD, *refusal)
 
 
+def test_an_engine_without_live_depth_has_disobeyed_nobody() -> None:
+    fleet = Fleet(acceptance=EASY).run(300)
+    unplugged = fleet.snapshot()
+    pods = tuple(
+        replace(pod, counters=replace(pod.counters, live_depth=False))
+        for pod in unplugged.pods
+        if pod.counters is not None
+    )
+    refusal = (Reason.LIVE_DEPTH_UNSUPPORTED, "vLLM 0.22 has no live depth.")
+    assert decide(replace(unplugged, pods=pods)).not_obeyed
+    assert decide(replace(unplugged, pods=pods, live_refusal=refusal)).not_obeyed == ()
+
+
 def test_without_drafting_no_alarm_of_drafts_goes_on() -> None:
     """No counter of such an engine would ever say that its cause is gone."""
     fleet = Fleet(acceptance=EASY).run(30)
