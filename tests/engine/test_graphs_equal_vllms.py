@@ -123,6 +123,7 @@ def commanded(spec: SpeculativeDeploymentSpec) -> Engine:
         schedule=tuple(map(tuple, speculative["num_speculative_tokens_per_batch_size"])),
         batches=tuple(range(1, min(64, max_batch(spec)) + 1)),
         sizes=added_sizes(spec, max_batch(spec)),
+        any_length=spec.verifies_adaptively,
     )
 
 

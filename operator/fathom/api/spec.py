@@ -203,9 +203,9 @@ class SpeculationSpec(ApiModel):
     compare, for a model without a draft yet, for pods that only prefill. `draft` may stay."""
     tuning: TuningSpec = TuningSpec()
     adaptive_verification: AdaptiveVerification = AdaptiveVerification.DISABLED
-    """vLLM's adaptive verification; needs an engine that has it. Depth is not live with it. Canary:
-    one replica has it beside the others, which do not, and status.adaptiveVerification says what
-    it is worth."""
+    """vLLM's adaptive verification, which verifies fewer drafts than are made where the batch is
+    large; needs an engine that has it. Canary: one replica has it beside the others, which do not,
+    and status.adaptiveVerification says what it is worth."""
 
     @property
     def effective_max_tokens(self) -> int:

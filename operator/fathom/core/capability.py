@@ -74,9 +74,9 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
         )
     if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):
         yield (
-            "adaptive verification cuts drafts short where nothing counts it, so that acceptance "
-            f"would be measured wrongly, and {depth}: set speculation.adaptiveVerification to "
-            "Disabled to have depth follow the traffic."
+            "depth can be changed live beside adaptive verification in vLLM "
+            f"{LIVE_DEPTH_ADAPTIVE.versions}, and this is {version}, so {depth}: change "
+            "spec.engine.image, or set speculation.adaptiveVerification to Disabled."
         )
 
 

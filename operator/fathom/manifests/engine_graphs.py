@@ -95,6 +95,7 @@ def _graphs(
         max_num_seqs=max_batch(spec),
         depths=frozenset(part.depth for part in schedule),
         deepest=deepest,
+        any_length=spec.verifies_adaptively,
     )
 
 

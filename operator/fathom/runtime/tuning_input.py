@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api import names
+from fathom.api.conditions import Reason
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.depth import nearest_depth
@@ -54,8 +55,21 @@ def tuning_snapshot(
         pods=tuple(_tuned_pod(pod, snapshot, spec, course.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
-        live_refusal=live_depth_refusal(spec),
+        live_refusal=live_depth_refusal(spec) or _started_without(snapshot.objects, course),
         state=state,
+    )
+
+
+def _started_without(objects: Objects, course: Course) -> tuple[Reason, str] | None:
+    """That the pods were started by a Fathom that did not yet change the depth of such engines."""
+    tuned = (each for each in objects.workloads if each.revision == course.tuned_revision)
+    workload = next(tuned, None)
+    if workload is None or workload.plugin or not live_depth(course.tuned_spec):
+        return None
+    return Reason.LIVE_DEPTH_UNSUPPORTED, (
+        f"the pods of revision {workload.revision} were started by an earlier Fathom, which did "
+        "not change the depth of such an engine, so depth stays as it was: it is live once a "
+        "rollout replaces them."
     )
 
 

@@ -18,6 +18,7 @@ from fathom.tuning.alarm import Alarm, AlarmKind, Watch
 from fathom.tuning.buckets import first_batch
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy import Policy
+from fathom.tuning.survival import Survival
 
 CLIFF: Final = 0.68
 """Acceptance below this share of the low end of the last day is a cliff: kinds of traffic that one
@@ -78,11 +79,20 @@ def watched(
     if not any(each.steps for each in deltas):
         return tuple(watches)
     standing = {each.reason for each in watches if each.raised_at_s}
+    text = policy.evidence.text
+    # What was never verified counts as rejected: where drafts are cut, acceptance says nothing.
+    by_acceptance = (
+        (
+            _mismatch(acceptance, standing=Reason.ACCEPTANCE_CLIFF in standing),
+            _pod_mismatch(acceptance),
+            _decay(acceptance, snapshot.now_s),
+            _suspicious(text, standing=Reason.NOTHING_ACCEPTED in standing),
+        )
+        if isinstance(text, Survival)
+        else ()
+    )
     sights = (
-        _mismatch(acceptance, standing=Reason.ACCEPTANCE_CLIFF in standing),
-        _pod_mismatch(acceptance),
-        _decay(acceptance, snapshot.now_s),
-        _suspicious(policy, standing=Reason.NOTHING_ACCEPTED in standing),
+        *by_acceptance,
         _other_depth(snapshot, document, deltas),
         _never_pays(policy),
     )
@@ -205,8 +215,7 @@ def _compared(old: Sequence[PodAcceptance], young: Sequence[PodAcceptance]) -> t
     return first / second if second > 0 else 1.0, spread * (1 / len(old) + 1 / len(young)) ** 0.5
 
 
-def _suspicious(policy: Policy, *, standing: bool) -> _Sight | None:
-    survival = policy.evidence.survival
+def _suspicious(survival: Survival, *, standing: bool) -> _Sight | None:
     pooled = survival.pooled()
     if not pooled.reached or pooled.reached[0] < LEAST_DRAFTS:
         return None
@@ -256,7 +265,7 @@ def _other_depth(
                 Reason.OTHER_DEPTH_THAN_ASKED,
                 f"{each.pod} runs generation {document.generation}, but {other / steps:.0%} of its "
                 "steps verify another number of drafts than that schedule asks for.",
-                "Look for another part that shortens drafts (adaptive verification, a grammar, "
+                "Look for another part that shortens drafts (a grammar, "
                 "max_model_len), and in the pod's log for 'fathom'.",
                 SUSPICIOUS_S / 2,
             )

@@ -17,6 +17,7 @@ from fathom.tuning.policy import Option, ProbePlan
 from fathom.tuning.probing import LEAST_DEADLINE_S
 from fathom.tuning.situation import Situation, assess, clamped
 from fathom.tuning.state import TuningState
+from fathom.tuning.survival import Survival
 from fathom.tuning.value import Gain
 
 MOST_DOUBTS: Final = 2
@@ -211,7 +212,8 @@ def _against(rival: Option, min_gain: float) -> str:
 
 def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
     evidence, most = given.policy.evidence, given.settings.depths[-1]
-    lengths = evidence.lengths
+    any_bucket = next(iter(given.policy.depths))
+    lengths = evidence.lengths(any_bucket)  # where positions are known, they are the same in all
     found: list[PositionExplanation] = []
     survival = 1.0
     for i, each in enumerate(lengths.positions[:most], start=1):
@@ -223,7 +225,7 @@ def _positions(given: Situation) -> tuple[PositionExplanation, ...]:
                 error=sqrt(each.variance),
                 survival=survival,
                 acceptance_length=lengths.at(i),
-                measured=i <= evidence.drafted,
+                measured=evidence.text.is_drafted(any_bucket, i),
             )
         )
     return tuple(found)
@@ -251,9 +253,8 @@ def _doubts(given: Situation) -> tuple[str, ...]:
 
 
 def _undrafted(given: Situation) -> tuple[str, ...]:
-    most = given.settings.depths[-1]
-    known = [depth for depth in range(1, most + 1) if depth <= given.policy.evidence.drafted]
-    deepest = max(known, default=0)
+    most, text = given.settings.depths[-1], given.policy.evidence.text
+    deepest = min(most, text.drafted()) if isinstance(text, Survival) else most
     if deepest == most:
         return ()
     return (
@@ -289,7 +290,7 @@ def _turning_point(given: Situation, rival: Option) -> str:
     least gain when E[L | to] grows, or E[L | start] shrinks, by the difference. What decides is the
     deeper one of the two: its last positions are what the other has not.
     """
-    lengths = given.policy.evidence.lengths
+    lengths = given.policy.evidence.lengths(rival.bucket)
     missing = log1p(given.settings.min_gain) - rival.gain.mean
     deeper = max(rival.to, rival.start)
     now = lengths.at(deeper)

@@ -44,6 +44,8 @@ class Settings:
     """The document is carried out by new pods, since depth cannot be changed live."""
     named: frozenset[int] | None = None
     """The depths that the engines have; None: all."""
+    drafts_are_cut: bool = False
+    """Adaptive verification: fewer drafts are verified than are made, and nobody knows which."""
 
     @property
     def depths(self) -> tuple[int, ...]:

@@ -18,19 +18,23 @@ class Measured:
     acceptance_length: float | None
     """None: nothing was drafted. Unknown is not zero."""
     acceptance_rate: float | None
+    """None: nothing was drafted, or nobody knows how much of it was verified."""
     survival: tuple[float, ...]
     tpot_seconds: float | None
     gain: float | None
     """Tokens per second over what `tokens` would give, relative; None: not measured yet."""
 
 
-def measure(deltas: Sequence[PodDelta], at_s: float, gain: float | None) -> Measured | None:
+def measure(
+    deltas: Sequence[PodDelta], at_s: float, gain: float | None, *, by_position: bool = True
+) -> Measured | None:
     """Pool one window.
 
     Args:
         deltas: what each pod counted; windows may differ a little between pods.
         at_s: end of the window (Unix seconds).
         gain: relative gain over the user's depth, if it is known.
+        by_position: whether it is known which drafts were verified.
 
     Returns:
         None when nothing was generated: no data is not zero.
@@ -53,8 +57,8 @@ def measure(deltas: Sequence[PodDelta], at_s: float, gain: float | None) -> Meas
         tokens_per_second=sum(each.engine.generation_tokens / each.seconds for each in deltas),
         mean_batch=sum(c.scheduled_requests for c in cells.values()) / steps if steps else None,
         acceptance_length=1 + accepted / drafted if drafted else None,
-        acceptance_rate=accepted / proposed if proposed else None,
-        survival=_survival(deltas),
+        acceptance_rate=accepted / proposed if proposed and by_position else None,
+        survival=_survival(deltas) if by_position else (),
         tpot_seconds=(
             sum(each.engine.tpot_seconds_sum for each in deltas) / answered if answered else None
         ),

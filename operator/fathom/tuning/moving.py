@@ -27,7 +27,7 @@ def move(given: Situation) -> TuningDecision | None:
     options = given.policy.moves()
     if not options:
         return None
-    epoch = given.state.survival.epoch
+    epoch = given.state.text.epoch
     gain = expected_gain(options)
     moved = {each.bucket for each in options}
     after = given.with_state(

@@ -1,6 +1,6 @@
 """From two looks at each pod to the estimates: what was learnt since the last decision."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -9,11 +9,12 @@ from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, 
 from fathom.tuning import step_filter
 from fathom.tuning.alarm import is_cliff, is_normal
 from fathom.tuning.buckets import depths_of
-from fathom.tuning.interface import TunedPod, TuningSnapshot
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.rolls import Rolls
 from fathom.tuning.state import TuningState
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import trials
+from fathom.tuning.yields import Yields
 
 PROBE_LOOK_S: Final = 2.0
 """Shortest window while a probe runs."""
@@ -68,20 +69,12 @@ def observe(snapshot: TuningSnapshot) -> Observation:
         return Observation(state, ())
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
+    state = _with_text(snapshot.settings, state, deltas, looks, at_s)
     step_times = step_filter.updated(state.step_times, deltas)
     return Observation(
         state=replace(
             state,
             step_times=step_times,
-            survival=state.survival.updated(
-                trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
-            ),
-            acceptance=state.acceptance.updated(
-                deltas,
-                looks,
-                normal=is_normal(state.watches),
-                alarmed=is_cliff(state.watches),
-            ),
             traffic=state.traffic.updated(cells, at_s, window),
             load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
             tail=state.tail.updated(deltas),
@@ -89,6 +82,35 @@ def observe(snapshot: TuningSnapshot) -> Observation:
             stepped=_stepped(snapshot, deltas),
         ),
         deltas=tuple(deltas),
+    )
+
+
+def _with_text(
+    settings: Settings,
+    state: TuningState,
+    deltas: Sequence[PodDelta],
+    looks: Mapping[str, PodCounters],
+    at_s: float,
+) -> TuningState:
+    """What drafts are worth, by their positions or, where they are cut, by what came of them."""
+    if settings.drafts_are_cut:
+        before = state.yields or Yields()
+        yields = before.updated(pooled_cells(deltas), at_s)
+        # Other text is cut to other lengths, so that steps take as long as other ones.
+        turned = yields.epoch != before.epoch
+        return replace(state, yields=yields, step_times=StepTimes() if turned else state.step_times)
+    return replace(
+        state,
+        yields=None,
+        survival=state.survival.updated(
+            trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
+        ),
+        acceptance=state.acceptance.updated(
+            deltas,
+            looks,
+            normal=is_normal(state.watches),
+            alarmed=is_cliff(state.watches),
+        ),
     )
 
 

@@ -202,18 +202,18 @@ class Policy:
         )
         options = tuple(option for option in best if option is not None)
         least, most = SENTINEL_S
-        blind_s = self.evidence.now_s - self.evidence.survival.at_s
+        blind_s = self.evidence.now_s - self.evidence.text.at_s
         if rested_s is None:
             return options if blind_s >= least else ()
         loss = sum(each.share * (each.gain.expected_loss + OVERHEAD) for each in options)
-        turns_per_s = self.evidence.survival.turns_per_s
+        turns_per_s = self.evidence.text.turns_per_s
         best_s = sqrt(2 * seconds * loss / max(1, pods) / (turns_per_s * self._missed(shares)))
         rest_s = min(most, max(least, best_s))
         return options if min(rested_s, blind_s) >= rest_s else ()
 
     def _missed(self, shares: Mapping[int, float]) -> float:
         """What drafts would gain if as much of them were accepted as is normal here."""
-        normal = replace(self.evidence, survival=self.evidence.survival.normal(self.evidence.now_s))
+        normal = replace(self.evidence, text=self.evidence.text.normal(self.evidence.now_s))
         missed = 0.0
         for bucket, share in shares.items():
             gains = (normal.gain(bucket, depth, 0) for depth in self.bounds.depths if depth)
@@ -283,7 +283,7 @@ class Policy:
         nearest = min(depths, key=lambda depth: abs(depth - option.to))
         cliff = max(0.0, log((nearest + 1) / (option.to + 1)))
         gain = self.evidence.gain(option.bucket, nearest, option.start)
-        length, _ = self.evidence.lengths.log_ratio(option.to, nearest)
+        length, _ = self.evidence.lengths(option.bucket).log_ratio(option.to, nearest)
         return length + cliff + (gain.mean if gain is not None else 0.0)
 
     def nearest_rivals(self) -> tuple[Option, ...]:
@@ -423,7 +423,7 @@ class Policy:
         return any(
             visit.bucket == bucket
             and visit.depth == depth
-            and visit.epoch == self.evidence.survival.epoch
+            and visit.epoch == self.evidence.text.epoch
             and self.evidence.now_s - visit.at_s < RETURN_S
             for visit in self.left
         )
@@ -444,7 +444,7 @@ class Policy:
         return self.evidence.now_s - visit.at_s >= rest
 
     def _visit(self, bucket: int, depth: int) -> Visit | None:
-        epoch = self.evidence.survival.epoch
+        epoch = self.evidence.text.epoch
         return next(
             (v for v in self.visits if (v.bucket, v.depth, v.epoch) == (bucket, depth, epoch)), None
         )

@@ -26,7 +26,7 @@ def return_to_tokens(given: Situation) -> TuningDecision | None:
             probe=None,
             trial=None,
             returned_at_s=given.now_s,
-            returned_epoch=given.state.survival.epoch,
+            returned_epoch=given.state.text.epoch,
         )
     )
     document = after.next_document(dict.fromkeys(given.policy.depths, tokens), None)
@@ -45,7 +45,7 @@ def return_to_tokens(given: Situation) -> TuningDecision | None:
 def rest_after_return(given: Situation) -> TuningDecision | None:
     """After a return nothing is tried for a while."""
     state = given.state
-    same_traffic = state.returned_epoch == state.survival.epoch
+    same_traffic = state.returned_epoch == state.text.epoch
     if not state.returned_at_s or given.now_s - state.returned_at_s >= REST_S or not same_traffic:
         return None
     return given.hold(

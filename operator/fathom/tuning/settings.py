@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from fathom.api.spec import SpeculationSpec, Switch
+from fathom.api.spec import AdaptiveVerification, SpeculationSpec, Switch
 from fathom.tuning.interface import Settings
 
 _PERCENT: Final = 100
@@ -31,4 +31,5 @@ def settings_from(
         max_tokens=speculation.effective_max_tokens,
         max_batch=max_batch,
         named=None if named is None else frozenset(named),
+        drafts_are_cut=speculation.adaptive_verification is AdaptiveVerification.ENABLED,
     )

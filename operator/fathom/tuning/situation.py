@@ -130,7 +130,7 @@ class Situation:
     def noted(self, tried: Iterable[tuple[int, int]], *, failed: bool = False) -> "Situation":
         """Remember that these pairs of bucket and depth were tried under the present traffic."""
         visits = self.state.visits
-        epoch = self.state.survival.epoch
+        epoch = self.state.text.epoch
         for bucket, depth in tried:
             key = (bucket, depth, epoch)
             before = next((v for v in visits if (v.bucket, v.depth, v.epoch) == key), None)
@@ -221,7 +221,7 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
     depths = depths_of(document.schedule, settings.max_batch)
     policy = Policy(
         evidence=Evidence(
-            state.survival,
+            state.text,
             state.step_times,
             state.traffic,
             snapshot.now_s,
@@ -237,7 +237,12 @@ def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
         left=state.left,
         slo=_slo(settings, state),
     )
-    measured = measure(seen.deltas, snapshot.now_s, policy.gain_over(settings.tokens))
+    measured = measure(
+        seen.deltas,
+        snapshot.now_s,
+        policy.gain_over(settings.tokens),
+        by_position=not settings.drafts_are_cut,
+    )
     state = replace(
         state,
         watches=watched(

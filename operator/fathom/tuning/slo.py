@@ -78,7 +78,7 @@ class Slo:
         overhead = self._overhead(evidence)
         if spread is None or slope is None or slope <= 0:
             return mean * overhead * exp(spread or 0.0)
-        further = evidence.lengths.logit_slope(depth) - slope
+        further = evidence.lengths(bucket).logit_slope(depth) - slope
         steepness = self.by_text.steepness(slope, spread)
         if at_most:
             least, most = self.by_text.bounds(slope, spread)
@@ -119,5 +119,7 @@ def mean_slope(evidence: Evidence, tail: Tail) -> float | None:
     total = sum(each.tokens for each in tail.ran)
     if total <= 0:
         return None
-    slope = evidence.lengths.logit_slope
-    return sum(each.tokens * slope(each.depth) for each in tail.ran) / total
+    slopes = (
+        each.tokens * evidence.lengths(each.batch_le).logit_slope(each.depth) for each in tail.ran
+    )
+    return sum(slopes) / total

@@ -23,6 +23,7 @@ from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival
 from fathom.tuning.tail import Tail
 from fathom.tuning.traffic import Traffic
+from fathom.tuning.yields import Yields
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
@@ -90,6 +91,8 @@ class TuningState:
     version: Literal[1] = 1
     step_times: StepTimes = field(default_factory=StepTimes)
     survival: Survival = field(default_factory=Survival)
+    yields: Yields | None = None
+    """Instead of survival, where drafts are cut before they are verified; None: they are not."""
     traffic: Traffic = field(default_factory=Traffic)
     probe: Probe | None = None
     trial: Trial | None = None
@@ -125,6 +128,11 @@ class TuningState:
     """Last look at each pod that a delta was taken from. Not persisted."""
     stepped: tuple[tuple[str, float], ...] = ()
     """When each pod was last seen to step (Unix seconds). Not persisted."""
+
+    @property
+    def text(self) -> Survival | Yields:
+        """What drafts are worth under the present traffic."""
+        return self.survival if self.yields is None else self.yields
 
     def to_json(self) -> str:
         """Canonical text, well below `LARGEST_BYTES`; equal states are equal strings."""

@@ -162,7 +162,7 @@ class Survival:
         return replace(self, horizon=self.slow, fresh=(), at_s=now_s)
 
     def lengths(self, deepest: int, now_s: float) -> Lengths:
-        """E[L] at depths 0 … `deepest`, as it is believed now.
+        """E[L] at depths 0 … `deepest`, as it is believed now; in all buckets alike.
 
         Without drafts, as at depth 0, what is known gets old: the error grows until it is worth a
         probe.
@@ -183,6 +183,10 @@ class Survival:
             fade = self._fade(i + 1)
             expected, weight, carry = min(0.999, fade * mean), PRIOR_TRIALS, fade
         return Lengths(tuple(positions))
+
+    def is_drafted(self, bucket: int, depth: int) -> bool:  # noqa: ARG002
+        """Whether drafts of such a depth were made lately, in whichever bucket."""
+        return depth <= self.drafted()
 
     def drafted(self) -> int:
         """The deepest that drafts were made lately; beyond it acceptance is extrapolated."""

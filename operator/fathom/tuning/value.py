@@ -16,6 +16,7 @@ from fathom.tuning.step_table import StepTable
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival
 from fathom.tuning.traffic import Traffic
+from fathom.tuning.yields import CutLengths, Yields
 
 Z: Final = 1.64
 """One-sided 95 %."""
@@ -87,7 +88,8 @@ def _mean_above_zero(mean: float, sd: float) -> float:
 class Evidence:
     """What is known at one moment."""
 
-    survival: Survival
+    text: Survival | Yields
+    """What drafts are worth under the present traffic."""
     step_times: StepTimes
     traffic: Traffic
     now_s: float
@@ -96,15 +98,21 @@ class Evidence:
     _gains: dict[Hashable, Gain | None] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _lengths: dict[int, Lengths | CutLengths] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
-    @cached_property
-    def lengths(self) -> Lengths:
-        return self.survival.lengths(self.deepest, self.now_s)
-
-    @cached_property
-    def drafted(self) -> int:
-        """The deepest that drafts were made lately."""
-        return self.survival.drafted()
+    def lengths(self, bucket: int) -> Lengths | CutLengths:
+        """Expected tokens per step at each depth, in a bucket."""
+        # Acceptance by position is the same in all buckets.
+        key = 0 if isinstance(self.text, Survival) else bucket
+        if key not in self._lengths:
+            self._lengths[key] = (
+                self.text.lengths(self.deepest, self.now_s)
+                if isinstance(self.text, Survival)
+                else self.text.lengths(bucket, self.now_s)
+            )
+        return self._lengths[key]
 
     @cached_property
     def table(self) -> StepTable:
@@ -123,12 +131,12 @@ class Evidence:
         slow = self.table.estimate(bucket, start, kind)
         if fast is None or slow is None:
             return None
-        length, length_variance = self.lengths.log_ratio(to, start)
+        length, length_variance = self.lengths(bucket).log_ratio(to, start)
         return Gain(
             mean=length - fast.log_seconds + slow.log_seconds,
             sd=sqrt(length_variance + fast.variance + slow.variance),
             step_time_measured=fast.measured and slow.measured,
-            survival_measured=max(to, start) <= self.drafted,
+            survival_measured=all(self.text.is_drafted(bucket, each) for each in (to, start)),
         )
 
     def tpot_seconds(self, bucket: int, depth: int) -> float | None:
@@ -136,4 +144,4 @@ class Evidence:
         time = self.table.estimate(bucket, depth, self.traffic.kind(bucket))
         if time is None:
             return None
-        return exp(time.log_seconds + self.step_times.speed()) / self.lengths.at(depth)
+        return exp(time.log_seconds + self.step_times.speed()) / self.lengths(bucket).at(depth)

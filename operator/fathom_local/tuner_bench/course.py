@@ -113,11 +113,37 @@ class Course:
     @cached_property
     def length(self) -> Floats:
         """(T, R, DEEPEST + 1): expected tokens per step and request at every depth asked for."""
+        return self.length_of(self.batch)
+
+    def length_of(self, batch: Ints) -> Floats:
+        """(T, R, DEEPEST + 1): the same at other batches, which decide where drafts are cut."""
+        length = self._verified_length
+        if self.world.fleet.adaptive_verification:
+            length = np.take_along_axis(length, self._verified(batch), axis=2)
+        return _as_obeyed(length.copy(), self.own_depth)
+
+    @cached_property
+    def _verified_length(self) -> Floats:
+        """(T, R, DEEPEST + 1): tokens per step and request where so many drafts are verified."""
         positions = np.arange(1, DEEPEST + 1)
         worn = self.survival[:, None, :] * self.wear[:, :, None] ** positions
         ones = np.ones((*self.wear.shape, 1))
-        length = np.concatenate([ones, 1 + np.cumsum(worn, axis=2)], axis=2)
-        return _as_obeyed(length, self.own_depth)
+        return np.concatenate([ones, 1 + np.cumsum(worn, axis=2)], axis=2)
+
+    def _verified(self, batch: Ints) -> Ints:
+        """(T, R, DEEPEST + 1): to how many drafts each depth is cut: what makes a step fastest."""
+        made = batch[:, :, None] * self._verified_length
+        whole = self._whole_s(batch)
+        drafting = self.hardware.drafting_s[batch]
+        found = np.zeros(made.shape, dtype=np.int64)
+        for depth in range(1, DEEPEST + 1):
+            own = slice(None, depth + 1)
+            seconds = whole[..., own] + drafting[..., depth, None] - drafting[..., own]
+            seconds *= self.slowness[:, :, None]
+            found[..., depth] = np.argmax(
+                made[..., own] / (seconds + made[..., own] * self.prefill_s), axis=2
+            )
+        return found
 
     @cached_property
     def mixed_length(self) -> Floats:
@@ -149,11 +175,16 @@ class Course:
 
     def decode_s(self, batch: Ints) -> Floats:
         """(T, R, DEEPEST + 1): seconds of a decode step at these batches, at every depth."""
-        seconds = (
-            self.hardware.seconds[batch]
-            + self.hardware.attention_s[batch] * self.context[:, None, None]
-        )
+        seconds = self._whole_s(batch)
+        if self.world.fleet.adaptive_verification:
+            cut, drafting = self._verified(batch), self.hardware.drafting_s[batch]
+            seconds = np.take_along_axis(seconds - drafting, cut, axis=2) + drafting
         return _as_obeyed(seconds * self.slowness[:, :, None], self.own_depth)
+
+    def _whole_s(self, batch: Ints) -> Floats:
+        """(T, R, DEEPEST + 1): of a step that verifies all its drafts, at the pods' usual speed."""
+        attention = self.hardware.attention_s[batch] * self.context[:, None, None]
+        return np.asarray(self.hardware.seconds[batch] + attention, dtype=float)
 
     @cached_property
     def rate(self) -> Floats:
@@ -165,7 +196,7 @@ class Course:
 
         B·L / (t + B·L·p): each step's tokens over its time, with p seconds of prefill for each.
         """
-        made = batch[:, :, None] * self.length
+        made = batch[:, :, None] * self.length_of(batch)
         rate = made / (self.decode_s(batch) + made * self.prefill_s)
         return np.asarray(rate * (1 - self.lost)[:, :, None], dtype=float)
 

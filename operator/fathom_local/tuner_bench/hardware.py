@@ -21,6 +21,8 @@ class Hardware:
     """A decode step without attention."""
     attention_s: Floats
     """Its attention, for each token of the mean context."""
+    drafting_s: Floats
+    """What drafting takes of `seconds`; 0 where only the whole is known."""
 
 
 def hardware(
@@ -47,7 +49,7 @@ def hardware(
     if part.table_ms is not None:
         requests = steps.tokens / (1 + depth)
         seconds = _from_table(part.table_ms, requests, off(), off())
-        return Hardware(seconds * steps.slower, attention_s)
+        return Hardware(seconds * steps.slower, attention_s, np.zeros_like(seconds))
     memory = part.weights_ms * _MS * off() + _experts_s(part.moe, batch, depth, off())
     compute = part.compute_per_token_us * _US * off() * steps.tokens
     body = (memory**part.knee + compute**part.knee) ** (1 / part.knee)
@@ -58,7 +60,7 @@ def hardware(
         * (part.draft_token_ms * _MS * token + part.draft_token_request_us * _US * request * batch)
     )
     seconds = part.overhead_ms * _MS * off() + body + drafting
-    return Hardware(seconds * steps.slower, attention_s)
+    return Hardware(seconds * steps.slower, attention_s, drafting * steps.slower)
 
 
 def _padded(tokens: Floats, graph_sizes: tuple[int, ...]) -> Floats:

@@ -43,6 +43,8 @@ class Plant:
     survival: list[list[float]]
     tpot_spread: list[list[float]]
     own_depth: list[list[int]]
+    drafting_s: list[list[float]] | None
+    """What drafting takes, where drafts are cut before they are verified; None: they are not."""
     requests: Requests | None
     """How they differ, where an SLO is asked for."""
 
@@ -57,6 +59,11 @@ class Plant:
             survival=course.survival.tolist(),
             tpot_spread=course.tpot_spread.tolist(),
             own_depth=course.own_depth.tolist(),
+            drafting_s=(
+                course.hardware.drafting_s.tolist()
+                if course.world.fleet.adaptive_verification
+                else None
+            ),
             requests=Requests.of(course) if course.world.fleet.tpot_milliseconds else None,
         )
 
@@ -71,9 +78,14 @@ class Plant:
             factor *= wear
             survival.append(each * factor)
             length += each * factor
-        decode_s = self.slowness[tick][replica] * (
-            self.seconds[batch][depth] + self.attention_s[batch][depth] * self.context[tick]
-        )
+        slowness = self.slowness[tick][replica]
+        if self.drafting_s is None:
+            decode_s = slowness * self._whole_s(tick, batch, depth)
+        else:
+            cut, decode_s = self._cut(tick, slowness, batch, survival, self.drafting_s[batch])
+            # What was not verified counts as rejected.
+            survival = [*survival[:cut], *(0.0 for _ in survival[cut:])]
+            length = 1 + sum(survival)
         made = batch * length
         step_s = (decode_s + made * self.prefill_s) / (1 - lost)
         return Work(
@@ -87,3 +99,28 @@ class Plant:
             lost=lost,
             tpot_up_to=self.requests.up_to(tick, depth, step_s / length) if self.requests else (),
         )
+
+    def _whole_s(self, tick: int, batch: int, depth: int) -> float:
+        """Seconds of a step that verifies all its drafts, at a pod's usual speed."""
+        return self.seconds[batch][depth] + self.attention_s[batch][depth] * self.context[tick]
+
+    def _cut(
+        self,
+        tick: int,
+        slowness: float,
+        batch: int,
+        survival: list[float],
+        drafting_s: list[float],
+    ) -> tuple[int, float]:
+        """To how many drafts a step is cut, what makes it fastest, and its seconds."""
+        asked = len(survival)
+        best, best_s, best_rate = 0, 0.0, 0.0
+        made = float(batch)
+        for depth in range(asked + 1):
+            made += batch * survival[depth - 1] if depth else 0.0
+            verifying_s = self._whole_s(tick, batch, depth) - drafting_s[depth]
+            seconds = slowness * (verifying_s + drafting_s[asked])
+            rate = made / (seconds + made * self.prefill_s)
+            if rate > best_rate:
+                best, best_s, best_rate = depth, seconds, rate
+        return best, best_s

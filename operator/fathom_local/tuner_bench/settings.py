@@ -23,4 +23,5 @@ def settings(
         max_batch=fleet.max_batch,
         by_rollout=by_rollout,
         named=None if fleet.graphs is None else frozenset(fleet.named),
+        drafts_are_cut=fleet.adaptive_verification,
     )

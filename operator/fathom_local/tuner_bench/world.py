@@ -65,6 +65,8 @@ class FleetPart(_Part):
     delivery_seconds: Span = (1.0, 8.0)
     restart_minutes: Span = (4.0, 8.0)
     graphs: GraphsPart | None = None
+    adaptive_verification: bool = False
+    """The engines verify as many of their drafts as make a step fastest, and nobody knows which."""
 
     @property
     def named(self) -> tuple[int, ...]:
@@ -369,6 +371,8 @@ class World(_Part):
             raise ValueError("step_time has either table_ms or moe")
         if self.fleet.graphs is not None:
             self._check_graphs()
+        if self.fleet.adaptive_verification:
+            self._check_cuts()
         for event in self.events:
             self._check(event)
         return self
@@ -394,6 +398,14 @@ class World(_Part):
             elif isinstance(event, ClassShift):
                 turned_to |= {name for name, share in event.shares.items() if share > 0}
         return any(fits.values()) and not all(fits[name] for name in turned_to)
+
+    def _check_cuts(self) -> None:
+        if self.fleet.graphs is not None or self.step_time.table_ms is not None:
+            raise ValueError("adaptive_verification needs step times without graphs and table_ms")
+        if self.traffic.mode == "open" or self.fleet.objective is Objective.GOODPUT:
+            raise ValueError(
+                "adaptive_verification needs closed traffic and an objective other than Goodput"
+            )
 
     def _check_graphs(self) -> None:
         if self.step_time.graph_sizes:

@@ -96,4 +96,4 @@ def test_the_column_has_a_cell_for_each_row_of_the_table() -> None:
     assert cells[0] == "|  | 0.34.0 |"
     assert len(cells) == len(TABLE) + 1
     assert "| live depth | ✔ |" in cells
-    assert "| live depth with adaptive verification | – |" in cells
+    assert "| live depth with adaptive verification | ✔ |" in cells

@@ -11,6 +11,7 @@ import pytest
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import EngineCounts
+from fathom.runtime.kept import Kept
 from support.bench import Bench, FakeMetrics
 
 CANARY = {"speculation.adaptiveVerification": "Canary"}
@@ -336,3 +337,28 @@ async def test_a_fathom_that_calls_it_otherwise_goes_on_with_the_same_pods() -> 
     bench.edit({"speculation.adaptiveVerification": "Enabled"})
     await bench.until_rolled()
     assert bench.kube.names(DEPLOYMENT) == ["kimi-0123abcd"]
+
+
+async def test_it_begins_when_every_replica_is_ready() -> None:
+    bench = Bench(FLEET)
+    await bench.until_ready()
+    (first, *_) = [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)]
+    bench.set_ready(first, ready=False)
+    bench.edit(CANARY)
+    await bench.tick()
+    assert compared(bench)["message"] == "it begins when every replica is ready."
+    await pass_minutes(bench, 2)
+    assert replicas(bench) == (2, 1)
+
+
+async def test_what_the_others_are_is_what_is_gone_back_to() -> None:
+    bench = await comparing()
+    await pass_minutes(bench, 5)
+    kept = Kept.of(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    assert kept.good_spec is not None
+    assert "Canary" in kept.good_spec
+    assert kept.good_revision != compared(bench)["revision"]
+    bench.edit({"engine.image": "not an image"})
+    await pass_minutes(bench, 5)
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    assert replicas(bench) == (2, 1)

@@ -145,13 +145,35 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     pin: str, named: tuple[int, ...] | None, depth: int | None
 ) -> None:
     pinned, other = _engine(named, pin=pin), _engine((0, 3, 6), name="b")
-    course: Any = Of(tuned_spec=SPEC, held={})
-    view: Any = Of(now_s=NOW_S, counters={}, objects=Of(leaders=(pinned, other), depth=None))
+    course: Any = Of(tuned_spec=SPEC, held={}, tuned_revision="m")
+    objects = Of(leaders=(pinned, other), depth=None, workloads=())
+    view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
         view, course, TuningState(), document_written_at_s=0, pods=(pinned, other)
     )
     assert [each.pinned_depth for each in given.pods] == [depth, None]
     assert [summary(each) for each in pins(given).values()] == [str(depth)] * (depth is not None)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "changes", "refused"),
+    [
+        ("", {}, True),
+        ("kimi-plugin", {}, False),
+        ("", {"speculation.tuning.mode": "Static"}, False),
+    ],
+)
+def test_what_an_earlier_fathom_started_without_the_plugin_is_not_tuned(
+    plugin: str,
+    changes: dict[str, Any],
+    refused: bool,  # noqa: FBT001
+) -> None:
+    course: Any = Of(tuned_spec=resource(changes).spec, held={}, tuned_revision="m")
+    workloads = (Of(revision="n", plugin=""), Of(revision="m", plugin=plugin))
+    objects = Of(leaders=(), depth=None, workloads=workloads)
+    view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
+    given = tuning_snapshot(view, course, TuningState(), document_written_at_s=0, pods=())
+    assert (given.live_refusal is not None) == refused
 
 
 @pytest.mark.parametrize("other", ["a", "z"])

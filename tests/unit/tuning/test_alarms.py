@@ -311,8 +311,7 @@ def test_what_was_told_to_be_for_nothing_is_so_until_clearly_more_is_accepted(
 ) -> None:
     drafts = 10_000.0
     survival = Survival().updated(Trials((drafts,), (accepted * drafts,)), START_S)
-    policy: Any = Of(evidence=Of(survival=survival))
-    assert (_suspicious(policy, standing=standing) is not None) is told
+    assert (_suspicious(survival, standing=standing) is not None) is told
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.3, True)])

@@ -26,12 +26,12 @@ def test_what_is_better_beyond_doubt_is_a_move() -> None:
 
 def test_what_failed_under_this_traffic_is_no_move_until_the_traffic_changes() -> None:
     policy = policy_back_at_the_start()
-    survival = policy.evidence.survival
+    survival = policy.evidence.text
     now_s = policy.evidence.now_s
     failed = replace(policy, visits=(Visit(4, 7, now_s, survival.epoch, failed=True),))
     other_traffic = replace(
         failed,
-        evidence=replace(failed.evidence, survival=replace(survival, epoch=survival.epoch + 1)),
+        evidence=replace(failed.evidence, text=replace(survival, epoch=survival.epoch + 1)),
     )
 
     assert targets(failed).get(4) != 7

@@ -41,7 +41,7 @@ class Known(Evidence):
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         del bucket
         ahead = self.values.get(to, 0.0) - self.values.get(start, 0.0)
-        if self.survival.horizon == NORMAL:
+        if isinstance(self.text, Survival) and self.text.horizon == NORMAL:
             ahead = self.normal_gain
         return Gain(ahead, 1e-6, step_time_measured=True, survival_measured=True)
 
@@ -244,13 +244,13 @@ def due(blind: Fleet) -> Situation:
     given = given.with_state(
         replace(given.state, survival=survival, visits=visits, trial=None, sentinel_ended_at_s=0.0)
     )
-    return knowing(given, replace(given.policy.evidence, survival=survival))
+    return knowing(given, replace(given.policy.evidence, text=survival))
 
 
 def open_question(due: Situation) -> Situation:
     """Any depth may be better or worse: a proper probe would look on."""
     survival = Survival(at_s=due.now_s - 1000)
-    return knowing(due, replace(due.policy.evidence, survival=survival))
+    return knowing(due, replace(due.policy.evidence, text=survival))
 
 
 def test_a_look_is_a_probe_that_says_what_it_is(due: Situation) -> None:

@@ -310,7 +310,7 @@ def test_what_comes_from_the_text_is_learnt_though_depth_changes_every_few_minut
     learnt: Policy, by_text: float
 ) -> None:
     """Windows of 30 s, ten of them at each depth in turn; requests are remembered for minutes."""
-    slope = learnt.evidence.lengths.logit_slope
+    slope = learnt.evidence.lengths(1).logit_slope
     tail, found = Tail(), ByText()
     for i in range(240):
         depth = 2 if i // 10 % 2 else 5
