@@ -57,6 +57,8 @@ class Settings:
     max_batch: int
     depth: int
     table: list[int] | None
+    cuts_drafts: bool
+    """Adaptive verification is on."""
     hooked: bool
     shutdown_timeout_s: float
     rank: Rank
@@ -87,6 +89,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     known, _ = parser.parse_known_args(list(arguments))
     words = [word for word in known.words if word != "serve"]
     config = json.loads(known.speculative_config) if known.speculative_config else {}
+    cuts = bool(config.get("enable_adaptive_verification"))
     depth = int(config.get("num_speculative_tokens", known.num_speculative_tokens))
     schedule = config.get("num_speculative_tokens_per_batch_size")
     if known.num_speculative_tokens and not config:
@@ -98,6 +101,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         max_batch=known.max_num_seqs,
         depth=depth,
         table=_startup_table(schedule, depth, known.max_num_seqs) if schedule else None,
+        cuts_drafts=cuts,
         hooked=known.scheduler_cls == SCHEDULER_CLASS or bool(known.num_speculative_tokens),
         shutdown_timeout_s=known.shutdown_timeout,
         rank=Rank(known.nnodes, known.node_rank, known.master_addr, known.master_port),
@@ -136,6 +140,7 @@ class Server:
             max_batch=settings.max_batch,
             depth=settings.depth,
             table=settings.table,
+            cuts_drafts=settings.cuts_drafts,
             hook=hook,
             observer=self._metrics,
             plant=plant,

@@ -102,6 +102,7 @@ class SimulatedEngine:
         max_batch: int,
         depth: int,
         table: Sequence[int] | None,
+        cuts_drafts: bool = False,
         hook: SchedulerHook | None,
         observer: StepObserver,
         plant: Plant,
@@ -111,6 +112,7 @@ class SimulatedEngine:
         self.waiting: deque[SimulatedRequest] = deque()
         self._max_batch = max_batch
         self._depth = depth
+        self._cuts_drafts = cuts_drafts
         self._hook = hook
         self._table = table
         self._observer = observer
@@ -165,9 +167,10 @@ class SimulatedEngine:
         step = self._schedule()
         if self._hook is not None:
             self._hook.after_schedule(step, began_at)
-        await self._pass(self._seconds(step))
         requests = [self.running[name] for name in step.num_scheduled_tokens]
-        rows = [self._sample(request) for request in requests]
+        most = self._most_verified(requests, step)
+        await self._pass(self._seconds(step, sum(max(0, r.drafted - most) for r in requests)))
+        rows = [self._sample(request, min(request.drafted, most)) for request in requests]
         # As in vLLM, what was sampled for a request that ended meanwhile is passed over.
         outputs = _outputs(
             [
@@ -206,11 +209,18 @@ class SimulatedEngine:
             ),
         )
 
-    def _seconds(self, step: SimulatedStep) -> float:
+    def _most_verified(self, requests: Sequence[SimulatedRequest], step: SimulatedStep) -> int:
+        """Drafts of each request that are verified at most: after scheduling, as in vLLM."""
+        if not self._cuts_drafts:
+            return self._depth
+        drafted = [(each.drafted, 1 - each.traffic.hard_share) for each in requests]
+        return self._plant.worth_verifying(drafted, drafting=step.num_spec_tokens_to_schedule)
+
+    def _seconds(self, step: SimulatedStep, cut: int) -> float:
         prefill = sum(request.prompt_tokens for request in step.scheduled_new_reqs)
         return self._plant.step_seconds(
             requests=len(step.num_scheduled_tokens),
-            tokens=sum(step.num_scheduled_tokens.values()) - prefill,
+            tokens=sum(step.num_scheduled_tokens.values()) - prefill - cut,
             prefill=prefill,
             drafting=step.num_spec_tokens_to_schedule,
         )
@@ -224,8 +234,8 @@ class SimulatedEngine:
         self._free_at_s += seconds
         await asyncio.sleep(max(0.0, self._free_at_s - now))
 
-    def _sample(self, request: SimulatedRequest) -> list[int]:
-        right = request.traffic.accepted(request.last_token, request.drafted)
+    def _sample(self, request: SimulatedRequest, verified: int) -> list[int]:
+        right = request.traffic.accepted(request.last_token, verified)
         return list(request.traffic.walk(request.last_token, right + 1))
 
     def _deliver(self, request: SimulatedRequest, row: list[int], drafting: int) -> None:

@@ -1,11 +1,14 @@
 """The simulated engine's command line and plant; its behaviour is in the contract tests."""
 
+import asyncio
 import json
+import time
 
 import pytest
 
 from fathom_local.engine.plant import Plant
 from fathom_local.engine.simulated import parse_arguments
+from fathom_local.engine.simulated_core import SimulatedEngine, StepObserver
 from fathom_local.engine.walk import EASY, HARD
 from fathom_vllm.bundle import SCHEDULER_CLASS
 
@@ -61,3 +64,55 @@ def test_its_plant_makes_the_classes_want_different_depths(batch: int) -> None:
     hard = [speed(depth, HARD.survival(7)) for depth in range(8)]
     assert easy.index(max(easy)) - hard.index(max(hard)) >= 3
     assert easy[3] < 0.9 * max(easy) or hard[3] < 0.9 * max(hard)
+
+
+@pytest.mark.parametrize("wished", [True, False])
+def test_it_cuts_drafts_where_adaptive_verification_is_on(*, wished: bool) -> None:
+    config = {"num_speculative_tokens": 7, "enable_adaptive_verification": wished}
+    settings = parse_arguments(["serve", "m", "--speculative-config", json.dumps(config)])
+    assert settings.cuts_drafts is wished
+
+
+def test_what_is_worth_verifying_follows_batch_and_text() -> None:
+    dear = Plant(token_s=0.0003)
+
+    def verified(batch: int, right: float, drafts: int = 7) -> int:
+        return dear.worth_verifying([(drafts, right)] * batch, drafting=drafts)
+
+    assert verified(1, 0.98) == 7
+    assert verified(1, 0.8) > verified(16, 0.8) > verified(16, 0.1) == 0
+    assert verified(16, 0.98, drafts=2) == 2
+    assert dear.worth_verifying([], drafting=0) == 0
+
+
+async def test_a_cut_step_emits_what_was_verified_and_takes_less_long() -> None:
+    async def served(*, cuts: bool) -> tuple[list[int], int]:
+        observer = Counting()
+        engine = SimulatedEngine(
+            max_batch=8,
+            depth=7,
+            table=None,
+            cuts_drafts=cuts,
+            hook=None,
+            observer=observer,
+            plant=Plant(step_s=0.0, token_s=1e-5, draft_s=0.0, draft_request_s=0.0),
+            clock=time.perf_counter,
+        )
+        task = asyncio.create_task(engine.run())
+        request = engine.submit("a", [HARD.first_token], 40)
+        await request.done.wait()
+        task.cancel()
+        return request.tokens, observer.steps
+
+    (cut, more), (whole, fewer) = await served(cuts=True), await served(cuts=False)
+    assert cut == whole
+    assert more > fewer
+
+
+class Counting(StepObserver):
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def stepped(self, tokens: int) -> None:
+        del tokens
+        self.steps += 1
