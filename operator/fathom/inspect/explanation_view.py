@@ -50,7 +50,8 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
         return
     yield Text()
     yield surface_table(explanation)
-    yield acceptance_table(explanation.positions)
+    if explanation.positions:  # else drafts are cut, and nobody knows which were verified
+        yield acceptance_table(explanation.positions)
     yield from bullets(
         "Why each batch has its depth",
         (f"{each.batches} at {each.depth}: {each.why}" for each in explanation.buckets),

@@ -19,6 +19,7 @@ from fathom.tuning.step_filter import updated
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival, Trials
 from fathom.tuning.traffic import Traffic
+from fathom.tuning.yields import Yields
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, START_S, Fleet, best_depth
 
 NOW_S = START_S + 1000
@@ -100,6 +101,15 @@ def test_the_table_marks_what_is_in_force_and_what_is_only_predicted() -> None:
     assert "Depth in force 3/2 (generation 7): 3 at batch 1-4, 2 at batch 5-16" in text
     assert "│ survival          │ 0.80 │ 0.48 │ 0.24 │ 0.10 │" in text
     assert "│ acceptance length │ 1.80 │ 2.28 │ 2.52 │ 2.62 │" in text
+
+
+def test_where_drafts_are_cut_no_acceptance_by_position_is_shown() -> None:
+    cut = replace(STATE, yields=Yields().updated(pooled_cells(WINDOWS), NOW_S))
+    found = explain(cut, replace(FOUR, drafts_are_cut=True), DOCUMENT, NOW_S)
+    assert [each.batches for each in found.buckets] == ["batch 3-4", "batch 5-8"]
+    assert "Acceptance by position" in shown(explanation_view(explained()))
+    assert "Acceptance by position" not in shown(explanation_view(found))
+    assert not any("extrapolated" in each for each in found.doubts)
 
 
 def _told(cell: str) -> str:
