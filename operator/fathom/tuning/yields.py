@@ -26,13 +26,11 @@ from fathom.core.measurement import Cell, CellCounts, StepKind
 from fathom.tuning.length import Position
 from fathom.tuning.survival import CHANGE_Z, DESIGN_EFFECT, HALF_LIFE_S, SLOW_HALF_LIFE_S, TURN_S
 
-CHANGE_LEAST: Final = 0.04
-"""Differences in the logarithm of a yield below this are no change of traffic: batches within one
-bucket are cut to different lengths."""
-LEAST_REQUESTS: Final = 200.0
-"""Requests times steps, to compare a window with those before."""
 WINDOW_SD: Final = 0.01
-"""Relative error of a yield that more steps do not reduce: the batch within its bucket."""
+"""Relative error of a yield that more steps do not reduce: batches within one bucket are cut to
+different lengths."""
+UNNOTICED: Final = 0.04
+"""Change of a yield's logarithm that may have gone unnoticed since it was measured."""
 APART_SD: Final = 0.25
 """Error of the logarithm of a yield per logarithm of query length (depth and one) from where it was
 measured."""
@@ -73,9 +71,7 @@ class Yield:
         spread = (self.mean - 1) * (self.depth + 1 - self.mean) / self.mean**2
         passed = 1 - _kept(now_s - self.at_s)
         return (
-            WINDOW_SD**2
-            + CHANGE_LEAST**2 * passed
-            + DESIGN_EFFECT * spread / max(1.0, self.requests)
+            WINDOW_SD**2 + UNNOTICED**2 * passed + DESIGN_EFFECT * spread / max(1.0, self.requests)
         )
 
     def acceptance(self) -> float:
@@ -233,12 +229,8 @@ def _seen(window: Mapping[Cell, CellCounts], at_s: float) -> Iterable[Yield]:
 
 
 def _differ(new: Yield, old: Yield) -> bool:
-    if min(new.requests, old.requests) < LEAST_REQUESTS:
-        return False
-    difference = abs(log(new.mean / old.mean))
-    return difference > CHANGE_LEAST and difference > CHANGE_Z * sqrt(
-        new.variance(new.at_s) + old.variance(new.at_s)
-    )
+    error = sqrt(new.variance(new.at_s) + old.variance(new.at_s))
+    return abs(log(new.mean / old.mean)) > CHANGE_Z * error
 
 
 def _newest(old: Iterable[Yield], new: Iterable[Yield], at_s: float) -> tuple[Yield, ...]:

@@ -27,6 +27,15 @@ def test_it_follows_traffic_that_turns() -> None:
     assert fleet.state.text.epoch >= 1
 
 
+def test_other_text_takes_other_steps_so_those_are_forgotten_with_it() -> None:
+    fleet = Fleet(settings=CUT, acceptance=EASY).run(600)
+    before, epoch = len(fleet.state.step_times.cells), fleet.state.text.epoch
+    fleet.acceptance = HARD
+    while fleet.state.text.epoch == epoch:
+        fleet.run(5)
+    assert len(fleet.state.step_times.cells) < before / 2
+
+
 def test_nothing_is_learnt_or_told_of_acceptance_by_position() -> None:
     fleet = Fleet(settings=CUT, acceptance=EASY).run(120)
     before = Fleet().state
