@@ -43,6 +43,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/golden",
             "tests/property/test_manifests_revision.py",
             "tests/unit/core/test_preflight.py",
+            "tests/unit/runtime/test_optional_children.py",
         ),
     ),
     "fathom_vllm": Module(
