@@ -14,6 +14,9 @@ where both used one depth does its time say something about that depth, so:
   brings no drafts (resumed after a preemption with everything cached). All are rare, and visible in
   a counter of their own. Near `max_tokens` vLLM schedules in full or not at all, which needs no
   rule; drafts a grammar invalidates later are still verified, and count as rejected, as in vLLM;
+* so does a step that makes no drafts although a depth is scheduled, since no request could use them
+  (`skip_drafts`, from vLLM 0.33): chunks of prompts alone, before their last, cost the same at
+  every depth, and of requests that are sure to end drafts are verified and none are made;
 * requests that ended while the step was in flight (aborts; under asynchronous scheduling also
   stops) count towards the batch, since the engine computed them, but neither tokens nor drafts,
   exactly as vLLM passes over them.
@@ -41,7 +44,10 @@ class NewRequest(Protocol):
 
 
 class ScheduledStep(Protocol):
-    """The part of vLLM's `SchedulerOutput` that is read (0.28 to 0.32)."""
+    """The part of vLLM's `SchedulerOutput` that is read (0.28 to 0.33).
+
+    Since 0.33 there is `skip_drafts`, too.
+    """
 
     @property
     def num_scheduled_tokens(self) -> dict[str, int]:
@@ -57,7 +63,7 @@ class ScheduledStep(Protocol):
 
     @property
     def num_spec_tokens_to_schedule(self) -> int:
-        """Depth of the drafts that the step makes for the next one."""
+        """Depth of the drafts that the step makes for the next one, unless they are skipped."""
 
 
 class VerifiedDrafts(Protocol):
@@ -124,7 +130,8 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> S
     """
     batch = len(step.num_scheduled_tokens)
     depth = step.num_spec_tokens_to_schedule
-    kind = DECODE if _is_plain(step, batch, depth) else _kind(step)
+    skipped = depth > 0 and getattr(step, "skip_drafts", False)
+    kind = None if skipped else DECODE if _is_plain(step, batch, depth) else _kind(step)
     if kind is None:
         return Step(batch, None)
     stats: StepStats | None = None

@@ -20,6 +20,7 @@ class Scheduled:
     scheduled_spec_decode_tokens: dict[str, list[int]]
     num_spec_tokens_to_schedule: int
     scheduled_new_reqs: list[New] = field(default_factory=list)
+    skip_drafts: bool = False
 
 
 class Batch:
@@ -39,6 +40,10 @@ class Batch:
         name = self._add(tokens, Row(0, int(last)))
         if new:
             self.scheduled.scheduled_new_reqs.append(New(name))
+        return self
+
+    def drafting_for_nobody(self) -> "Batch":
+        self.scheduled.skip_drafts = True
         return self
 
     def observe(self) -> Step:
@@ -94,6 +99,23 @@ def test_a_draft_of_which_nothing_came_back_was_not_verified() -> None:
 def test_nothing_but_prefill_has_the_depth_it_drafts_with() -> None:
     step = Batch(5).prefill(20).prefill(30, last=False).observe()
     assert step == Step(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=())
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(Batch(3).prefill(8192, last=False), id="a first chunk"),
+        pytest.param(Batch(3).prefill(8192, last=False, new=False), id="a later chunk"),
+        pytest.param(Batch(3).decode(3, 1).decode(3, 0), id="requests that are sure to end"),
+    ],
+)
+def test_a_step_whose_drafts_nobody_could_use_has_no_depth(batch: Batch) -> None:
+    assert batch.observe().depth == 3
+    assert batch.drafting_for_nobody().observe().depth is None
+
+
+def test_where_none_are_asked_for_nothing_is_skipped() -> None:
+    assert Batch(0).decode(0, 0).drafting_for_nobody().observe().depth == 0
 
 
 @pytest.mark.parametrize(
