@@ -18,8 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fathom_vllm.buckets import bucket_count, bucket_index, first_batch, last_batch
+
 DEFAULT_COUNTERS_FILE = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
-MAGIC = b"FATHOMC2"
+MAGIC = b"FATHOMC3"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
 DECODE, MIXED = 0, 1
@@ -44,16 +46,6 @@ def counters_path(environ: Mapping[str, str]) -> str:
     return environ.get("FATHOM_COUNTERS_FILE") or DEFAULT_COUNTERS_FILE
 
 
-def batch_bucket(batch: int) -> int:
-    """Index of the power-of-two bucket a batch falls in: 1, 2, 3-4, 5-8 and so on."""
-    return (batch - 1).bit_length()
-
-
-def bucket_count(max_batch: int) -> int:
-    """How many buckets cover batches up to `max_batch`."""
-    return batch_bucket(max_batch) + 1
-
-
 def _word_count(max_batch: int, max_depth: int) -> int:
     return _HEADER_WORDS + bucket_count(max_batch) * (max_depth + 1) * (_BLOCK_WORDS + max_depth)
 
@@ -75,6 +67,9 @@ class CountersWriter:
         self.max_batch = max_batch
         self.max_depth = max_depth
         self._block = _BLOCK_WORDS + max_depth
+        # Looked up in every step, and by batch; there is none of 0 requests.
+        buckets = [0, *(bucket_index(batch) for batch in range(1, max_batch + 1))]
+        self._first_block = [bucket * (max_depth + 1) for bucket in buckets]
         words = _word_count(max_batch, max_depth)
         if path is None:
             self._map = mmap.mmap(-1, words * _WORD)
@@ -110,7 +105,7 @@ class CountersWriter:
             accepted: of how many of them each position was accepted.
         """
         words = self._words
-        block = batch_bucket(batch) * (self.max_depth + 1) + depth
+        block = self._first_block[batch] + depth
         drafts_at = _HEADER_WORDS + block * self._block + _DRAFTS
         at = drafts_at - _DRAFTS + kind * _CELL_WORDS
         words[at] += 1
@@ -188,6 +183,7 @@ def _create(path: str, size: int) -> mmap.mmap:
 class StepCounts:
     """Sums over the steps of one cell."""
 
+    batch_ge: int
     batch_le: int
     depth: int
     kind: str
@@ -201,6 +197,7 @@ class StepCounts:
 class DraftCounts:
     """Sums over the drafts verified in one (batch bucket, depth)."""
 
+    batch_ge: int
     batch_le: int
     depth: int
     drafts: float
@@ -266,16 +263,16 @@ def read_counts(path: str) -> Counts | None:
         hook_seconds=words[_HOOK_SECONDS],
         transitions=words[_TRANSITIONS],
         steps=tuple(
-            StepCounts(batch_le, depth, kind, *block[at : at + _CELL_WORDS])
-            for batch_le, depth, block in blocks
+            StepCounts(*batches, depth, kind, *block[at : at + _CELL_WORDS])
+            for batches, depth, block in blocks
             for at, kind in zip(range(0, _DRAFTS, _CELL_WORDS), STEP_KINDS, strict=True)
             if block[at]
         ),
         drafts=tuple(
             DraftCounts(
-                batch_le, depth, block[_DRAFTS], tuple(block[_DRAFTS + 1 : _DRAFTS + 1 + depth])
+                *batches, depth, block[_DRAFTS], tuple(block[_DRAFTS + 1 : _DRAFTS + 1 + depth])
             )
-            for batch_le, depth, block in blocks
+            for batches, depth, block in blocks
             if block[_DRAFTS]
         ),
     )
@@ -283,10 +280,11 @@ def read_counts(path: str) -> Counts | None:
 
 def _blocks(
     words: list[float], max_batch: int, max_depth: int
-) -> Iterator[tuple[int, int, list[float]]]:
+) -> Iterator[tuple[tuple[int, int], int, list[float]]]:
+    """Each bucket's first and last batch, the depth, and its words."""
     size = _BLOCK_WORDS + max_depth
     at = _HEADER_WORDS
     for bucket in range(bucket_count(max_batch)):
         for depth in range(max_depth + 1):
-            yield 1 << bucket, depth, words[at : at + size]
+            yield (first_batch(bucket), last_batch(bucket)), depth, words[at : at + size]
             at += size

@@ -14,6 +14,9 @@ from fathom_vllm.counters import Counts, counters_path, read_counts
 
 log = logging.getLogger("vllm.fathom")
 
+_BATCHES = ("batch_ge", "batch_le")
+"""A bucket's first and last batch: an earlier plugin gave the last alone, and its buckets were
+whole doublings."""
 OVERDUE_SECONDS = 30.0
 """The depth file is looked at four times a second; later than this, depth no longer follows it."""
 
@@ -101,7 +104,7 @@ def _state(counts: Counts) -> Iterator[Metric]:
         ("fathom_hook_seconds", "Seconds spent inside Fathom's hooks", counts.hook_seconds),
         (
             "fathom_transition_steps",
-            "Steps counted in no cell, since they mixed depths",
+            "Steps counted in no cell, since they mixed depths or drafted for nobody",
             counts.transitions,
         ),
     ):
@@ -111,7 +114,7 @@ def _state(counts: Counts) -> Iterator[Metric]:
 
 
 def _steps(counts: Counts) -> Iterator[Metric]:
-    labels = ["batch_le", "depth", "step"]
+    labels = [*_BATCHES, "depth", "step"]
     steps = CounterMetricFamily("fathom_steps", "Engine steps", labels=labels)
     seconds = CounterMetricFamily("fathom_step_seconds", "Busy seconds of steps", labels=labels)
     tokens = CounterMetricFamily("fathom_tokens", "Tokens emitted by steps", labels=labels)
@@ -119,7 +122,7 @@ def _steps(counts: Counts) -> Iterator[Metric]:
         "fathom_scheduled_requests", "Requests scheduled, summed over steps", labels=labels
     )
     for cell in counts.steps:
-        values = [str(cell.batch_le), str(cell.depth), cell.kind]
+        values = [str(cell.batch_ge), str(cell.batch_le), str(cell.depth), cell.kind]
         steps.add_metric(values, cell.steps)
         seconds.add_metric(values, cell.seconds)
         tokens.add_metric(values, cell.tokens)
@@ -128,14 +131,14 @@ def _steps(counts: Counts) -> Iterator[Metric]:
 
 
 def _drafts(counts: Counts) -> Iterator[Metric]:
-    drafts = CounterMetricFamily("fathom_drafts", "Drafts verified", labels=["batch_le", "depth"])
+    drafts = CounterMetricFamily("fathom_drafts", "Drafts verified", labels=[*_BATCHES, "depth"])
     accepted = CounterMetricFamily(
         "fathom_accepted_tokens",
         "Drafts whose tokens were accepted up to and including this position",
-        labels=["batch_le", "depth", "position"],
+        labels=[*_BATCHES, "depth", "position"],
     )
     for cell in counts.drafts:
-        values = [str(cell.batch_le), str(cell.depth)]
+        values = [str(cell.batch_ge), str(cell.batch_le), str(cell.depth)]
         drafts.add_metric(values, cell.drafts)
         for position, count in enumerate(cell.accepted):
             accepted.add_metric([*values, str(position)], count)

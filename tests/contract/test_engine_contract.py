@@ -18,12 +18,12 @@ from fathom_local.paths import cache_dir
 DEADLINE_S = 30.0
 
 OWN_METRICS = {
-    "fathom_steps_total": {"batch_le", "depth", "step"},
-    "fathom_step_seconds_total": {"batch_le", "depth", "step"},
-    "fathom_tokens_total": {"batch_le", "depth", "step"},
-    "fathom_scheduled_requests_total": {"batch_le", "depth", "step"},
-    "fathom_drafts_total": {"batch_le", "depth"},
-    "fathom_accepted_tokens_total": {"batch_le", "depth", "position"},
+    "fathom_steps_total": {"batch_ge", "batch_le", "depth", "step"},
+    "fathom_step_seconds_total": {"batch_ge", "batch_le", "depth", "step"},
+    "fathom_tokens_total": {"batch_ge", "batch_le", "depth", "step"},
+    "fathom_scheduled_requests_total": {"batch_ge", "batch_le", "depth", "step"},
+    "fathom_drafts_total": {"batch_ge", "batch_le", "depth"},
+    "fathom_accepted_tokens_total": {"batch_ge", "batch_le", "depth", "position"},
     "fathom_transition_steps_total": set(),
     "fathom_depth_generation": set(),
     "fathom_depth_rejections_total": set(),

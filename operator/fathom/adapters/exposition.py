@@ -85,6 +85,7 @@ PAGE_LABELS: Final = (
     "model_name",
     "le",
     "finished_reason",
+    "batch_ge",
     "batch_le",
     "depth",
     "step",

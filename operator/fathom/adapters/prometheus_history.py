@@ -29,7 +29,7 @@ from fathom.core.kinds import ObjectKey
 
 TIMEOUT_S: Final = 60.0
 LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
-"""Of one query: eighty pods that used every cell, scraped every five seconds."""
+"""Of one query: thirty pods that used every cell, scraped every five seconds."""
 CHUNK_S: Final = 300
 """Length of one query's range: some thousands of samples per pod."""
 SAME_SCRAPE: Final = 0.9

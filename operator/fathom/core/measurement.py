@@ -2,6 +2,9 @@
 
 Counters are cumulative since the engine started, exactly as its /metrics shows them. Everything
 that is computed from them is computed from deltas, summed over pods before any division.
+
+Older plugins count by whole doublings of the batch, newer ones by parts of them, and a fleet may
+hold both for weeks. A look has its cells as its page names them; a delta has them all by the parts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +13,8 @@ from enum import StrEnum
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, TypeVar
+
+from fathom_vllm.buckets import bucket_index, last_batch
 
 CLOCK_TOLERANCE_S: Final = 1.0
 """Two readings of one start time may differ by rounding, never by this much."""
@@ -26,7 +31,7 @@ class StepKind(StrEnum):
 class Cell:
     """Steps of one kind at one depth whose batch lies in one bucket.
 
-    `batch_le` is the bucket's upper bound, a power of two: the bucket 8 holds batches 5 to 8.
+    `batch_le` is the bucket's largest batch, by which it is named.
     """
 
     batch_le: int
@@ -139,6 +144,7 @@ class PodCounters:
     transition_steps: float = 0.0
     """Steps that mixed depths, which no cell holds."""
     cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))
+    """By the buckets of this engine's own plugin."""
     drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
     tpot: Histogram = ()
     """Time per output token of finished requests, seconds."""
@@ -156,7 +162,7 @@ class PodDelta:
     engine: EngineCounts
     """Counters as differences; gauges as they are at the end."""
     cells: Mapping[Cell, CellCounts]
-    """Only the cells that moved."""
+    """Only the cells that moved, each in the bucket where its mean batch lies."""
     drafts: Mapping[DraftCell, DraftCounts]
     transition_steps: float = 0.0
     tpot: Histogram = ()
@@ -174,6 +180,7 @@ class PodDelta:
 
 _Key = TypeVar("_Key")
 _Counts = TypeVar("_Counts")
+_Sums = TypeVar("_Sums", CellCounts, DraftCounts)
 _NO_STEPS: Final = CellCounts()
 _NO_DRAFTS: Final = DraftCounts()
 _GAUGES: Final = frozenset({"requests_running", "requests_waiting", "kv_cache_usage"})
@@ -192,6 +199,17 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
     """
     if before.pod != after.pod or after.at_s <= before.at_s or _restarted(before, after):
         return None
+    cells = {
+        cell: counts - before.cells.get(cell, _NO_STEPS)
+        for cell, counts in _moved(before.cells, after.cells)
+        if counts.steps > before.cells.get(cell, _NO_STEPS).steps
+    }
+    drafts = {
+        cell: counts - before.drafts.get(cell, _NO_DRAFTS)
+        for cell, counts in _moved(before.drafts, after.drafts)
+        if counts.drafts > before.drafts.get(cell, _NO_DRAFTS).drafts
+    }
+    buckets = _buckets(cells)
     return PodDelta(
         pod=after.pod,
         from_s=before.at_s,
@@ -203,20 +221,45 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
                 for name in _ENGINE_COUNTERS
             },
         ),
-        cells={
-            cell: counts - before.cells.get(cell, _NO_STEPS)
-            for cell, counts in _moved(before.cells, after.cells)
-            if counts.steps > before.cells.get(cell, _NO_STEPS).steps
-        },
-        drafts={
-            cell: counts - before.drafts.get(cell, _NO_DRAFTS)
-            for cell, counts in _moved(before.drafts, after.drafts)
-            if counts.drafts > before.drafts.get(cell, _NO_DRAFTS).drafts
-        },
+        cells=_summed(
+            (replace(cell, batch_le=buckets[cell.batch_le, cell.depth]), counts)
+            for cell, counts in cells.items()
+        ),
+        drafts=_summed(
+            (replace(cell, batch_le=_bucket_of_drafts(cell, buckets)), counts)
+            for cell, counts in drafts.items()
+        ),
         transition_steps=after.transition_steps - before.transition_steps,
         tpot=_histogram_delta(before.tpot, after.tpot),
         ttft=_histogram_delta(before.ttft, after.ttft),
     )
+
+
+def _buckets(cells: Mapping[Cell, CellCounts]) -> dict[tuple[int, int], int]:
+    """The bucket in which the mean batch lies, for each bucket of the plugin's and depth.
+
+    What was counted by these buckets stays where it is. What was counted over a doubling goes to
+    one part of it as a whole: within a window the batch stays near its mean.
+    """
+    total: dict[tuple[int, int], CellCounts] = {}
+    for cell, counts in cells.items():
+        key = (cell.batch_le, cell.depth)
+        total[key] = total.get(key, _NO_STEPS) + counts
+    return {
+        # A page may show anything, such as steps without requests.
+        key: bucket_of(min(key[0], max(1, round(counts.scheduled_requests / counts.steps))))
+        for key, counts in total.items()
+    }
+
+
+def _bucket_of_drafts(cell: DraftCell, buckets: Mapping[tuple[int, int], int]) -> int:
+    """That of the steps in which they were verified."""
+    return buckets.get((cell.batch_le, cell.depth)) or bucket_of(cell.batch_le)
+
+
+def bucket_of(batch: int) -> int:
+    """The bucket of a batch, by its name: its largest batch."""
+    return last_batch(bucket_index(batch))
 
 
 def _histogram_delta(before: Histogram, after: Histogram) -> Histogram:
@@ -271,17 +314,16 @@ def _drafts_went_back(before: DraftCounts, after: DraftCounts) -> bool:
 
 def pooled_cells(deltas: Iterable[PodDelta]) -> dict[Cell, CellCounts]:
     """Sums over pods, cell by cell: always before any division."""
-    total: dict[Cell, CellCounts] = {}
-    for each in deltas:
-        for cell, counts in each.cells.items():
-            total[cell] = total.get(cell, CellCounts()) + counts
-    return total
+    return _summed(item for each in deltas for item in each.cells.items())
 
 
 def pooled_drafts(deltas: Iterable[PodDelta]) -> dict[DraftCell, DraftCounts]:
     """Sums over pods, cell by cell: always before any division."""
-    total: dict[DraftCell, DraftCounts] = {}
-    for each in deltas:
-        for cell, counts in each.drafts.items():
-            total[cell] = total.get(cell, DraftCounts()) + counts
+    return _summed(item for each in deltas for item in each.drafts.items())
+
+
+def _summed(items: Iterable[tuple[_Key, _Sums]]) -> dict[_Key, _Sums]:
+    total: dict[_Key, _Sums] = {}
+    for key, counts in items:
+        total[key] = total[key] + counts if key in total else counts
     return total

@@ -1,21 +1,27 @@
-"""Batch buckets: powers of two, as the plugin counts them. The tuner decides one depth for each."""
+"""Batch buckets, as the plugin counts them. The tuner decides one depth for each."""
 
 from collections.abc import Mapping
 
 from fathom.core.depth import DepthRange, Schedule, depth_at, merged
+from fathom_vllm import buckets as counted
 
 Depths = Mapping[int, int]
-"""Depth per bucket; a bucket is named by its upper bound."""
+"""Depth per bucket; a bucket is named by its largest batch."""
 
 
 def buckets(max_batch: int) -> tuple[int, ...]:
-    """Upper bounds of the buckets that cover batches up to `max_batch`: 1, 2, 4, 8 and so on."""
-    return tuple(1 << i for i in range((max_batch - 1).bit_length() + 1))
+    """The buckets that cover batches up to `max_batch`: 1 to 8, 10, 12, 14, 16, 20 and so on."""
+    return tuple(counted.last_batch(index) for index in range(counted.bucket_count(max_batch)))
 
 
 def first_batch(bucket: int) -> int:
     """The smallest batch of a bucket."""
-    return bucket // 2 + 1
+    return counted.first_batch(counted.bucket_index(bucket))
+
+
+def doubling(bucket: int) -> int:
+    """The doubling of the batch that a bucket is a part of, by its largest batch."""
+    return 1 << (bucket - 1).bit_length()
 
 
 def depths_of(schedule: Schedule, max_batch: int) -> dict[int, int]:
@@ -34,6 +40,6 @@ def schedule_of(depths: Depths, max_batch: int) -> Schedule:
 
 
 def batches(bucket: int, max_batch: int) -> str:
-    """A bucket for people, such as `batch 5-8`."""
+    """A bucket for people, such as `batch 9-10`."""
     first, last = first_batch(bucket), min(bucket, max_batch)
     return f"batch {first}" if first >= last else f"batch {first}-{last}"

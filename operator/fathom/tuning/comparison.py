@@ -12,6 +12,9 @@ position is kept for every hour of the day, whatever the canary runs; positions 
 drafts follow from the one before, by how both compare where both were drafted. A pod whose requests
 are easier, or whose draft is younger, gets no credit for it.
 
+A canary's hours are dear, so here batches are told apart by whole doublings, in parts; the buckets
+of one doubling share what it shows.
+
 The error comes from how much windows differ, and from what was not seen: other batches of the
 bucket, other hours of the day, and what is accepted deeper in hours that the canary missed.
 """
@@ -26,13 +29,13 @@ from typing import Final, NamedTuple
 
 from fathom.core.measurement import (
     CellCounts,
-    DraftCell,
     DraftCounts,
     PodDelta,
     pooled_cells,
     pooled_drafts,
     position_at,
 )
+from fathom.tuning.buckets import doubling
 from fathom.tuning.load import DAY_S, HOURS, hour_of
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.value import Gain
@@ -44,8 +47,8 @@ LEAST_BUSY_S: Final = 150.0
 """Busy seconds of a pod at a depth after which it counts as compared."""
 MOST_CONTRASTS: Final = 64
 PARTS: Final = 4
-"""Into so many parts of equal ratio a bucket's batches are divided: what holds for 17 requests need
-not hold for 32, as steps are padded to captured graphs."""
+"""Into so many parts of equal ratio a doubling's batches are divided: what holds for 17 requests
+need not hold for 32, as steps are padded to captured graphs."""
 PART_SD: Final = 0.02
 """Error of taking one part's contrast for its neighbour's, at least: how far they differ is learnt
 where both are known."""
@@ -77,8 +80,9 @@ class Contrast(NamedTuple):
     """
 
     batch_le: int
+    """The doubling's largest."""
     part: int
-    """Of the bucket's batches, from the smallest."""
+    """Of the doubling's batches, from the smallest."""
     depth: int
     weight: float = 0.0
     """Busy seconds, discounted."""
@@ -215,7 +219,7 @@ class Comparison:
     """The pod at the others' own depth: how fast it is by itself."""
     contrasts: tuple[Contrast, ...] = ()
     loads: tuple[tuple[int, int, float], ...] = ()
-    """Bucket, part, and busy seconds of all pods in it, discounted."""
+    """Doubling, part, and busy seconds of all pods in it, discounted."""
     hours: tuple[Hour, ...] = ()
     positions: tuple[Position, ...] = ()
     """From the second."""
@@ -224,9 +228,9 @@ class Comparison:
     def gain(
         self, batch_le: int, depth: int, in_force: int, busy: Mapping[int, float]
     ) -> Gain | None:
-        """What a depth gains over the one in force, at the bucket's usual batches and hours.
+        """What a depth gains over the one in force, at its doubling's usual batches and hours.
 
-        Parts of the bucket that were not compared take after the nearest one that was.
+        Parts of the doubling that were not compared take after the nearest one that was.
 
         Args:
             batch_le: the bucket.
@@ -238,7 +242,8 @@ class Comparison:
             None where it was not compared at all, or nothing is known of what is accepted.
         """
         found = {c.part: c for c in self._of(batch_le) if c.depth == depth and c.known}
-        loads = {part: seconds for bucket, part, seconds in self.loads if bucket == batch_le}
+        whole = doubling(batch_le)
+        loads = {part: seconds for each, part, seconds in self.loads if each == whole}
         if not found or not loads:
             return None
         itself, variance = self._itself()
@@ -281,6 +286,7 @@ class Comparison:
         own = _sides([each for each in deltas if each.pod == pod])
         others = _sides([each for each in deltas if each.pod != pod])
         slopes = {each.batch_le: each.slope for each in times.elasticities}
+        in_force = _by_doubling(in_force)
         hours = {each.hour: each for each in before.hours}
         hour = hour_of(at_s)
         telling = [(d, s) for (b, d), s in others.items() if d == in_force.get(b) and s.tells(d)]
@@ -321,6 +327,7 @@ class Comparison:
         """
         moved: list[Contrast] = []
         itself, _ = self._itself()
+        before, after = _by_doubling(before), _by_doubling(after)
         for each in self.contrasts:
             old, new = before.get(each.batch_le, 0), after.get(each.batch_le, 0)
             if old == new:
@@ -378,7 +385,7 @@ class Comparison:
         return max(PART_SD, sqrt(max(0.0, squares) / steps) if steps else 0.0)
 
     def _of(self, batch_le: int) -> list[Contrast]:
-        return [each for each in self.contrasts if each.batch_le == batch_le]
+        return [each for each in self.contrasts if each.batch_le == doubling(batch_le)]
 
     def _find(self, batch_le: int, part: int, depth: int) -> Contrast | None:
         return next((c for c in self._of(batch_le) if (c.part, c.depth) == (part, depth)), None)
@@ -392,7 +399,7 @@ def _heaviest(contrasts: Iterable[Contrast]) -> tuple[Contrast, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One window of a pod, or of several, in one bucket at one depth."""
+    """One window of a pod, or of several, in one doubling at one depth."""
 
     counts: CellCounts
     drafts: DraftCounts
@@ -414,20 +421,26 @@ class _Side:
         return log2(self.counts.scheduled_requests / self.counts.steps)
 
     def part(self, batch_le: int) -> int:
-        """Of the bucket's batches, which lie between half its bound and its bound."""
+        """Of the doubling's batches, which lie between half its bound and its bound."""
         return min(PARTS - 1, max(0, int(PARTS * (self.log_batch - log2(batch_le) + 1))))
 
 
 def _sides(deltas: Sequence[PodDelta]) -> dict[tuple[int, int], _Side]:
-    """By bucket and depth; steps of both kinds, for a depth serves prompts as well."""
-    drafts = pooled_drafts(deltas)
+    """By doubling and depth; steps of both kinds, for a depth serves prompts as well."""
     counts: dict[tuple[int, int], CellCounts] = {}
     for cell, each in pooled_cells(deltas).items():
-        key = (cell.batch_le, cell.depth)
+        key = (doubling(cell.batch_le), cell.depth)
         counts[key] = counts.get(key, CellCounts()) + each
-    return {
-        key: _Side(each, drafts.get(DraftCell(*key), DraftCounts())) for key, each in counts.items()
-    }
+    drafts: dict[tuple[int, int], DraftCounts] = {}
+    for draft, verified in pooled_drafts(deltas).items():
+        key = (doubling(draft.batch_le), draft.depth)
+        drafts[key] = drafts.get(key, DraftCounts()) + verified
+    return {key: _Side(each, drafts.get(key, DraftCounts())) for key, each in counts.items()}
+
+
+def _by_doubling(depths: Mapping[int, int]) -> dict[int, int]:
+    """The depth of each doubling's largest batches."""
+    return {doubling(bucket): depths[bucket] for bucket in sorted(depths)}
 
 
 def _log_ratio(own: _Side, other: _Side, slope: float) -> float:

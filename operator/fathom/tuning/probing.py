@@ -204,10 +204,25 @@ def _over(given: Situation, probe: Probe) -> Situation:
                 else given.state.sentinel_lasted_s,
             )
         )
-    after = given.noted(probe.depths)
+    after = given.noted(_measured(given, probe))
     return after.with_state(
         replace(after.state, probe=None, probe_ended_at_s=given.now_s, probe_lasted_s=lasted_s)
     )
+
+
+def _measured(given: Situation, probe: Probe) -> tuple[tuple[int, int], ...]:
+    """What was seen of it: where its pod was not, the same may be tried again at once.
+
+    Where it was nowhere, all of it counts as tried: else it would be tried again and again.
+    """
+    table, traffic = given.policy.evidence.table, given.policy.evidence.traffic
+    measured = tuple(
+        (bucket, depth)
+        for bucket, depth in probe.depths
+        if (cell := table.at(bucket, depth, traffic.kind(bucket))) is not None
+        and cell.at_s > probe.started_at_s
+    )
+    return measured or probe.depths
 
 
 def _tried(given: Situation, probe: Probe) -> tuple[Option, ...]:

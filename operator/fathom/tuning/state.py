@@ -27,7 +27,7 @@ from fathom.tuning.yields import Yields
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
-MOST_VISITS: Final = 32
+MOST_VISITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from math import exp, inf, log, log2
 from typing import Final, TypeVar
 
 from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
+from fathom.tuning.buckets import doubling
 from fathom.tuning.step_table import StepTable
 from fathom.tuning.step_time import (
     BATCH_SD,
@@ -37,7 +38,7 @@ JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
 LAPSE_S: Final = 120.0
 """A cell that was not measured for so long may have been measured at other batches."""
-MOST_CELLS: Final = 144
+MOST_CELLS: Final = 288
 MOST_PODS: Final = 40
 
 _Item = TypeVar("_Item", CellTime, PodSpeed)
@@ -85,7 +86,8 @@ class _Filter:
         dispersion = self._dispersions.get(cell.batch_le, 1.0)
         noise = dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
         batch = log2(counts.scheduled_requests / counts.steps)
-        elasticity = self._elasticities.get(cell.batch_le) or Elasticity(cell.batch_le)
+        whole = doubling(cell.batch_le)
+        elasticity = self._elasticities.get(whole) or Elasticity(whole)
         # All of a bucket's cells are told at the same batch.
         seen = log(counts.step_seconds / counts.steps) - elasticity.slope * (
             batch - log2(cell.batch_le)
@@ -109,7 +111,7 @@ class _Filter:
         surprise = self._share(delta.pod, known, speed, seen, noise, is_new=is_new)
         if speed.batch_le == cell.batch_le:
             change = batch - speed.log_batch
-            self._elasticities[cell.batch_le] = elasticity.updated(
+            self._elasticities[whole] = elasticity.updated(
                 change, surprise + elasticity.slope * change
             )
         self._pods[delta.pod] = replace(

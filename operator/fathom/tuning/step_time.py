@@ -94,13 +94,15 @@ class PodSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Elasticity:
-    """How step time grows with the batch within one bucket: d log t / d log2 B, at any depth.
+    """How step time grows with the batch within one doubling: d log t / d log2 B, at any depth.
 
-    Learnt by least squares from how both change from one window of a pod to its next, with a ridge,
-    discounted per window. Without it a pod whose batch grew would look slow.
+    Learnt by least squares from how both change from one window of a pod to its next in the same
+    bucket, with a ridge, discounted per window. Without it a pod whose batch grew would look slow.
+    The buckets of a doubling share it: within one alone, the batch hardly changes.
     """
 
     batch_le: int
+    """The doubling's largest."""
     squares: float = 0.0
     """Sum of squared changes of the batch's logarithm."""
     products: float = 0.0

@@ -16,6 +16,7 @@ from fathom_local.tuner_bench.acceptance import request_factors
 from fathom_local.tuner_bench.hardware import Hardware
 from fathom_local.tuner_bench.wear import worn
 from fathom_local.tuner_bench.world import DEEPEST, Decay, World
+from fathom_vllm import buckets
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -210,5 +211,7 @@ def _as_obeyed(table: Floats, own_depth: Ints) -> Floats:
 
 
 def bucket_index(batch: Ints) -> Ints:
-    """Index of the power-of-two bucket (1, 2, 3-4, 5-8 …) of each batch; batch 0 counts as 1."""
-    return np.ceil(np.log2(np.maximum(batch, 1))).astype(np.int64)
+    """Index of the bucket (1 to 8, 9-10, 11-12 …) of each batch; batch 0 counts as 1."""
+    largest = int(batch.max(initial=1))
+    of_batch = np.array([0, *(buckets.bucket_index(each) for each in range(1, largest + 1))])
+    return np.asarray(of_batch[batch], dtype=np.int64)

@@ -17,6 +17,7 @@ from fathom.core.measurement import (
     EngineCounts,
     PodCounters,
     StepKind,
+    bucket_of,
 )
 from fathom_local.tuner_bench.load import Batch
 from fathom_local.tuner_bench.normals import CUT
@@ -74,7 +75,7 @@ class Engine:
         """Count what some seconds of this work make, with `prefill_s` for each token of it."""
         steps = work.rate * seconds / (work.batch * work.length)
         drafted = steps * work.batch
-        key = (1 << (work.batch - 1).bit_length(), work.depth)
+        key = (bucket_of(work.batch), work.depth)
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = _Tally(accepted=[0.0] * work.depth)

@@ -14,6 +14,7 @@ from fathom_local.tuner_bench.course import Bools, Course, Ints, bucket_index
 from fathom_local.tuner_bench.outcome import Outcome
 from fathom_local.tuner_bench.simulate import CLAIRVOYANT, Campaign
 from fathom_local.tuner_bench.world import World
+from fathom_vllm.buckets import last_batch
 
 
 def write_trace(folder: Path, campaign: Campaign, policy: str) -> None:
@@ -79,7 +80,8 @@ def _window_rows(course: Course, own: Outcome, best: Outcome) -> list[list[objec
 
 
 def _by_bucket(bucket: Ints, depth: Ints, busy: Bools) -> str:
-    return " ".join(
-        f"{1 << int(each)}:{'|'.join(str(k) for k in np.unique(depth[(bucket == each) & busy]))}"
+    found = [
+        (last_batch(int(each)), np.unique(depth[(bucket == each) & busy]))
         for each in np.unique(bucket[busy])
-    )
+    ]
+    return " ".join(f"{largest}:{'|'.join(str(k) for k in depths)}" for largest, depths in found)

@@ -66,8 +66,8 @@ def explained(state: TuningState = STATE, document: DepthDocument | None = DOCUM
 def test_the_surface_is_the_ratio_of_values_to_the_users_own_depth() -> None:
     first, second = explained().buckets
 
-    assert (first.batches, first.share, first.depth) == ("batch 3-4", 0.75, 3)
-    assert (second.batches, second.share, second.depth) == ("batch 5-8", 0.25, 2)
+    assert (first.batches, first.share, first.depth) == ("batch 4", 0.75, 3)
+    assert (second.batches, second.share, second.depth) == ("batch 8", 0.25, 2)
     gains = {each.depth: each.gain for each in first.worths}
     assert list(gains) == [1, 2, 3, 4]
     two, three, four = gains[2], gains[3], gains[4]
@@ -93,9 +93,9 @@ def test_the_table_marks_what_is_in_force_and_what_is_only_predicted() -> None:
     ]
     assert header == ["batch", "load", "1", "2", "3", "4"]
     assert rows[:4] == [
-        ["3-4", "75%", "~", "-0.5%", "▶0.0%", "-4.8%"],
+        ["4", "75%", "~", "-0.5%", "▶0.0%", "-4.8%"],
         ["", "", "±", "±", "", "±"],
-        ["5-8", "25%", "~", "▶-5.0%", "0.0%", "~"],
+        ["8", "25%", "~", "▶-5.0%", "0.0%", "~"],
         ["", "", "±", "±", "", "±"],
     ]
     assert "Depth in force 3/2 (generation 7): 3 at batch 1-4, 2 at batch 5-16" in text
@@ -106,7 +106,7 @@ def test_the_table_marks_what_is_in_force_and_what_is_only_predicted() -> None:
 def test_where_drafts_are_cut_no_acceptance_by_position_is_shown() -> None:
     cut = replace(STATE, yields=Yields().updated(pooled_cells(WINDOWS), NOW_S))
     found = explain(cut, replace(FOUR, drafts_are_cut=True), DOCUMENT, NOW_S)
-    assert [each.batches for each in found.buckets] == ["batch 3-4", "batch 5-8"]
+    assert [each.batches for each in found.buckets] == ["batch 4", "batch 8"]
     assert "Acceptance by position" in shown(explanation_view(explained()))
     assert "Acceptance by position" not in shown(explanation_view(found))
     assert not any("extrapolated" in each for each in found.doubts)
@@ -124,14 +124,14 @@ def test_each_batch_has_a_reason_and_a_turning_point() -> None:
     assert len(told.turning_points) == 1
     # 2.52 is 0.5 % too much for depth 2, which also needs minGain, 1 %.
     assert told.turning_points[0] == (
-        "batch 3-4: from 3 to 2 if the acceptance length at depth 3 were below 2.48 (now 2.52), or "
+        "batch 4: from 3 to 2 if the acceptance length at depth 3 were below 2.48 (now 2.52), or "
         "if a step at depth 3 took 1.5% more."
     )
 
 
 def test_a_move_that_is_due_is_told_as_such_and_in_mode_advise_as_a_wish() -> None:
     assert explained().buckets[1].why.startswith("moves next to depth 3 (+5.")
-    assert explained().next_step.startswith("Moves batch 5-8 from 2 to 3 (+5.")
+    assert explained().next_step.startswith("Moves batch 8 from 2 to 3 (+5.")
 
     told = explain(STATE, replace(FOUR, mode=TuningMode.ADVISE), DOCUMENT, NOW_S)
     assert told.buckets[1].why.startswith("would move to depth 3 (+5.")
@@ -166,7 +166,7 @@ def test_of_a_tuned_fleet_the_best_depth_is_the_one_in_force(acceptance: tuple[f
     fleet = Fleet(acceptance=acceptance, replicas=3).run(900)
     told = explain(fleet.state, fleet.settings, fleet.document, fleet.now_s)
 
-    (busiest,) = [each for each in told.buckets if each.batches == "batch 3-4"]
+    (busiest,) = [each for each in told.buckets if each.batches == "batch 4"]
     seen = {each.depth: each.gain.mean for each in busiest.worths if each.gain}
     best = best_depth(fleet.hardware, acceptance, 4)
     assert busiest.depth == fleet.depth(4)
@@ -213,5 +213,5 @@ def test_what_it_would_try_is_worth_more_to_more_pods() -> None:
 
     alone = explained(STATE, at_three).next_step
     assert alone.startswith("One pod tries ")
-    assert "batch 5-8" not in alone
-    assert "batch 5-8" in explained(replace(STATE, step_times=two), at_three).next_step
+    assert "batch 8" not in alone
+    assert "batch 8" in explained(replace(STATE, step_times=two), at_three).next_step

@@ -23,9 +23,13 @@ def replayed(looks: list[PodCounters], settings: Settings = SETTINGS) -> Replaye
     return result
 
 
-def swept(acceptance: tuple[float, ...], depths: tuple[int, ...]) -> list[PodCounters]:
+def swept(
+    acceptance: tuple[float, ...], depths: tuple[int, ...], *, by_doublings: bool = False
+) -> list[PodCounters]:
     """Two pods that somebody moved through these depths by hand, two minutes each."""
     fleet = Fleet(settings=replace(SETTINGS, mode=TuningMode.ADVISE), acceptance=acceptance)
+    for pod in fleet.pods:
+        pod.by_doublings = by_doublings
     looks = []
     for depth in depths:
         fleet.change(tokens=depth)
@@ -77,6 +81,16 @@ def test_the_gain_over_the_recording_is_near_the_true_one_and_within_its_interva
     assert result.over_tokens is not None
     assert result.recorded_over_tokens is not None
     assert result.over_tokens.gain > result.recorded_over_tokens.gain > 0
+
+
+def test_a_recording_of_engines_that_counted_by_doublings_tells_the_same() -> None:
+    newer = replayed(swept(EASY, (3, 5, 7, 3, 3, 3)))
+    older = replayed(swept(EASY, (3, 5, 7, 3, 3, 3), by_doublings=True))
+
+    assert newer.over_recorded is not None
+    assert older.over_recorded is not None
+    assert older.over_recorded.gain == pytest.approx(newer.over_recorded.gain, rel=0.2)
+    assert older.left_out == ()
 
 
 def test_at_one_depth_it_says_what_it_would_try_and_what_that_may_gain() -> None:
@@ -193,6 +207,6 @@ def test_what_ran_outside_of_the_settings_is_told() -> None:
     result = replayed(looks, replace(SETTINGS, max_batch=2, max_tokens=5))
 
     batches, depths = result.left_out
-    assert batches.startswith("Steps at batches above 2 are not judged, up to 8 were seen")
+    assert batches.startswith("Steps at batches above 2 are not judged, up to 5 were seen")
     assert depths.startswith("Engines ran depth 7, outside of 1 to 5")
     assert replayed(looks).left_out == ()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from fathom.core.measurement import Cell, DraftCell, PodCounters, StepKind
+from fathom_vllm.buckets import bucket_index, first_batch
 
 LABELS = 'engine="{engine}",model_name="m"'
 
@@ -18,6 +19,8 @@ class FakeEngine:
     generation: int = 3
     live: bool = True
     plugin: bool = True
+    by_doublings: bool = False
+    """Its plugin is from before each doubling was cut in two."""
     cells: dict[Cell, tuple[float, float, float, float]] = field(
         default_factory=lambda: {
             Cell(4, 3, StepKind.DECODE): (10.0, 0.5, 60.0, 30.0),
@@ -62,7 +65,7 @@ class FakeEngine:
             "fathom_transition_steps_total 7.0",
         ]
         for cell, (steps, seconds, tokens, requests) in self.cells.items():
-            labels = f'batch_le="{cell.batch_le}",depth="{cell.depth}",step="{cell.step}"'
+            labels = f'{self._batches(cell.batch_le)},depth="{cell.depth}",step="{cell.step}"'
             lines += [
                 f"fathom_steps_total{{{labels}}} {steps}",
                 f"fathom_step_seconds_total{{{labels}}} {seconds}",
@@ -70,13 +73,18 @@ class FakeEngine:
                 f"fathom_scheduled_requests_total{{{labels}}} {requests}",
             ]
         for draft, (drafts, accepted) in self.drafts.items():
-            labels = f'batch_le="{draft.batch_le}",depth="{draft.depth}"'
+            labels = f'{self._batches(draft.batch_le)},depth="{draft.depth}"'
             lines.append(f"fathom_drafts_total{{{labels}}} {drafts}")
             lines += [
                 f'fathom_accepted_tokens_total{{{labels},position="{i}"}} {count}'
                 for i, count in enumerate(accepted)
             ]
         return lines
+
+    def _batches(self, largest: int) -> str:
+        if self.by_doublings:
+            return f'batch_le="{largest}"'
+        return f'batch_ge="{first_batch(bucket_index(largest))}",batch_le="{largest}"'
 
     def is_shown_by(self, counters: PodCounters) -> bool:
         """Whether these counters are exactly this engine's numbers."""

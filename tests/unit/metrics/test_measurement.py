@@ -10,6 +10,7 @@ from fathom.core.measurement import (
     EngineCounts,
     PodCounters,
     StepKind,
+    bucket_of,
     delta,
     pooled_cells,
     pooled_drafts,
@@ -30,7 +31,7 @@ def look(
         engine=EngineCounts(generation_tokens=tokens, requests_running=tokens / 10),
         live_depth=True,
         depth_generation=1,
-        cells={CELL: CellCounts(steps, steps / 100, steps * 2, steps * 3)},
+        cells={CELL: CellCounts(steps, steps / 100, steps * 2, steps * 4)},
         drafts={DRAFTS: DraftCounts(drafts, (drafts / 2, drafts / 4, 0.0))},
     )
 
@@ -42,20 +43,20 @@ def test_counters_are_subtracted_and_gauges_are_as_they_are_now() -> None:
     assert (d.from_s, d.to_s, d.seconds, d.steps) == (10, 15, 5, 200)
     assert d.engine.generation_tokens == 50
     assert d.engine.requests_running == 7
-    assert d.cells == {CELL: CellCounts(200, 2, 400, 600)}
+    assert d.cells == {CELL: CellCounts(200, 2, 400, 800)}
     assert d.drafts == {DRAFTS: DraftCounts(8, (4, 2, 0))}
 
 
 def test_a_cell_that_appears_counts_from_zero_and_one_at_rest_is_left_out() -> None:
     before = look(10, steps=5, drafts=4)
     after = replace(
-        look(20, steps=5, drafts=4), cells={**before.cells, OTHER: CellCounts(1, 2, 3, 4)}
+        look(20, steps=5, drafts=4), cells={**before.cells, OTHER: CellCounts(1, 2, 3, 8)}
     )
 
     d = delta(before, after)
 
     assert d is not None
-    assert d.cells == {OTHER: CellCounts(1, 2, 3, 4)}
+    assert d.cells == {OTHER: CellCounts(1, 2, 3, 8)}
     assert d.drafts == {}
 
 
@@ -100,5 +101,70 @@ def test_deltas_are_summed_over_pods() -> None:
     assert one is not None
     assert two is not None
 
-    assert pooled_cells([one, two]) == {CELL: CellCounts(40, 0.4, 80, 120)}
+    assert pooled_cells([one, two]) == {CELL: CellCounts(40, 0.4, 80, 160)}
     assert pooled_drafts([one, two]) == {DRAFTS: DraftCounts(12, (6, 3, 0))}
+
+
+def counted(batch_le: int, depth: int, batch: float, mixed_batch: float) -> PodCounters:
+    """An engine's page after a hundred steps of each kind, at such mean batches."""
+    return replace(
+        look(20),
+        cells={
+            Cell(batch_le, depth, StepKind.DECODE): CellCounts(100, 1.0, 200, 100 * batch),
+            Cell(batch_le, depth, StepKind.MIXED): CellCounts(100, 2.0, 200, 100 * mixed_batch),
+        },
+        drafts={DraftCell(batch_le, depth): DraftCounts(70, (60, 50, 40)[:depth])},
+    )
+
+
+@pytest.mark.parametrize(
+    ("batch_le", "batch", "mixed_batch", "bucket"),
+    [(8, 5.0, 5.4, 5), (8, 6.2, 7.4, 7), (8, 8.0, 8.0, 8), (16, 11.0, 12.8, 12), (4, 3.2, 3.6, 3)],
+)
+def test_what_an_older_plugin_counted_goes_where_its_mean_batch_lies(
+    batch_le: int, batch: float, mixed_batch: float, bucket: int
+) -> None:
+    """Of both kinds of steps together, so that a depth's steps and drafts stay together."""
+    d = delta(replace(look(10), cells={}, drafts={}), counted(batch_le, 3, batch, mixed_batch))
+
+    assert d is not None
+    assert {cell.batch_le for cell in d.cells} == {bucket}
+    assert d.drafts.keys() == {DraftCell(bucket, 3)}
+    assert d.steps == 200
+
+
+@pytest.mark.parametrize("batch", [3, 5, 6, 7, 8, 9, 12, 97, 128])
+def test_what_a_newer_plugin_counted_stays_where_it_was_counted(batch: int) -> None:
+    bucket = bucket_of(batch)
+    d = delta(replace(look(10), cells={}, drafts={}), counted(bucket, 2, batch, batch))
+
+    assert d is not None
+    assert {cell.batch_le for cell in d.cells} == {bucket}
+    assert d.drafts.keys() == {DraftCell(bucket, 2)}
+
+
+@pytest.mark.parametrize("requests", [-5.0, 0.0, 1e9])
+def test_steps_with_an_impossible_batch_stay_within_their_bucket(requests: float) -> None:
+    after = replace(look(20), cells={OTHER: CellCounts(1, 2, 3, requests)}, drafts={})
+    d = delta(replace(look(10), cells={}, drafts={}), after)
+
+    assert d is not None
+    assert all(cell.batch_le <= OTHER.batch_le for cell in d.cells)
+
+
+def test_drafts_without_steps_stay_in_their_own_bucket() -> None:
+    d = delta(look(10), replace(look(20), drafts={DraftCell(8, 3): DraftCounts(5, (1, 1, 1))}))
+
+    assert d is not None
+    assert d.drafts.keys() == {DraftCell(8, 3)}
+
+
+def test_pods_of_both_plugins_are_counted_together() -> None:
+    """One counted 5 to 8 together, the other 7 alone."""
+    before = replace(look(10), cells={}, drafts={})
+    old, new = delta(before, counted(8, 3, 5.6, 5.6)), delta(before, counted(7, 3, 7.0, 7.0))
+
+    assert old is not None
+    assert new is not None
+    pooled = pooled_cells([old, new, new])
+    assert {cell.batch_le: counts.steps for cell, counts in pooled.items()} == {6: 100, 7: 200}

@@ -42,6 +42,11 @@ def test_a_page_is_read_as_it_was_shown() -> None:
     assert ENGINE.is_shown_by(ONCE)
 
 
+def test_so_is_one_of_a_plugin_that_counts_by_whole_doublings() -> None:
+    older = FakeEngine(by_doublings=True)
+    assert older.is_shown_by(read(scraped(older, 100)))
+
+
 @pytest.mark.parametrize(
     "copy",
     [

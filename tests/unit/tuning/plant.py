@@ -25,7 +25,9 @@ from fathom.core.measurement import (
     Histogram,
     PodCounters,
     StepKind,
+    bucket_of,
 )
+from fathom.tuning.buckets import doubling
 from fathom.tuning.interface import (
     Action,
     Alarm,
@@ -160,6 +162,8 @@ class Pod:
     readable: bool = True
     shown: bool = True
     """Whether its counters reach its /metrics."""
+    by_doublings: bool = False
+    """Whether its plugin is an older one, whose buckets are whole doublings of the batch."""
     other_depth: int | None = None
     """What the engine drafts whatever it is asked for."""
     other_acceptance: tuple[float, ...] | None = None
@@ -192,7 +196,7 @@ class Pod:
             kept = max(0.0, 1 - self.decay_per_hour * (now_s - self.started_at_s) / 3600)
             acceptance = tuple(kept * each for each in acceptance)
         depth = depth_at(self.schedule, batch) if self.other_depth is None else self.other_depth
-        bucket = 1 << (batch - 1).bit_length()
+        bucket = doubling(batch) if self.by_doublings else bucket_of(batch)
         step = self.hardware.step_seconds(batch, depth) * exp(self.speed)
         prefill = self.hardware.prefill_s * self.random.uniform(0.3, 1.7)
         steps = tick_s / (step + self.mixed_share * prefill)

@@ -8,12 +8,12 @@ from statistics import fmean
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import depth_at
+from fathom.core.depth import depth_at, flat
 from fathom.tuning.interface import Action
 from fathom.tuning.policy import Option, Policy, ProbePlan
 from fathom.tuning.probing import start_probe
 from fathom.tuning.situation import assess
-from fathom.tuning.state import Trial
+from fathom.tuning.state import Probe, Trial
 from fathom.tuning.value import Gain
 from unit.tuning.plant import (
     EASY,
@@ -299,3 +299,20 @@ def test_depth_0_is_never_gone_to_where_min_tokens_forbids_it() -> None:
         for schedule in (document.schedule, *document.pods.values())
         for each in schedule
     )
+
+
+def test_where_the_probing_pod_never_was_the_same_may_be_tried_at_once() -> None:
+    """Its batch was 4 all the time, though the fleet's may be 16 as well."""
+    fleet = Fleet(acceptance=EASY, jitter=0).run(240)
+    assert fleet.document is not None
+    known = [each for each in fleet.state.visits if each.bucket == 4]
+    probe = Probe("pod-0", ((4, 2), (16, 2)), fleet.now_s, fleet.now_s)
+    pods = {"pod-0": flat(2, SETTINGS.max_batch)}
+    fleet.document = replace(fleet.document, pods=pods)
+    fleet.pods[0].schedule = pods["pod-0"]
+    fleet.state = replace(fleet.state, probe=probe, visits=tuple(known))
+    fleet.wake_at_s = fleet.now_s
+    fleet.run(30)
+    tried = {(each.bucket, each.depth) for each in fleet.state.visits}
+    assert (4, 2) in tried
+    assert (16, 2) not in tried

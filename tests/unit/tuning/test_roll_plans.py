@@ -89,7 +89,7 @@ def situation(
     most: int = 7,
     slo: Slo | None = None,
 ) -> Situation:
-    """A fleet at depth 3 whose canary has shown so much, with load at batch 3-4 unless told."""
+    """A fleet at depth 3 whose canary has shown so much, with load at batch 4 unless told."""
     load = load or {4: 1.0}
     settings = replace(SETTINGS, by_rollout=True, min_tokens=least, max_tokens=most)
     fleet = Fleet(settings=settings)

@@ -18,9 +18,9 @@ def option(mean: float, bucket: int = 8) -> Option:
     ("means", "reason", "begins"),
     [
         ([], Reason.EXPLOITING, "There is no other depth"),
-        ([-0.02, -0.01], Reason.EXPLOITING, "The depths in force are the best known: batch 5-8"),
-        ([0.0], Reason.EXPLOITING, "The depths in force are the best known: batch 5-8"),
-        ([-0.02, 0.005], Reason.GAIN_TOO_SMALL, "No change gains 2.0% or more: batch 5-8"),
+        ([-0.02, -0.01], Reason.EXPLOITING, "The depths in force are the best known: batch 8"),
+        ([0.0], Reason.EXPLOITING, "The depths in force are the best known: batch 8"),
+        ([-0.02, 0.005], Reason.GAIN_TOO_SMALL, "No change gains 2.0% or more: batch 8"),
         ([0.005, 0.04], Reason.GAIN_UNCERTAIN, "A gain is possible, but within the error: batch"),
     ],
 )
@@ -36,4 +36,4 @@ def test_the_best_other_depth_says_why_none_is_taken(
 def test_each_batch_that_moves_is_named() -> None:
     text = moves([option(0.04, 4), option(0.04, 8)], 256)
     assert text.count(" from 3 to 5 (+4.1% ± ") == 2
-    assert text.startswith("batch 3-4 from")
+    assert text.startswith("batch 4 from")

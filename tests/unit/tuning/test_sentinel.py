@@ -59,7 +59,7 @@ def at_depth(
     known: Survival | None = None,
     normal_gain: float = 0.0,
 ) -> Policy:
-    """All the load at batch 3-4; drafts were last seen so long ago."""
+    """All the load at batch 4; drafts were last seen so long ago."""
     evidence = Known(
         replace(known or Survival(), at_s=START_S - idle_s),
         StepTimes(),

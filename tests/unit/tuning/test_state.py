@@ -7,6 +7,7 @@ from fathom.core.measurement import StepKind
 from fathom.tuning import acceptance
 from fathom.tuning.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
 from fathom.tuning.alarm import AlarmKind, Watch
+from fathom.tuning.buckets import buckets
 from fathom.tuning.by_text import ByText
 from fathom.tuning.ledger import Ledger
 from fathom.tuning.load import HOURS, HourLoad, Load
@@ -23,7 +24,7 @@ from unit.tuning.plant import EASY, Fleet
 from unit.tuning.test_comparison import full
 
 UGLY = 1_700_000_000.1234567
-BUCKETS = tuple(1 << i for i in range(12))
+BUCKETS = buckets(2048)
 POD = "p" * 63
 MOST_REPLICAS = 1024
 
@@ -134,7 +135,7 @@ def test_what_was_tried_last_is_remembered_and_no_more() -> None:
     situation = situation.with_state(replace(situation.state, visits=()))
     tried = [(8, depth) for depth in range(MOST_VISITS + 8)]
     visits = situation.noted(tried).state.visits
-    assert [each.depth for each in visits] == list(range(8, 40))
+    assert [each.depth for each in visits] == list(range(8, 8 + MOST_VISITS))
     again = situation.noted(tried[:2]).noted(tried[:1], failed=True).state.visits
     assert [(each.depth, each.times, each.failed) for each in again] == [
         (1, 1, False),

@@ -239,3 +239,25 @@ def test_the_batch_of_a_cell_is_smoothed_unless_it_is_long_ago(after_s: float, k
     times = updated(times, [at_batch(10.0 + after_s, 5)])
     (cell,) = times.cells
     assert cell.log_batch == pytest.approx(kept * log2(8) + (1 - kept) * log2(5))
+
+
+def growing(at_s: float, bucket: int, batch: float) -> PodDelta:
+    """A window of a pod whose steps take longer by 0.8 (log) per doubling of the batch."""
+    seconds = 0.01 * batch ** (0.8 / log(2))
+    window = counted("a", at_s, (bucket, 3, seconds))
+    (cell,) = window.cells
+    counts = replace(window.cells[cell], scheduled_requests=1000 * batch)
+    return replace(window, cells={cell: counts})
+
+
+def test_the_buckets_of_one_doubling_share_how_step_time_grows_with_the_batch() -> None:
+    """What batches 29 to 32 have taught keeps a pod at 17 to 20 from looking slow."""
+    times = StepTimes()
+    for i in range(1, 400):
+        times = updated(times, [growing(10.0 * i, 32, 29.0 + i % 2 * 3)])
+    assert {each.batch_le for each in times.elasticities} == {32}
+    for i in range(400, 404):
+        times = updated(times, [growing(10.0 * i, 20, 20.0)])
+    before = times.speed()
+    times = updated(times, [growing(4040.0, 20, 17.0)])
+    assert times.speed() == pytest.approx(before, abs=0.05)

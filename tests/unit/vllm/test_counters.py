@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fathom_vllm.counters import (
     DECODE,
@@ -16,8 +14,6 @@ from fathom_vllm.counters import (
     Counts,
     DraftCounts,
     StepCounts,
-    batch_bucket,
-    bucket_count,
     read_counts,
 )
 
@@ -38,13 +34,6 @@ def counts(path: str) -> Counts:
     found = read_counts(path)
     assert found is not None
     return found
-
-
-@given(st.integers(1, 4096))
-def test_a_bucket_holds_the_batches_up_to_its_power_of_two(batch: int) -> None:
-    upper = 1 << batch_bucket(batch)
-    assert upper // 2 < batch <= upper
-    assert batch_bucket(batch) < bucket_count(4096)
 
 
 def test_a_new_file_shows_an_idle_engine_with_nothing_counted(path: str) -> None:
@@ -71,11 +60,11 @@ def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
             )
             writer.step(batch=batch, depth=depth, kind=MIXED, seconds=2.0, tokens=1)
     found = counts(path)
-    assert len(found.steps) == 5 * 8 * 2
-    assert StepCounts(16, 7, "decode", 8, 4.0, 5600, sum(range(9, 17))) in found.steps
-    assert StepCounts(4, 0, "mixed", 2, 4.0, 2, 7) in found.steps
-    assert DraftCounts(8, 3, 8, (26, 26, 26)) in found.drafts
-    assert DraftCounts(1, 0, 2, ()) in found.drafts
+    assert len(found.steps) == 12 * 8 * 2
+    assert StepCounts(15, 16, 7, "decode", 2, 1.0, 1400, 15 + 16) in found.steps
+    assert StepCounts(3, 3, 0, "mixed", 1, 2.0, 1, 3) in found.steps
+    assert DraftCounts(9, 10, 3, 4, (19, 19, 19)) in found.drafts
+    assert DraftCounts(1, 1, 0, 2, ()) in found.drafts
 
 
 def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> None:
@@ -109,7 +98,7 @@ def test_a_restarted_engine_starts_from_zero(writer: CountersWriter, path: str) 
 
 def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:
     CountersWriter(path, max_batch=1024, max_depth=64).close()
-    assert Path(path).stat().st_size < 1 << 20
+    assert Path(path).stat().st_size < 3 << 19
 
 
 @pytest.mark.parametrize(
@@ -128,7 +117,7 @@ def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
     assert read_counts(path) is None
 
 
-@pytest.mark.parametrize("magic", [b"FATHOMC1", b"FATHOMC3"])
+@pytest.mark.parametrize("magic", [b"FATHOMC2", b"FATHOMC4"])
 def test_a_file_of_another_version_is_read_as_nothing(path: str, magic: bytes) -> None:
     CountersWriter(path, max_batch=16, max_depth=7).close()
     copy = Path(path + "-copy")

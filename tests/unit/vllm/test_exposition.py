@@ -64,14 +64,14 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     writer.hook_error()
     writer.hook_seconds(0.5)
     writer.transition_step()
-    writer.step(batch=3, depth=2, kind=DECODE, seconds=0.25, tokens=7)
-    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
-    cell = {"batch_le": "4", "depth": "2"}
+    writer.step(batch=9, depth=2, kind=DECODE, seconds=0.25, tokens=7)
+    writer.step(batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
+    cell = {"batch_ge": "9", "batch_le": "10", "depth": "2"}
     assert pod.value("fathom_steps_total", **cell, step="decode") == 1
     assert pod.value("fathom_step_seconds_total", **cell, step="decode") == 0.25
     assert pod.value("fathom_step_seconds_total", **cell, step="mixed") == 0.75
     assert pod.value("fathom_tokens_total", **cell, step="decode") == 7
-    assert pod.value("fathom_scheduled_requests_total", **cell, step="mixed") == 3
+    assert pod.value("fathom_scheduled_requests_total", **cell, step="mixed") == 9
     assert pod.value("fathom_drafts_total", **cell) == 3
     assert pod.value("fathom_accepted_tokens_total", **cell, position="0") == 2
     assert pod.value("fathom_accepted_tokens_total", **cell, position="1") == 1
@@ -93,7 +93,7 @@ def test_only_touched_cells_are_shown(pod: Pod, writer: CountersWriter) -> None:
         if sample.name == "fathom_steps_total"
     ]
     assert [sample.labels for sample in cells] == [
-        {"batch_le": "1", "depth": "0", "step": "decode"}
+        {"batch_ge": "1", "batch_le": "1", "depth": "0", "step": "decode"}
     ]
     assert "fathom_drafts_total" not in pod.names()
 

@@ -229,7 +229,7 @@ def test_steps_are_counted_where_they_belong(engine: Engine) -> None:
     for _ in range(4):
         engine.step(3, 0.01)
     (cell,) = engine.counts.steps
-    assert (cell.batch_le, cell.depth, cell.kind) == (4, 3, "decode")
+    assert (cell.batch_le, cell.depth, cell.kind) == (3, 3, "decode")
     assert (cell.steps, cell.tokens, cell.requests) == (4, 24, 12)
     assert cell.seconds == pytest.approx(0.04)
     (drafts,) = engine.counts.drafts

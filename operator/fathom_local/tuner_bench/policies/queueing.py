@@ -11,6 +11,7 @@ from fathom_local.tuner_bench.load import Batch, OpenLoad
 from fathom_local.tuner_bench.outcome import Outcome
 from fathom_local.tuner_bench.plant import Plant, Work
 from fathom_local.tuner_bench.policies.learner import Learner, Seen, sampling_sd
+from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 DepthOf = Callable[[int], int]
 """Depth for the index of a batch bucket."""
@@ -65,7 +66,10 @@ class Foresight:
         self.course = course
         self.plant = Plant.of(course)
         self.depths = range(fleet.min_tokens, fleet.max_tokens + 1)
-        self.middles = [min(fleet.max_batch, max(1, 3 * 2**index // 4)) for index in range(buckets)]
+        self.middles = [
+            min(fleet.max_batch, (first_batch(index) + last_batch(index)) // 2)
+            for index in range(buckets)
+        ]
         self.visits = np.zeros((buckets, fleet.max_tokens + 1))
         """Tokens per second at each depth, summed over what each window began with."""
 
@@ -73,7 +77,7 @@ class Foresight:
         rates = np.zeros_like(self.visits)
         for replica, batch in enumerate(batches):
             if batch.running:
-                rates[_bucket(batch.running)] += self._rates(tick, replica, batch.running)
+                rates[bucket_index(batch.running)] += self._rates(tick, replica, batch.running)
         self.visits += rates
         for bucket, middle in enumerate(self.middles):
             if not rates[bucket].any():
@@ -112,12 +116,12 @@ def run_queueing(course: Course, chooser: Chooser) -> Outcome:
         for replica, batch in enumerate(batches):
             made = 0.0
             if batch.running:
-                asked = depths(_bucket(batch.running))
+                asked = depths(bucket_index(batch.running))
                 worn = _wear(course, tick, replica)
                 work = plant.work(tick, replica, batch.running, asked, wear=worn, lost=batch.lost)
                 seconds = clock.tick_s * load.busy_share(batch, replica, work)
                 made = work.rate * seconds
-                seen.setdefault(_bucket(batch.running), []).append((work, seconds))
+                seen.setdefault(bucket_index(batch.running), []).append((work, seconds))
                 depth_of[tick, replica] = asked
             load.served(replica, made)
             tokens[tick, replica] = made
@@ -125,10 +129,6 @@ def run_queueing(course: Course, chooser: Chooser) -> Outcome:
     return Outcome(
         tokens=tokens, depth=depth_of, batch=batch_of, request_seconds=load.request_seconds
     )
-
-
-def _bucket(batch: int) -> int:
-    return (batch - 1).bit_length()
 
 
 def _wear(course: Course, tick: int, replica: int) -> float:
