@@ -26,7 +26,8 @@ def main() -> int:
     parser.add_argument("only", nargs="?", default="", help="part of a patch's name, such as 07")
     asked = parser.parse_args()
     missed = []
-    for patch in sorted((HERE / "bites").glob(f"*{asked.only}*.patch")):
+    patches = (HERE / "bites").glob("*.patch")
+    for patch in sorted(each for each in patches if asked.only in each.name):
         with tempfile.TemporaryDirectory(prefix="fathom-bite-") as place:
             copy = Path(place)
             for part in ("operator", "tests"):
