@@ -9,7 +9,7 @@ from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.engine_options import Option, last_value, options
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.foreign_json import UnreadableJsonError, is_true, parsed_json
 from fathom.core.model_runner import captures_graphs, why_model_runner_v1
 
 _MODE: Final = "cudagraph_mode"
@@ -36,7 +36,8 @@ def conflicts(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
     for flag, shortest in _FLAGS:
         if last_value(args, flag, shortest=shortest) is not None:
             yield f"vLLM cannot combine it with {flag} in spec.engine.args: remove that"
-    if spec.draft.method is not Method.DSPARK and _asks_for(spec, "use_local_argmax_reduction"):
+    by_argmax = is_true(spec.draft.options.get("use_local_argmax_reduction", ""))
+    if by_argmax and spec.draft.method is not Method.DSPARK:
         yield (
             "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
             "by which it tells what will be accepted: remove it"
@@ -72,10 +73,3 @@ def _level(option: Option) -> str:
     if option.name.startswith("-O"):
         return option.name.removeprefix("-O") or option.value or ""
     return (option.value or "") if option.name.startswith("--optimization-l") else ""
-
-
-def _asks_for(spec: SpeculativeDeploymentSpec, key: str) -> bool:
-    try:
-        return bool(parsed_json(spec.draft.options.get(key, "")))
-    except UnreadableJsonError:
-        return False

@@ -66,24 +66,33 @@ def graph_price(spec: SpeculativeDeploymentSpec) -> GraphPrice | str:
         return "none, as --enforce-eager asks"
     if sets_graphs(spec):
         return "as engine.args set them, which may leave depths without full ones"
-    tokens, most = spec.speculation.tokens, max_batch(spec)
-    static = (DepthRange(1, most, tokens),)
-    deepest = spec.speculation.effective_max_tokens
-    live = startup_schedule(named_depths(spec), most)
-    sizes = added_sizes(spec, most) or _default_sizes(spec, live, deepest)
     return GraphPrice(
-        live=_graphs(spec, live, deepest, sizes),
-        static=_graphs(spec, static, tokens, _default_sizes(spec, static, tokens)),
+        live=_live(spec),
+        static=_static(spec),
         counts_draft=spec.draft.method in {Method.EAGLE, Method.EAGLE3, Method.MTP},
     )
 
 
 def captured_by(spec: SpeculativeDeploymentSpec) -> Captured | None:
     """How many graphs the engine captures at its start; None: not known."""
-    price = graph_price(spec) if spec.drafts else ""
-    if isinstance(price, str):
-        return None if captures_graphs(spec) else Captured(0, 0, 0, 0)
-    return (price.live if live_depth(spec) else price.static).captured()
+    if not captures_graphs(spec):
+        return Captured(0, 0, 0, 0)
+    if sets_graphs(spec) or not spec.drafts:
+        return None
+    return (_live(spec) if live_depth(spec) else _static(spec)).captured()
+
+
+def _live(spec: SpeculativeDeploymentSpec) -> Graphs:
+    most, deepest = max_batch(spec), spec.speculation.effective_max_tokens
+    live = startup_schedule(named_depths(spec), most)
+    sizes = added_sizes(spec, most) or _default_sizes(spec, live, deepest)
+    return _graphs(spec, live, deepest, sizes)
+
+
+def _static(spec: SpeculativeDeploymentSpec) -> Graphs:
+    tokens = spec.speculation.tokens
+    static = (DepthRange(1, max_batch(spec), tokens),)
+    return _graphs(spec, static, tokens, _default_sizes(spec, static, tokens))
 
 
 def _graphs(

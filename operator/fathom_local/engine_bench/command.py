@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from fathom_local.engine.environment import (
     DEFAULT_ENGINE_VERSION,
@@ -21,6 +20,7 @@ from fathom_local.engine_bench.timing import QUICK, Timing
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.paths import cache_dir
+from fathom_local.results import require_folder, result_console
 
 _WIDTH: Final = 130
 
@@ -36,12 +36,9 @@ def bench_engine_command(
     ] = False,
 ) -> None:
     """Real vLLM on this CPU: the live tuner beside every static depth, and what it costs."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH  # a file has no width; the tables have
+    console = result_console(_WIDTH)
     with explained():
-        if json_file is not None and not json_file.absolute().parent.is_dir():
-            raise LocalClusterError(f"There is no folder for {json_file}; make it first.")
+        require_folder(json_file)
         report = run_bench(
             console,
             simulated_setup() if simulated else _real_engine(),
@@ -65,10 +62,9 @@ def bench_parts_command(
     ] = False,
 ) -> None:
     """Real vLLM on this CPU: which part of what makes an engine tunable costs what."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
+    console = result_console(_WIDTH)
     with explained():
+        require_folder(json_file)
         costs = run_parts(
             console,
             simulated_setup() if simulated else _real_engine(),

@@ -25,21 +25,20 @@ from fathom_local.engine.scrape import scrape
 from fathom_local.engine.traffic import LoadGenerator
 from fathom_local.engine_bench.main import ended_by_sigterm, engine_may_fail, started
 from fathom_local.engine_bench.meter import Generations, in_force
+from fathom_local.engine_bench.price import STEPS
 from fathom_local.engine_bench.processors import running_on, split
 from fathom_local.engine_bench.timing import PRICE_TRAFFIC
 from fathom_local.engine_bench.view import BenchView
 
-TWIN: Final = "nothing, once more"
 NAMES: Final[Mapping[str, Part]] = {
     "nothing: mode Static's command": Part.NOTHING,
-    TWIN: Part.NOTHING,
+    "nothing, once more": Part.NOTHING,
     "a startup schedule of one depth": Part.SCHEDULE,
     "room for depth 7, all depths named": Part.DEPTHS,
     "the plugin's scheduler": Part.SCHEDULER,
     "the plugin's metrics: all of it": Part.LOGGER,
 }
 """The engines, each with the parts of those before it."""
-_STEPS: Final = "vllm:iteration_tokens_total_count"
 _REST_SECONDS: Final = 1.5
 """Before each turn: an engine goes on spinning for a second after its last request."""
 
@@ -194,7 +193,7 @@ async def _turn(engine: EngineProcess, seconds: float) -> PartTurn:
         before, cpu_before = await scrape(engine.base_url), engine.cpu_seconds()
         await asyncio.sleep(seconds)
         after, cpu_after = await scrape(engine.base_url), engine.cpu_seconds()
-    steps = after.total(_STEPS) - before.total(_STEPS)
+    steps = after.total(STEPS) - before.total(STEPS)
     return PartTurn(1e6 * (cpu_after - cpu_before) / steps, steps / seconds)
 
 

@@ -19,7 +19,7 @@ from fathom_local.engine_bench.meter import Generations, in_force
 from fathom_local.engine_bench.timing import PRICE_TRAFFIC, Timing
 from fathom_local.engine_bench.view import BenchView
 
-_STEPS: Final = "vllm:iteration_tokens_total_count"
+STEPS: Final = "vllm:iteration_tokens_total_count"
 """vLLM observes it once a step, with hooks or without."""
 _ABBA: Final[tuple[Literal["static", "tunable"], ...]] = ("static", "tunable", "tunable", "static")
 _MOST_TIMES_LONGER: Final = 2.0
@@ -136,7 +136,7 @@ async def _slice(side: Side, idle: EngineProcess, timing: Timing) -> PriceSlice:
     await side.load.stop()
     return PriceSlice(
         seconds=ended_at - began_at,
-        steps=_gained(before, after, _STEPS),
+        steps=_gained(before, after, STEPS),
         tokens=_gained(before, after, "vllm:generation_tokens_total"),
         hook_seconds=_gained(before, after, "fathom_hook_seconds_total"),
         busy_seconds=_gained(before, after, "fathom_step_seconds_total"),

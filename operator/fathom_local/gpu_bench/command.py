@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from fathom_local.engine.model_pair import SMALL, ModelPairError, ensure_model_pair
 from fathom_local.errors import LocalClusterError
@@ -16,6 +15,7 @@ from fathom_local.gpu_bench.plan import ON_A_GPU, ON_THE_CPU, quick
 from fathom_local.gpu_bench.report import claims
 from fathom_local.gpu_bench.tables import result_tables
 from fathom_local.paths import cache_dir
+from fathom_local.results import require_folder, result_console
 
 _WIDTH: Final = 130
 
@@ -34,12 +34,9 @@ def bench_gpu_command(
     ] = False,
 ) -> None:
     """Live depth on a GPU: obeyed by each step, its graphs, its tokens, its price; fails if not."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH  # a file has no width; the tables have
+    console = result_console(_WIDTH)
     with explained():
-        if json_file is not None and not json_file.absolute().parent.is_dir():
-            raise LocalClusterError(f"There is no folder for {json_file}; make it first.")
+        require_folder(json_file)
         machine = cpu_machine() if cpu else gpu_machine(python)
         try:
             shape = GPU_SHAPE if machine.gpu else SMALL

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fathom_local.engine.environment import (
@@ -22,6 +21,7 @@ from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.hook_bench.figures import STAT_SECONDS, Figures
 from fathom_local.paths import cache_dir
+from fathom_local.results import require_folder, result_console
 
 _WIDTH: Final = 110
 _TIMEOUT_S: Final = 1800.0
@@ -32,12 +32,9 @@ def bench_hook_command(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
 ) -> None:
     """What the hook adds to a step of vLLM's own scheduler, by batch; fails beyond its bounds."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
+    console = result_console(_WIDTH)
     with explained():
-        if json_file is not None and not json_file.absolute().parent.is_dir():
-            raise LocalClusterError(f"There is no folder for {json_file}; make it first.")
+        require_folder(json_file)
         figures = measured()
         if json_file is not None:
             json_file.write_text(figures.to_json() + "\n")

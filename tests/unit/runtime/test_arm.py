@@ -33,12 +33,7 @@ class Serving(FakeMetrics):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         found = await super().sample(pods)
-        with_it = {
-            pod["metadata"]["name"]
-            for deployment in self._bench.kube.all_of(DEPLOYMENT)
-            if verifies_adaptively(deployment)
-            for pod in self._bench.pods_of(deployment["metadata"]["name"])
-        }
+        with_it = pods_with_it(self._bench)
         return Sample(
             tuple(
                 replace(each, engine=self._counted(each.pod, each.at_s, arm=each.pod in with_it))
@@ -66,6 +61,16 @@ class Serving(FakeMetrics):
 def verifies_adaptively(deployment: dict[str, Any]) -> bool:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     return "enable_adaptive_verification" in " ".join(container["args"])
+
+
+def pods_with_it(bench: Bench) -> set[str]:
+    """Names of the pods that have adaptive verification."""
+    return {
+        pod["metadata"]["name"]
+        for deployment in bench.kube.all_of(DEPLOYMENT)
+        if verifies_adaptively(deployment)
+        for pod in bench.pods_of(deployment["metadata"]["name"])
+    }
 
 
 def replicas(bench: Bench) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.kinds import DEPLOYMENT
 from fathom.core.measurement import PodCounters
 from fathom_local.tuner_bench.course import Course
 from fathom_local.tuner_bench.drawing import generator
@@ -19,8 +18,8 @@ from unit.runtime.test_arm import (
     FLEET,
     compared,
     pass_minutes,
+    pods_with_it,
     replicas,
-    verifies_adaptively,
 )
 from unit.tuner_bench.worlds import TICK_S, course, world
 
@@ -56,12 +55,7 @@ class Simulated(FakeMetrics):
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         found = await super().sample(pods)
-        with_it = {
-            pod["metadata"]["name"]
-            for deployment in self._bench.kube.all_of(DEPLOYMENT)
-            if verifies_adaptively(deployment)
-            for pod in self._bench.pods_of(deployment["metadata"]["name"])
-        }
+        with_it = pods_with_it(self._bench)
         counted = (self._served(each, cut=each.pod in with_it) for each in found.counters)
         return Sample(tuple(counted))
 
