@@ -220,7 +220,7 @@ def test_what_is_captured_and_replayed_is_what_vllm_says(
     for each in (asked[f"drawn {number}"] for number in range(DRAWN)):
         engine, answer, graphs = each.engine, each.answer, each.modelled
         assert answer["runner"] == "V2"
-        assert graphs.captured() == each.captured, engine
+        assert graphs.captured == each.captured, engine
         for batch, replayed in zip(engine.batches, answer["replayed"], strict=True):
             ours = [graphs.replayed(batch, depth) for depth in range(engine.deepest + 1)]
             assert ours == replayed, (engine, batch)
@@ -286,6 +286,6 @@ def test_each_depth_of_the_examples_has_its_full_graphs(
                     assert replayed[depth] == "FULL", (name, batch, depth)
         price = graph_price(spec)
         assert isinstance(price, GraphPrice)
-        assert price.live.captured() == live.captured
-        assert price.static.captured() == fixed.captured
+        assert price.live.captured == live.captured
+        assert price.static.captured == fixed.captured
         assert live.captured.total <= MOST_OF_STATIC * fixed.captured.total, name

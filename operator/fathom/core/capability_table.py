@@ -18,7 +18,7 @@ from fathom.api.spec import Method
 _EVERY_METHOD: Final = frozenset(Method)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # one is itself: specifiers are slow to hash
 class Capability:
     """One thing that an engine can do in some releases, with some methods."""
 
@@ -26,12 +26,12 @@ class Capability:
     methods: frozenset[Method] = _EVERY_METHOD
 
     def in_version(self, version: Version) -> bool:
-        return _within(self.versions, version)
+        return _in_version(self, version)
 
 
 @lru_cache(maxsize=4096)  # asked dozens of times in a pass, of a handful of versions
-def _within(versions: SpecifierSet, version: Version) -> bool:
-    return versions.contains(version, prereleases=True)
+def _in_version(capability: Capability, version: Version) -> bool:
+    return capability.versions.contains(version, prereleases=True)
 
 
 class Shown(StrEnum):

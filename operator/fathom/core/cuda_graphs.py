@@ -87,6 +87,7 @@ class Graphs:
             return Replayed.PIECEWISE
         return Replayed.NONE
 
+    @cached_property
     def captured(self) -> Captured:
         """How many graphs, of the target and of an EAGLE draft.
 

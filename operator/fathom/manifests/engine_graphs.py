@@ -4,6 +4,7 @@ By vLLM 0.32's own rules (`fathom.core.cuda_graphs`): computed, and measured on 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
@@ -35,13 +36,13 @@ class GraphPrice:
     @property
     def captured(self) -> tuple[int, int]:
         """How many graphs live depth captures, and how many the engine would have without."""
-        live, static = self.live.captured(), self.static.captured()
+        live, static = self.live.captured, self.static.captured
         return (live.total, static.total) if self.counts_draft else (live.target, static.target)
 
     @property
     def estimates(self) -> tuple[GraphCost, GraphCost]:
         """What they cost, with live depth and without."""
-        return graph_cost(self.live.captured()), graph_cost(self.static.captured())
+        return graph_cost(self.live.captured), graph_cost(self.static.captured)
 
     def reach(self, depth: int) -> int | None:
         """The largest batch that has graphs at all at a depth; None: the engine takes no larger."""
@@ -79,7 +80,7 @@ def captured_by(spec: SpeculativeDeploymentSpec) -> Captured | None:
         return Captured(0, 0, 0, 0)
     if sets_graphs(spec) or not spec.drafts:
         return None
-    return (_live(spec) if live_depth(spec) else _static(spec)).captured()
+    return (_live(spec) if live_depth(spec) else _static(spec)).captured
 
 
 def _live(spec: SpeculativeDeploymentSpec) -> Graphs:
@@ -98,7 +99,7 @@ def _static(spec: SpeculativeDeploymentSpec) -> Graphs:
 def _graphs(
     spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int, sizes: tuple[int, ...]
 ) -> Graphs:
-    return Graphs(
+    graphs = Graphs(
         mode=GraphMode.FULL_AND_PIECEWISE,
         sizes=sizes,
         max_num_seqs=max_batch(spec),
@@ -106,6 +107,13 @@ def _graphs(
         deepest=deepest,
         any_length=spec.verifies_adaptively,
     )
+    return _once(graphs)
+
+
+@lru_cache(maxsize=256)
+def _once(graphs: Graphs) -> Graphs:
+    """The same one for equal ones: it is asked in every pass, and counts its graphs once."""
+    return graphs
 
 
 def _default_sizes(

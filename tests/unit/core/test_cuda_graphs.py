@@ -37,14 +37,14 @@ def missed(found: Graphs, depth: int) -> int:
 def test_an_engine_of_one_depth_misses_none(ceiling: int, total: int) -> None:
     found = on_default_sizes((3,), ceiling)
     assert missed(found, 3) == 0
-    assert found.captured().total == total
+    assert found.captured.total == total
 
 
 @pytest.mark.parametrize(("ceiling", "total"), [(H100, 1340), (GB200, 1956)])
 def test_all_depths_take_graphs_from_each_other(ceiling: int, total: int) -> None:
     found = on_default_sizes(tuple(range(8)), ceiling)
     assert [missed(found, depth) for depth in range(8)] == [20, 24, 29, 20, 22, 16, 11, 0]
-    assert found.captured().total == total
+    assert found.captured.total == total
 
 
 @pytest.mark.parametrize(("ceiling", "total"), [(H100, 612), (GB200, 804)])
@@ -52,7 +52,7 @@ def test_depths_on_a_grid_have_all_of_theirs(ceiling: int, total: int) -> None:
     depths = (0, 1, 3, 7)
     found = on_the_grid(depths, ceiling)
     assert [missed(found, depth) for depth in depths] == [0] * len(depths)
-    assert found.captured().total == total
+    assert found.captured.total == total
 
 
 def test_a_depth_that_is_not_named_runs_piecewise_and_beyond_the_sizes_nothing_does() -> None:
@@ -66,7 +66,7 @@ def test_with_adaptive_verification_one_graph_takes_any_length() -> None:
     sizes = (8, 16, 64)
     found = Graphs(GraphMode.FULL_AND_PIECEWISE, sizes, 8, frozenset({0, 1, 7}), 7, any_length=True)
     assert found.replayed(3, 4) is Replayed.FULL
-    assert found.captured().target_full == len(sizes)
+    assert found.captured.target_full == len(sizes)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_with_adaptive_verification_one_graph_takes_any_length() -> None:
 )
 def test_the_mode_says_what_is_captured(mode: GraphMode, captured: Captured) -> None:
     found = Graphs(mode, (4, 8), 8, frozenset({3}), 3)
-    assert found.captured() == captured
+    assert found.captured == captured

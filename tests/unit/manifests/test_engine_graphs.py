@@ -39,7 +39,7 @@ def test_of_a_draft_whose_graphs_are_not_known_only_the_targets_count() -> None:
     draft = {"draft.method": "draft_model", "draft.tensorParallelSize": 4}
     found = price(draft)
     assert not found.counts_draft
-    assert found.captured == (found.live.captured().target, found.static.captured().target)
+    assert found.captured == (found.live.captured.target, found.static.captured.target)
 
 
 @pytest.mark.parametrize(
