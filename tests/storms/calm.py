@@ -33,15 +33,29 @@ def complaint(
         return f"status is of generation {status.get('observedGeneration')}, not {generation}"
     wanted = spec.get("replicas", 1)
     asked = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
+    arm = _is_arm_beside(spec, serving, status)
+    # Where there are GPUs for one more, the arm takes nobody's place.
+    allowed = {wanted, wanted + spec.get("rollout", {}).get("maxSurge", 0)} if arm else {wanted}
     refused = spec["draft"]["id"] == BAD_DRAFT and not asked
-    if not refused and (len(serving) != wanted or sum(asked.values()) != wanted):
+    if not refused and not {len(serving), sum(asked.values())} <= allowed:
         return f"{len(serving)} of {wanted} replicas serve, and Deployments ask for {asked}"
     if status.get("ready") != f"{len(serving)}/{wanted}":
         return f"status says {status.get('ready')} where {len(serving)} serve"
     revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
-    if len(revisions) > 1:
+    if len(revisions) > 1 and not arm:
         return f"replicas are of several revisions: {sorted(revisions)}"
     return _of_the_spec(spec, serving, status, rolled_out=rolled_out, may_roll_back=may_roll_back)
+
+
+def _is_arm_beside(
+    spec: Mapping[str, Any], serving: Sequence[Mapping[str, Any]], status: Mapping[str, Any]
+) -> bool:
+    """Whether all are of one revision but the one replica that is compared with them."""
+    asked = spec.get("speculation", {}).get("adaptiveVerification") == "Canary"
+    arm = (status.get("adaptiveVerification") or {}).get("revision", "")
+    others = [pod for pod in serving if pod["metadata"]["labels"][names.LABEL_REVISION] != arm]
+    one_revision = len({pod["metadata"]["labels"][names.LABEL_REVISION] for pod in others}) == 1
+    return asked and one_revision and len(serving) - len(others) == 1
 
 
 def _of_the_spec(

@@ -367,14 +367,15 @@ class Cluster:
             write_atomically(path, text)
 
     def _start_engine(self, pod: Mapping[str, Any], container: Container) -> None:
-        depth, table = _speculation(pod)
+        config = _speculative_config(pod)
         container.directory.mkdir(parents=True, exist_ok=True)
         container.engine = Engine(
             container.directory,
             container.name,
-            depth=depth,
-            table=table,
+            depth=int(config.get("num_speculative_tokens", 0)),
+            table=_table(config),
             max_batch=MAX_BATCH,
+            cuts_drafts=bool(config.get("enable_adaptive_verification")),
             disk_full=self.disk_full,
         )
         container.traffic = self._loop.create_task(
@@ -524,8 +525,8 @@ def _ip(container: Container) -> str:
     return f"10.0.{serial // 250}.{serial % 250 + 1}"
 
 
-def _speculation(pod: Mapping[str, Any]) -> tuple[int, list[int] | None]:
-    """Depth and table of an engine, from its command line."""
+def _speculative_config(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What an engine's command line says of speculation."""
     words = [*(_main(pod).get("command") or []), *(_main(pod).get("args") or [])]
     config: dict[str, Any] = {}
     for index, word in enumerate(words):
@@ -533,12 +534,16 @@ def _speculation(pod: Mapping[str, Any]) -> tuple[int, list[int] | None]:
             config = json.loads(words[index + 1])
         elif word.startswith("--speculative-config="):
             config = json.loads(word.split("=", 1)[1])
-    depth = int(config.get("num_speculative_tokens", 0))
+    return config
+
+
+def _table(config: Mapping[str, Any]) -> list[int] | None:
+    """Its depths by batch; None: its depth is not live."""
     ranges = config.get("num_speculative_tokens_per_batch_size")
     if not ranges:
-        return depth, None
+        return None
     table = [0] * (MAX_BATCH + 1)
     for first, last, each in ranges:
         for batch in range(first, min(last, MAX_BATCH) + 1):
             table[batch] = each
-    return depth, table
+    return table

@@ -100,6 +100,11 @@ async def _mode(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.edit({"speculation.tuning.mode": with_["mode"]})
 
 
+@deed("user sets adaptive verification", to=["Canary", "Canary", "Enabled", "Disabled"], weight=2)
+async def _adaptive(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    storm.edit({"speculation.adaptiveVerification": with_["to"]})
+
+
 @deed("user writes nonsense", for_s=(30.0, 300.0))
 async def _nonsense(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.edit({"speculation.maxTokens": -3})

@@ -79,6 +79,7 @@ class Engine:
         depth: int,
         table: list[int] | None,
         max_batch: int,
+        cuts_drafts: bool = False,
         disk_full: bool = False,
     ) -> None:
         """Start it.
@@ -89,6 +90,7 @@ class Engine:
             depth: the engine's `num_speculative_tokens`.
             table: of depths by batch; None: an engine without live depth.
             max_batch: the engine's `max_num_seqs`.
+            cuts_drafts: whether adaptive verification is on.
             disk_full: whether there is no room for the counters' file.
         """
         loop = asyncio.get_running_loop()
@@ -110,6 +112,7 @@ class Engine:
             max_batch=max_batch,
             depth=depth,
             table=table,
+            cuts_drafts=cuts_drafts,
             hook=self.hook,
             observer=self._counts,
             plant=PLANT,

@@ -41,6 +41,11 @@ class Window:
     canary: tuple[PodDelta, ...]
     stable: tuple[PodDelta, ...]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody was served, as far as is known."""
+        return any(each.engine.generation_tokens for each in (*self.canary, *self.stable))
+
 
 @dataclass(frozen=True)
 class Look:

@@ -21,9 +21,9 @@ from fathom.core.events import Happening, Severity
 from fathom.core.observed import ObservedPod
 from fathom.rollout.canary_trouble import failure_of, restarts_of
 from fathom.rollout.comparison import comparison_of
-from fathom.rollout.look import Look
+from fathom.rollout.look import Look, Window
 from fathom.rollout.rollout import Rollout, Stage, Watch
-from fathom.rollout.verdict import Answer, fails, so_far, verdict_on
+from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_on
 
 SETTLE_S: Final = 10.0
 """A spec that has just changed may change again: edits within this time are one rollout."""
@@ -298,11 +298,19 @@ def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, look: Look) ->
 
 def _seen(rollout: Rollout, watch: Watch, look: Look) -> Rollout:
     evidence = rollout.evidence
-    warm_s = min(WARM_UP_S, look.wishes.bake_s / 4)
-    warm = watch.ready_since_s is not None and look.now_s - watch.ready_since_s >= warm_s
-    if look.window is not None and warm and watch.unready_since_s is None:
+    if look.window is not None and _counts(look.window, watch, look):
         evidence = evidence.updated(look.window.canary, look.window.stable)
     return replace(rollout, watch=watch, evidence=evidence)
+
+
+def _counts(window: Window, watch: Watch, look: Look) -> bool:
+    if watch.ready_since_s is None or watch.unready_since_s is not None:
+        return False
+    baked_s, bake_s = look.now_s - watch.ready_since_s, look.wishes.bake_s
+    # An arm stays for months, and a fleet at rest is not written about.
+    return baked_s >= min(WARM_UP_S, bake_s / 4) and (
+        baked_s < LONGEST_BAKE * bake_s or window.is_busy
+    )
 
 
 def _canary(pods: Iterable[ObservedPod], watch: Watch | None) -> ObservedPod | None:

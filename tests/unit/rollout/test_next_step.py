@@ -197,9 +197,12 @@ def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     assert (resumed.began_at_s, resumed.watch) == (NOW_S, held.watch)
 
 
+COUNTED = PodDelta("p", 0, 60, EngineCounts(generation_tokens=10), {}, {})
+IDLE = replace(COUNTED, engine=EngineCounts())
+
+
 def window() -> Window:
-    counted = PodDelta("p", 0, 60, EngineCounts(generation_tokens=10), {}, {})
-    return Window((counted,), (counted,))
+    return Window((COUNTED,), (COUNTED,))
 
 
 @pytest.mark.parametrize(
@@ -213,6 +216,29 @@ def test_what_a_cold_canary_counts_is_left_out(
     wishes = replace(WISHES, bake_s=bake_s)
     seen = look(after_s, pod(ready=True), wishes=wishes, window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == counts
+
+
+@pytest.mark.parametrize(
+    ("after_s", "found", "counts"),
+    [
+        (3599, "idle", True),
+        (3600, "idle", False),
+        (3600, "unreadable", False),
+        (3600, "busy", True),
+    ],
+)
+def test_once_the_longest_bake_is_over_idle_windows_are_not_noted_for_ever(
+    after_s: float, found: str, *, counts: bool
+) -> None:
+    windows = {
+        "idle": Window((IDLE,), (IDLE, IDLE)),
+        "unreadable": Window((), ()),
+        "busy": window(),
+    }
+    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    arm = replace(CANARY, watch=watch, arm=True)
+    seen = look(after_s, pod(ready=True), window=windows[found], arm=True)
+    assert (after(arm, seen).evidence != arm.evidence) == counts
 
 
 def test_what_one_counts_that_is_down_again_is_left_out() -> None:
