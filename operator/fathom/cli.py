@@ -30,7 +30,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "top": "fathom.inspect.top_command",
         "explain": "fathom.inspect.explain_command",
         "replay": "fathom.inspect.replay_command",
-        "local": "fathom_local.cli",
+        "local": "fathom_bench.cli",
     }
 )
 """Subcommands that are imported when they are asked for: `render` should not wait for Kopf, and
@@ -57,7 +57,7 @@ class _Commands(TyperGroup):
 
 
 def _installed(module: str) -> bool:
-    needed = (module, *_LOCAL_NEEDS) if module.startswith("fathom_local") else (module,)
+    needed = (module, *_LOCAL_NEEDS) if module == _ELSEWHERE["local"] else (module,)
     try:
         return all(importlib.util.find_spec(name) is not None for name in needed)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""`fathom local`: a Kubernetes cluster on this machine."""
+"""The commands of `fathom local` but for the benchmarks: those of the cluster, and the demo."""
 
 import asyncio
 import contextlib
@@ -21,29 +21,20 @@ from fathom_local.build import PREREQUISITES as BUILD_PREREQUISITES
 from fathom_local.build import build_progress, ensure_binaries, missing_packages
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
 from fathom_local.demo.command import demo_command, engine_command
-from fathom_local.engine_bench.command import bench_engine_command, bench_parts_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
-from fathom_local.gpu_bench.command import bench_gpu_command
-from fathom_local.hook_bench.command import bench_hook_command
 from fathom_local.network import require_root
 from fathom_local.state import ClusterState, all_states, load_state
-from fathom_local.tuner_bench.command import bench_tuner_command
 
 DEFAULT_NAME = "fathom"
 INSTALL_SECONDS = 900.0
 
-app = typer.Typer(name="local", help="A Kubernetes cluster on this machine.", no_args_is_help=True)
+app = typer.Typer()
 output = Console()
 errors = Console(stderr=True)
 
 app.command("engine")(engine_command)
 app.command("demo")(demo_command)
-app.command("bench-engine")(bench_engine_command)
-app.command("bench-parts")(bench_parts_command)
-app.command("bench-gpu")(bench_gpu_command)
-app.command("bench-hook")(bench_hook_command)
-app.command("bench-tuner")(bench_tuner_command)
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
 from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
-from fathom_local.gpu_bench.probe import Live
-from fathom_local.gpu_bench.records import DIRECTORY_VARIABLE, read_steps
-from fathom_local.hook_bench.schedulers import Engine, Stand
+from fathom_bench.gpu.probe import Live
+from fathom_bench.gpu.records import DIRECTORY_VARIABLE, read_steps
+from fathom_bench.hook.schedulers import Engine, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counters import Counts, read_counts
 from fathom_vllm.schedule import depth_table

@@ -8,13 +8,13 @@ import aiohttp
 import pytest
 
 from fathom.core.depth import DepthDocument, flat
+from fathom_bench.engine.arms import StaticArms, TunerArm, settings_for
+from fathom_bench.engine.clocks import MonotonicClock, PausableClock
+from fathom_bench.engine.meter import Generations, Meter
+from fathom_bench.engine.turns import Turn
 from fathom_local.engine.process import EngineProcess, simulated_setup
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
-from fathom_local.engine_bench.arms import StaticArms, TunerArm, settings_for
-from fathom_local.engine_bench.clocks import MonotonicClock, PausableClock
-from fathom_local.engine_bench.meter import Generations, Meter
-from fathom_local.engine_bench.turns import Turn
 from fathom_local.errors import LocalClusterError
 
 SECONDS = 0.6

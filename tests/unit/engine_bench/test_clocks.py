@@ -1,6 +1,6 @@
 """The clock that runs in the tuner's turns only."""
 
-from fathom_local.engine_bench.clocks import PausableClock
+from fathom_bench.engine.clocks import PausableClock
 
 
 class Running:

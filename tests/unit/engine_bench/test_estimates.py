@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fathom_local.engine_bench.estimates import (
+from fathom_bench.engine.estimates import (
     Held,
     Slice,
     Total,

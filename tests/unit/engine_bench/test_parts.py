@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fathom_bench.engine.parts import PartTurn, part_costs
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.process import EngineSetup, Part, real_setup
-from fathom_local.engine_bench.parts import PartTurn, part_costs
 
 TUNABLE = real_setup(Path("/venv"), ModelPair(Path("/models/target"), Path("/models/draft")))
 

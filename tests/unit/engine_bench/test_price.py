@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fathom_bench.engine.price import PriceSlice, price_of
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.process import EngineSetup, Part, real_setup
-from fathom_local.engine_bench.price import PriceSlice, price_of
 
 
 def one(steps: float, *, hook_seconds: float = 0.0, idle: float = 0.0) -> PriceSlice:

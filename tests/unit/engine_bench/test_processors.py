@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fathom_local.engine_bench.processors import running_on, split
+from fathom_bench.engine.processors import running_on, split
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, DepthRange, flat
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import TuningState
+from fathom_bench.engine.arms import Decided
+from fathom_bench.engine.estimates import Held, Slice
+from fathom_bench.engine.price import Price
+from fathom_bench.engine.report import BenchReport, phase_report, trace_report
+from fathom_bench.engine.sweep import SweepCell
+from fathom_bench.engine.tables import claims, result_tables
+from fathom_bench.engine.trace import PhaseRun
 from fathom_local.demo.compare import Ratio
-from fathom_local.engine.sweep import SweepCell
 from fathom_local.engine.traffic import Phase
 from fathom_local.engine.walk import EASY, HARD
-from fathom_local.engine_bench.arms import Decided
-from fathom_local.engine_bench.estimates import Held, Slice
-from fathom_local.engine_bench.price import Price
-from fathom_local.engine_bench.report import BenchReport, phase_report, trace_report
-from fathom_local.engine_bench.tables import claims, result_tables
-from fathom_local.engine_bench.trace import PhaseRun
 
 SCHEDULE = (DepthRange(1, 4, 7), DepthRange(5, 16, 1))
 MOVE = TuningDecision(

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from fathom_bench.engine.timing import QUICK, Timing
+from fathom_bench.engine.turns import Turn, fastest, learning_turns, rotated, steady_turns
 from fathom_local.engine.walk import TRAFFIC_CLASSES
-from fathom_local.engine_bench.timing import QUICK, Timing
-from fathom_local.engine_bench.turns import Turn, fastest, learning_turns, rotated, steady_turns
 
 DEPTHS = range(8)
 TIMINGS = pytest.mark.parametrize("timing", [Timing(), QUICK], ids=["full", "quick"])

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from fathom_bench.gpu.arms import RenderedSetup, depths_of, live_setup, single_setup
+from fathom_bench.gpu.machine import Machine
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.process import Part
-from fathom_local.gpu_bench.arms import RenderedSetup, depths_of, live_setup, single_setup
-from fathom_local.gpu_bench.machine import Machine
 
 PAIR = ModelPair(Path("/models/target"), Path("/models/draft"))
 PYTHON = Path("/venv/bin/python")
@@ -35,7 +35,7 @@ def test_the_live_engine_has_its_depths_sizes_and_schedule() -> None:
     schedule = speculative(setup)["num_speculative_tokens_per_batch_size"]
     assert sorted(depth for _, _, depth in schedule) == [0, 1, 3, 7]
     assert json.loads(last(setup, "--compilation-config"))["cudagraph_capture_sizes"][-1] == 512
-    assert last(setup, "--scheduler-cls") == "fathom_local.gpu_bench.probe.Live"
+    assert last(setup, "--scheduler-cls") == "fathom_bench.gpu.probe.Live"
     assert (last(setup, "--host"), last(setup, "--port")) == ("127.0.0.1", "8123")
     assert (setup.max_depth, setup.max_batch, setup.part) == (7, 256, Part.LOGGER)
 
@@ -54,7 +54,7 @@ def test_an_engine_of_one_depth_has_nothing_of_live_depth() -> None:
         "num_speculative_tokens": 7,
     }
     assert "--compilation-config" not in setup.arguments(8123)
-    assert last(setup, "--scheduler-cls") == "fathom_local.gpu_bench.probe.Stock"
+    assert last(setup, "--scheduler-cls") == "fathom_bench.gpu.probe.Stock"
     assert (setup.depth, setup.part) == (7, Part.NOTHING)
 
 

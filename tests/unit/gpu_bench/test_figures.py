@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from fathom_local.gpu_bench.figures import GraphCell, change_of, graph_cells, step_ms
-from fathom_local.gpu_bench.records import Dispatched, GraphUse, Step
+from fathom_bench.gpu.figures import GraphCell, change_of, graph_cells, step_ms
+from fathom_bench.gpu.records import Dispatched, GraphUse, Step
 
 WRITTEN_AT_S = 10.0
 

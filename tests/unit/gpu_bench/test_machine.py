@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fathom_bench.gpu.machine import gpu_machine
 from fathom_local.errors import LocalClusterError
-from fathom_local.gpu_bench.machine import gpu_machine
 
 CPU = "make bench-gpu ARGS=--cpu"
 

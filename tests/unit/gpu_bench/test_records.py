@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fathom_local.gpu_bench.records import (
+from fathom_bench.gpu.records import (
     GRAPHS_FILE,
     STEPS_FILE,
     Dispatched,

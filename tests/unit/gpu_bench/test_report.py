@@ -2,11 +2,11 @@
 
 from rich.console import Console, RenderableType
 
-from fathom_local.gpu_bench.figures import Change, GraphCell
-from fathom_local.gpu_bench.plan import ON_A_GPU, ON_THE_CPU, quick
-from fathom_local.gpu_bench.records import StartUp
-from fathom_local.gpu_bench.report import Captured, GpuBenchReport, claims, comparison
-from fathom_local.gpu_bench.tables import result_tables
+from fathom_bench.gpu.figures import Change, GraphCell
+from fathom_bench.gpu.plan import ON_A_GPU, ON_THE_CPU, quick
+from fathom_bench.gpu.records import StartUp
+from fathom_bench.gpu.report import Captured, GpuBenchReport, claims, comparison
+from fathom_bench.gpu.tables import result_tables
 
 CHANGE = Change(
     batch=4, depth=3, drafted_after_ms=120, steps_until_verified=1, steps=50, disobedient=0

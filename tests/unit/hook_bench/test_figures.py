@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fathom_local.hook_bench.command import table, verdict
-from fathom_local.hook_bench.figures import Figures, Rounds, SlowStat
+from fathom_bench.hook.command import table, verdict
+from fathom_bench.hook.figures import Figures, Rounds, SlowStat
 
 
 def rounds(batch: int, added_us: float) -> Rounds:

@@ -105,6 +105,7 @@ def test_wheel_holds_all_packages_and_nothing_else(root: Path, tmp_path: Path) -
     assert {name.split("/")[0] for name in contents} == {
         "fathom",
         "fathom_fetch",
+        "fathom_bench",
         "fathom_local",
         "fathom_vllm",
         info,

@@ -6,12 +6,12 @@ import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
-from fathom_local.tuner_bench.course import Course
-from fathom_local.tuner_bench.drawing import generator
-from fathom_local.tuner_bench.engine import Engine
-from fathom_local.tuner_bench.load import Batch
-from fathom_local.tuner_bench.normals import normals
-from fathom_local.tuner_bench.plant import Plant
+from fathom_bench.tuner.course import Course
+from fathom_bench.tuner.drawing import generator
+from fathom_bench.tuner.engine import Engine
+from fathom_bench.tuner.load import Batch
+from fathom_bench.tuner.normals import normals
+from fathom_bench.tuner.plant import Plant
 from support.bench import START_S, Bench, FakeMetrics
 from unit.runtime.test_arm import (
     CANARY,

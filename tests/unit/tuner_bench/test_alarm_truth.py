@@ -4,9 +4,9 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.tuning.alarm import AlarmKind
-from fathom_local.tuner_bench.alarm_truth import is_justified
-from fathom_local.tuner_bench.course import Course
-from fathom_local.tuner_bench.outcome import AlarmRaised, Outcome, outcome_of_depths
+from fathom_bench.tuner.alarm_truth import is_justified
+from fathom_bench.tuner.course import Course
+from fathom_bench.tuner.outcome import AlarmRaised, Outcome, outcome_of_depths
 from unit.tuner_bench.worlds import HALF, course, world
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fathom_local.tuner_bench.drawing import generator
-from fathom_local.tuner_bench.world import World, load
+from fathom_bench.tuner.drawing import generator
+from fathom_bench.tuner.world import World, load
 from unit.tuner_bench.worlds import HALF, course, days, world
 
 DIURNAL = {"diurnal": 0.8, "peak_hour": 12, "fluctuation": 0}

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fathom_local.tuner_bench.course import Course
-from fathom_local.tuner_bench.errors import WorldError
-from fathom_local.tuner_bench.plant import Plant, Work
-from fathom_local.tuner_bench.world import DEEPEST, parse
+from fathom_bench.tuner.course import Course
+from fathom_bench.tuner.errors import WorldError
+from fathom_bench.tuner.plant import Plant, Work
+from fathom_bench.tuner.world import DEEPEST, parse
 from unit.tuner_bench.worlds import course, world
 
 WORLD: dict[str, Any] = {

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from fathom_local.tuner_bench.report import AlarmSummary, PolicySummary
-from fathom_local.tuner_bench.simulate import POLICIES
-from fathom_local.tuner_bench.world import (
+from fathom_bench.tuner.report import AlarmSummary, PolicySummary
+from fathom_bench.tuner.simulate import POLICIES
+from fathom_bench.tuner.world import (
     ClassPart,
     Event,
     ExpertsPart,

@@ -8,16 +8,16 @@ from typer.testing import CliRunner
 
 from fathom.api.spec import Objective
 from fathom.cli import app
-from fathom_local.tuner_bench.course import Clock
-from fathom_local.tuner_bench.drawing import draw
-from fathom_local.tuner_bench.graph_study import (
+from fathom_bench.tuner.course import Clock
+from fathom_bench.tuner.drawing import draw
+from fathom_bench.tuner.graph_study import (
     ARRANGEMENTS,
     GraphReport,
     GraphRun,
     graph_report,
 )
-from fathom_local.tuner_bench.random_worlds import random_world
-from fathom_local.tuner_bench.world import World, load
+from fathom_bench.tuner.random_worlds import random_world
+from fathom_bench.tuner.world import World, load
 
 ALONE = "3 only, a static engine"
 OURS = "0, 1, 3, 7 on 8"

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from fathom.api.spec import TuningMode
-from fathom_local.tuner_bench.course import Course
-from fathom_local.tuner_bench.drawing import draw
-from fathom_local.tuner_bench.errors import WorldError
-from fathom_local.tuner_bench.outcome import outcome_of_depths
-from fathom_local.tuner_bench.policies import hindsight
-from fathom_local.tuner_bench.settings import settings
-from fathom_local.tuner_bench.simulate import CLAIRVOYANT, LEARNERS, POLICIES, USER, campaign
-from fathom_local.tuner_bench.windows import windows
-from fathom_local.tuner_bench.world import World, parse
+from fathom_bench.tuner.course import Course
+from fathom_bench.tuner.drawing import draw
+from fathom_bench.tuner.errors import WorldError
+from fathom_bench.tuner.outcome import outcome_of_depths
+from fathom_bench.tuner.policies import hindsight
+from fathom_bench.tuner.settings import settings
+from fathom_bench.tuner.simulate import CLAIRVOYANT, LEARNERS, POLICIES, USER, campaign
+from fathom_bench.tuner.windows import windows
+from fathom_bench.tuner.world import World, parse
 from unit.tuner_bench.worlds import course, world
 
 SET = {"depths": "set", "sizes": "grid"}

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fathom_local.tuner_bench.acceptance import survival
-from fathom_local.tuner_bench.hardware import hardware
-from fathom_local.tuner_bench.world import ClassPart, ExpertsPart, StepTimePart
+from fathom_bench.tuner.acceptance import survival
+from fathom_bench.tuner.hardware import hardware
+from fathom_bench.tuner.world import ClassPart, ExpertsPart, StepTimePart
 
 EXACT = {"spread": 0.0, "overhead_ms": 0.0, "draft_fixed_ms": 0.0}
 

@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from fathom_local.tuner_bench.course import Clock
-from fathom_local.tuner_bench.drawing import draw
-from fathom_local.tuner_bench.load import OpenLoad
-from fathom_local.tuner_bench.outcome import outcome_of_depths
-from fathom_local.tuner_bench.plant import Plant
-from fathom_local.tuner_bench.policies import hindsight
-from fathom_local.tuner_bench.policies.bandits import EpsilonGreedy, Thompson, Ucb
-from fathom_local.tuner_bench.policies.learner import Learner, Seen
-from fathom_local.tuner_bench.policies.reactive import Aimd, Slots
-from fathom_local.tuner_bench.simulate import CLAIRVOYANT, POLICIES, campaign
-from fathom_local.tuner_bench.slo import Slo
-from fathom_local.tuner_bench.windows import windows
-from fathom_local.tuner_bench.world import FleetPart, load, shipped
+from fathom_bench.tuner.course import Clock
+from fathom_bench.tuner.drawing import draw
+from fathom_bench.tuner.load import OpenLoad
+from fathom_bench.tuner.outcome import outcome_of_depths
+from fathom_bench.tuner.plant import Plant
+from fathom_bench.tuner.policies import hindsight
+from fathom_bench.tuner.policies.bandits import EpsilonGreedy, Thompson, Ucb
+from fathom_bench.tuner.policies.learner import Learner, Seen
+from fathom_bench.tuner.policies.reactive import Aimd, Slots
+from fathom_bench.tuner.simulate import CLAIRVOYANT, POLICIES, campaign
+from fathom_bench.tuner.slo import Slo
+from fathom_bench.tuner.windows import windows
+from fathom_bench.tuner.world import FleetPart, load, shipped
 from unit.tuner_bench.worlds import HALF, course, days, world
 
 CLOSED = [name for name in shipped() if load(name).traffic.mode == "closed"]

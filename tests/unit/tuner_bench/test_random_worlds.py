@@ -5,9 +5,9 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from fathom_local.tuner_bench.random_worlds import random_world
-from fathom_local.tuner_bench.trace import write_world
-from fathom_local.tuner_bench.world import Event, load
+from fathom_bench.tuner.random_worlds import random_world
+from fathom_bench.tuner.trace import write_world
+from fathom_bench.tuner.world import Event, load
 
 MANY = range(1, 201)
 EVENTS: tuple[type[BaseModel], ...] = get_args(get_args(Event)[0])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom_local.tuner_bench.errors import WorldError
-from fathom_local.tuner_bench.world import World, load, parse, shipped
+from fathom_bench.tuner.errors import WorldError
+from fathom_bench.tuner.world import World, load, parse, shipped
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fathom_local.tuner_bench.course import Clock, Course
-from fathom_local.tuner_bench.drawing import DAY_S, draw
-from fathom_local.tuner_bench.world import World
+from fathom_bench.tuner.course import Clock, Course
+from fathom_bench.tuner.drawing import DAY_S, draw
+from fathom_bench.tuner.world import World
 
 SILENT = {
     "pod_speed_sd": 0,

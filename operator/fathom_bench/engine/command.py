@@ -1,0 +1,84 @@
+"""`fathom local bench-engine`, the command."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from fathom_bench.engine.main import run_bench
+from fathom_bench.engine.parts import QUICK_PARTS, PartsPlan, parts_table, run_parts
+from fathom_bench.engine.tables import result_tables
+from fathom_bench.engine.timing import QUICK, Timing
+from fathom_bench.results import require_folder, result_console
+from fathom_local.engine.environment import (
+    DEFAULT_ENGINE_VERSION,
+    EngineEnvironmentError,
+    ensure_engine_environment,
+)
+from fathom_local.engine.model_pair import ModelPairError, ensure_model_pair
+from fathom_local.engine.process import EngineSetup, real_setup, simulated_setup
+from fathom_local.errors import LocalClusterError
+from fathom_local.explained import explained
+from fathom_local.paths import cache_dir
+
+_WIDTH: Final = 130
+
+
+def bench_engine_command(
+    *,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    quick: Annotated[
+        bool, typer.Option(help="Four minutes instead of 37: shows that it works, not how fast.")
+    ] = False,
+    simulated: Annotated[
+        bool, typer.Option(help="The simulated engine instead of the real one: for development.")
+    ] = False,
+) -> None:
+    """Real vLLM on this CPU: the live tuner beside every static depth, and what it costs."""
+    console = result_console(_WIDTH)
+    with explained():
+        require_folder(json_file)
+        report = run_bench(
+            console,
+            simulated_setup() if simulated else _real_engine(),
+            QUICK if quick else Timing(),
+            engine="a simulated engine" if simulated else f"vLLM {DEFAULT_ENGINE_VERSION}",
+            quick=quick,
+        )
+        if json_file is not None:
+            json_file.write_text(report.model_dump_json(indent=2) + "\n")
+        console.print(result_tables(report))
+
+
+def bench_parts_command(
+    *,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    quick: Annotated[
+        bool, typer.Option(help="A minute and the engines' starts: shows that it works.")
+    ] = False,
+    simulated: Annotated[
+        bool, typer.Option(help="The simulated engine instead of the real one: for development.")
+    ] = False,
+) -> None:
+    """Real vLLM on this CPU: which part of what makes an engine tunable costs what."""
+    console = result_console(_WIDTH)
+    with explained():
+        require_folder(json_file)
+        costs = run_parts(
+            console,
+            simulated_setup() if simulated else _real_engine(),
+            QUICK_PARTS if quick else PartsPlan(),
+        )
+        if json_file is not None:
+            json_file.write_text(json.dumps([each.model_dump() for each in costs], indent=2) + "\n")
+        console.print(parts_table(costs))
+
+
+def _real_engine() -> EngineSetup:
+    try:
+        environment = ensure_engine_environment()
+        pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")
+    except (EngineEnvironmentError, ModelPairError) as error:
+        raise LocalClusterError(str(error)) from error
+    return real_setup(environment, pair)

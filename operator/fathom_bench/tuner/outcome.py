@@ -1,0 +1,57 @@
+"""What a policy did in one world and seed, in truth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fathom.api.conditions import Reason
+from fathom.core.depth import DepthDocument, Schedule
+from fathom.tuning.alarm import AlarmKind
+from fathom_bench.tuner.course import Course, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRaised:
+    kind: AlarmKind
+    reason: Reason
+    at_s: float
+    """Seconds of the course."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One decision, for people who want to know why."""
+
+    at_s: float
+    action: str
+    reason: str
+    message: str
+    document: DepthDocument
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Arrays over ticks (T) and replicas (R)."""
+
+    tokens: Floats
+    """(T, R): expected tokens."""
+    depth: Ints
+    """(T, R): depth in force at the end of each tick."""
+    batch: Ints
+    """(T, R): requests in each step."""
+    request_seconds: float | None = None
+    """Time that requests spent in flight. Open traffic."""
+    actions: Mapping[str, int] = field(default_factory=dict)
+    restarts: tuple[tuple[int, float], ...] = ()
+    """By rollout: which replica's engine started anew, and when, in seconds of the course."""
+    schedules: tuple[tuple[float, Schedule], ...] = ()
+    """By rollout: when each schedule was asked for, in seconds of the course."""
+    alarms: tuple[AlarmRaised, ...] = ()
+    log: tuple[Logged, ...] = field(default=(), repr=False)
+
+
+def outcome_of_depths(course: Course, depth: Ints) -> Outcome:
+    """The tokens of a policy that is nothing but a depth per tick and replica. Closed traffic."""
+    rate = np.take_along_axis(course.rate, depth[:, :, None], axis=2)[:, :, 0]
+    return Outcome(tokens=rate * course.clock.tick_s, depth=depth, batch=course.batch)
