@@ -47,7 +47,7 @@ MODULES: Final[Mapping[str, Module]] = {
         ),
     ),
     "fathom_vllm": Module(
-        ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/engine/test_simulated.py")
+        ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/local/engine/test_simulated.py")
     ),
     "runtime": Module(("operator/fathom/runtime",), ("tests/unit/runtime",)),
 }

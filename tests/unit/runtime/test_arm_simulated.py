@@ -13,6 +13,7 @@ from fathom_bench.tuner.load import Batch
 from fathom_bench.tuner.normals import normals
 from fathom_bench.tuner.plant import Plant
 from support.bench import START_S, Bench, FakeMetrics
+from unit.bench.tuner.worlds import TICK_S, course, world
 from unit.runtime.test_arm import (
     CANARY,
     FLEET,
@@ -21,7 +22,6 @@ from unit.runtime.test_arm import (
     pods_with_it,
     replicas,
 )
-from unit.tuner_bench.worlds import TICK_S, course, world
 
 TOKENS = 3
 NOISE = {"design_effect": 12, "step_spread": 0.25}

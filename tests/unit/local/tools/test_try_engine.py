@@ -18,7 +18,7 @@ from fathom_local.tools.try_engine import (
     why_not_run,
 )
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 COMMANDS, PREFLIGHT, GRAPHS, RUNNING = CHECKS[0], CHECKS[2], CHECKS[3], CHECKS[-1]
 
 

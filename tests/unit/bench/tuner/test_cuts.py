@@ -9,7 +9,7 @@ from fathom_bench.tuner.course import Course
 from fathom_bench.tuner.errors import WorldError
 from fathom_bench.tuner.plant import Plant, Work
 from fathom_bench.tuner.world import DEEPEST, parse
-from unit.tuner_bench.worlds import course, world
+from unit.bench.tuner.worlds import course, world
 
 WORLD: dict[str, Any] = {
     "step_time": {"compute_per_token_us": 60, "draft_token_ms": 0.4},

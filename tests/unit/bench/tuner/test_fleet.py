@@ -22,7 +22,7 @@ from fathom_bench.tuner.score import scores
 from fathom_bench.tuner.settings import settings
 from fathom_bench.tuner.simulate import LIVE, ROLLOUT, campaign
 from fathom_bench.tuner.world import World, load
-from unit.tuner_bench.worlds import course, days, world
+from unit.bench.tuner.worlds import course, days, world
 
 Documents = Callable[[float], tuple[Schedule, dict[str, Schedule]]]
 NOISY = {"step_spread": 0.3, "design_effect": 12, "pod_speed_sd": 0.02}

@@ -5,7 +5,7 @@ import pytest
 
 from fathom_bench.tuner.drawing import generator
 from fathom_bench.tuner.world import World, load
-from unit.tuner_bench.worlds import HALF, course, days, world
+from unit.bench.tuner.worlds import HALF, course, days, world
 
 DIURNAL = {"diurnal": 0.8, "peak_hour": 12, "fluctuation": 0}
 

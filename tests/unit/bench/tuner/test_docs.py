@@ -21,7 +21,7 @@ from fathom_bench.tuner.world import (
     parse,
 )
 
-PAGE = (Path(__file__).parents[3] / "docs" / "worlds.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "worlds.md").read_text()
 EVENTS: tuple[type[BaseModel], ...] = get_args(get_args(Event)[0])
 
 

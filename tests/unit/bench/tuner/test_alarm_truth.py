@@ -7,7 +7,7 @@ from fathom.tuning.alarm import AlarmKind
 from fathom_bench.tuner.alarm_truth import is_justified
 from fathom_bench.tuner.course import Course
 from fathom_bench.tuner.outcome import AlarmRaised, Outcome, outcome_of_depths
-from unit.tuner_bench.worlds import HALF, course, world
+from unit.bench.tuner.worlds import HALF, course, world
 
 
 def lived(of: Course) -> Outcome:

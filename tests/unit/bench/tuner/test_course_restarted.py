@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fathom_bench.tuner.course import Course
-from unit.tuner_bench.worlds import days, world
+from unit.bench.tuner.worlds import days, world
 
 HOUR_S, TICK_S = 3600.0, 60.0
 DECAY = {"kind": "decay", "at_minutes": 0, "per_hour": 0.1, "floor": 0.5}

@@ -13,7 +13,7 @@ from fathom_bench.tuner.settings import settings
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LEARNERS, POLICIES, USER, campaign
 from fathom_bench.tuner.windows import windows
 from fathom_bench.tuner.world import World, parse
-from unit.tuner_bench.worlds import course, world
+from unit.bench.tuner.worlds import course, world
 
 SET = {"depths": "set", "sizes": "grid"}
 ALL = {"depths": "all", "sizes": "vllm"}

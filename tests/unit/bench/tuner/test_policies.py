@@ -16,7 +16,7 @@ from fathom_bench.tuner.simulate import CLAIRVOYANT, POLICIES, campaign
 from fathom_bench.tuner.slo import Slo
 from fathom_bench.tuner.windows import windows
 from fathom_bench.tuner.world import FleetPart, load, shipped
-from unit.tuner_bench.worlds import HALF, course, days, world
+from unit.bench.tuner.worlds import HALF, course, days, world
 
 CLOSED = [name for name in shipped() if load(name).traffic.mode == "closed"]
 
