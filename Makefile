@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | prerequisites
 	@echo "==> the environment of the operator and of the checks ($(VENV))"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --upgrade pip
-	@$(BIN)/pip install -q -c constraints.txt -e '.[local]' --group dev
+	@$(BIN)/pip install -q -c constraints.txt -e . --group dev
 	@touch $@
 
 setup: $(VENV)/.installed ## Set up the Python environment

@@ -34,34 +34,35 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Subcommands that are imported when they are asked for: `render` should not wait for Kopf, and
-what `fathom_local` needs may not be installed. Each module has a Typer called `app`."""
-_LOCAL_NEEDS: Final = ("psutil", "scipy")
-"""What the extra `local` brings; an operator's image is built without."""
+`local` is not in the operator's package. Each module has a Typer called `app`."""
+_LOCAL_NEEDS: Final = ("fathom_bench", "psutil", "scipy")
+"""What a checkout has, and what its dependency group `local` brings."""
+_NO_LOCAL: Final = (
+    "`fathom local` is not in the operator's package, but in a checkout of Fathom's repository: "
+    "run `make setup` there, then `.venv/bin/fathom local`."
+)
 
 
 class _Commands(TyperGroup):
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override] # typer's private base class
-        elsewhere = [name for name, module in _ELSEWHERE.items() if _installed(module)]
+        elsewhere = [name for name in _ELSEWHERE if name != "local" or _has_local()]
         return [*super().list_commands(ctx), *elsewhere]
 
     def get_command(  # type: ignore[override] # typer's private base class
         self, ctx: typer.Context, cmd_name: str
     ) -> TyperCommand | TyperGroup | None:
-        module = _ELSEWHERE.get(cmd_name)
-        if module is not None and _installed(module):
-            command = typer.main.get_command(importlib.import_module(module).app)
+        if cmd_name == "local" and not _has_local():
+            ctx.fail(_NO_LOCAL)
+        if cmd_name in _ELSEWHERE:
+            command = typer.main.get_command(importlib.import_module(_ELSEWHERE[cmd_name]).app)
             command.name = cmd_name
         else:
             command = super().get_command(ctx, cmd_name)  # type: ignore[assignment]
         return cast("TyperCommand | TyperGroup | None", command)
 
 
-def _installed(module: str) -> bool:
-    needed = (module, *_LOCAL_NEEDS) if module == _ELSEWHERE["local"] else (module,)
-    try:
-        return all(importlib.util.find_spec(name) is not None for name in needed)
-    except ModuleNotFoundError:
-        return False
+def _has_local() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in _LOCAL_NEEDS)
 
 
 app = typer.Typer(

@@ -2,16 +2,20 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
-from importlib.metadata import distributions
+from email.parser import Parser
+from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from fathom_vllm import bundle
 
@@ -92,24 +96,85 @@ def test_baked_plugin_is_the_delivered_one(root: Path, tmp_path: Path) -> None:
     assert (entry.group, entry.value) == (bundle.STAT_LOGGER_GROUP, bundle.STAT_LOGGER_CLASS)
 
 
-def test_wheel_holds_all_packages_and_nothing_else(root: Path, tmp_path: Path) -> None:
+PACKAGES = {"fathom", "fathom_fetch", "fathom_vllm"}
+"""What the operator is made of."""
+
+
+@pytest.fixture(scope="module")
+def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operator's wheel, unpacked, made of nothing but what its image is made of."""
+    context = tmp_path_factory.mktemp("context")
+    for line in arguments(root / "images/operator/Dockerfile", "COPY"):
+        *sources, target = line.split()
+        if line.startswith("--from="):
+            continue
+        for source in map(root.joinpath, sources):
+            if source.is_dir():
+                shutil.copytree(
+                    source, context / target, ignore=shutil.ignore_patterns("__pycache__")
+                )
+            else:
+                shutil.copy(source, context / target)
+    wheels, unpacked = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("unpacked")
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", tmp_path, root],
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", wheels, context],
         check=True,
         timeout=120,
     )
-    (wheel,) = tmp_path.glob("*.whl")
-    contents = zipfile.ZipFile(wheel).namelist()
-    version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
-    info = f"fathom-{version}.dist-info"
-    assert {name.split("/")[0] for name in contents} == {
-        "fathom",
-        "fathom_fetch",
-        "fathom_bench",
-        "fathom_local",
-        "fathom_vllm",
-        info,
-    }
-    assert "fathom/py.typed" in contents
-    entry_points = zipfile.ZipFile(wheel).read(f"{info}/entry_points.txt").decode()
-    assert "fathom = fathom.cli:app" in entry_points
+    (file,) = wheels.glob("*.whl")
+    zipfile.ZipFile(file).extractall(unpacked)
+    return unpacked
+
+
+def test_image_installs_the_wheel_of_its_sources_and_no_extra(root: Path) -> None:
+    _, line = arguments(root / "images/operator/Dockerfile", "RUN")
+    built, installed, _ = map(str.strip, line.split("&&"))
+    assert built.endswith(" --wheel-dir /wheels .")
+    assert installed.endswith(" install --no-cache-dir --constraint constraints.txt /wheels/*.whl")
+
+
+def test_wheel_holds_the_operator_s_packages_and_nothing_else(root: Path, wheel: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    (info,) = wheel.glob("*.dist-info")
+    assert info.name == f"fathom-{project['version']}.dist-info"
+    assert {path.name for path in wheel.iterdir()} == {*PACKAGES, info.name}
+    for package in PACKAGES:
+        held = {str(path.relative_to(wheel)) for path in (wheel / package).rglob("*.py")}
+        sources = (root / "operator" / package).rglob("*.py")
+        assert held == {str(path.relative_to(root / "operator")) for path in sources}
+    assert (wheel / "fathom" / "py.typed").is_file()
+    metadata = Parser().parsestr((info / "METADATA").read_text())
+    required = {Requirement(each) for each in metadata.get_all("Requires-Dist", [])}
+    assert required == {Requirement(each) for each in project["dependencies"]}
+    assert "Provides-Extra" not in metadata
+
+
+def test_wheel_brings_the_command_but_not_the_local_cluster(wheel: Path) -> None:
+    (info,) = wheel.glob("*.dist-info")
+    (entry,) = Distribution.at(info).entry_points
+    assert (entry.group, entry.name) == ("console_scripts", "fathom")
+    shown = without_a_checkout(wheel, entry, "--help")
+    assert shown.returncode == 0
+    assert {"render", "check", "run", "top"} <= set(shown.stdout.split())
+    assert "local" not in shown.stdout.split()
+    refused = without_a_checkout(wheel, entry, "local", "up")
+    assert refused.returncode == 2
+    assert "make setup" in refused.stderr
+
+
+def without_a_checkout(
+    wheel: Path, entry: EntryPoint, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """The wheel's command where no checkout is on the path; only its dependencies are."""
+    code = (
+        f"import sys; sys.path[:0] = {[str(wheel), sysconfig.get_path('purelib')]}; "
+        f"from {entry.module} import {entry.attr}; {entry.attr}()"
+    )
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+    )
