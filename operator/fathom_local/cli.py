@@ -16,10 +16,10 @@ from kubernetes.aio.client.exceptions import ApiException
 from rich.console import Console
 from rich.table import Table
 
-from fathom_local.binaries import built_binaries
-from fathom_local.build import PREREQUISITES as BUILD_PREREQUISITES
-from fathom_local.build import build_progress, ensure_binaries, missing_packages
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
+from fathom_local.control_plane.binaries import built_binaries
+from fathom_local.control_plane.build import PREREQUISITES as BUILD_PREREQUISITES
+from fathom_local.control_plane.build import build_progress, ensure_binaries, missing_packages
 from fathom_local.demo.command import demo_command, engine_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained

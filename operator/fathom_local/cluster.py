@@ -15,10 +15,10 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from rich.progress import Progress
 
-from fathom_local.binaries import Binaries
-from fathom_local.build import build_progress, ensure_binaries, require_programs
-from fathom_local.control_plane import ControlPlane, start_control_plane
-from fathom_local.credentials import KUBELET
+from fathom_local.control_plane.binaries import Binaries
+from fathom_local.control_plane.build import build_progress, ensure_binaries, require_programs
+from fathom_local.control_plane.components import ControlPlane, start_control_plane
+from fathom_local.control_plane.credentials import KUBELET
 from fathom_local.errors import LocalClusterError
 from fathom_local.images import Image, default_images
 from fathom_local.kube import KubeApi, Object, connect
@@ -76,7 +76,7 @@ class LocalCluster:
 
     @property
     def audit_log(self) -> Path:
-        """For `fathom_local.audit.read_events`."""
+        """For `fathom_local.control_plane.audit.read_events`."""
         if self.state.control_plane is None:
             raise LocalClusterError(f"The cluster {self.name} has no control plane.")
         return self.state.control_plane.audit_log

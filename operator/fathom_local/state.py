@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from fathom_local.control_plane import ControlPlane
+from fathom_local.control_plane.components import ControlPlane
 from fathom_local.errors import LocalClusterError
 from fathom_local.network import ClusterNetwork
 from fathom_local.paths import state_dir

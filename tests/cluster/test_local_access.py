@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fathom_local.audit import AuditEvent, read_events
-from fathom_local.credentials import ADMIN
+from fathom_local.control_plane.audit import AuditEvent, read_events
+from fathom_local.control_plane.credentials import ADMIN
 from support.local_cluster import TestNamespace, eventually, shell_container, shell_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]

@@ -6,9 +6,9 @@ import psutil
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.api_server import api_server
-from fathom_local.binaries import built_binaries
-from fathom_local.build import build_progress, ensure_binaries
+from fathom_local.control_plane.api_server import api_server
+from fathom_local.control_plane.binaries import built_binaries
+from fathom_local.control_plane.build import build_progress, ensure_binaries
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import KubeApi, connect
 

@@ -16,7 +16,7 @@ import pytest
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until
 from fathom.api import names
 from fathom.core.depth import depth_at
-from fathom_local.audit import AuditEvent
+from fathom_local.control_plane.audit import AuditEvent
 from fathom_local.demo import measure
 from fathom_local.demo.phases import Timing
 from fathom_local.demo.stage import Stage, condition, wait_ready

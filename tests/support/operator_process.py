@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.audit import AuditEvent, read_events
+from fathom_local.control_plane.audit import AuditEvent, read_events
 from support.local_cluster import TestNamespace, eventually
 
 CRD = Path(__file__).parents[2] / "crds" / "fathom.dev_speculativedeployments.yaml"

@@ -9,29 +9,30 @@ from pathlib import Path
 from pydantic import BaseModel
 from rich.console import Console
 
-from fathom_bench.tuner.errors import WorldError
-from fathom_bench.tuner.graph_study import (
+from fathom_bench.tuner.parallel import simulated
+from fathom_bench.tuner.results.graph_study import (
     ARRANGEMENTS,
     Arrangement,
     GraphRun,
     graph_report,
     graph_run,
 )
-from fathom_bench.tuner.parallel import simulated
-from fathom_bench.tuner.plot import write_plot
-from fathom_bench.tuner.random_worlds import random_world
-from fathom_bench.tuner.report import report
-from fathom_bench.tuner.score import RunScore, scores
-from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
-from fathom_bench.tuner.table import (
+from fathom_bench.tuner.results.plot import write_plot
+from fathom_bench.tuner.results.report import report
+from fathom_bench.tuner.results.score import RunScore, scores
+from fathom_bench.tuner.results.table import (
     alarm_line,
     false_alarm_table,
     graph_table,
     live_table,
     policy_table,
 )
-from fathom_bench.tuner.trace import write_trace, write_world
-from fathom_bench.tuner.world import World, load, shipped
+from fathom_bench.tuner.results.trace import write_trace, write_world
+from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
+from fathom_bench.tuner.worlds.errors import WorldError
+from fathom_bench.tuner.worlds.files import load, shipped
+from fathom_bench.tuner.worlds.random_worlds import random_world
+from fathom_bench.tuner.worlds.world import World
 
 
 @dataclass(frozen=True, slots=True)

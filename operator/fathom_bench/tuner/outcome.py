@@ -8,7 +8,7 @@ import numpy as np
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.alarm import AlarmKind
-from fathom_bench.tuner.course import Course, Floats, Ints
+from fathom_bench.tuner.course.course import Course, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,22 @@ from typing import Final
 import numpy as np
 
 from fathom.api.spec import TuningMode
-from fathom_bench.tuner.course import Bools, Course, Ints
-from fathom_bench.tuner.drawing import clock, draw, generator
-from fathom_bench.tuner.live_fleet import LiveFleet
-from fathom_bench.tuner.load import ClosedLoad, Load, OpenLoad
+from fathom_bench.tuner.course.course import Bools, Course, Ints
+from fathom_bench.tuner.course.drawing import clock, draw, generator
+from fathom_bench.tuner.fleet.live_fleet import LiveFleet
+from fathom_bench.tuner.fleet.load import ClosedLoad, Load, OpenLoad
+from fathom_bench.tuner.fleet.rollout_fleet import RolloutFleet
+from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.outcome import Outcome, outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
 from fathom_bench.tuner.policies.bandits import EpsilonGreedy, Thompson, Ucb
 from fathom_bench.tuner.policies.learner import Learner, run_learner
 from fathom_bench.tuner.policies.queueing import Fixed, Foresight, Learning, run_queueing
 from fathom_bench.tuner.policies.reactive import Aimd, Slots
-from fathom_bench.tuner.rollout_fleet import RolloutFleet
-from fathom_bench.tuner.settings import settings
-from fathom_bench.tuner.slo import slo_of
-from fathom_bench.tuner.windows import Windows, windows
-from fathom_bench.tuner.world import DEEPEST, World
+from fathom_bench.tuner.policies.slo import slo_of
+from fathom_bench.tuner.policies.windows import Windows, windows
+from fathom_bench.tuner.worlds.parts import DEEPEST
+from fathom_bench.tuner.worlds.world import World
 
 TICK_S: Final = 10.0
 ADVISE_TICK_S: Final = 60.0

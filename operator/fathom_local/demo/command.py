@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from fathom_local.binaries import built_binaries
-from fathom_local.build import build_progress, ensure_binaries
+from fathom_local.control_plane.binaries import built_binaries
+from fathom_local.control_plane.build import build_progress, ensure_binaries
 from fathom_local.demo.main import run_demo
 from fathom_local.demo.phases import Timing
 from fathom_local.demo.verdict import Outcome

@@ -16,8 +16,10 @@ from kubernetes.aio.client.exceptions import ApiException
 from fathom_local.images import Image
 from fathom_local.kube import Object
 from fathom_local.kubelet.config import KubeletConfig
-from fathom_local.kubelet.container_worker import Backoff, ContainerWorker
-from fathom_local.kubelet.environment import container_environment, expand
+from fathom_local.kubelet.containers.container_worker import Backoff, ContainerWorker
+from fathom_local.kubelet.containers.environment import container_environment, expand
+from fathom_local.kubelet.containers.processors import ProcessorPool, whole_processors
+from fathom_local.kubelet.containers.runner import Mount, Plan
 from fathom_local.kubelet.hosts import hosts_text, write_hosts
 from fathom_local.kubelet.models import Container, Pod, TokenSource
 from fathom_local.kubelet.problem import (
@@ -26,8 +28,6 @@ from fathom_local.kubelet.problem import (
     ERR_IMAGE_PULL,
     PodProblem,
 )
-from fathom_local.kubelet.processors import ProcessorPool, whole_processors
-from fathom_local.kubelet.runner import Mount, Plan
 from fathom_local.kubelet.sandbox import AddressPool, Sandbox, create_sandbox
 from fathom_local.kubelet.sources import PodAddresses, Sources
 from fathom_local.kubelet.status import (
@@ -39,7 +39,7 @@ from fathom_local.kubelet.status import (
     new_record,
     render_status,
 )
-from fathom_local.kubelet.volumes import PodVolumes
+from fathom_local.kubelet.volumes.pod_volumes import PodVolumes
 
 RETRY_SECONDS = 1.0
 # Tokens run out, and a source may have been missing: look again now and then.

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from fathom_local.kubelet import runner
+from fathom_local.kubelet.containers import runner
 from fathom_local.kubelet.problem import CREATE_CONTAINER_ERROR, PodProblem
 from fathom_local.network import FIRST_POD_HOST, ClusterNetwork
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from fathom_local.apt_sources import write_private_sources
+from fathom_local.control_plane.apt_sources import write_private_sources
 from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
 

@@ -7,9 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fathom_local.apt_sources import with_source_lines, with_source_stanzas, write_private_sources
-from fathom_local.audit import read_events
 from fathom_local.cluster import is_in_use, why_not_ours
+from fathom_local.control_plane.apt_sources import (
+    with_source_lines,
+    with_source_stanzas,
+    write_private_sources,
+)
+from fathom_local.control_plane.audit import read_events
 from fathom_local.errors import LocalClusterError
 from fathom_local.network import ClusterNetwork
 from fathom_local.processes import ProcessRecord, start_daemon, stop_processes, this_process

@@ -6,12 +6,12 @@ import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
-from fathom_bench.tuner.course import Course
-from fathom_bench.tuner.drawing import generator
-from fathom_bench.tuner.engine import Engine
-from fathom_bench.tuner.load import Batch
-from fathom_bench.tuner.normals import normals
-from fathom_bench.tuner.plant import Plant
+from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.drawing import generator
+from fathom_bench.tuner.fleet.engine import Engine
+from fathom_bench.tuner.fleet.load import Batch
+from fathom_bench.tuner.fleet.normals import normals
+from fathom_bench.tuner.fleet.plant import Plant
 from support.bench import START_S, Bench, FakeMetrics
 from unit.bench.tuner.worlds import TICK_S, course, world
 from unit.runtime.test_arm import (

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from fathom_bench.tuner.course import Floats
+from fathom_bench.tuner.course.course import Floats
 from fathom_bench.tuner.policies.learner import Seen
-from fathom_bench.tuner.world import FleetPart
+from fathom_bench.tuner.worlds.parts import FleetPart
 
 DISCOUNT: Final = 0.998
 """Per window: what is older than some four hours of 30 s windows counts little."""

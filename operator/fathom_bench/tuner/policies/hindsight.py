@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from fathom_bench.tuner.course import Floats, Ints
-from fathom_bench.tuner.windows import Windows
+from fathom_bench.tuner.course.course import Floats, Ints
+from fathom_bench.tuner.policies.windows import Windows
 
 
 def static(given: Windows, depth: int) -> Ints:

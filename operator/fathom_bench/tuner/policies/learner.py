@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fathom_bench.tuner.course import Ints
-from fathom_bench.tuner.drawing import generator
-from fathom_bench.tuner.windows import Windows
+from fathom_bench.tuner.course.course import Ints
+from fathom_bench.tuner.course.drawing import generator
+from fathom_bench.tuner.policies.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)

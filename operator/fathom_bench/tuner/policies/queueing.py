@@ -5,11 +5,11 @@ from typing import Protocol
 
 import numpy as np
 
-from fathom_bench.tuner.course import Course, Ints
-from fathom_bench.tuner.drawing import generator
-from fathom_bench.tuner.load import Batch, OpenLoad
+from fathom_bench.tuner.course.course import Course, Ints
+from fathom_bench.tuner.course.drawing import generator
+from fathom_bench.tuner.fleet.load import Batch, OpenLoad
+from fathom_bench.tuner.fleet.plant import Plant, Work
 from fathom_bench.tuner.outcome import Outcome
-from fathom_bench.tuner.plant import Plant, Work
 from fathom_bench.tuner.policies.learner import Learner, Seen, sampling_sd
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fathom_bench.tuner.policies.learner import Seen
-from fathom_bench.tuner.world import FleetPart
+from fathom_bench.tuner.worlds.parts import FleetPart
 
 RAISE_ABOVE: Final = 0.6
 CUT_BELOW: Final = 0.4

@@ -4,9 +4,9 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.tuning.alarm import AlarmKind
-from fathom_bench.tuner.alarm_truth import is_justified
-from fathom_bench.tuner.course import Course
+from fathom_bench.tuner.course.course import Course
 from fathom_bench.tuner.outcome import AlarmRaised, Outcome, outcome_of_depths
+from fathom_bench.tuner.results.alarm_truth import is_justified
 from unit.bench.tuner.worlds import HALF, course, world
 
 

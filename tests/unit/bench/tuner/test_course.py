@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.drawing import generator
-from fathom_bench.tuner.world import World, load
+from fathom_bench.tuner.course.drawing import generator
+from fathom_bench.tuner.worlds.files import load
+from fathom_bench.tuner.worlds.world import World
 from unit.bench.tuner.worlds import HALF, course, days, world
 
 DIURNAL = {"diurnal": 0.8, "peak_hour": 12, "fluctuation": 0}

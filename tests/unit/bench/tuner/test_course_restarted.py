@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.course import Course
+from fathom_bench.tuner.course.course import Course
 from unit.bench.tuner.worlds import days, world
 
 HOUR_S, TICK_S = 3600.0, 60.0

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.course import Course
-from fathom_bench.tuner.errors import WorldError
-from fathom_bench.tuner.plant import Plant, Work
-from fathom_bench.tuner.world import DEEPEST, parse
+from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.fleet.plant import Plant, Work
+from fathom_bench.tuner.worlds.errors import WorldError
+from fathom_bench.tuner.worlds.files import parse
+from fathom_bench.tuner.worlds.parts import DEEPEST
 from unit.bench.tuner.worlds import course, world
 
 WORLD: dict[str, Any] = {

@@ -7,18 +7,18 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from fathom_bench.tuner.report import AlarmSummary, PolicySummary
+from fathom_bench.tuner.results.report import AlarmSummary, PolicySummary
 from fathom_bench.tuner.simulate import POLICIES
-from fathom_bench.tuner.world import (
+from fathom_bench.tuner.worlds.events import Event
+from fathom_bench.tuner.worlds.files import parse
+from fathom_bench.tuner.worlds.parts import (
     ClassPart,
-    Event,
     ExpertsPart,
     FleetPart,
     GraphsPart,
     NoisePart,
     StepTimePart,
     TrafficPart,
-    parse,
 )
 
 PAGE = (Path(__file__).parents[4] / "docs" / "worlds.md").read_text()

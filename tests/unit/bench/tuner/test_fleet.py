@@ -13,15 +13,16 @@ from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
 from fathom.tuning.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from fathom_bench.tuner.course import Course
-from fathom_bench.tuner.fleet import EPOCH_S
-from fathom_bench.tuner.live_fleet import LiveFleet
-from fathom_bench.tuner.load import ClosedLoad
-from fathom_bench.tuner.rollout_fleet import RolloutFleet
-from fathom_bench.tuner.score import scores
-from fathom_bench.tuner.settings import settings
+from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.fleet.fleet import EPOCH_S
+from fathom_bench.tuner.fleet.live_fleet import LiveFleet
+from fathom_bench.tuner.fleet.load import ClosedLoad
+from fathom_bench.tuner.fleet.rollout_fleet import RolloutFleet
+from fathom_bench.tuner.fleet.settings import settings
+from fathom_bench.tuner.results.score import scores
 from fathom_bench.tuner.simulate import LIVE, ROLLOUT, campaign
-from fathom_bench.tuner.world import World, load
+from fathom_bench.tuner.worlds.files import load
+from fathom_bench.tuner.worlds.world import World
 from unit.bench.tuner.worlds import course, days, world
 
 Documents = Callable[[float], tuple[Schedule, dict[str, Schedule]]]

@@ -8,16 +8,17 @@ from typer.testing import CliRunner
 
 from fathom.api.spec import Objective
 from fathom.cli import app
-from fathom_bench.tuner.course import Clock
-from fathom_bench.tuner.drawing import draw
-from fathom_bench.tuner.graph_study import (
+from fathom_bench.tuner.course.course import Clock
+from fathom_bench.tuner.course.drawing import draw
+from fathom_bench.tuner.results.graph_study import (
     ARRANGEMENTS,
     GraphReport,
     GraphRun,
     graph_report,
 )
-from fathom_bench.tuner.random_worlds import random_world
-from fathom_bench.tuner.world import World, load
+from fathom_bench.tuner.worlds.files import load
+from fathom_bench.tuner.worlds.random_worlds import random_world
+from fathom_bench.tuner.worlds.world import World
 
 ALONE = "3 only, a static engine"
 OURS = "0, 1, 3, 7 on 8"

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from fathom.api.spec import TuningMode
-from fathom_bench.tuner.course import Course
-from fathom_bench.tuner.drawing import draw
-from fathom_bench.tuner.errors import WorldError
+from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.drawing import draw
+from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.outcome import outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
-from fathom_bench.tuner.settings import settings
+from fathom_bench.tuner.policies.windows import windows
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LEARNERS, POLICIES, USER, campaign
-from fathom_bench.tuner.windows import windows
-from fathom_bench.tuner.world import World, parse
+from fathom_bench.tuner.worlds.errors import WorldError
+from fathom_bench.tuner.worlds.files import parse
+from fathom_bench.tuner.worlds.world import World
 from unit.bench.tuner.worlds import course, world
 
 SET = {"depths": "set", "sizes": "grid"}

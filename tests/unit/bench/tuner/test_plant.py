@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.acceptance import survival
-from fathom_bench.tuner.hardware import hardware
-from fathom_bench.tuner.world import ClassPart, ExpertsPart, StepTimePart
+from fathom_bench.tuner.course.acceptance import survival
+from fathom_bench.tuner.course.hardware import hardware
+from fathom_bench.tuner.worlds.parts import ClassPart, ExpertsPart, StepTimePart
 
 EXACT = {"spread": 0.0, "overhead_ms": 0.0, "draft_fixed_ms": 0.0}
 

@@ -3,19 +3,20 @@
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.course import Clock
-from fathom_bench.tuner.drawing import draw
-from fathom_bench.tuner.load import OpenLoad
+from fathom_bench.tuner.course.course import Clock
+from fathom_bench.tuner.course.drawing import draw
+from fathom_bench.tuner.fleet.load import OpenLoad
+from fathom_bench.tuner.fleet.plant import Plant
 from fathom_bench.tuner.outcome import outcome_of_depths
-from fathom_bench.tuner.plant import Plant
 from fathom_bench.tuner.policies import hindsight
 from fathom_bench.tuner.policies.bandits import EpsilonGreedy, Thompson, Ucb
 from fathom_bench.tuner.policies.learner import Learner, Seen
 from fathom_bench.tuner.policies.reactive import Aimd, Slots
+from fathom_bench.tuner.policies.slo import Slo
+from fathom_bench.tuner.policies.windows import windows
 from fathom_bench.tuner.simulate import CLAIRVOYANT, POLICIES, campaign
-from fathom_bench.tuner.slo import Slo
-from fathom_bench.tuner.windows import windows
-from fathom_bench.tuner.world import FleetPart, load, shipped
+from fathom_bench.tuner.worlds.files import load, shipped
+from fathom_bench.tuner.worlds.parts import FleetPart
 from unit.bench.tuner.worlds import HALF, course, days, world
 
 CLOSED = [name for name in shipped() if load(name).traffic.mode == "closed"]

@@ -5,9 +5,10 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from fathom_bench.tuner.random_worlds import random_world
-from fathom_bench.tuner.trace import write_world
-from fathom_bench.tuner.world import Event, load
+from fathom_bench.tuner.results.trace import write_world
+from fathom_bench.tuner.worlds.events import Event
+from fathom_bench.tuner.worlds.files import load
+from fathom_bench.tuner.worlds.random_worlds import random_world
 
 MANY = range(1, 201)
 EVENTS: tuple[type[BaseModel], ...] = get_args(get_args(Event)[0])

@@ -14,11 +14,11 @@ from fathom.api.conditions import Reason
 from fathom.cli import app
 from fathom.tuning.alarm import AlarmKind
 from fathom_bench.tuner.outcome import AlarmRaised
-from fathom_bench.tuner.random_worlds import random_world
-from fathom_bench.tuner.report import report
-from fathom_bench.tuner.score import AlarmScore, DayScore, Roll, RunScore, minutes_to_good
-from fathom_bench.tuner.table import false_alarm_table
-from fathom_bench.tuner.world import load
+from fathom_bench.tuner.results.report import report
+from fathom_bench.tuner.results.score import AlarmScore, DayScore, Roll, RunScore, minutes_to_good
+from fathom_bench.tuner.results.table import false_alarm_table
+from fathom_bench.tuner.worlds.files import load
+from fathom_bench.tuner.worlds.random_worlds import random_world
 
 CLIFF = AlarmRaised(AlarmKind.DRAFT_MISMATCH, Reason.ACCEPTANCE_CLIFF, 600.0)
 DECAY = AlarmRaised(AlarmKind.ACCEPTANCE_DECAY, Reason.OLDER_REPLICAS_ACCEPT_LESS, 600.0)

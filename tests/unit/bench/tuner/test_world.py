@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fathom_bench.tuner.errors import WorldError
-from fathom_bench.tuner.world import World, load, parse, shipped
+from fathom_bench.tuner.worlds.errors import WorldError
+from fathom_bench.tuner.worlds.files import load, parse, shipped
+from fathom_bench.tuner.worlds.world import World
 
 
 @pytest.mark.parametrize(

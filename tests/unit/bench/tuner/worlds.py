@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fathom_bench.tuner.course import Clock, Course
-from fathom_bench.tuner.drawing import DAY_S, draw
-from fathom_bench.tuner.world import World
+from fathom_bench.tuner.course.course import Clock, Course
+from fathom_bench.tuner.course.drawing import DAY_S, draw
+from fathom_bench.tuner.worlds.world import World
 
 SILENT = {
     "pod_speed_sd": 0,

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom_local.kubelet.atomic_writer import FileContent, write_payload
-from fathom_local.kubelet.claims import claim_folder
-from fathom_local.kubelet.container_worker import Backoff
-from fathom_local.kubelet.environment import expand
+from fathom_local.kubelet.containers.container_worker import Backoff
+from fathom_local.kubelet.containers.environment import expand
+from fathom_local.kubelet.containers.probes import ThresholdCounter
 from fathom_local.kubelet.hosts import hosts_text, write_hosts
 from fathom_local.kubelet.models import Container, Pod, Probe, TokenSource
-from fathom_local.kubelet.probes import ThresholdCounter
 from fathom_local.kubelet.problem import PodProblem
 from fathom_local.kubelet.sources import PodAddresses, Sources
 from fathom_local.kubelet.status import (
@@ -26,7 +24,9 @@ from fathom_local.kubelet.status import (
     phase,
     render_status,
 )
-from fathom_local.kubelet.volumes import PodVolumes
+from fathom_local.kubelet.volumes.atomic_writer import FileContent, write_payload
+from fathom_local.kubelet.volumes.claims import claim_folder
+from fathom_local.kubelet.volumes.pod_volumes import PodVolumes
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ADDRESSES = PodAddresses(pod_ip="10.244.0.16", host_ip="10.244.0.1")

@@ -1,7 +1,7 @@
 import pytest
 
+from fathom_local.kubelet.containers.processors import ProcessorPool, whole_processors
 from fathom_local.kubelet.models import Container
-from fathom_local.kubelet.processors import ProcessorPool, whole_processors
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The course of a world: all that happens whatever a policy does."""

@@ -1,0 +1,1 @@
+"""Our tuner in the loop: simulated engines that serve along a course, counted with its noise."""

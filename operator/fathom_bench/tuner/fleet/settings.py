@@ -1,0 +1,27 @@
+"""What the user of a world wrote, as the tuner is told it."""
+
+from fathom.api.spec import TuningMode
+from fathom.tuning.interface import Settings
+from fathom_bench.tuner.worlds.world import World
+
+
+def settings(
+    world: World, mode: TuningMode, *, window_s: float, by_rollout: bool = False
+) -> Settings:
+    fleet = world.fleet
+    slo = fleet.tpot_milliseconds
+    return Settings(
+        mode=mode,
+        objective=fleet.objective,
+        tpot_slo_seconds=None if slo is None else slo / 1000,
+        window_seconds=window_s,
+        min_gain=fleet.min_gain_percent / 100,
+        probing=True,
+        tokens=fleet.tokens,
+        min_tokens=fleet.min_tokens,
+        max_tokens=fleet.max_tokens,
+        max_batch=fleet.max_batch,
+        by_rollout=by_rollout,
+        named=None if fleet.graphs is None else frozenset(fleet.named),
+        drafts_are_cut=fleet.adaptive_verification,
+    )

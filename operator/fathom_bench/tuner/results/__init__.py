@@ -1,0 +1,1 @@
+"""What came of it: scores, and what is written and shown of them."""

@@ -1,0 +1,42 @@
+"""An API server alone: schemas, validation, apply, RBAC; nothing that makes pods of Deployments.
+
+Needs no root, and takes any version: what `KUBEBUILDER_ASSETS` names, else the built one.
+"""
+
+import asyncio
+import ipaddress
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fathom_local.control_plane.binaries import assets_binaries
+from fathom_local.control_plane.build import build_progress, ensure_binaries
+from fathom_local.control_plane.components import ControlPlane, start_control_plane
+
+SERVICES = ipaddress.IPv4Network("10.96.0.0/24")
+
+
+@asynccontextmanager
+async def api_server() -> AsyncIterator[ControlPlane]:
+    """An empty API server on loopback, for as long as the context lasts.
+
+    Raises:
+        LocalClusterError: it cannot be built or does not start.
+    """
+    binaries = assets_binaries()
+    if binaries is None:
+        with build_progress() as progress:
+            binaries = await asyncio.to_thread(ensure_binaries, progress)
+    with tempfile.TemporaryDirectory(prefix="fathom-api-server-") as directory:
+        plane = await start_control_plane(
+            Path(directory) / "control-plane",
+            binaries,
+            cluster="api-server",
+            services=SERVICES,
+            controllers=False,
+        )
+        try:
+            yield plane
+        finally:
+            await asyncio.to_thread(plane.stop)
