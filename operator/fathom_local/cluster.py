@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -15,31 +14,26 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from rich.progress import Progress
 
+from fathom_local.agents import start_agent, start_agents
 from fathom_local.control_plane.binaries import Binaries
 from fathom_local.control_plane.build import build_progress, ensure_binaries, require_programs
 from fathom_local.control_plane.components import ControlPlane, start_control_plane
-from fathom_local.control_plane.credentials import KUBELET
 from fathom_local.errors import LocalClusterError
-from fathom_local.images import Image, default_images
+from fathom_local.images import Image
 from fathom_local.kube import KubeApi, Object, connect
-from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.network import (
     choose_network,
     create_network,
     delete_network,
     require_root,
 )
-from fathom_local.nodes import local_nodes
 from fathom_local.processes import (
     ProcessRecord,
-    daemon_environment,
     last_lines,
-    start_daemon,
     stop_processes,
     this_process,
 )
-from fathom_local.service_proxy import ServiceProxyConfig
-from fathom_local.state import AGENTS, ClusterState, all_states, load_state, locked
+from fathom_local.state import ClusterState, all_states, load_state, locked
 
 PREREQUISITES = {"ip": "iproute2", "nsenter": "util-linux", "sleep": "coreutils"}
 NODES_READY_SECONDS = 60.0
@@ -110,7 +104,7 @@ class LocalCluster:
         with locked():
             state = self.state
             agents = tuple(
-                _start_agent(state, record.name) if record.name == "kubelet" else record
+                start_agent(state, record.name) if record.name == "kubelet" else record
                 for record in state.agents
             )
             state.model_copy(update={"agents": agents}).save()
@@ -240,52 +234,10 @@ async def _start(
     )
     state = state.model_copy(update={"control_plane": plane})
     advance()
-    state = _start_agents(state, nodes, images)
+    state = start_agents(state, nodes, images)
     advance()
     await _wait_nodes(state, nodes + 1)
     advance()
-
-
-def _start_agents(state: ClusterState, nodes: int, images: Sequence[Image]) -> ClusterState:
-    plane = state.control_plane
-    if plane is None:
-        raise LocalClusterError(f"The cluster {state.name} has no control plane.")
-    kubeconfig = plane.credentials.kubeconfig(KUBELET)
-    kubelet, service_proxy = AGENTS
-    configs = {
-        kubelet: KubeletConfig(
-            kubeconfig=kubeconfig,
-            ca_certificate=plane.credentials.ca_certificate,
-            api_port=plane.port,
-            network=state.network,
-            nodes=local_nodes(nodes),
-            images=default_images(images),
-            pods_directory=state.directory / "pods",
-            claims_directory=state.directory / "claims",
-            logs_directory=state.pod_logs,
-            memory_directory=state.memory_directory,
-        ),
-        service_proxy: ServiceProxyConfig(kubeconfig=kubeconfig, network=state.network),
-    }
-    for name, config in configs.items():
-        _config_path(state, name).write_text(config.model_dump_json(indent=2))
-        agent = _start_agent(state, name)
-        state = state.model_copy(update={"agents": (*state.agents, agent)})
-        state.save()
-    return state
-
-
-def _start_agent(state: ClusterState, name: str) -> ProcessRecord:
-    return start_daemon(
-        name,
-        [sys.executable, "-m", f"fathom_local.{name}", str(_config_path(state, name))],
-        log=state.directory / "logs" / f"{name}.log",
-        env=daemon_environment(),
-    )
-
-
-def _config_path(state: ClusterState, agent: str) -> Path:
-    return state.directory / f"{agent}.json"
 
 
 async def _wait_nodes(state: ClusterState, count: int) -> None:

@@ -13,9 +13,10 @@ from fathom_local.kubelet.containers.processors import ProcessorPool
 from fathom_local.kubelet.models import Pod
 from fathom_local.kubelet.node import keep_node
 from fathom_local.kubelet.pod_api import KubePodApi
-from fathom_local.kubelet.pod_worker import PodWorker, Surroundings
+from fathom_local.kubelet.pod_worker import PodWorker
 from fathom_local.kubelet.sandbox import AddressPool
 from fathom_local.kubelet.sources import Sources
+from fathom_local.kubelet.surroundings import Surroundings
 from fathom_local.kubelet.volumes.claims import ClaimBinder
 
 PROBE_CONNECTIONS = 100

@@ -3,33 +3,33 @@
 import asyncio
 import contextlib
 import datetime as dt
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import aiohttp
 import structlog
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom_local.images import Image
 from fathom_local.kube import Object
-from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.containers.container_worker import Backoff, ContainerWorker
-from fathom_local.kubelet.containers.environment import container_environment, expand
-from fathom_local.kubelet.containers.processors import ProcessorPool, whole_processors
-from fathom_local.kubelet.containers.runner import Mount, Plan
+from fathom_local.kubelet.containers.plan import (
+    container_argv,
+    container_mounts,
+    container_variables,
+    usable_image,
+)
+from fathom_local.kubelet.containers.processors import whole_processors
+from fathom_local.kubelet.containers.runner import Plan
 from fathom_local.kubelet.hosts import hosts_text, write_hosts
-from fathom_local.kubelet.models import Container, Pod, TokenSource
+from fathom_local.kubelet.models import Container, Pod
+from fathom_local.kubelet.pod_folder import PodFolder
 from fathom_local.kubelet.problem import (
     CREATE_CONTAINER_CONFIG_ERROR,
     CREATE_CONTAINER_ERROR,
-    ERR_IMAGE_PULL,
     PodProblem,
 )
-from fathom_local.kubelet.sandbox import AddressPool, Sandbox, create_sandbox
-from fathom_local.kubelet.sources import PodAddresses, Sources
+from fathom_local.kubelet.sandbox import Sandbox, create_sandbox
+from fathom_local.kubelet.sources import PodAddresses
 from fathom_local.kubelet.status import (
     ContainerRecord,
     PodRecord,
@@ -39,6 +39,7 @@ from fathom_local.kubelet.status import (
     new_record,
     render_status,
 )
+from fathom_local.kubelet.surroundings import Surroundings
 from fathom_local.kubelet.volumes.pod_volumes import PodVolumes
 
 RETRY_SECONDS = 1.0
@@ -46,35 +47,6 @@ RETRY_SECONDS = 1.0
 REFRESH_SECONDS = 30.0
 
 log = structlog.get_logger()
-
-
-class PodApi(Protocol):
-    """What a pod's worker asks of the API server; every method is idempotent and persistent."""
-
-    async def write_status(self, pod: Pod, status: Object) -> None:
-        """Stores a status, however often it takes; a pod that is gone is fine."""
-
-    async def delete(self, pod: Pod) -> None:
-        """Removes the object of a pod that has ended."""
-
-    async def create_token(self, pod: Pod, source: TokenSource) -> str:
-        """A service account token bound to the pod."""
-
-    def record_event(self, pod: Pod, reason: str, message: str) -> None:
-        """A warning for `kubectl describe`; best effort."""
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What all pods of a kubelet share."""
-
-    config: KubeletConfig
-    api: PodApi
-    sources: Sources
-    services: Callable[[], list[Object]]
-    addresses: AddressPool
-    processors: ProcessorPool
-    session: aiohttp.ClientSession
 
 
 @dataclass(slots=True)
@@ -104,6 +76,10 @@ class PodWorker:
             sources=self.around.sources,
             request_token=self.around.api.create_token,
         )
+
+    @property
+    def _folder(self) -> PodFolder:
+        return PodFolder(self.around.config.pods_directory / self.pod.metadata.uid)
 
     @property
     def logs(self) -> Path:
@@ -192,7 +168,7 @@ class PodWorker:
             session=self.around.session,
             backoff=Backoff(config.backoff_seconds, config.backoff_limit_seconds),
             log_path=self.logs / f"{record.container.name}.log",
-            message_path=self._message_path(record.container),
+            message_path=self._folder.message(record.container.name),
         )
         self._workers[record.container.name] = worker
         return worker
@@ -261,7 +237,7 @@ class PodWorker:
         addresses = self._known_addresses()
         await self.volumes.refresh(self.pod, addresses)
         write_hosts(
-            self._hosts_path,
+            self._folder.hosts,
             hosts_text(self.pod, addresses.pod_ip, self.around.services()),
         )
 
@@ -271,47 +247,21 @@ class PodWorker:
         Raises:
             PodProblem: something it needs is missing.
         """
-        image = self.around.config.images.find(container.image)
-        if image is None:
-            known = ", ".join(item.repository for item in self.around.config.images.images)
-            raise PodProblem(
-                ERR_IMAGE_PULL,
-                f'No local program stands in for the image "{container.image}"; known: {known}.',
-            )
-        if (missing := image.missing()) is not None:
-            raise PodProblem(ERR_IMAGE_PULL, missing)
+        config = self.around.config
+        image = usable_image(config.images, container.image)
         addresses = self._known_addresses()
         await self.volumes.refresh(self.pod, addresses)
-        config = self.around.config
-        variables = {
-            "HOSTNAME": self.pod.metadata.name,
-            "KUBERNETES_SERVICE_HOST": str(config.network.gateway),
-            "KUBERNETES_SERVICE_PORT": str(config.api_port),
-            "KUBERNETES_SERVICE_PORT_HTTPS": str(config.api_port),
-        } | container_environment(self.pod, container, addresses, self.around.sources)
-        command = container.command or image.entrypoint
-        argv = [expand(part, variables) for part in (*command, *container.args)]
-        if not argv:
-            raise PodProblem(
-                CREATE_CONTAINER_ERROR,
-                f"Neither container {container.name} nor its image says what to execute.",
-            )
-        root = config.pods_directory / self.pod.metadata.uid / "root"
-        root.mkdir(parents=True, exist_ok=True)
-        hosts = Mount(source=str(self._hosts_path), target="/etc/hosts", read_only=False)
-        message = Mount(
-            source=str(self._fresh_message(container)),
-            target=container.termination_message_path,
-            read_only=False,
-        )
-        mounts = [hosts, message, *image_mounts(image), *self.volumes.mounts(self.pod, container)]
-        sandbox = self._sandbox
-        if sandbox is None:
+        variables = container_variables(self.pod, container, config, addresses, self.around.sources)
+        argv = container_argv(container, image, variables)
+        if self._sandbox is None:
             raise PodProblem(CREATE_CONTAINER_ERROR, "The pod has no network.")
+        mounts = container_mounts(
+            container, image, self._folder, self.volumes.mounts(self.pod, container)
+        )
         return Plan(
-            sandbox_pid=sandbox.pid,
-            root=str(root),
-            mounts=[*mounts, *kept_mounts(image, mounts)],
+            sandbox_pid=self._sandbox.pid,
+            root=str(self._folder.make_root()),
+            mounts=mounts,
             read_only_root=container.security_context.read_only_root_filesystem,
             argv=argv,
             env=image.environment() | variables,
@@ -325,22 +275,6 @@ class PodWorker:
             count = whole_processors(container)
             self._processors[container.name] = self.around.processors.take(count)
         return self._processors[container.name]
-
-    def _message_path(self, container: Container) -> Path:
-        """What the container leaves to be shown in its status."""
-        folder = self.around.config.pods_directory / self.pod.metadata.uid
-        return folder / "messages" / container.name
-
-    def _fresh_message(self, container: Container) -> Path:
-        path = self._message_path(container)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-        path.chmod(0o666)
-        return path
-
-    @property
-    def _hosts_path(self) -> Path:
-        return self.around.config.pods_directory / self.pod.metadata.uid / "hosts"
 
     def _known_addresses(self) -> PodAddresses:
         if self.record.addresses is None:
@@ -389,32 +323,7 @@ class PodWorker:
 
     def _remove_files(self) -> None:
         self.volumes.remove()
-        folder = self.around.config.pods_directory / self.pod.metadata.uid
-        (folder / "hosts").unlink(missing_ok=True)
-        shutil.rmtree(folder / "messages", ignore_errors=True)
-        # Not recursive: were a filesystem still mounted below, its files would be lost.
-        for empty in (folder / "root", folder):
-            with contextlib.suppress(OSError):
-                empty.rmdir()
-
-
-def image_mounts(image: Image) -> list[Mount]:
-    """What an image brings along."""
-    return [
-        Mount(source=str(item.source), target=str(item.target), read_only=item.read_only)
-        for item in image.binds
-        if item.source.exists()
-    ]
-
-
-def kept_mounts(image: Image, mounts: list[Mount]) -> list[Mount]:
-    """What an image needs of the host and these mounts would hide, mounted again on top."""
-    hiding = [Path(item["target"]) for item in mounts]
-    return [
-        Mount(source=str(path), target=str(path), read_only=True)
-        for path in image.keeps
-        if path.exists() and any(path.is_relative_to(target) for target in hiding)
-    ]
+        self._folder.remove()
 
 
 def _now() -> dt.datetime:

@@ -11,8 +11,8 @@ from fathom_local.images import (
     default_images,
     split_reference,
 )
+from fathom_local.kubelet.containers.plan import image_mounts, kept_mounts
 from fathom_local.kubelet.containers.runner import Mount
-from fathom_local.kubelet.pod_worker import image_mounts, kept_mounts
 
 
 @pytest.mark.parametrize(

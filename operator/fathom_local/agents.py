@@ -1,0 +1,62 @@
+"""What runs beside the control plane: the kubelet of all nodes, and the proxy of the services."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fathom_local.control_plane.credentials import KUBELET
+from fathom_local.errors import LocalClusterError
+from fathom_local.images import Image, default_images
+from fathom_local.kubelet.config import KubeletConfig
+from fathom_local.nodes import local_nodes
+from fathom_local.processes import ProcessRecord, daemon_environment, start_daemon
+from fathom_local.service_proxy import ServiceProxyConfig
+from fathom_local.state import AGENTS, ClusterState
+
+
+def start_agents(state: ClusterState, nodes: int, images: Sequence[Image]) -> ClusterState:
+    """Start all, each noted on disk as soon as it runs; returns the state with them.
+
+    Raises:
+        LocalClusterError: there is no control plane.
+    """
+    plane = state.control_plane
+    if plane is None:
+        raise LocalClusterError(f"The cluster {state.name} has no control plane.")
+    kubeconfig = plane.credentials.kubeconfig(KUBELET)
+    kubelet, service_proxy = AGENTS
+    configs = {
+        kubelet: KubeletConfig(
+            kubeconfig=kubeconfig,
+            ca_certificate=plane.credentials.ca_certificate,
+            api_port=plane.port,
+            network=state.network,
+            nodes=local_nodes(nodes),
+            images=default_images(images),
+            pods_directory=state.directory / "pods",
+            claims_directory=state.directory / "claims",
+            logs_directory=state.pod_logs,
+            memory_directory=state.memory_directory,
+        ),
+        service_proxy: ServiceProxyConfig(kubeconfig=kubeconfig, network=state.network),
+    }
+    for name, config in configs.items():
+        _config_path(state, name).write_text(config.model_dump_json(indent=2))
+        agent = start_agent(state, name)
+        state = state.model_copy(update={"agents": (*state.agents, agent)})
+        state.save()
+    return state
+
+
+def start_agent(state: ClusterState, name: str) -> ProcessRecord:
+    """Start one, with the configuration that it was started with first."""
+    return start_daemon(
+        name,
+        [sys.executable, "-m", f"fathom_local.{name}", str(_config_path(state, name))],
+        log=state.directory / "logs" / f"{name}.log",
+        env=daemon_environment(),
+    )
+
+
+def _config_path(state: ClusterState, agent: str) -> Path:
+    return state.directory / f"{agent}.json"
