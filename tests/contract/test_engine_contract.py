@@ -10,7 +10,7 @@ import pytest
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
-from fathom_local.engine.scrape import Scrape, scrape
+from fathom_local.engine.scrape import EngineScrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD
 from fathom_local.paths import cache_dir
@@ -70,7 +70,7 @@ def engine(
         yield process
 
 
-async def in_force(engine: EngineProcess, generation: int) -> Scrape:
+async def in_force(engine: EngineProcess, generation: int) -> EngineScrape:
     """Wait until the engine reports a generation."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
@@ -80,7 +80,7 @@ async def in_force(engine: EngineProcess, generation: int) -> Scrape:
             await asyncio.sleep(0.05)
 
 
-async def drafted_at(engine: EngineProcess, depth: int, drafts: int) -> Scrape:
+async def drafted_at(engine: EngineProcess, depth: int, drafts: int) -> EngineScrape:
     """Wait until that many more drafts have been counted at a depth."""
     before = (await scrape(engine.base_url)).total("fathom_drafts_total", depth=str(depth))
     async with asyncio.timeout(DEADLINE_S):

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fathom_local.cluster import LocalCluster
-from fathom_local.demo.stage import Stage, set_stage
+from fathom_local.demo.stage import DemoStage, set_stage
 from fathom_local.engine.setup import ensure_engine
 
 
 @pytest.fixture(scope="session")
-async def stage() -> AsyncIterator[Stage]:
+async def stage() -> AsyncIterator[DemoStage]:
     """The chart installed by Helm, the example applied and serving."""
     ensure_engine()
     async with (

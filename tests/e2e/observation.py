@@ -10,7 +10,7 @@ import psutil
 from fathom.core.depth import depth_at
 from fathom_local.cluster import LocalCluster
 from fathom_local.control_plane.audit import AuditEvent, read_events
-from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.stage import OPERATOR_NAMESPACE
 
 OPERATOR = f"system:serviceaccount:{OPERATOR_NAMESPACE}:fathom"
@@ -29,7 +29,7 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-async def depth_in_force(fleet: Fleet, batch: int) -> int | None:
+async def depth_in_force(fleet: DemoFleet, batch: int) -> int | None:
     """Depth at a batch that every engine reports; None while they lag."""
     document = await fleet.document()
     counters = await fleet.counters()

@@ -18,8 +18,8 @@ from fathom.api import names
 from fathom.core.depth import depth_at
 from fathom_local.control_plane.audit import AuditEvent
 from fathom_local.demo import measure
-from fathom_local.demo.phases import Timing
-from fathom_local.demo.stage import Stage, condition, wait_ready
+from fathom_local.demo.phases import DemoTiming
+from fathom_local.demo.stage import DemoStage, condition, wait_ready
 from fathom_local.demo.verdict import is_decided, reaches
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD, TrafficClass
@@ -39,7 +39,7 @@ AS_GOOD = 0.92
 """Of the tokens per second of the best depth."""
 
 
-async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Stage) -> None:
+async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: DemoStage) -> None:
     resource = await stage.fleet.resource()
     assert resource["status"]["ready"] == "2/2"
     assert resource["status"]["engine"] == {
@@ -53,7 +53,7 @@ async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Stag
     assert condition(resource, "DraftCompatible")["reason"] == "NotChecked"
 
 
-async def test_get_sd_answers_at_a_glance(stage: Stage) -> None:
+async def test_get_sd_answers_at_a_glance(stage: DemoStage) -> None:
     columns = await table(stage)
     assert list(columns)[:8] == [
         "Name", "Ready", "Model", "Depth", "Accept", "Gain", "Tuning", "Age",
@@ -64,7 +64,7 @@ async def test_get_sd_answers_at_a_glance(stage: Stage) -> None:
     assert columns["Tuning"].startswith("Auto/")
 
 
-async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage) -> None:
+async def test_depth_follows_the_traffic_through_a_killed_operator(stage: DemoStage) -> None:
     """The heart: class changes twice, the operator dies in between, no request notices."""
     fleet = stage.fleet
     spec = (await fleet.resource())["spec"]
@@ -117,11 +117,11 @@ async def test_depth_follows_the_traffic_through_a_killed_operator(stage: Stage)
     assert spec_writes == []
 
 
-async def accepts_more_than(stage: Stage, tokens: float) -> bool:
+async def accepts_more_than(stage: DemoStage, tokens: float) -> bool:
     return float((await table(stage))["Accept"]) > tokens
 
 
-async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: Stage) -> None:
+async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: DemoStage) -> None:
     fleet = stage.fleet
     before = await fleet.pods()
     model = (await fleet.resource())["spec"]["model"]["id"]
@@ -133,7 +133,7 @@ async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: Stage) -
     assert await fleet.pods() == before
 
 
-async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: Stage) -> None:
+async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: DemoStage) -> None:
     fleet = stage.fleet
     await patch_spec(stage, {"speculation": {"tokens": 9, "maxTokens": 7}, "replicas": 1})
     await until(lambda: is_invalid(stage), within_seconds=30)
@@ -146,7 +146,7 @@ async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: S
     assert condition(await fleet.resource(), "Degraded")["status"] == "False"
 
 
-async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: Stage) -> None:
+async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: DemoStage) -> None:
     """Without drafting, and with it again in mode Static; the price is told before it is paid."""
     fleet = stage.fleet
     model = (await fleet.resource())["spec"]["model"]["id"]
@@ -167,7 +167,7 @@ async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: St
 
 
 async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do(
-    stage: Stage,
+    stage: DemoStage,
 ) -> None:
     events = by_operator(stage.cluster)
     assert [event for event in events if event.code == 403] == []
@@ -188,24 +188,26 @@ async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do
     assert granted - done == set(), "granted and never used"
 
 
-async def test_deletion_leaves_nothing_behind(stage: Stage) -> None:
+async def test_deletion_leaves_nothing_behind(stage: DemoStage) -> None:
     fleet = stage.fleet
     await fleet.api.request("DELETE", fleet.path)
     await until(lambda: nothing_left(stage), within_seconds=60)
 
 
-async def sweep(stage: Stage, load: LoadGenerator, traffic: TrafficClass) -> measure.SweepResult:
+async def sweep(
+    stage: DemoStage, load: LoadGenerator, traffic: TrafficClass
+) -> measure.SweepResult:
     """Every other static depth, for a few seconds each."""
     phase = Phase(traffic, CONCURRENCY)
     load.set_phase(phase)
-    timing = Timing(sweep_seconds=3.0, sweep_rounds=2)
+    timing = DemoTiming(sweep_seconds=3.0, sweep_rounds=2)
     swept = await measure.sweep(stage.fleet, phase, range(1, 8, 2), timing, lambda _: None)
     print(f"sweep {traffic.name}: {swept.rates}")
     return swept
 
 
 async def settle(
-    stage: Stage, load: LoadGenerator, traffic: TrafficClass, swept: measure.SweepResult
+    stage: DemoStage, load: LoadGenerator, traffic: TrafficClass, swept: measure.SweepResult
 ) -> None:
     """Let the tuner come to a depth that is as good as the best of a class.
 
@@ -246,7 +248,7 @@ def as_good_as_the_best(rates: Mapping[int, float]) -> set[int]:
 
 
 async def answer(
-    stage: Stage,
+    stage: DemoStage,
     load: LoadGenerator,
     traffic: TrafficClass,
     best: int,
@@ -264,38 +266,38 @@ async def served(load: LoadGenerator, requests: int) -> bool:
     return len(load.results) >= requests
 
 
-async def obeyed(stage: Stage) -> bool:
+async def obeyed(stage: DemoStage) -> bool:
     return await depth_in_force(stage.fleet, BATCH) is not None
 
 
-async def near(stage: Stage, best: int, distance: int) -> bool:
+async def near(stage: DemoStage, best: int, distance: int) -> bool:
     depth = await depth_in_force(stage.fleet, BATCH)
     return depth is not None and abs(depth - best) <= distance
 
 
-async def in_force(stage: Stage, depth: int) -> bool:
+async def in_force(stage: DemoStage, depth: int) -> bool:
     return await near(stage, depth, 0)
 
 
-async def operator_leads(stage: Stage, since: dt.datetime) -> bool:
+async def operator_leads(stage: DemoStage, since: dt.datetime) -> bool:
     """Whether an operator does more than wait for the lease."""
     return any(event.resource != "leases" for event in by_operator(stage.cluster, since))
 
 
-async def is_invalid(stage: Stage) -> bool:
+async def is_invalid(stage: DemoStage) -> bool:
     return condition(await stage.fleet.resource(), "Degraded").get("status") == "True"
 
 
-async def serving(stage: Stage, pods: int) -> bool:
+async def serving(stage: DemoStage, pods: int) -> bool:
     return len(await stage.fleet.pods()) == pods
 
 
-async def only_new_pods(stage: Stage, before: set[str], ready: int) -> bool:
+async def only_new_pods(stage: DemoStage, before: set[str], ready: int) -> bool:
     pods = await stage.fleet.pods()
     return not before & {pod.name for pod in pods} and sum(pod.ready for pod in pods) == ready
 
 
-async def nothing_left(stage: Stage) -> bool:
+async def nothing_left(stage: DemoStage) -> bool:
     """Whether no object carries the resource's label, or names it as its owner, any more."""
     namespace, name = stage.fleet.namespace, stage.fleet.name
     kinds = {
@@ -313,13 +315,13 @@ async def nothing_left(stage: Stage) -> bool:
     return True
 
 
-async def patch_spec(stage: Stage, spec: dict[str, object]) -> None:
+async def patch_spec(stage: DemoStage, spec: dict[str, object]) -> None:
     await stage.api.request(
         "PATCH", stage.fleet.path, body={"spec": spec}, content_type=MERGE_PATCH
     )
 
 
-async def table(stage: Stage) -> dict[str, str]:
+async def table(stage: DemoStage) -> dict[str, str]:
     """The columns that kubectl prints, made by the API server."""
     serialized = await stage.api.client.param_serialize(
         "GET",
@@ -340,7 +342,7 @@ def rights_used(event: AuditEvent) -> set[tuple[str, str, str]]:
     return {(event.api_group, resource, verb) for verb in verbs}
 
 
-async def rules(stage: Stage) -> set[tuple[str, str, str]]:
+async def rules(stage: DemoStage) -> set[tuple[str, str, str]]:
     """(API group, resource, verb) of everything the chart's roles grant to the operator."""
     paths = (
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/fathom",

@@ -18,7 +18,7 @@ import yaml
 from e2e.observation import depth_in_force, until
 from fathom.api import names
 from fathom_local.cluster import LocalCluster
-from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.stage import (
     EXAMPLE,
     condition,
@@ -66,7 +66,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def fleet(models: Path) -> AsyncIterator[Fleet]:
+async def fleet(models: Path) -> AsyncIterator[DemoFleet]:
     """Three engines that serve with the weak draft."""
     example: Object = yaml.safe_load(EXAMPLE.read_text())
     spec = example["spec"]
@@ -85,14 +85,14 @@ async def fleet(models: Path) -> AsyncIterator[Fleet]:
     ):
         await install_operator(cluster)
         await create_namespace(api, NAMESPACE)
-        fleet = Fleet(api, http, NAMESPACE, "eagle")
+        fleet = DemoFleet(api, http, NAMESPACE, "eagle")
         await create(fleet, example)
         await wait_ready(fleet, say, START_SECONDS)
         yield fleet
 
 
 async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost(
-    fleet: Fleet,
+    fleet: DemoFleet,
 ) -> None:
     before = {pod.name for pod in await fleet.pods()}
     async with under_traffic(fleet, CONCURRENCY) as (load, seen):
@@ -122,7 +122,7 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
 
 
 async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
-    fleet: Fleet, models: Path
+    fleet: DemoFleet, models: Path
 ) -> None:
     before = {pod["metadata"]["uid"] for pod in await raw_pods(fleet)}
     good = (await fleet.resource())["spec"]["draft"]["id"]
@@ -183,7 +183,7 @@ class Seen:
 
 @asynccontextmanager
 async def under_traffic(
-    fleet: Fleet, concurrency: int
+    fleet: DemoFleet, concurrency: int
 ) -> AsyncIterator[tuple[LoadGenerator, Seen]]:
     """Requests without a pause, and every change of the fleet noted.
 
@@ -220,11 +220,11 @@ def failures(load: LoadGenerator) -> list[str]:
     return [result.error for result in load.results if not result.ok]
 
 
-async def edit(fleet: Fleet, spec: Mapping[str, Any]) -> None:
+async def edit(fleet: DemoFleet, spec: Mapping[str, Any]) -> None:
     await fleet.api.request("PATCH", fleet.path, body={"spec": spec}, content_type=MERGE_PATCH)
 
 
-async def raw_pods(fleet: Fleet) -> list[Object]:
+async def raw_pods(fleet: DemoFleet) -> list[Object]:
     listed = await fleet.api.request(
         "GET",
         f"/api/v1/namespaces/{fleet.namespace}/pods",
@@ -233,7 +233,7 @@ async def raw_pods(fleet: Fleet) -> list[Object]:
     return list(listed["items"])
 
 
-async def events(fleet: Fleet) -> list[tuple[str, str]]:
+async def events(fleet: DemoFleet) -> list[tuple[str, str]]:
     """Reasons and messages of the resource's events, oldest first."""
     listed = await fleet.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
     own = [each for each in listed["items"] if each["involvedObject"]["name"] == fleet.name]
@@ -249,29 +249,29 @@ async def shows(seen: "Seen", stage: str) -> bool:
     return seen.stages[-1] == stage
 
 
-async def stage_is(fleet: Fleet, stage: str) -> bool:
+async def stage_is(fleet: DemoFleet, stage: str) -> bool:
     status = (await fleet.resource())["status"]
     return bool(status.get("rollout", {}).get("stage") == stage)
 
 
-async def is_complete(fleet: Fleet) -> bool:
+async def is_complete(fleet: DemoFleet) -> bool:
     rollout = (await fleet.resource())["status"].get("rollout", {})
     assert rollout.get("stage") != "RolledBack", rollout["message"]
     return bool(rollout.get("stage") == "Complete")
 
 
-async def is_in_force(fleet: Fleet) -> bool:
+async def is_in_force(fleet: DemoFleet) -> bool:
     return await depth_in_force(fleet, CONCURRENCY) == DEPTH
 
 
-async def all_of_old_serve(fleet: Fleet) -> bool:
+async def all_of_old_serve(fleet: DemoFleet) -> bool:
     stable = (await fleet.resource())["status"]["rollout"]["stable"]
     ready = [pod for pod in await raw_pods(fleet) if is_ready(pod) and not _terminating(pod)]
     revisions = [pod["metadata"]["labels"][names.LABEL_REVISION] for pod in ready]
     return revisions == [stable] * REPLICAS
 
 
-async def is_well(fleet: Fleet) -> bool:
+async def is_well(fleet: DemoFleet) -> bool:
     resource = await fleet.resource()
     degraded = condition(resource, "Degraded")
     fresh = degraded["observedGeneration"] == resource["metadata"]["generation"]

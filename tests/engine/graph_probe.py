@@ -40,7 +40,7 @@ from vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils import (
     SpeculatorCudaGraphManager,
 )
 
-from fathom_bench.gpu.probe import Graphs  # noqa: E402
+from fathom_bench.gpu.probe import GraphWatch  # noqa: E402
 
 sys.modules["vllm.vllm_flash_attn"] = FLASH_ATTENTION
 NOWHERE = torch.device("cpu")
@@ -163,7 +163,7 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         further_mode = CUDAGraphMode.NONE
     draft_further = SpeculatorCudaGraphManager(config, NOWHERE, further_mode, 1)
     draft_further.capture(*(None,) * 6, specialize_spec_tokens=bool(engine["schedule"]))
-    Graphs.dispatched.clear()
+    GraphWatch.dispatched.clear()
     replayed = [
         [replay(target, batch, depth, any_length=any_length) for depth in range(deepest + 1)]
         for batch in engine["batches"]
@@ -180,7 +180,7 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         draft_full=count(draft_first, FULL) + count(draft_further, FULL),
         draft_piecewise=count(draft_first, CUDAGraphMode.PIECEWISE),
         replayed=replayed,
-        counted=[(*each, times) for each, times in Graphs.dispatched.items()],
+        counted=[(*each, times) for each, times in GraphWatch.dispatched.items()],
     )
 
 
@@ -197,7 +197,7 @@ def replay(manager: CudaGraphManager, batch: int, depth: int, *, any_length: boo
 def main() -> None:
     logging.disable(logging.CRITICAL)
     pretend(ACCELERATORS[sys.argv[1]])
-    Graphs.watch()
+    GraphWatch.watch()
     print(json.dumps([asdict(answer(engine)) for engine in json.load(sys.stdin)]))
 
 

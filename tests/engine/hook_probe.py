@@ -18,7 +18,7 @@ from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
 from fathom_bench.gpu.probe import Live
 from fathom_bench.gpu.records import DIRECTORY_VARIABLE, read_steps
-from fathom_bench.hook.schedulers import Engine, Stand
+from fathom_bench.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counters import Counts, read_counts
 from fathom_vllm.schedule import depth_table
@@ -49,7 +49,7 @@ def go_through(stand: Stand, depth_file: Path, depths: list[int], steps: int) ->
     """Put each depth in force between two steps, and make some."""
     scheduler = stand.scheduler(Live)
     scheduler._fathom.watch.stop()  # it looks between two steps instead, so that nothing waits
-    engine = Engine(scheduler, BATCH, tokens=ENDLESS)
+    engine = BusyScheduler(scheduler, BATCH, tokens=ENDLESS)
     engine.step()
     for generation, depth in enumerate(depths, start=1):
         document = {"generation": generation, "schedule": [[1, BATCH, depth]]}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fathom_local.engine.process import EngineProcess, EngineSetup
-from fathom_local.engine.scrape import Scrape, scrape
+from fathom_local.engine.scrape import EngineScrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD, TrafficClass
 
@@ -19,7 +19,7 @@ DEADLINE_S = 60.0
 DRAFTS = "fathom_drafts_total"
 
 
-async def in_force(engine: EngineProcess, generation: int) -> Scrape:
+async def in_force(engine: EngineProcess, generation: int) -> EngineScrape:
     """Wait until the engine reports a generation."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
@@ -29,7 +29,7 @@ async def in_force(engine: EngineProcess, generation: int) -> Scrape:
             await asyncio.sleep(0.05)
 
 
-async def set_depth(engine: EngineProcess, generations: Iterator[int], depth: int) -> Scrape:
+async def set_depth(engine: EngineProcess, generations: Iterator[int], depth: int) -> EngineScrape:
     generation = next(generations)
     engine.write_depth(generation, [[1, 16, depth]])
     return await in_force(engine, generation)
@@ -43,7 +43,7 @@ async def requests_done(load: LoadGenerator, more: int) -> None:
             await asyncio.sleep(0.02)
 
 
-def gained(before: Scrape, after: Scrape, name: str, **labels: str) -> float:
+def gained(before: EngineScrape, after: EngineScrape, name: str, **labels: str) -> float:
     return after.total(name, **labels) - before.total(name, **labels)
 
 

@@ -9,7 +9,7 @@ import typer
 from fathom_bench.engine.main import run_bench
 from fathom_bench.engine.parts import QUICK_PARTS, PartsPlan, parts_table, run_parts
 from fathom_bench.engine.tables import result_tables
-from fathom_bench.engine.timing import QUICK, Timing
+from fathom_bench.engine.timing import QUICK, EngineBenchTiming
 from fathom_bench.results import require_folder, result_console
 from fathom_local.engine.environment import (
     DEFAULT_ENGINE_VERSION,
@@ -42,7 +42,7 @@ def bench_engine_command(
         report = run_bench(
             console,
             simulated_setup() if simulated else _real_engine(),
-            QUICK if quick else Timing(),
+            QUICK if quick else EngineBenchTiming(),
             engine="a simulated engine" if simulated else f"vLLM {DEFAULT_ENGINE_VERSION}",
             quick=quick,
         )

@@ -18,11 +18,11 @@ from rich.console import Console
 from fathom_bench.engine.arms import StaticArms, TunerArm, settings_for
 from fathom_bench.engine.clocks import MonotonicClock, PausableClock
 from fathom_bench.engine.meter import Generations, Meter
-from fathom_bench.engine.price import Price, Side, measure_price
+from fathom_bench.engine.price import Price, PricedEngine, measure_price
 from fathom_bench.engine.processors import running_on, split
 from fathom_bench.engine.report import BenchReport, phase_report, trace_report
 from fathom_bench.engine.sweep import SweepCell, sweep
-from fathom_bench.engine.timing import Timing
+from fathom_bench.engine.timing import EngineBenchTiming
 from fathom_bench.engine.trace import Arms, PhaseRun, run_trace
 from fathom_bench.engine.view import BenchView
 from fathom_local.engine.process import EngineProcess, EngineProcessError, EngineSetup, Part
@@ -34,12 +34,12 @@ _TERMINATED: Final = 128 + signal.SIGTERM
 
 
 @dataclass(slots=True)
-class _Bench:
+class _EngineBench:
     """What all parts share."""
 
     engine: EngineProcess
     """The tunable one."""
-    timing: Timing
+    timing: EngineBenchTiming
     view: BenchView
     generations: Generations
     results: list[RequestResult]
@@ -51,7 +51,7 @@ class _Bench:
 
 
 def run_bench(
-    console: Console, setup: EngineSetup, timing: Timing, *, engine: str, quick: bool
+    console: Console, setup: EngineSetup, timing: EngineBenchTiming, *, engine: str, quick: bool
 ) -> BenchReport:
     """Run it all. Leaves no process behind, however it ends.
 
@@ -75,7 +75,7 @@ def run_bench(
         stack.enter_context(running_on(ours))
         view.say(f"starting {engine} on a processor of its own")
         tunable = stack.enter_context(started(setup, directory / "tunable", engines))
-        bench = _Bench(tunable, timing, view, Generations(), [])
+        bench = _EngineBench(tunable, timing, view, Generations(), [])
         with engine_may_fail(tunable):
             cells, runs = asyncio.run(_sweep_and_trace(bench))
         view.say("[bold]price[/bold]: starting the same engine with mode Static's command")
@@ -134,7 +134,7 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-async def _sweep_and_trace(bench: _Bench) -> tuple[list[SweepCell], list[PhaseRun]]:
+async def _sweep_and_trace(bench: _EngineBench) -> tuple[list[SweepCell], list[PhaseRun]]:
     async with (
         LoadGenerator(bench.engine.base_url, bench.engine.model) as load,
         aiohttp.ClientSession() as http,
@@ -145,7 +145,7 @@ async def _sweep_and_trace(bench: _Bench) -> tuple[list[SweepCell], list[PhaseRu
             bench.results += load.results
 
 
-async def _sweep(bench: _Bench, load: LoadGenerator) -> list[SweepCell]:
+async def _sweep(bench: _EngineBench, load: LoadGenerator) -> list[SweepCell]:
     timing, cells = bench.timing, list[SweepCell]()
     for traffic in TRAFFIC_CLASSES.values():
         for concurrency in timing.sweep_concurrencies:
@@ -166,7 +166,9 @@ async def _sweep(bench: _Bench, load: LoadGenerator) -> list[SweepCell]:
     return cells
 
 
-async def _trace(bench: _Bench, load: LoadGenerator, http: aiohttp.ClientSession) -> list[PhaseRun]:
+async def _trace(
+    bench: _EngineBench, load: LoadGenerator, http: aiohttp.ClientSession
+) -> list[PhaseRun]:
     engine, generations = bench.engine, bench.generations
     clock = PausableClock(time.time())
     settings = settings_for(engine.setup, bench.timing.window_seconds)
@@ -179,15 +181,15 @@ async def _trace(bench: _Bench, load: LoadGenerator, http: aiohttp.ClientSession
     return await run_trace(load, arms, bench.timing, bench.view)
 
 
-async def _price(bench: _Bench, static: EngineProcess) -> Price:
+async def _price(bench: _EngineBench, static: EngineProcess) -> Price:
     async with (
         LoadGenerator(static.base_url, static.model, seed=1) as to_static,
         LoadGenerator(bench.engine.base_url, bench.engine.model, seed=2) as to_tunable,
     ):
         try:
             return await measure_price(
-                Side(static, to_static),
-                Side(bench.engine, to_tunable),
+                PricedEngine(static, to_static),
+                PricedEngine(bench.engine, to_tunable),
                 bench.generations,
                 bench.timing,
                 bench.view,
@@ -197,7 +199,7 @@ async def _price(bench: _Bench, static: EngineProcess) -> Price:
 
 
 def _report(
-    bench: _Bench,
+    bench: _EngineBench,
     cells: Sequence[SweepCell],
     runs: Sequence[PhaseRun],
     price: Price,

@@ -12,11 +12,11 @@ from typing import Final, Literal
 
 from fathom.core.depth import DepthDocument, flat
 from fathom_bench.engine.meter import Generations, in_force
-from fathom_bench.engine.timing import PRICE_TRAFFIC, Timing
+from fathom_bench.engine.timing import PRICE_TRAFFIC, EngineBenchTiming
 from fathom_bench.engine.view import BenchView
 from fathom_local.demo.compare import Ratio, paired_ratio
 from fathom_local.engine.process import EngineProcess
-from fathom_local.engine.scrape import Scrape, scrape
+from fathom_local.engine.scrape import EngineScrape, scrape
 from fathom_local.engine.traffic import LoadGenerator
 
 STEPS: Final = "vllm:iteration_tokens_total_count"
@@ -85,7 +85,7 @@ def price_of(static: Sequence[PriceSlice], tunable: Sequence[PriceSlice]) -> Pri
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PricedEngine:
     """One of the two engines, and what sends to it."""
 
     engine: EngineProcess
@@ -93,7 +93,11 @@ class Side:
 
 
 async def measure_price(
-    static: Side, tunable: Side, generations: Generations, timing: Timing, view: BenchView
+    static: PricedEngine,
+    tunable: PricedEngine,
+    generations: Generations,
+    timing: EngineBenchTiming,
+    view: BenchView,
 ) -> Price:
     """Alternate the engines until both have made `timing.price_steps` steps.
 
@@ -117,7 +121,7 @@ def _enough(slices: dict[str, list[PriceSlice]], steps: int) -> bool:
     return all(sum(each.steps for each in done) >= steps for done in slices.values())
 
 
-async def _hold(side: Side, depth: int, generations: Generations) -> None:
+async def _hold(side: PricedEngine, depth: int, generations: Generations) -> None:
     document = DepthDocument(next(generations), flat(depth, side.engine.setup.max_batch))
     side.engine.write_depth_text(document.to_json())
     side.load.set_phase(PRICE_TRAFFIC)
@@ -125,7 +129,7 @@ async def _hold(side: Side, depth: int, generations: Generations) -> None:
     await side.load.stop()
 
 
-async def _slice(side: Side, idle: EngineProcess, timing: Timing) -> PriceSlice:
+async def _slice(side: PricedEngine, idle: EngineProcess, timing: EngineBenchTiming) -> PriceSlice:
     side.load.set_phase(PRICE_TRAFFIC)
     await asyncio.sleep(timing.price_rest_seconds)
     idle_before = idle.cpu_seconds()
@@ -144,5 +148,5 @@ async def _slice(side: Side, idle: EngineProcess, timing: Timing) -> PriceSlice:
     )
 
 
-def _gained(before: Scrape, after: Scrape, name: str) -> float:
+def _gained(before: EngineScrape, after: EngineScrape, name: str) -> float:
     return after.total(name) - before.total(name)

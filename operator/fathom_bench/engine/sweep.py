@@ -20,7 +20,7 @@ from rich.table import Table
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
-from fathom_local.engine.scrape import Scrape, scrape
+from fathom_local.engine.scrape import EngineScrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import TRAFFIC_CLASSES, TrafficClass
 from fathom_local.paths import cache_dir
@@ -135,7 +135,9 @@ async def _slice(base_url: str, depth: int, seconds: float) -> _Slice:
     )
 
 
-def _gained(before: Scrape, after: Scrape, name: str, depth: int, **labels: str) -> float:
+def _gained(
+    before: EngineScrape, after: EngineScrape, name: str, depth: int, **labels: str
+) -> float:
     return after.total(name, depth=str(depth), **labels) - before.total(
         name, depth=str(depth), **labels
     )

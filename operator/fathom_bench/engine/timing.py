@@ -15,7 +15,7 @@ PRICE_TRAFFIC: Final = Phase(EASY, concurrency=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class EngineBenchTiming:
     """Lengths in seconds, and how often. Starting the two engines comes on top."""
 
     phases: tuple[Phase, ...] = (
@@ -73,7 +73,7 @@ class Timing:
         )
 
 
-QUICK: Final = Timing(
+QUICK: Final = EngineBenchTiming(
     phases=(Phase(EASY, concurrency=2), Phase(HARD, concurrency=8)),
     sweep_concurrencies=(2, 8),
     sweep_rounds=1,

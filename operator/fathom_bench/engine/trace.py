@@ -9,7 +9,7 @@ from fathom.tuning.interface import Action
 from fathom_bench.engine.arms import Decided, StaticArms, TunerArm
 from fathom_bench.engine.clocks import PausableClock
 from fathom_bench.engine.estimates import Held, Slice, mean_rate
-from fathom_bench.engine.timing import SWITCH_SECONDS, Timing
+from fathom_bench.engine.timing import SWITCH_SECONDS, EngineBenchTiming
 from fathom_bench.engine.turns import Turn, fastest, learning_turns, steady_turns
 from fathom_bench.engine.view import BenchView
 from fathom_local.demo.phases import title
@@ -46,7 +46,7 @@ class Arms:
 
 
 async def run_trace(
-    load: LoadGenerator, arms: Arms, timing: Timing, view: BenchView
+    load: LoadGenerator, arms: Arms, timing: EngineBenchTiming, view: BenchView
 ) -> list[PhaseRun]:
     """Run all phases; the tuner goes from one to the next with what it has learnt.
 
@@ -63,7 +63,7 @@ async def run_trace(
 
 
 async def _run_phase(
-    number: int, phase: Phase, arms: Arms, timing: Timing, view: BenchView
+    number: int, phase: Phase, arms: Arms, timing: EngineBenchTiming, view: BenchView
 ) -> PhaseRun:
     began_at_s, decided_before = arms.clock.now_s(), len(arms.tuner.decided)
     held = [Held(0.0, depth_at(arms.tuner.schedule, phase.concurrency))]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fathom_bench.engine.timing import Timing
+from fathom_bench.engine.timing import EngineBenchTiming
 
 _Arm = TypeVar("_Arm")
 
@@ -27,7 +27,7 @@ class Turn:
     """Whether it belongs to the steady part."""
 
 
-def learning_turns(timing: Timing, depths: Sequence[int], phase: int) -> Iterator[Turn]:
+def learning_turns(timing: EngineBenchTiming, depths: Sequence[int], phase: int) -> Iterator[Turn]:
     """The first half of phase number `phase`.
 
     The tuner comes first: it is the one that has to live through the change of traffic.
@@ -38,7 +38,9 @@ def learning_turns(timing: Timing, depths: Sequence[int], phase: int) -> Iterato
             yield Turn(depth, timing.learning_slice_seconds, number, steady=False)
 
 
-def steady_turns(timing: Timing, contenders: Sequence[int], phase: int) -> Iterator[Turn]:
+def steady_turns(
+    timing: EngineBenchTiming, contenders: Sequence[int], phase: int
+) -> Iterator[Turn]:
     """The second half, between the tuner and these depths."""
     arms: tuple[int | None, ...] = (None, *contenders)
     for number in range(timing.steady_rounds):

@@ -6,7 +6,7 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
-from fathom_bench.gpu.records import Dispatched, GraphUse, Step
+from fathom_bench.gpu.records import Dispatched, GraphUse, RecordedStep
 
 _FEWEST_STEPS = 5
 
@@ -17,7 +17,7 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
-class Change(Model):
+class DepthChange(Model):
     """What came of writing one depth while requests were in flight."""
 
     batch: int
@@ -38,12 +38,14 @@ class Change(Model):
         return self.steps_until_verified is not None and not self.disobedient
 
 
-def change_of(batch: int, depth: int, written_at_s: float, steps: Sequence[Step]) -> Change:
+def change_of(
+    batch: int, depth: int, written_at_s: float, steps: Sequence[RecordedStep]
+) -> DepthChange:
     """Judge a change of depth by the steps after it."""
     after = [step for step in steps if step.scheduled_at_s >= written_at_s]
     first = next((at for at, step in enumerate(after) if step.drafting == depth), None)
     if first is None:
-        return Change(
+        return DepthChange(
             batch=batch,
             depth=depth,
             drafted_after_ms=None,
@@ -53,7 +55,7 @@ def change_of(batch: int, depth: int, written_at_s: float, steps: Sequence[Step]
         )
     obeying = after[first:]
     verified = next((at for at, step in enumerate(obeying) if step.verifies(depth)), None)
-    return Change(
+    return DepthChange(
         batch=batch,
         depth=depth,
         drafted_after_ms=1000 * (obeying[0].scheduled_at_s - written_at_s),
@@ -72,13 +74,13 @@ def change_of(batch: int, depth: int, written_at_s: float, steps: Sequence[Step]
     )
 
 
-def step_ms(steps: Sequence[Step], batch: int, depth: int) -> float | None:
+def step_ms(steps: Sequence[RecordedStep], batch: int, depth: int) -> float | None:
     """The median time of steps that decode at exactly this batch and depth, in milliseconds.
 
     A step runs from the end of the one before it, which has to be of the same kind. None: too few.
     """
 
-    def of_kind(step: Step) -> bool:
+    def of_kind(step: RecordedStep) -> bool:
         return (
             step.plain and step.batch == batch and step.drafting == depth and step.verifies(depth)
         )

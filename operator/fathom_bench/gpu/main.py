@@ -22,9 +22,9 @@ from fathom_bench.gpu.arms import (
     live_setup,
     single_setup,
 )
-from fathom_bench.gpu.figures import Change, change_of, graph_cells, step_ms
+from fathom_bench.gpu.figures import DepthChange, change_of, graph_cells, step_ms
 from fathom_bench.gpu.machine import Machine
-from fathom_bench.gpu.plan import ABBA, SETTLE_SECONDS, Plan, Side
+from fathom_bench.gpu.plan import ABBA, SETTLE_SECONDS, GpuBenchPlan, Side
 from fathom_bench.gpu.records import (
     GraphUse,
     read_graph_use,
@@ -32,7 +32,7 @@ from fathom_bench.gpu.records import (
     read_steps,
     step_count,
 )
-from fathom_bench.gpu.report import Captured, Comparison, GpuBenchReport, comparison
+from fathom_bench.gpu.report import CapturedGraphs, DepthComparison, GpuBenchReport, comparison
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.process import EngineProcess, EngineProcessError
 from fathom_local.engine.traffic import LoadGenerator, Phase, RequestResult
@@ -45,7 +45,7 @@ _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class ProbedEngine:
     """A running engine, and what its probe writes."""
 
     name: str
@@ -57,10 +57,10 @@ class Arm:
         """So far."""
         return read_graph_use(self.directory)
 
-    def captured(self) -> Captured:
+    def captured(self) -> CapturedGraphs:
         """At its start. It has to have made a step."""
         use = self.graph_use()
-        return Captured(
+        return CapturedGraphs(
             engine=self.name,
             runner=use.runner,
             mode=use.mode,
@@ -73,21 +73,21 @@ class Arm:
 
 
 @dataclass(slots=True)
-class _Bench:
+class _GpuBench:
     """What all parts share, and what they found."""
 
-    plan: Plan
+    plan: GpuBenchPlan
     depths: tuple[int, ...]
     view: BenchView
     generations: Generations = field(default_factory=Generations)
     results: list[RequestResult] = field(default_factory=list)
     without_speculation: int = 0
-    comparisons: list[Comparison] = field(default_factory=list)
-    engines: list[Captured] = field(default_factory=list)
+    comparisons: list[DepthComparison] = field(default_factory=list)
+    engines: list[CapturedGraphs] = field(default_factory=list)
 
 
 def run_bench(
-    console: Console, machine: Machine, pair: ModelPair, plan: Plan, *, quick: bool
+    console: Console, machine: Machine, pair: ModelPair, plan: GpuBenchPlan, *, quick: bool
 ) -> GpuBenchReport:
     """Run it all. Leaves no process behind, however it ends.
 
@@ -96,7 +96,7 @@ def run_bench(
     """
     depths = depths_of(machine, pair)
     view = BenchView(console, plan.total_seconds(depths))
-    bench = _Bench(plan, depths, view)
+    bench = _GpuBench(plan, depths, view)
     with contextlib.ExitStack() as stack:
         stack.enter_context(ended_by_sigterm())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fathom-bench-")))
@@ -142,7 +142,9 @@ def run_bench(
 
 
 @contextlib.contextmanager
-def _started(bench: _Bench, name: str, setup: RenderedSetup, directory: Path) -> Iterator[Arm]:
+def _started(
+    bench: _GpuBench, name: str, setup: RenderedSetup, directory: Path
+) -> Iterator[ProbedEngine]:
     bench.view.say(f"starting an engine: {name}")
     directory.mkdir()
     process = EngineProcess(in_directory(setup, directory), directory)
@@ -152,13 +154,13 @@ def _started(bench: _Bench, name: str, setup: RenderedSetup, directory: Path) ->
     except EngineProcessError as error:
         raise LocalClusterError(f"The engine ({name}) did not start: {error}") from error
     try:
-        yield Arm(name, process, directory, time.monotonic() - began_s)
+        yield ProbedEngine(name, process, directory, time.monotonic() - began_s)
     finally:
         process.stop()
 
 
 @contextlib.asynccontextmanager
-async def _traffic(bench: _Bench, arm: Arm) -> AsyncIterator[LoadGenerator]:
+async def _traffic(bench: _GpuBench, arm: ProbedEngine) -> AsyncIterator[LoadGenerator]:
     async with LoadGenerator(arm.engine.base_url, arm.engine.model) as load:
         try:
             yield load
@@ -169,7 +171,7 @@ async def _traffic(bench: _Bench, arm: Arm) -> AsyncIterator[LoadGenerator]:
                 bench.without_speculation += len(load.results)
 
 
-async def _warmed(bench: _Bench, arm: Arm) -> None:
+async def _warmed(bench: _GpuBench, arm: ProbedEngine) -> None:
     """Requests at the largest batch: the first ones have vLLM compile more kernels."""
     batch = max(bench.plan.batches)
     async with _traffic(bench, arm) as load:
@@ -178,16 +180,16 @@ async def _warmed(bench: _Bench, arm: Arm) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-def _write(bench: _Bench, live: Arm, depth: int) -> tuple[int, float]:
+def _write(bench: _GpuBench, live: ProbedEngine, depth: int) -> tuple[int, float]:
     """Ask for a depth; the document's generation, and when it lay there."""
     document = DepthDocument(next(bench.generations), flat(depth, live.engine.setup.max_batch))
     live.engine.write_depth_text(document.to_json())
     return document.generation, time.perf_counter()
 
 
-async def _changes(bench: _Bench, live: Arm) -> tuple[list[Change], GraphUse]:
+async def _changes(bench: _GpuBench, live: ProbedEngine) -> tuple[list[DepthChange], GraphUse]:
     """Each depth in turn under traffic at each batch; what came of it, and the graphs meanwhile."""
-    plan, found = bench.plan, list[Change]()
+    plan, found = bench.plan, list[DepthChange]()
     before: GraphUse | None = None
     async with _traffic(bench, live) as load:
         for batch in plan.batches:
@@ -208,7 +210,7 @@ async def _changes(bench: _Bench, live: Arm) -> tuple[list[Change], GraphUse]:
     return found, after if before is None else after.since(before)
 
 
-async def _same_tokens(bench: _Bench, live: Arm, without: Arm) -> None:
+async def _same_tokens(bench: _GpuBench, live: ProbedEngine, without: ProbedEngine) -> None:
     """The same kinds of requests with depth changing all the time, and without speculation."""
     bench.view.say("tokens: depth changes all the time, beside no speculation")
     for arm in (live, without):
@@ -225,7 +227,7 @@ async def _same_tokens(bench: _Bench, live: Arm, without: Arm) -> None:
                     await asyncio.sleep(_POLL_S)
 
 
-async def _compared(bench: _Bench, live: Arm, single: Arm, depth: int) -> None:
+async def _compared(bench: _GpuBench, live: ProbedEngine, single: ProbedEngine, depth: int) -> None:
     """Both engines in turns at each batch; the one that has no turn is idle."""
     plan = bench.plan
     await _held(bench, live, depth)
@@ -246,7 +248,7 @@ async def _compared(bench: _Bench, live: Arm, single: Arm, depth: int) -> None:
         bench.comparisons.append(comparison(batch, depth, times["live"], times["single"]))
 
 
-async def _held(bench: _Bench, live: Arm, depth: int) -> None:
+async def _held(bench: _GpuBench, live: ProbedEngine, depth: int) -> None:
     async with _traffic(bench, live) as load:
         load.set_phase(Phase(HARD, concurrency=1, max_tokens=bench.plan.max_tokens))
         generation, _ = _write(bench, live, depth)

@@ -12,7 +12,7 @@ SETTLE_SECONDS: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GpuBenchPlan:
     """Lengths in seconds; starting engines comes on top."""
 
     batches: tuple[int, ...]
@@ -36,15 +36,15 @@ class Plan:
         return len(self.batches) * (changes + len(depths) * turns)
 
 
-ON_A_GPU: Final = Plan(batches=(1, 4, 16, 64), max_tokens=480, start_timeout_seconds=1800)
-ON_THE_CPU: Final = Plan(
+ON_A_GPU: Final = GpuBenchPlan(batches=(1, 4, 16, 64), max_tokens=480, start_timeout_seconds=1800)
+ON_THE_CPU: Final = GpuBenchPlan(
     batches=(1, 4, 8), max_tokens=200, start_timeout_seconds=300, change_seconds=3, turn_seconds=3
 )
 
 
-def quick(plan: Plan) -> Plan:
+def quick(plan: GpuBenchPlan) -> GpuBenchPlan:
     """Shows that everything works; its numbers say little."""
-    return Plan(
+    return GpuBenchPlan(
         batches=plan.batches[1:2],
         max_tokens=plan.max_tokens,
         start_timeout_seconds=plan.start_timeout_seconds,

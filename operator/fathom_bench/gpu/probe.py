@@ -22,7 +22,7 @@ from fathom_bench.gpu.records import (
     STEPS_FILE,
     Dispatched,
     GraphUse,
-    Step,
+    RecordedStep,
 )
 from fathom_vllm.scheduler import LiveDepthScheduler
 
@@ -31,7 +31,7 @@ _WRITE_SECONDS: Final = 0.1
 _MOST_IN_FLIGHT: Final = 64
 
 
-class Graphs:
+class GraphWatch:
     """What the target's graph manager was asked and replayed, in this process."""
 
     dispatched: ClassVar[Counter[Dispatched]] = Counter()
@@ -75,7 +75,7 @@ class Graphs:
         )
 
 
-class Recorder:
+class StepRecorder:
     """Writes steps into the directory that the environment names."""
 
     def __init__(self, config: Any) -> None:
@@ -84,7 +84,7 @@ class Recorder:
         Args:
             config: vLLM's, whole.
         """
-        Graphs.watch()
+        GraphWatch.watch()
         self._config = config
         self._directory = Path(os.environ[DIRECTORY_VARIABLE])
         self._file = (self._directory / STEPS_FILE).open("wb")
@@ -111,11 +111,11 @@ class Recorder:
         """Let others read what there is."""
         self._file.flush()
         new = self._directory / f"{GRAPHS_FILE}.new"
-        new.write_text(Graphs.use(self._config).to_json(), encoding="utf-8")
+        new.write_text(GraphWatch.use(self._config).to_json(), encoding="utf-8")
         new.replace(self._directory / GRAPHS_FILE)
 
 
-def described(step: Any, scheduled_at_s: float, ended_at_s: float) -> Step:
+def described(step: Any, scheduled_at_s: float, ended_at_s: float) -> RecordedStep:
     """A step that vLLM scheduled."""
     drafted = step.scheduled_spec_decode_tokens
     new = {request.req_id for request in step.scheduled_new_reqs}
@@ -124,7 +124,7 @@ def described(step: Any, scheduled_at_s: float, ended_at_s: float) -> Step:
         for request, tokens in step.num_scheduled_tokens.items()
         if tokens == (drafts := len(drafted.get(request, ()))) + 1 and request not in new
     ]
-    return Step(
+    return RecordedStep(
         scheduled_at_s=scheduled_at_s,
         ended_at_s=ended_at_s,
         batch=len(step.num_scheduled_tokens),
@@ -138,7 +138,7 @@ def described(step: Any, scheduled_at_s: float, ended_at_s: float) -> Step:
 class _Recording(AsyncScheduler):  # type: ignore[misc] # vLLM is not installed where mypy runs
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._recorder = Recorder(self.vllm_config)
+        self._recorder = StepRecorder(self.vllm_config)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         step = super().schedule(*args, **kwargs)

@@ -15,7 +15,7 @@ DIRECTORY_VARIABLE: Final = "FATHOM_PROBE_DIRECTORY"
 _STEP: Final = struct.Struct("<ddHhhh?")
 
 
-class Step(NamedTuple):
+class RecordedStep(NamedTuple):
     """One step of an engine."""
 
     scheduled_at_s: float
@@ -47,7 +47,7 @@ def step_count(directory: Path) -> int:
         return 0
 
 
-def read_steps(directory: Path, first: int = 0) -> list[Step]:
+def read_steps(directory: Path, first: int = 0) -> list[RecordedStep]:
     """The steps that an engine has written down, from number `first` on."""
     try:
         with (directory / STEPS_FILE).open("rb") as file:
@@ -56,7 +56,7 @@ def read_steps(directory: Path, first: int = 0) -> list[Step]:
     except FileNotFoundError:
         return []
     whole = len(data) - len(data) % _STEP.size
-    return [Step(*values) for values in _STEP.iter_unpack(data[:whole])]
+    return [RecordedStep(*values) for values in _STEP.iter_unpack(data[:whole])]
 
 
 class Dispatched(NamedTuple):

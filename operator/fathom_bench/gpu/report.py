@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fathom_bench.gpu.figures import Change, GraphCell, Model
+from fathom_bench.gpu.figures import DepthChange, GraphCell, Model
 from fathom_bench.gpu.records import StartUp
 from fathom_local.demo.compare import Ratio, paired_ratio
 from fathom_local.demo.verdict import Claim
@@ -11,7 +11,7 @@ from fathom_local.demo.verdict import Claim
 _FEWEST_PAIRS: Final = 2
 
 
-class Comparison(Model):
+class DepthComparison(Model):
     """One depth at one batch: the live engine beside the one that knows no other depth."""
 
     batch: int
@@ -23,7 +23,7 @@ class Comparison(Model):
     """Of the n-th turn of one over the n-th of the other; null: too few turns had steps."""
 
 
-class Captured(Model):
+class CapturedGraphs(Model):
     """What one engine captured at its start."""
 
     engine: str
@@ -52,19 +52,19 @@ class GpuBenchReport(Model):
     requests_without_speculation: int
     """Of all."""
     first_error: str
-    changes: tuple[Change, ...]
+    changes: tuple[DepthChange, ...]
     hook_errors: int
     graphs: tuple[GraphCell, ...]
     """Of the live engine's target, while its depth changed."""
     full_replays: int
     """That the live engine's target really made meanwhile."""
-    engines: tuple[Captured, ...]
-    comparisons: tuple[Comparison, ...]
+    engines: tuple[CapturedGraphs, ...]
+    comparisons: tuple[DepthComparison, ...]
 
 
 def comparison(
     batch: int, depth: int, live_ms: Sequence[float | None], single_ms: Sequence[float | None]
-) -> Comparison:
+) -> DepthComparison:
     """Put turns side by side; a turn with too few steps of its kind takes its pair out."""
     pairs = [
         (ours, theirs)
@@ -73,7 +73,7 @@ def comparison(
     ]
     ours, theirs = (tuple(pair[at] for pair in pairs) for at in (0, 1))
     ratio = paired_ratio(ours, theirs) if len(pairs) >= _FEWEST_PAIRS else None
-    return Comparison(
+    return DepthComparison(
         batch=batch, depth=depth, live_ms=ours, single_ms=theirs, live_over_single=ratio
     )
 

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fathom_bench.gpu.report import Captured, GpuBenchReport, claims
+from fathom_bench.gpu.report import CapturedGraphs, GpuBenchReport, claims
 from fathom_local.demo.compare import Ratio
 from fathom_local.demo.view import claim_lines
 
@@ -80,7 +80,7 @@ def graph_table(report: GpuBenchReport) -> Table:
     return table
 
 
-def engine_table(engines: Iterable[Captured]) -> Table:
+def engine_table(engines: Iterable[CapturedGraphs]) -> Table:
     """What each engine captured."""
     table = Table(title="The engines")
     for column in (

@@ -79,7 +79,7 @@ class Took:
         return self.whole_s - self.inner_s
 
 
-class Engine:
+class BusyScheduler:
     """A scheduler under a steady number of requests."""
 
     def __init__(self, scheduler: Any, batch: int, *, tokens: int) -> None:
@@ -168,7 +168,7 @@ class Stand:
     def rounds(self, batch: int, kind: str, *, tokens: int) -> Rounds:
         """Both schedulers in turn, each first in every other round."""
         arms = [
-            Engine(self.scheduler(scheduler), batch, tokens=tokens)
+            BusyScheduler(self.scheduler(scheduler), batch, tokens=tokens)
             for scheduler in (AsyncScheduler, LiveDepthScheduler)
         ]
         for arm in arms:  # the prompts, the change of depth, and what is slow at first
@@ -188,7 +188,7 @@ class Stand:
 
     def slow_stat(self, batch: int) -> SlowStat:
         """Steps, by the clock on the wall, while the depth file answers late."""
-        engine = Engine(self.scheduler(_SlowScheduler), batch, tokens=_ENDLESS)
+        engine = BusyScheduler(self.scheduler(_SlowScheduler), batch, tokens=_ENDLESS)
         engine.step()
         SlowFile.seconds = STAT_SECONDS
         SlowFile.stats = 0

@@ -32,7 +32,7 @@ from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, US
 from fathom_bench.tuner.worlds.errors import WorldError
 from fathom_bench.tuner.worlds.files import load, shipped
 from fathom_bench.tuner.worlds.random_worlds import random_world
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    world: World
+    world: SimulatedWorld
     seed: int
     policies: tuple[str, ...]
     trace: Path | None
@@ -64,7 +64,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _GraphJob:
-    world: World
+    world: SimulatedWorld
     seed: int
     arrangement: Arrangement
 
@@ -130,7 +130,7 @@ def _compare_graphs(request: Request, console: Console) -> None:
         _write(result, request.json_file)
 
 
-def _chosen(request: Request, drawn: Sequence[World]) -> list[World]:
+def _chosen(request: Request, drawn: Sequence[SimulatedWorld]) -> list[SimulatedWorld]:
     named = request.worlds or (() if drawn else shipped())
     chosen = [*(load(each) for each in named), *drawn]
     names = [world.name for world in chosen]
@@ -139,7 +139,7 @@ def _chosen(request: Request, drawn: Sequence[World]) -> list[World]:
     return chosen
 
 
-def _drawn(request: Request) -> list[World]:
+def _drawn(request: Request) -> list[SimulatedWorld]:
     if request.random_worlds is None:
         return []
     return [random_world(each) for each in numbers_in(request.random_worlds, "--random")]

@@ -8,7 +8,7 @@ import numpy as np
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.alarm import AlarmKind
-from fathom_bench.tuner.course.course import Course, Floats, Ints
+from fathom_bench.tuner.course.course import Floats, Ints, WorldCourse
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Logged:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CourseOutcome:
     """Arrays over ticks (T) and replicas (R)."""
 
     tokens: Floats
@@ -51,7 +51,7 @@ class Outcome:
     log: tuple[Logged, ...] = field(default=(), repr=False)
 
 
-def outcome_of_depths(course: Course, depth: Ints) -> Outcome:
+def outcome_of_depths(course: WorldCourse, depth: Ints) -> CourseOutcome:
     """The tokens of a policy that is nothing but a depth per tick and replica. Closed traffic."""
     rate = np.take_along_axis(course.rate, depth[:, :, None], axis=2)[:, :, 0]
-    return Outcome(tokens=rate * course.clock.tick_s, depth=depth, batch=course.batch)
+    return CourseOutcome(tokens=rate * course.clock.tick_s, depth=depth, batch=course.batch)

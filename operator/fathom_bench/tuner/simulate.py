@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 
 from fathom.api.spec import TuningMode
-from fathom_bench.tuner.course.course import Bools, Course, Ints
+from fathom_bench.tuner.course.course import Bools, Ints, WorldCourse
 from fathom_bench.tuner.course.drawing import clock, draw, generator
 from fathom_bench.tuner.fleet.live_fleet import LiveFleet
-from fathom_bench.tuner.fleet.load import ClosedLoad, Load, OpenLoad
+from fathom_bench.tuner.fleet.load import ClosedLoad, CourseLoad, OpenLoad
 from fathom_bench.tuner.fleet.rollout_fleet import RolloutFleet
 from fathom_bench.tuner.fleet.settings import settings
-from fathom_bench.tuner.outcome import Outcome, outcome_of_depths
+from fathom_bench.tuner.outcome import CourseOutcome, outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
 from fathom_bench.tuner.policies.bandits import EpsilonGreedy, Thompson, Ucb
 from fathom_bench.tuner.policies.learner import Learner, run_learner
@@ -22,7 +22,7 @@ from fathom_bench.tuner.policies.reactive import Aimd, Slots
 from fathom_bench.tuner.policies.slo import slo_of
 from fathom_bench.tuner.policies.windows import Windows, windows
 from fathom_bench.tuner.worlds.parts import DEEPEST
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 TICK_S: Final = 10.0
 ADVISE_TICK_S: Final = 60.0
@@ -67,18 +67,20 @@ class Campaign:
     """Policies that lived through the same course, the clairvoyant and the user's among them."""
 
     cut: Windows
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, CourseOutcome]
     slo_kept: Mapping[str, Bools] | None
     """(W,) by policy: whether it kept the SLO; None: the world has none."""
     ceiling: float | None
     """Tokens with a depth for each exact batch. Closed traffic without an SLO."""
 
     @property
-    def course(self) -> Course:
+    def course(self) -> WorldCourse:
         return self.cut.course
 
 
-def simulate(world: World, seed: int, policies: Collection[str] = POLICIES) -> tuple[Campaign, ...]:
+def simulate(
+    world: SimulatedWorld, seed: int, policies: Collection[str] = POLICIES
+) -> tuple[Campaign, ...]:
     """Live policies on the course of days; advice the same days, coarser; rollout, a week."""
     fleet = world.fleet
     fast = clock(tick_s=TICK_S, window_s=fleet.window_seconds, days=fleet.days)
@@ -95,30 +97,32 @@ def simulate(world: World, seed: int, policies: Collection[str] = POLICIES) -> t
     return tuple(campaigns)
 
 
-_Run = Callable[[Course], Outcome]
+_Run = Callable[[WorldCourse], CourseOutcome]
 
 
-def _live(course: Course) -> Outcome:
+def _live(course: WorldCourse) -> CourseOutcome:
     world = course.world
     wishes = settings(world, TuningMode.AUTO, window_s=world.fleet.window_seconds)
     return LiveFleet(course, _load(course), wishes, LIVE).run()
 
 
-def _advise(course: Course) -> Outcome:
+def _advise(course: WorldCourse) -> CourseOutcome:
     wishes = settings(course.world, TuningMode.ADVISE, window_s=ADVISE_WINDOW_S)
     return LiveFleet(course, _load(course), wishes, ADVISE).run()
 
 
-def _rollout(course: Course) -> Outcome:
+def _rollout(course: WorldCourse) -> CourseOutcome:
     wishes = settings(course.world, TuningMode.AUTO, window_s=ROLLOUT_WINDOW_S, by_rollout=True)
     return RolloutFleet(course, _load(course), wishes, ROLLOUT).run()
 
 
-def _load(course: Course) -> Load:
+def _load(course: WorldCourse) -> CourseLoad:
     return OpenLoad(course) if course.world.traffic.mode == "open" else ClosedLoad(course)
 
 
-def campaign(course: Course, policies: Collection[str], fleets: Mapping[str, _Run]) -> Campaign:
+def campaign(
+    course: WorldCourse, policies: Collection[str], fleets: Mapping[str, _Run]
+) -> Campaign:
     """All of these policies on one course, and the clairvoyant and the user's depth with them."""
     cut = windows(course)
     wanted = {*policies, CLAIRVOYANT, USER}
@@ -140,7 +144,7 @@ def _static_schedules(cut: Windows, wanted: Collection[str]) -> dict[str, Ints]:
     return {name: hindsight.static(cut, k) for name, k in depths.items() if name in wanted}
 
 
-def _closed(cut: Windows, wanted: Collection[str]) -> dict[str, Outcome]:
+def _closed(cut: Windows, wanted: Collection[str]) -> dict[str, CourseOutcome]:
     slo = slo_of(cut)
     chosen = _static_schedules(cut, wanted)
     chosen[BEST_DEPTH] = hindsight.best_static_depth(cut)
@@ -157,7 +161,7 @@ def _closed(cut: Windows, wanted: Collection[str]) -> dict[str, Outcome]:
     return {**outcomes, CLAIRVOYANT: outcome_of_depths(cut.course.ideal, cut.depth(best))}
 
 
-def _open(cut: Windows, wanted: Collection[str]) -> dict[str, Outcome]:
+def _open(cut: Windows, wanted: Collection[str]) -> dict[str, CourseOutcome]:
     course = cut.course
     foresight = Foresight(course, cut.buckets)
     outcomes = {CLAIRVOYANT: run_queueing(course, foresight)}
@@ -178,7 +182,7 @@ def _open(cut: Windows, wanted: Collection[str]) -> dict[str, Outcome]:
     return {name: outcome for name, outcome in outcomes.items() if name in wanted}
 
 
-def _served(outcome: Outcome) -> tuple[float, float]:
+def _served(outcome: CourseOutcome) -> tuple[float, float]:
     """Where all that arrives is served, what serves it sooner is better."""
     return round(float(outcome.tokens.sum())), -(outcome.request_seconds or 0.0)
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from fathom_local.control_plane.binaries import built_binaries
 from fathom_local.control_plane.build import build_progress, ensure_binaries
 from fathom_local.demo.main import run_demo
-from fathom_local.demo.phases import Timing
-from fathom_local.demo.verdict import Outcome
+from fathom_local.demo.phases import DemoTiming
+from fathom_local.demo.verdict import DemoOutcome
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
 from fathom_local.engine.model_pair import ModelPairError
 from fathom_local.engine.setup import engine_images, ensure_engine, simulated_image
@@ -49,15 +49,15 @@ def demo_command(
             outcome = _demo(Console(), simulated=simulated)
         except asyncio.CancelledError as error:
             raise typer.Exit(_TERMINATED) from error
-    if outcome is not Outcome.HELD:
+    if outcome is not DemoOutcome.HELD:
         raise typer.Exit(outcome)
 
 
-def _demo(console: Console, *, simulated: bool) -> Outcome:
+def _demo(console: Console, *, simulated: bool) -> DemoOutcome:
     if built_binaries() is None:
         console.print("Setting up (once): the control plane, from Debian's source package")
         with build_progress(console) as progress:
             ensure_binaries(progress)
     find_helm()
     images = (simulated_image(),) if simulated else engine_images(console.print)
-    return run_demo(console, Timing(), images)
+    return run_demo(console, DemoTiming(), images)

@@ -30,7 +30,7 @@ class ServingPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class DemoFleet:
     """The pods of one SpeculativeDeployment. Times are Unix seconds."""
 
     api: KubeApi

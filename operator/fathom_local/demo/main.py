@@ -13,9 +13,9 @@ from rich.console import Console
 from fathom.core.depth import depth_at
 from fathom_local.cluster import LocalCluster
 from fathom_local.demo import measure, verdict
-from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.observe import observe
-from fathom_local.demo.phases import PHASES, Timing
+from fathom_local.demo.phases import PHASES, DemoTiming
 from fathom_local.demo.stage import set_stage
 from fathom_local.demo.view import (
     DemoView,
@@ -29,7 +29,9 @@ from fathom_local.images import Image
 CLUSTER: Final = "demo"
 
 
-def run_demo(console: Console, timing: Timing, images: Sequence[Image] = ()) -> verdict.Outcome:
+def run_demo(
+    console: Console, timing: DemoTiming, images: Sequence[Image] = ()
+) -> verdict.DemoOutcome:
     """Run it all, and say what came of it.
 
     Raises:
@@ -39,7 +41,9 @@ def run_demo(console: Console, timing: Timing, images: Sequence[Image] = ()) -> 
     return asyncio.run(_run(console, timing, images))
 
 
-async def _run(console: Console, timing: Timing, images: Sequence[Image]) -> verdict.Outcome:
+async def _run(
+    console: Console, timing: DemoTiming, images: Sequence[Image]
+) -> verdict.DemoOutcome:
     if (task := asyncio.current_task()) is not None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -52,7 +56,9 @@ async def _run(console: Console, timing: Timing, images: Sequence[Image]) -> ver
             return await _play(stage.fleet, view, console, timing)
 
 
-async def _play(fleet: Fleet, view: DemoView, console: Console, timing: Timing) -> verdict.Outcome:
+async def _play(
+    fleet: DemoFleet, view: DemoView, console: Console, timing: DemoTiming
+) -> verdict.DemoOutcome:
     spec = (await fleet.resource())["spec"]
     static_depth: int = spec["speculation"]["tokens"]
     deepest: int = spec["speculation"]["maxTokens"]
@@ -80,7 +86,7 @@ async def _play(fleet: Fleet, view: DemoView, console: Console, timing: Timing) 
 
 
 @asynccontextmanager
-async def _observed(fleet: Fleet, view: DemoView) -> AsyncIterator[None]:
+async def _observed(fleet: DemoFleet, view: DemoView) -> AsyncIterator[None]:
     """Shows the fleet meanwhile. What fails within comes out as it is, not as a group."""
     watching = asyncio.create_task(observe(fleet, view.frame))
     try:
@@ -95,10 +101,10 @@ async def _observed(fleet: Fleet, view: DemoView) -> AsyncIterator[None]:
 class _Play:
     """The parts of the demo, on one fleet."""
 
-    fleet: Fleet
+    fleet: DemoFleet
     view: DemoView
     load: LoadGenerator
-    timing: Timing
+    timing: DemoTiming
 
     async def phase(
         self, phase: Phase, static_depth: int, bounds: tuple[float, ...]
@@ -150,7 +156,7 @@ class _Play:
         )
 
 
-async def _served(fleet: Fleet, load: LoadGenerator) -> verdict.Served:
+async def _served(fleet: DemoFleet, load: LoadGenerator) -> verdict.Served:
     failed = [result for result in load.results if not result.ok]
     return verdict.Served(
         requests=len(load.results),

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fathom_local.demo.compare import Ratio, scatter, sequential_ratio
-from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.observe import token_rate
-from fathom_local.demo.phases import MISS_EACH, Timing
+from fathom_local.demo.phases import MISS_EACH, DemoTiming
 from fathom_local.engine.traffic import Phase
 from fathom_local.errors import LocalClusterError
 
@@ -69,7 +69,7 @@ class SweepResult:
         return 1 - self.rates[depth] / self.rates[self.best]
 
 
-async def rate_over(fleet: Fleet, seconds: float) -> float:
+async def rate_over(fleet: DemoFleet, seconds: float) -> float:
     """Tokens per second over the next seconds.
 
     Raises:
@@ -88,7 +88,7 @@ async def rate_over(fleet: Fleet, seconds: float) -> float:
     return rate
 
 
-def slices(fleet: Fleet, seconds: float) -> Rate:
+def slices(fleet: DemoFleet, seconds: float) -> Rate:
     """Measures a fleet at a depth, as soon as the depth is in force."""
 
     async def rate(depth: int | None) -> float:
@@ -133,7 +133,7 @@ async def compare(
 
 
 async def sweep(
-    fleet: Fleet, phase: Phase, depths: range, timing: Timing, progress: Progress
+    fleet: DemoFleet, phase: Phase, depths: range, timing: DemoTiming, progress: Progress
 ) -> SweepResult:
     """Every static depth, up and down again, so that a drift cancels; traffic must be running."""
     rate = slices(fleet, timing.sweep_seconds)

@@ -12,7 +12,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from fathom.core.depth import summary
 from fathom.core.measurement import PodCounters
-from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.fleet import DemoFleet
 
 _EVERY_SECONDS: Final = 2.0
 
@@ -34,7 +34,7 @@ class Frame:
     """The last decision in words."""
 
 
-async def observe(fleet: Fleet, show: Callable[[Frame], None]) -> None:
+async def observe(fleet: DemoFleet, show: Callable[[Frame], None]) -> None:
     """Look again and again until cancelled; a look that fails is skipped, not fatal."""
     before: tuple[PodCounters, ...] = ()
     while True:
@@ -46,7 +46,7 @@ async def observe(fleet: Fleet, show: Callable[[Frame], None]) -> None:
 
 
 async def _frame(
-    fleet: Fleet, before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
+    fleet: DemoFleet, before: tuple[PodCounters, ...], after: tuple[PodCounters, ...]
 ) -> Frame:
     document = await fleet.document()
     status = (await fleet.resource()).get("status", {})

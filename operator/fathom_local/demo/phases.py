@@ -25,7 +25,7 @@ def title(phase: Phase) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class DemoTiming:
     """Lengths in seconds.
 
     On a quiet machine about five minutes from the first request to the verdict, and where no

@@ -13,7 +13,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from fathom.api import names
 from fathom_local.cluster import LocalCluster
-from fathom_local.demo.fleet import Fleet
+from fathom_local.demo.fleet import DemoFleet
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import KubeApi, Object
 from fathom_local.tools.helm import Release, find_helm
@@ -30,16 +30,16 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """What runs."""
 
     cluster: LocalCluster
     api: KubeApi
-    fleet: Fleet
+    fleet: DemoFleet
 
 
 @asynccontextmanager
-async def set_stage(cluster: LocalCluster, say: Say) -> AsyncIterator[Stage]:
+async def set_stage(cluster: LocalCluster, say: Say) -> AsyncIterator[DemoStage]:
     """Install the chart, apply the example, and wait until it serves.
 
     Raises:
@@ -49,12 +49,12 @@ async def set_stage(cluster: LocalCluster, say: Say) -> AsyncIterator[Stage]:
     await install_operator(cluster)
     manifest: Object = yaml.safe_load(EXAMPLE.read_text())
     async with cluster.api() as api, aiohttp.ClientSession() as http:
-        fleet = Fleet(api, http, NAMESPACE, manifest["metadata"]["name"])
+        fleet = DemoFleet(api, http, NAMESPACE, manifest["metadata"]["name"])
         say(f"kubectl apply -f {EXAMPLE.relative_to(REPOSITORY)}")
         await create_namespace(api, NAMESPACE)
         await create(fleet, manifest)
         await wait_ready(fleet, say)
-        yield Stage(cluster, api, fleet)
+        yield DemoStage(cluster, api, fleet)
 
 
 async def install_operator(cluster: LocalCluster) -> None:
@@ -69,14 +69,14 @@ async def create_namespace(api: KubeApi, name: str) -> None:
     await api.request("POST", "/api/v1/namespaces", body=body)
 
 
-async def create(fleet: Fleet, manifest: Object) -> None:
+async def create(fleet: DemoFleet, manifest: Object) -> None:
     """Create the resource in the fleet's namespace."""
     body = manifest | {"metadata": {"name": fleet.name, "namespace": fleet.namespace}}
     path = f"/apis/{names.API_VERSION}/namespaces/{fleet.namespace}/{names.PLURAL}"
     await fleet.api.request("POST", path, body=body)
 
 
-async def wait_ready(fleet: Fleet, say: Say, within_seconds: float = READY_SECONDS) -> None:
+async def wait_ready(fleet: DemoFleet, say: Say, within_seconds: float = READY_SECONDS) -> None:
     """Return when the resource is Ready for its current generation.
 
     Raises:

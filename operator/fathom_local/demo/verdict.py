@@ -18,7 +18,7 @@ WRONG_DEPTH_BELOW: Final = 0.90
 """Of the tokens of a phase's best depth, what the best of another phase makes there."""
 
 
-class Outcome(IntEnum):
+class DemoOutcome(IntEnum):
     """How the demo ends; the value is its exit code. 2 is that of a wrong command line."""
 
     HELD = 0
@@ -111,18 +111,18 @@ def claims(phases: Sequence[PhaseResult], mixup: MixupResult, served: Served) ->
     )
 
 
-def outcome(claims: Iterable[Claim]) -> Outcome:
+def outcome(claims: Iterable[Claim]) -> DemoOutcome:
     """What the claims amount to: a refuted one outweighs any that could not be told."""
     match _all(claim.holds for claim in claims):
         case True:
-            return Outcome.HELD
+            return DemoOutcome.HELD
         case False:
-            return Outcome.REFUTED
+            return DemoOutcome.REFUTED
         case None:
-            return Outcome.TOO_NOISY
+            return DemoOutcome.TOO_NOISY
 
 
-def last_word(ended: Outcome, noisiest: float) -> str:
+def last_word(ended: DemoOutcome, noisiest: float) -> str:
     """What the outcome means and what to do.
 
     Args:
@@ -130,11 +130,11 @@ def last_word(ended: Outcome, noisiest: float) -> str:
         noisiest: the largest scatter of the comparisons, as a share.
     """
     match ended:
-        case Outcome.HELD:
+        case DemoOutcome.HELD:
             return "Everything held (exit code 0)."
-        case Outcome.REFUTED:
+        case DemoOutcome.REFUTED:
             return "Not everything held (exit code 1): what is marked ✘ was refuted."
-        case Outcome.TOO_NOISY:
+        case DemoOutcome.TOO_NOISY:
             return (
                 f"Too noisy to tell (exit code 3): nothing was refuted, but by chance alone a "
                 f"pair of slices differs by {noisiest:.0%}, and what is marked ? stayed open. "

@@ -9,7 +9,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ScrapedSample:
     """One line of the exposition."""
 
     name: str
@@ -18,10 +18,10 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Scrape:
+class EngineScrape:
     """All of them."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[ScrapedSample, ...]
 
     def total(self, name: str, **labels: str) -> float:
         """The sum over the samples of a name whose labels include the given ones; 0 if none."""
@@ -36,7 +36,7 @@ class Scrape:
         return [sample.labels[label] for sample in self.samples if sample.name == name]
 
 
-async def scrape(base_url: str) -> Scrape:
+async def scrape(base_url: str) -> EngineScrape:
     """Read an engine's metrics.
 
     Raises:
@@ -48,9 +48,9 @@ async def scrape(base_url: str) -> Scrape:
         session.get(f"{base_url}/metrics", raise_for_status=True) as response,
     ):
         text = await response.text()
-    return Scrape(
+    return EngineScrape(
         tuple(
-            Sample(sample.name, dict(sample.labels), sample.value)
+            ScrapedSample(sample.name, dict(sample.labels), sample.value)
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         )

@@ -35,7 +35,7 @@ VERSION = "0.32.0+simulated"
 _MOST_SEQUENCES = 256
 
 
-class CompletionRequest(BaseModel):
+class CompletionBody(BaseModel):
     """The part of a completion request that is understood; the rest is ignored."""
 
     model_config = ConfigDict(frozen=True)
@@ -48,7 +48,7 @@ class CompletionRequest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimulatedSettings:
     """What the command line says."""
 
     model: str
@@ -65,7 +65,7 @@ class Settings:
     headless: bool
 
 
-def parse_arguments(arguments: Sequence[str]) -> Settings:
+def parse_arguments(arguments: Sequence[str]) -> SimulatedSettings:
     """Read `vllm serve`'s arguments, as far as they matter here.
 
     Raises:
@@ -94,7 +94,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     schedule = config.get("num_speculative_tokens_per_batch_size")
     if known.num_speculative_tokens and not config:
         schedule = [[1, known.max_num_seqs, depth]]
-    return Settings(
+    return SimulatedSettings(
         model=known.served_model_name or (words[0] if words else "pair"),
         host=known.host,
         port=known.port,
@@ -121,7 +121,9 @@ def _startup_table(schedule: object, depth: int, max_batch: int) -> list[int]:
 class Server:
     """The HTTP face of one simulated engine."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], plant: Plant) -> None:
+    def __init__(
+        self, settings: SimulatedSettings, environ: Mapping[str, str], plant: Plant
+    ) -> None:
         self._settings = settings
         self._registry = CollectorRegistry()
         self._metrics = EngineMetrics(self._registry, settings.model, settings.depth)
@@ -203,7 +205,7 @@ class Server:
 
     async def _complete(self, http: web.Request) -> web.Response:
         try:
-            asked = CompletionRequest.model_validate_json(await http.read())
+            asked = CompletionBody.model_validate_json(await http.read())
             prompt = self._token_ids(asked.prompt)
             name = f"cmpl-{uuid.uuid4().hex[:16]}"
             request = self._engine.submit(name, prompt, asked.max_tokens)
@@ -222,7 +224,7 @@ class Server:
             return prompt
         return [self._words.get(word, UNKNOWN) for word in prompt.split()]
 
-    def _answer(self, asked: CompletionRequest, request: SimulatedRequest) -> dict[str, object]:
+    def _answer(self, asked: CompletionBody, request: SimulatedRequest) -> dict[str, object]:
         text = "".join(f" {request.traffic.word(token)}" for token in request.tokens)
         return {
             "id": request.req_id,

@@ -35,7 +35,7 @@ class ValueSource(ReadModel):
     resource_field_ref: dict[str, str] | None = None
 
 
-class EnvVar(ReadModel):
+class ContainerEnvVar(ReadModel):
     name: str
     value: str = ""
     value_from: ValueSource | None = None
@@ -88,7 +88,7 @@ class Handler(ReadModel):
     tcp_socket: TcpSocketAction | None = None
 
 
-class Probe(Handler):
+class ContainerProbe(Handler):
     initial_delay_seconds: int = 0
     period_seconds: int = 10
     timeout_seconds: int = 1
@@ -126,13 +126,13 @@ class Container(ReadModel):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str | None = None
-    env: tuple[EnvVar, ...] = ()
+    env: tuple[ContainerEnvVar, ...] = ()
     env_from: tuple[EnvFrom, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
-    startup_probe: Probe | None = None
-    readiness_probe: Probe | None = None
-    liveness_probe: Probe | None = None
+    startup_probe: ContainerProbe | None = None
+    readiness_probe: ContainerProbe | None = None
+    liveness_probe: ContainerProbe | None = None
     lifecycle: Annotated[Lifecycle, BeforeValidator(_none_as_empty)] = Lifecycle()
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: str = "File"
@@ -229,7 +229,7 @@ class HostAlias(ReadModel):
     hostnames: tuple[str, ...] = ()
 
 
-class PodSpec(ReadModel):
+class LocalPodSpec(ReadModel):
     node_name: str = ""
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
@@ -272,7 +272,7 @@ class PodStatusRead(ReadModel):
 
 class Pod(ReadModel):
     metadata: PodMetadata
-    spec: PodSpec
+    spec: LocalPodSpec
     status: PodStatusRead = PodStatusRead()
 
     @property

@@ -19,7 +19,7 @@ from fathom_local.kubelet.containers.plan import (
     usable_image,
 )
 from fathom_local.kubelet.containers.processors import whole_processors
-from fathom_local.kubelet.containers.runner import Plan
+from fathom_local.kubelet.containers.runner import ContainerPlan
 from fathom_local.kubelet.hosts import hosts_text, write_hosts
 from fathom_local.kubelet.models import Container, Pod
 from fathom_local.kubelet.pod_folder import PodFolder
@@ -32,9 +32,9 @@ from fathom_local.kubelet.sandbox import Sandbox, create_sandbox
 from fathom_local.kubelet.sources import PodAddresses
 from fathom_local.kubelet.status import (
     ContainerRecord,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
     PodRecord,
-    Terminated,
-    Waiting,
     failed_containers,
     new_record,
     render_status,
@@ -208,7 +208,7 @@ class PodWorker:
         return sandbox
 
     def _all_waiting(self, problem: PodProblem) -> None:
-        state = Waiting(problem.reason, problem.message)
+        state = ContainerStateWaiting(problem.reason, problem.message)
         for record in self.record.containers:
             if record.state != state:
                 record.state = state
@@ -241,7 +241,7 @@ class PodWorker:
             hosts_text(self.pod, addresses.pod_ip, self.around.services()),
         )
 
-    async def _plan(self, container: Container) -> Plan:
+    async def _plan(self, container: Container) -> ContainerPlan:
         """How to start a container, as of now.
 
         Raises:
@@ -258,7 +258,7 @@ class PodWorker:
         mounts = container_mounts(
             container, image, self._folder, self.volumes.mounts(self.pod, container)
         )
-        return Plan(
+        return ContainerPlan(
             sandbox_pid=self._sandbox.pid,
             root=str(self._folder.make_root()),
             mounts=mounts,
@@ -305,8 +305,8 @@ class PodWorker:
         now = _now()
         for record in (*self.record.init_containers, *self.record.containers):
             record.ready = False
-            if not isinstance(record.state, Terminated) and record.container_id:
-                record.state = Terminated(137, now, now)
+            if not isinstance(record.state, ContainerStateTerminated) and record.container_id:
+                record.state = ContainerStateTerminated(137, now, now)
 
     async def _close_sandbox(self) -> None:
         if self._sandbox is not None:

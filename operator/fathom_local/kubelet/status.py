@@ -11,7 +11,7 @@ from fathom_local.kubelet.sources import PodAddresses
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ContainerStateWaiting:
     reason: str
     message: str = ""
 
@@ -21,7 +21,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ContainerStateRunning:
     started_at: dt.datetime
 
     def render(self) -> Object:
@@ -29,7 +29,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Terminated:
+class ContainerStateTerminated:
     exit_code: int
     started_at: dt.datetime
     finished_at: dt.datetime
@@ -45,7 +45,7 @@ class Terminated:
         return {"terminated": state | ({"message": self.message} if self.message else {})}
 
 
-ContainerState = Waiting | Running | Terminated
+ContainerState = ContainerStateWaiting | ContainerStateRunning | ContainerStateTerminated
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class ContainerRecord:
 
     container: Container
     state: ContainerState
-    last_state: Terminated | None = None
+    last_state: ContainerStateTerminated | None = None
     restart_count: int = 0
     ready: bool = False
     started: bool = False
@@ -90,11 +90,13 @@ class PodRecord:
 
 def new_record(pod: Pod, now: dt.datetime) -> PodRecord:
     """A pod none of whose containers has started; restarts before a kubelet's own still count."""
-    waiting = Waiting(POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING)
+    waiting = ContainerStateWaiting(
+        POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING
+    )
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     counts = {status.name: status.restart_count for status in statuses}
 
-    def fresh(container: Container, state: Waiting) -> ContainerRecord:
+    def fresh(container: Container, state: ContainerStateWaiting) -> ContainerRecord:
         return ContainerRecord(container, state, restart_count=counts.get(container.name, 0))
 
     return PodRecord(
@@ -105,7 +107,9 @@ def new_record(pod: Pod, now: dt.datetime) -> PodRecord:
             condition.type: (condition.status, condition.last_transition_time or timestamp(now))
             for condition in pod.status.conditions
         },
-        init_containers=[fresh(c, Waiting(POD_INITIALIZING)) for c in pod.spec.init_containers],
+        init_containers=[
+            fresh(c, ContainerStateWaiting(POD_INITIALIZING)) for c in pod.spec.init_containers
+        ],
         containers=[fresh(container, waiting) for container in pod.spec.containers],
     )
 
@@ -133,7 +137,7 @@ def phase(record: PodRecord) -> str:
     if policy == "Never" and any(_failed(item.state) for item in record.init_containers):
         return "Failed"
     states = [item.state for item in record.containers]
-    if policy != "Always" and all(isinstance(state, Terminated) for state in states):
+    if policy != "Always" and all(isinstance(state, ContainerStateTerminated) for state in states):
         if not any(_failed(state) for state in states):
             return "Succeeded"
         if policy == "Never":
@@ -144,16 +148,16 @@ def phase(record: PodRecord) -> str:
 
 
 def _failed(state: ContainerState) -> bool:
-    return isinstance(state, Terminated) and state.exit_code != 0
+    return isinstance(state, ContainerStateTerminated) and state.exit_code != 0
 
 
 def _has_run(item: ContainerRecord) -> bool:
-    return not isinstance(item.state, Waiting) or item.last_state is not None
+    return not isinstance(item.state, ContainerStateWaiting) or item.last_state is not None
 
 
 def _conditions(record: PodRecord, now: str) -> list[Object]:
     initialized = all(
-        isinstance(item.state, Terminated) and item.state.exit_code == 0
+        isinstance(item.state, ContainerStateTerminated) and item.state.exit_code == 0
         for item in record.init_containers
     )
     unready = [item.container.name for item in record.containers if not item.ready]

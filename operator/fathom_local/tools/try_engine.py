@@ -108,7 +108,7 @@ SIGNS: Final = {State.PASSED: "✔", State.FAILED: "✘", State.NOT_RUN: "–"}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """What came of one test."""
 
     path: str
@@ -136,7 +136,7 @@ def why_not_run(check: Check, release: str, *, serves: bool) -> str:
     return ""
 
 
-def result_of(check: Check, outcomes: Iterable[Outcome], not_run: str) -> Result:
+def result_of(check: Check, outcomes: Iterable[CheckOutcome], not_run: str) -> Result:
     """Judge a check by the outcomes of its tests. One whose tests did not come about failed."""
     if not_run:
         return Result(check, State.NOT_RUN, not_run)
@@ -151,7 +151,7 @@ def result_of(check: Check, outcomes: Iterable[Outcome], not_run: str) -> Result
     return Result(check, State.PASSED, f"{len(of_it)} tests")
 
 
-def row(release: str, results: Sequence[Result], outcomes: Iterable[Outcome]) -> str:
+def row(release: str, results: Sequence[Result], outcomes: Iterable[CheckOutcome]) -> str:
     """The line of a release in the table of docs/engines.md that says what was run."""
     found = Counter(item for outcome in outcomes for item in outcome.properties.items())
     commands = [
@@ -181,14 +181,14 @@ class _Watch:
     """Keeps what came of each test, and tells of each file that begins. A plugin of pytest."""
 
     def __init__(self, checks: Iterable[Check]) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[CheckOutcome] = []
         self._titles = {check.path: check.title for check in checks}
         self._path = ""
         self._started_s = time.monotonic()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.outcomes.append(Outcome(_path_of(report.nodeid), _fault(report)))
+            self.outcomes.append(CheckOutcome(_path_of(report.nodeid), _fault(report)))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         if (path := _path_of(nodeid)) != self._path:
@@ -197,10 +197,10 @@ class _Watch:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
-            self.outcomes.append(Outcome(_path_of(report.nodeid), _fault(report)))
+            self.outcomes.append(CheckOutcome(_path_of(report.nodeid), _fault(report)))
         elif report.when == "call":
             properties = {name: str(value) for name, value in report.user_properties}
-            self.outcomes.append(Outcome(_path_of(report.nodeid), properties=properties))
+            self.outcomes.append(CheckOutcome(_path_of(report.nodeid), properties=properties))
 
 
 def _path_of(node: str) -> str:

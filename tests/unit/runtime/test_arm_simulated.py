@@ -6,12 +6,12 @@ import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
-from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.course.drawing import generator
-from fathom_bench.tuner.fleet.engine import Engine
+from fathom_bench.tuner.fleet.engine import CourseEngine
 from fathom_bench.tuner.fleet.load import Batch
 from fathom_bench.tuner.fleet.normals import normals
-from fathom_bench.tuner.fleet.plant import Plant
+from fathom_bench.tuner.fleet.plant import CoursePlant
 from support.bench import START_S, Bench, FakeMetrics
 from unit.bench.tuner.worlds import TICK_S, course, world
 from unit.runtime.test_arm import (
@@ -34,11 +34,11 @@ class Simulated(FakeMetrics):
         super().__init__(bench.clock)
         self._bench, self._acceptance = bench, acceptance
         self.courses = {cut: self._course(cut=cut) for cut in (False, True)}
-        self._plants = {cut: Plant.of(each) for cut, each in self.courses.items()}
+        self._plants = {cut: CoursePlant.of(each) for cut, each in self.courses.items()}
         self._normals = normals(generator(self.courses[False].world, 1, "counts"))
-        self._engines: dict[str, tuple[Engine, float]] = {}
+        self._engines: dict[str, tuple[CourseEngine, float]] = {}
 
-    def _course(self, *, cut: bool) -> Course:
+    def _course(self, *, cut: bool) -> WorldCourse:
         of = world(
             step_time={"compute_per_token_us": 120, "weights_ms": 5},
             traffic={"concurrency": 24, "fluctuation": 0.3},
@@ -63,7 +63,7 @@ class Simulated(FakeMetrics):
         pod, at_s = look.pod, look.at_s
         of, plant = self.courses[cut], self._plants[cut]
         engine, since_s = self._engines.get(pod) or (
-            Engine(pod, START_S, of.world.noise, of.world.traffic, self._normals),
+            CourseEngine(pod, START_S, of.world.noise, of.world.traffic, self._normals),
             at_s,
         )
         batch = 0

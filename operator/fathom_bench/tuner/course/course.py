@@ -17,18 +17,18 @@ from fathom_bench.tuner.course.hardware import Hardware
 from fathom_bench.tuner.course.wear import worn
 from fathom_bench.tuner.worlds.events import Decay
 from fathom_bench.tuner.worlds.parts import DEEPEST
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 from fathom_vllm import buckets
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 OBEYS: Final = -1
-"""In `Course.own_depth`: the engine drafts as asked."""
+"""In `WorldCourse.own_depth`: the engine drafts as asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class CourseClock:
     """How time is cut: ticks, in which nothing changes, and the tuner's windows."""
 
     tick_s: float
@@ -41,12 +41,12 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Course:
+class WorldCourse:
     """Arrays over ticks (T) and replicas (R)."""
 
-    world: World
+    world: SimulatedWorld
     seed: int
-    clock: Clock
+    clock: CourseClock
     hardware: Hardware
     alone: Hardware
     """The same where each depth has an engine of its own, with full graphs."""
@@ -98,11 +98,11 @@ class Course:
         return int(self.serving.shape[1])
 
     @cached_property
-    def ideal(self) -> "Course":
+    def ideal(self) -> "WorldCourse":
         """The same where each depth has an engine of its own: what the clairvoyant scores."""
         return self if self.alone is self.hardware else replace(self, hardware=self.alone)
 
-    def restarted(self, restarts: Iterable[tuple[int, float]]) -> "Course":
+    def restarted(self, restarts: Iterable[tuple[int, float]]) -> "WorldCourse":
         """The same with engines that started anew: replica, and seconds of the course."""
         if not self.decays:
             return self

@@ -7,27 +7,27 @@ import numpy as np
 from scipy.signal import lfilter
 
 from fathom_bench.tuner.course.acceptance import survival
-from fathom_bench.tuner.course.course import Clock, Course, Floats, Ints
+from fathom_bench.tuner.course.course import CourseClock, Floats, Ints, WorldCourse
 from fathom_bench.tuner.course.graphs import Steps, steps, steps_alone
 from fathom_bench.tuner.course.hardware import Hardware, hardware
 from fathom_bench.tuner.course.timeline import Timeline, timeline
 from fathom_bench.tuner.course.wear import worn
 from fathom_bench.tuner.worlds.parts import DEEPEST, TrafficPart
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 DAY_S: Final = 86400.0
 
 
-def clock(*, tick_s: float, window_s: float, days: int) -> Clock:
-    return Clock(tick_s, round(days * DAY_S / tick_s), max(1, round(window_s / tick_s)))
+def clock(*, tick_s: float, window_s: float, days: int) -> CourseClock:
+    return CourseClock(tick_s, round(days * DAY_S / tick_s), max(1, round(window_s / tick_s)))
 
 
-def generator(world: World, seed: int, purpose: str) -> np.random.Generator:
+def generator(world: SimulatedWorld, seed: int, purpose: str) -> np.random.Generator:
     """Random numbers of one purpose: a change in one place leaves all others as they were."""
     return np.random.default_rng([seed, crc32(world.name.encode()), crc32(purpose.encode())])
 
 
-def draw(world: World, seed: int, time: Clock) -> Course:
+def draw(world: SimulatedWorld, seed: int, time: CourseClock) -> WorldCourse:
     """Everything that will happen in this world under this seed."""
     at_s = np.arange(time.ticks, dtype=np.float64) * time.tick_s
     line = timeline(world, at_s, generator(world, seed, "events"))
@@ -39,7 +39,7 @@ def draw(world: World, seed: int, time: Clock) -> Course:
     length = _class_length(world, line)
     fits = np.maximum(1, world.traffic.kv_tokens / context)[:, None]
     own, alone = _hardware(world, seed)
-    return Course(
+    return WorldCourse(
         world=world,
         seed=seed,
         clock=time,
@@ -70,7 +70,7 @@ def draw(world: World, seed: int, time: Clock) -> Course:
     )
 
 
-def _hardware(world: World, seed: int) -> tuple[Hardware, Hardware]:
+def _hardware(world: SimulatedWorld, seed: int) -> tuple[Hardware, Hardware]:
     """The engines of the fleet, and one for each depth alone, on the same hardware."""
 
     def of(computed: Steps | None) -> Hardware:
@@ -84,7 +84,7 @@ def _hardware(world: World, seed: int) -> tuple[Hardware, Hardware]:
     return of(steps(fleet, fleet.graphs)), of(steps_alone(fleet, fleet.graphs))
 
 
-def _class_length(world: World, line: Timeline) -> Floats:
+def _class_length(world: SimulatedWorld, line: Timeline) -> Floats:
     """(T, classes, DEEPEST + 1): 1 + Σ survival, with any mismatch."""
     by_class = np.stack([survival(each) for each in world.classes])
     fit = line.fit[:, None, None] ** np.arange(1, DEEPEST + 1)
@@ -92,7 +92,7 @@ def _class_length(world: World, line: Timeline) -> Floats:
     return np.concatenate([ones, 1 + np.cumsum(by_class * fit, axis=2)], axis=2)
 
 
-def _context(world: World, line: Timeline) -> Floats:
+def _context(world: SimulatedWorld, line: Timeline) -> Floats:
     contexts = np.array([each.context for each in world.classes])
     return np.asarray((line.shares @ contexts) * line.context_factor, dtype=float)
 
@@ -121,7 +121,7 @@ def _spells(
     return np.asarray(np.minimum(1.0, running), dtype=float)
 
 
-def _slowness(world: World, seed: int, shape: tuple[int, ...], tick_s: float) -> Floats:
+def _slowness(world: SimulatedWorld, seed: int, shape: tuple[int, ...], tick_s: float) -> Floats:
     noise, draws = world.noise, generator(world, seed, "speed")
     fixed = noise.pod_spread_sd * draws.standard_normal(shape[1:])
     wander = _wander(noise.pod_speed_sd, noise.pod_speed_memory_s, shape, tick_s, draws)
@@ -140,7 +140,7 @@ def _load(traffic: TrafficPart, at_s: Floats, tick_s: float, draws: np.random.Ge
     return np.asarray(load, dtype=float)
 
 
-def _routed(world: World, line: Timeline, draws: np.random.Generator) -> Floats:
+def _routed(world: SimulatedWorld, line: Timeline, draws: np.random.Generator) -> Floats:
     """(T, R): each replica's share of the fleet's load, times the replicas there are at first.
 
     What one replica cannot serve goes to the others.
@@ -152,7 +152,9 @@ def _routed(world: World, line: Timeline, draws: np.random.Generator) -> Floats:
     return np.asarray(shares * world.fleet.replicas, dtype=float)
 
 
-def _demand(world: World, seed: int, at_s: Floats, tick_s: float, line: Timeline) -> Floats:
+def _demand(
+    world: SimulatedWorld, seed: int, at_s: Floats, tick_s: float, line: Timeline
+) -> Floats:
     traffic, draws = world.traffic, generator(world, seed, "demand")
     load = traffic.concurrency * _load(traffic, at_s, tick_s, draws)
     routed = _routed(world, line, draws)
@@ -162,7 +164,9 @@ def _demand(world: World, seed: int, at_s: Floats, tick_s: float, line: Timeline
     )
 
 
-def _arrivals(world: World, seed: int, at_s: Floats, tick_s: float, line: Timeline) -> Floats:
+def _arrivals(
+    world: SimulatedWorld, seed: int, at_s: Floats, tick_s: float, line: Timeline
+) -> Floats:
     traffic, draws = world.traffic, generator(world, seed, "arrivals")
     load = traffic.requests_per_second * _load(traffic, at_s, tick_s, draws)
     mean = load[:, None] * _routed(world, line, draws) * tick_s

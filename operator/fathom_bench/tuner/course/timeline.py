@@ -21,7 +21,7 @@ from fathom_bench.tuner.worlds.events import (
     Scale,
     SlowPod,
 )
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 STARTUP_S: Final = 300.0
 """From a new pod's creation to its first request."""
@@ -62,7 +62,7 @@ class Timeline:
         return np.clip((self.at_s - from_s) / max(60 * minutes, 1e-9), 0.0, 1.0)
 
 
-def timeline(world: World, at_s: Floats, draws: np.random.Generator) -> Timeline:
+def timeline(world: SimulatedWorld, at_s: Floats, draws: np.random.Generator) -> Timeline:
     """All events of a world, at the times that this seed draws for them."""
     line = _quiet(world, at_s, draws)
     timed = [(_at_s(event, draws), event) for event in world.events]
@@ -79,7 +79,7 @@ def _at_s(event: Event, draws: np.random.Generator) -> float:
     return 60 * (minutes if isinstance(minutes, float) else float(draws.uniform(*minutes)))
 
 
-def _quiet(world: World, at_s: Floats, draws: np.random.Generator) -> Timeline:
+def _quiet(world: SimulatedWorld, at_s: Floats, draws: np.random.Generator) -> Timeline:
     """The timeline without events."""
     most = world.most_replicas
     shape = (len(at_s), most)
@@ -105,7 +105,7 @@ def _quiet(world: World, at_s: Floats, draws: np.random.Generator) -> Timeline:
     )
 
 
-def _apply(event: Event, at: float, line: Timeline, world: World) -> None:
+def _apply(event: Event, at: float, line: Timeline, world: SimulatedWorld) -> None:
     match event:
         case ClassShift():
             _shift(event, at, line, world)
@@ -141,7 +141,7 @@ def _apply_to_pod(event: PodEvent, at: float, line: Timeline) -> None:
             line.own_depth[span, event.pod] = event.depth
 
 
-def _shift(event: ClassShift, at: float, line: Timeline, world: World) -> None:
+def _shift(event: ClassShift, at: float, line: Timeline, world: SimulatedWorld) -> None:
     new = np.array([event.shares.get(each.name, 0.0) for each in world.classes])
     ramp = line.ramp(at, event.over_minutes)[:, None]
     line.shares = (1 - ramp) * line.shares + ramp * (new / new.sum())

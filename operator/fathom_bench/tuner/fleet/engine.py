@@ -21,7 +21,7 @@ from fathom.core.measurement import (
 )
 from fathom_bench.tuner.fleet.load import Batch
 from fathom_bench.tuner.fleet.normals import CUT
-from fathom_bench.tuner.fleet.plant import Work
+from fathom_bench.tuner.fleet.plant import CourseWork
 from fathom_bench.tuner.fleet.tpot import BOUNDS_S
 from fathom_bench.tuner.worlds.parts import NoisePart, TrafficPart
 
@@ -46,7 +46,7 @@ class _Tally:
 
 
 @dataclass
-class Engine:
+class CourseEngine:
     """Counters of one engine, as the plugin and vLLM would count them."""
 
     pod: str
@@ -71,7 +71,7 @@ class Engine:
         self._effect = sqrt(self.noise.design_effect)
         self._chunks = ceil(self.traffic.prompt_tokens / self.traffic.prefill_chunk)
 
-    def serve(self, work: Work, seconds: float, prefill_s: float) -> None:
+    def serve(self, work: CourseWork, seconds: float, prefill_s: float) -> None:
         """Count what some seconds of this work make, with `prefill_s` for each token of it."""
         steps = work.rate * seconds / (work.batch * work.length)
         drafted = steps * work.batch

@@ -14,14 +14,14 @@ from fathom.tuning.alarm import AlarmKind
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
-from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.course.drawing import generator
 from fathom_bench.tuner.course.wear import wear
-from fathom_bench.tuner.fleet.engine import Engine
-from fathom_bench.tuner.fleet.load import Batch, Load
+from fathom_bench.tuner.fleet.engine import CourseEngine
+from fathom_bench.tuner.fleet.load import Batch, CourseLoad
 from fathom_bench.tuner.fleet.normals import normals
-from fathom_bench.tuner.fleet.plant import Plant, Work
-from fathom_bench.tuner.outcome import AlarmRaised, Logged, Outcome
+from fathom_bench.tuner.fleet.plant import CoursePlant, CourseWork
+from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome, Logged
 
 EPOCH_S = 1_750_032_000.0
 """Unix time at which every course begins: a midnight."""
@@ -30,11 +30,11 @@ Tuner = Callable[[TuningSnapshot], TuningDecision]
 
 
 @dataclass
-class Pod:
+class CoursePod:
     """One replica: its engine, and the depths it runs."""
 
     replica: int
-    engine: Engine
+    engine: CourseEngine
     schedule: Schedule
     depths: list[int]
     """By batch."""
@@ -59,15 +59,15 @@ def by_batch(schedule: Schedule, max_batch: int) -> list[int]:
     return [0, *(depth_at(schedule, batch) for batch in range(1, max_batch + 1))]
 
 
-class Fleet(ABC):
+class CourseFleet(ABC):
     """Time, tick by tick; how a document is carried out is left to the two kinds of fleet."""
 
     live_depth: bool
 
     def __init__(
         self,
-        course: Course,
-        load: Load,
+        course: WorldCourse,
+        load: CourseLoad,
         settings: Settings,
         name: str,
         tuner: Tuner = decide,
@@ -76,7 +76,7 @@ class Fleet(ABC):
         self.course = course
         self.load = load
         self.settings = settings
-        self.plant = Plant.of(course)
+        self.plant = CoursePlant.of(course)
         self.random = Random(f"{course.world.name} {course.seed} {name}")  # noqa: S311 - no secret
         self.normals = normals(generator(course.world, course.seed, f"counts of {name}"))
         self.now_s = 0.0
@@ -117,17 +117,17 @@ class Fleet(ABC):
         """When something is due next, in seconds of the course."""
 
     @abstractmethod
-    def is_up(self, pod: Pod) -> bool:
+    def is_up(self, pod: CoursePod) -> bool:
         """Whether a pod serves at this moment."""
 
-    def run(self) -> Outcome:
+    def run(self) -> CourseOutcome:
         """Live through the course."""
         for tick in range(self.course.clock.ticks):
             self._live_through(tick)
         return self.outcome()
 
-    def outcome(self) -> Outcome:
-        return Outcome(
+    def outcome(self) -> CourseOutcome:
+        return CourseOutcome(
             tokens=self.tokens,
             depth=self.depth,
             batch=self.batch,
@@ -161,7 +161,7 @@ class Fleet(ABC):
         self.made = [0.0] * len(self.pods)
         self.busy = [None] * len(self.pods)
 
-    def _work(self, pod: Pod, batch: Batch) -> Work:
+    def _work(self, pod: CoursePod, batch: Batch) -> CourseWork:
         fades = self.course.decays
         return self.plant.work(
             self.tick,
@@ -172,7 +172,7 @@ class Fleet(ABC):
             lost=batch.lost,
         )
 
-    def serve(self, pod: Pod) -> None:
+    def serve(self, pod: CoursePod) -> None:
         """Let a pod work up to now."""
         seconds = self.now_s - pod.served_until_s
         batch = self.batches[pod.replica]
@@ -188,7 +188,7 @@ class Fleet(ABC):
         self.made[pod.replica] += work.rate * seconds
         pod.engine.serve(work, seconds, self.plant.prefill_s)
 
-    def _new_pod(self, replica: int) -> Pod:
+    def _new_pod(self, replica: int) -> CoursePod:
         """The pod that is this replica from this tick on: at the newest document from the start."""
         course, most = self.course, self.settings.max_batch
         started_s = self.started_s[self.tick][replica]
@@ -198,7 +198,7 @@ class Fleet(ABC):
             if self.document is None
             else self.document.for_pod(name)
         )
-        return Pod(
+        return CoursePod(
             replica=replica,
             engine=self.new_engine(name, started_s),
             schedule=schedule,
@@ -209,8 +209,8 @@ class Fleet(ABC):
             served_until_s=self.now_s,
         )
 
-    def new_engine(self, pod: str, started_s: float) -> Engine:
-        return Engine(
+    def new_engine(self, pod: str, started_s: float) -> CourseEngine:
+        return CourseEngine(
             pod=pod,
             started_at_s=EPOCH_S + started_s,
             noise=self.course.world.noise,
@@ -269,7 +269,7 @@ class Fleet(ABC):
             state=self.state,
         )
 
-    def _seen(self, pod: Pod) -> TunedPod:
+    def _seen(self, pod: CoursePod) -> TunedPod:
         ready = self.is_up(pod)
         return TunedPod(
             name=pod.engine.pod,
@@ -278,7 +278,7 @@ class Fleet(ABC):
             counters=self._look(pod) if ready else None,
         )
 
-    def _look(self, pod: Pod) -> PodCounters | None:
+    def _look(self, pod: CoursePod) -> PodCounters | None:
         """What a reader of this pod's metrics gets now."""
         noise = self.course.world.noise
         if self.missing[self.tick][pod.replica] or self.random.random() < noise.scrape_failures:

@@ -1,10 +1,10 @@
 """Depth that is live: engines adopt a document seconds after it was written."""
 
 from fathom.core.depth import DepthDocument
-from fathom_bench.tuner.fleet.fleet import Fleet, Pod
+from fathom_bench.tuner.fleet.fleet import CourseFleet, CoursePod
 
 
-class LiveFleet(Fleet):
+class LiveFleet(CourseFleet):
     """Depth follows the document within seconds, without a restart."""
 
     live_depth = True
@@ -21,7 +21,7 @@ class LiveFleet(Fleet):
             if pod.due and pod.due[0][0] <= self.now_s:
                 self._deliver(pod)
 
-    def _deliver(self, pod: Pod) -> None:
+    def _deliver(self, pod: CoursePod) -> None:
         if self.course.deaf[self.tick, pod.replica]:
             pod.due = [(self.now_s + self.course.clock.tick_s, pod.due[-1][1])]
             return
@@ -33,5 +33,5 @@ class LiveFleet(Fleet):
     def next_act_s(self) -> float:
         return min((pod.due[0][0] for pod in self.pods if pod.due), default=float("inf"))
 
-    def is_up(self, pod: Pod) -> bool:
+    def is_up(self, pod: CoursePod) -> bool:
         return self.serving[self.tick][pod.replica]

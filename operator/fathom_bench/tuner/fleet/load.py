@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import exp, floor
 from typing import Protocol
 
-from fathom_bench.tuner.course.course import Course
-from fathom_bench.tuner.fleet.plant import Work
+from fathom_bench.tuner.course.course import WorldCourse
+from fathom_bench.tuner.fleet.plant import CourseWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Batch:
     kv_usage: float = 0.0
 
 
-class Load(Protocol):
+class CourseLoad(Protocol):
     @property
     def request_seconds(self) -> float | None:
         """Time that requests spent in flight, waiting included; None: closed traffic."""
@@ -29,7 +29,7 @@ class Load(Protocol):
         """Each replica's batch in a tick, given which replicas serve."""
         ...
 
-    def busy_share(self, batch: Batch, replica: int, work: Work) -> float:
+    def busy_share(self, batch: Batch, replica: int, work: CourseWork) -> float:
         """Share of the tick that a replica needs for what there is to do."""
         ...
 
@@ -38,7 +38,7 @@ class Load(Protocol):
         ...
 
 
-def admitted(course: Course, wanted: float, context: float) -> Batch:
+def admitted(course: WorldCourse, wanted: float, context: float) -> Batch:
     """What runs of what is wanted: within the engine's batch and the KV cache."""
     traffic = course.world.traffic
     wanted = min(wanted, course.world.fleet.max_batch)
@@ -52,7 +52,7 @@ def admitted(course: Course, wanted: float, context: float) -> Batch:
 class ClosedLoad:
     """The course's own batches; what a replica that is down leaves behind goes to the others."""
 
-    course: Course
+    course: WorldCourse
     request_seconds: None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class ClosedLoad:
             ]
         return [admitted(self.course, each, self.context[tick]) for each in wanted]
 
-    def busy_share(self, batch: Batch, replica: int, work: Work) -> float:
+    def busy_share(self, batch: Batch, replica: int, work: CourseWork) -> float:
         del batch, replica, work
         return 1.0
 
@@ -89,7 +89,7 @@ class OpenLoad:
     number in flight follows x' = a - m·x: x(t) = a/m + (x0 - a/m)·exp(-m·t).
     """
 
-    course: Course
+    course: WorldCourse
     request_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class OpenLoad:
             result.append(Batch(batch.running, batch.lost, waiting, batch.kv_usage))
         return result
 
-    def busy_share(self, batch: Batch, replica: int, work: Work) -> float:
+    def busy_share(self, batch: Batch, replica: int, work: CourseWork) -> float:
         seconds, output = self.course.clock.tick_s, self.course.world.traffic.output_tokens
         x0, arriving = self.flight[replica], self.arriving[replica]
         per_request = work.rate / output / max(x0, batch.running, 1e-9)

@@ -1,18 +1,18 @@
 """The truth of one replica in one tick, number by number.
 
-The same formulae as `Course.rate`, for fleets whose batches follow from what was decided. Nested
-lists, since reading one number from a list is far cheaper than from an array.
+The same formulae as `WorldCourse.rate`, for fleets whose batches follow from what was decided.
+Nested lists, since reading one number from a list is far cheaper than from an array.
 """
 
 from dataclasses import dataclass
 from typing import Self
 
-from fathom_bench.tuner.course.course import OBEYS, Course
+from fathom_bench.tuner.course.course import OBEYS, WorldCourse
 from fathom_bench.tuner.fleet.tpot import Requests
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CourseWork:
     """What a replica does during one tick, at the depth in force."""
 
     batch: int
@@ -32,7 +32,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Plant:
+class CoursePlant:
     """Indexed by batch and depth, by tick, or by tick and replica."""
 
     seconds: list[list[float]]
@@ -49,7 +49,7 @@ class Plant:
     """How they differ, where an SLO is asked for."""
 
     @classmethod
-    def of(cls, course: Course) -> Self:
+    def of(cls, course: WorldCourse) -> Self:
         return cls(
             seconds=course.hardware.seconds.tolist(),
             attention_s=course.hardware.attention_s.tolist(),
@@ -69,7 +69,7 @@ class Plant:
 
     def work(
         self, tick: int, replica: int, batch: int, asked: int, *, wear: float, lost: float
-    ) -> Work:
+    ) -> CourseWork:
         """What a replica with this batch does if it is asked to draft so deep."""
         own = self.own_depth[tick][replica]
         depth = asked if own == OBEYS else own
@@ -88,7 +88,7 @@ class Plant:
             length = 1 + sum(survival)
         made = batch * length
         step_s = (decode_s + made * self.prefill_s) / (1 - lost)
-        return Work(
+        return CourseWork(
             batch=batch,
             depth=depth,
             rate=made / step_s,

@@ -5,32 +5,32 @@ from dataclasses import replace
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.interface import Settings
 from fathom.tuning.tuner import decide
-from fathom_bench.tuner.course.course import Course
-from fathom_bench.tuner.fleet.fleet import Fleet, Pod, Tuner
-from fathom_bench.tuner.fleet.load import Load
-from fathom_bench.tuner.outcome import Outcome
+from fathom_bench.tuner.course.course import WorldCourse
+from fathom_bench.tuner.fleet.fleet import CourseFleet, CoursePod, Tuner
+from fathom_bench.tuner.fleet.load import CourseLoad
+from fathom_bench.tuner.outcome import CourseOutcome
 
 
-class RolloutFleet(Fleet):
+class RolloutFleet(CourseFleet):
     """Depth is fixed for the life of an engine: a document is carried out by restarts, in turn."""
 
     live_depth = False
 
     def __init__(
         self,
-        course: Course,
-        load: Load,
+        course: WorldCourse,
+        load: CourseLoad,
         settings: Settings,
         name: str,
         tuner: Tuner = decide,
     ) -> None:
-        self.restarting: Pod | None = None
+        self.restarting: CoursePod | None = None
         self.back_s = 0.0
         self.restarts: list[tuple[int, float]] = []
         self.schedules: list[tuple[float, Schedule]] = []
         super().__init__(course, load, settings, name, tuner)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CourseOutcome:
         return replace(
             super().outcome(), restarts=tuple(self.restarts), schedules=tuple(self.schedules)
         )
@@ -71,5 +71,5 @@ class RolloutFleet(Fleet):
     def next_act_s(self) -> float:
         return self.back_s if self.restarting is not None else float("inf")
 
-    def is_up(self, pod: Pod) -> bool:
+    def is_up(self, pod: CoursePod) -> bool:
         return self.serving[self.tick][pod.replica] and pod is not self.restarting

@@ -2,11 +2,11 @@
 
 from fathom.api.spec import TuningMode
 from fathom.tuning.interface import Settings
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 
 def settings(
-    world: World, mode: TuningMode, *, window_s: float, by_rollout: bool = False
+    world: SimulatedWorld, mode: TuningMode, *, window_s: float, by_rollout: bool = False
 ) -> Settings:
     fleet = world.fleet
     slo = fleet.tpot_milliseconds

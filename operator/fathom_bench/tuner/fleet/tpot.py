@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import erf, inf, log, sqrt
 from typing import Final, Self
 
-from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.course import WorldCourse
 
 BOUNDS_S: Final = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
@@ -25,7 +25,7 @@ class Requests:
     """By tick, class and depth: tokens per step of all over those of the class."""
 
     @classmethod
-    def of(cls, course: Course) -> Self:
+    def of(cls, course: WorldCourse) -> Self:
         return cls(
             tails=tuple(max(_NARROWEST, each.tail) for each in course.world.classes),
             shares=course.shares.tolist(),

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from fathom_bench.tuner.course.course import Floats
-from fathom_bench.tuner.policies.learner import Seen
+from fathom_bench.tuner.policies.learner import WindowSeen
 from fathom_bench.tuner.worlds.parts import FleetPart
 
 DISCOUNT: Final = 0.998
@@ -37,7 +37,7 @@ class _Bandit(ABC):
             return self.start
         return int(self.depths[self._arm(bucket)])
 
-    def learn(self, window: Sequence[Seen]) -> None:
+    def learn(self, window: Sequence[WindowSeen]) -> None:
         for seen in window:
             if seen.pod_seconds <= 0:
                 continue

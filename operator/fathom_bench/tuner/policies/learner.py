@@ -17,7 +17,7 @@ from fathom_bench.tuner.policies.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WindowSeen:
     """One batch bucket in one window, all pods together."""
 
     bucket: int
@@ -37,7 +37,7 @@ class Learner(Protocol):
         """The depth for a bucket in the coming window."""
         ...
 
-    def learn(self, window: Sequence[Seen]) -> None:
+    def learn(self, window: Sequence[WindowSeen]) -> None:
         """Take in the window that ended."""
         ...
 
@@ -49,7 +49,7 @@ def run_learner(learner: Learner, given: Windows) -> Ints:
     errors = noise.standard_normal(given.pod_seconds.shape)
     effect = given.course.world.noise.design_effect
     for window in range(len(chosen)):
-        seen: list[Seen] = []
+        seen: list[WindowSeen] = []
         for bucket in np.flatnonzero(given.pod_seconds[window]).tolist():
             depth = learner.depth(bucket)
             chosen[window, bucket] = depth
@@ -57,7 +57,7 @@ def run_learner(learner: Learner, given: Windows) -> Ints:
             tokens, drafts = float(given.tokens[at]), float(given.drafts[at])
             error = float(errors[window, bucket]) * sampling_sd(tokens, drafts, depth, effect)
             seconds = float(given.pod_seconds[window, bucket])
-            seen.append(Seen(bucket, depth, max(drafts, tokens + error), seconds, drafts))
+            seen.append(WindowSeen(bucket, depth, max(drafts, tokens + error), seconds, drafts))
         learner.learn(seen)
     return chosen
 

@@ -5,12 +5,12 @@ from typing import Protocol
 
 import numpy as np
 
-from fathom_bench.tuner.course.course import Course, Ints
+from fathom_bench.tuner.course.course import Ints, WorldCourse
 from fathom_bench.tuner.course.drawing import generator
 from fathom_bench.tuner.fleet.load import Batch, OpenLoad
-from fathom_bench.tuner.fleet.plant import Plant, Work
-from fathom_bench.tuner.outcome import Outcome
-from fathom_bench.tuner.policies.learner import Learner, Seen, sampling_sd
+from fathom_bench.tuner.fleet.plant import CoursePlant, CourseWork
+from fathom_bench.tuner.outcome import CourseOutcome
+from fathom_bench.tuner.policies.learner import Learner, WindowSeen, sampling_sd
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 DepthOf = Callable[[int], int]
@@ -22,7 +22,7 @@ class Chooser(Protocol):
         """The depths of the window that begins with this tick."""
         ...
 
-    def learn(self, window: list[Seen]) -> None:
+    def learn(self, window: list[WindowSeen]) -> None:
         """Take in the window that ended."""
         ...
 
@@ -37,7 +37,7 @@ class Learning:
         del tick, batches
         return self.learner.depth
 
-    def learn(self, window: list[Seen]) -> None:
+    def learn(self, window: list[WindowSeen]) -> None:
         self.learner.learn(window)
 
 
@@ -51,7 +51,7 @@ class Fixed:
         del tick, batches
         return self.schedule.__getitem__
 
-    def learn(self, window: list[Seen]) -> None:
+    def learn(self, window: list[WindowSeen]) -> None:
         del window
 
 
@@ -61,10 +61,10 @@ class Foresight:
     Buckets that nobody is in get what is fastest in their middle.
     """
 
-    def __init__(self, course: Course, buckets: int) -> None:
+    def __init__(self, course: WorldCourse, buckets: int) -> None:
         fleet = course.world.fleet
         self.course = course
-        self.plant = Plant.of(course)
+        self.plant = CoursePlant.of(course)
         self.depths = range(fleet.min_tokens, fleet.max_tokens + 1)
         self.middles = [
             min(fleet.max_batch, (first_batch(index) + last_batch(index)) // 2)
@@ -85,7 +85,7 @@ class Foresight:
         best: list[int] = np.argmax(rates, axis=1).tolist()
         return best.__getitem__
 
-    def learn(self, window: list[Seen]) -> None:
+    def learn(self, window: list[WindowSeen]) -> None:
         del window
 
     def _rates(self, tick: int, replica: int, batch: int) -> list[float]:
@@ -98,14 +98,14 @@ class Foresight:
         ]
 
 
-def run_queueing(course: Course, chooser: Chooser) -> Outcome:
+def run_queueing(course: WorldCourse, chooser: Chooser) -> CourseOutcome:
     """Live through an open course; depths change at the beginning of windows, for free."""
-    clock, plant, load = course.clock, Plant.of(course), OpenLoad(course)
+    clock, plant, load = course.clock, CoursePlant.of(course), OpenLoad(course)
     tokens = np.zeros((clock.ticks, course.replicas))
     batch_of, depth_of = np.zeros_like(course.batch), np.zeros_like(course.batch)
     noise = generator(course.world, course.seed, "seen")
     serving: list[list[bool]] = course.serving.tolist()
-    seen: dict[int, list[tuple[Work, float]]] = {}
+    seen: dict[int, list[tuple[CourseWork, float]]] = {}
     depths: DepthOf = dict.fromkeys(range(64), course.world.fleet.tokens).__getitem__
     for tick in range(clock.ticks):
         batches = load.batches(tick, serving[tick])
@@ -126,22 +126,25 @@ def run_queueing(course: Course, chooser: Chooser) -> Outcome:
             load.served(replica, made)
             tokens[tick, replica] = made
             batch_of[tick, replica] = batch.running
-    return Outcome(
+    return CourseOutcome(
         tokens=tokens, depth=depth_of, batch=batch_of, request_seconds=load.request_seconds
     )
 
 
-def _wear(course: Course, tick: int, replica: int) -> float:
+def _wear(course: WorldCourse, tick: int, replica: int) -> float:
     return float(course.wear[tick, replica]) if course.decays else 1.0
 
 
 def _sampled(
-    bucket: int, parts: list[tuple[Work, float]], course: Course, draws: np.random.Generator
-) -> Seen:
+    bucket: int,
+    parts: list[tuple[CourseWork, float]],
+    course: WorldCourse,
+    draws: np.random.Generator,
+) -> WindowSeen:
     """What a learner sees of one bucket: the truth with the noise of sampled drafts."""
     depth = parts[0][0].depth
     tokens = sum(work.rate * seconds for work, seconds in parts)
     drafts = sum(work.rate * seconds / work.length for work, seconds in parts)
     sd = sampling_sd(tokens, drafts, depth, course.world.noise.design_effect)
     noisy = max(drafts, tokens + sd * float(draws.standard_normal()))
-    return Seen(bucket, depth, noisy, sum(seconds for _, seconds in parts), drafts)
+    return WindowSeen(bucket, depth, noisy, sum(seconds for _, seconds in parts), drafts)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fathom_bench.tuner.policies.learner import Seen
+from fathom_bench.tuner.policies.learner import WindowSeen
 from fathom_bench.tuner.worlds.parts import FleetPart
 
 RAISE_ABOVE: Final = 0.6
@@ -24,7 +24,7 @@ class Aimd:
         del bucket
         return self.current
 
-    def learn(self, window: Sequence[Seen]) -> None:
+    def learn(self, window: Sequence[WindowSeen]) -> None:
         drafts = sum(seen.drafts for seen in window)
         if drafts <= 0:
             return
@@ -56,7 +56,7 @@ class Slots:
         del bucket
         return self.slots[self.at]
 
-    def learn(self, window: Sequence[Seen]) -> None:
+    def learn(self, window: Sequence[WindowSeen]) -> None:
         drafts = sum(seen.drafts for seen in window)
         if drafts <= 0:
             return

@@ -16,7 +16,7 @@ import numpy as np
 from fathom.api.spec import Objective
 from fathom_bench.tuner.course.acceptance import request_factors
 from fathom_bench.tuner.course.course import Bools, Floats, Ints
-from fathom_bench.tuner.outcome import Outcome
+from fathom_bench.tuner.outcome import CourseOutcome
 from fathom_bench.tuner.policies.windows import Windows
 
 QUANTILE: Final = 0.95
@@ -25,7 +25,7 @@ LONGEST_S: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Slo:
+class CourseSlo:
     """The SLO of one course."""
 
     given: Windows
@@ -45,17 +45,19 @@ class Slo:
         best = np.argmax(np.where(eligible, tokens, -np.inf), axis=2)
         return np.asarray(best + fleet.min_tokens, dtype=np.int64)
 
-    def kept(self, outcome: Outcome) -> Bools:
+    def kept(self, outcome: CourseOutcome) -> Bools:
         """(W,): whether the fleet's 95th percentile keeps the SLO in each window."""
         window = np.broadcast_to(self.given.window[:, None], self._cells)
         tpot = self._percentile(outcome.depth, window, self.given.course.clock.windows)
         return np.asarray(tpot <= self.seconds)
 
-    def credited(self, outcomes: Mapping[str, Outcome], best: Outcome) -> dict[str, Outcome]:
+    def credited(
+        self, outcomes: Mapping[str, CourseOutcome], best: CourseOutcome
+    ) -> dict[str, CourseOutcome]:
         """Outcomes with no more tokens than the clairvoyant's where that alone keeps the SLO."""
         possible = self._bucket_tpot(best.depth) <= self.seconds
         cells = (self.given.window[:, None], self.given.bucket)
-        result: dict[str, Outcome] = {}
+        result: dict[str, CourseOutcome] = {}
         for name, outcome in outcomes.items():
             capped = (possible & (self._bucket_tpot(outcome.depth) > self.seconds))[cells]
             tokens = np.where(capped, np.minimum(outcome.tokens, best.tokens), outcome.tokens)
@@ -107,9 +109,9 @@ def _weighted_quantile(values: Floats, weights: Floats, group: Ints, groups: int
     return result
 
 
-def slo_of(given: Windows) -> Slo | None:
+def slo_of(given: Windows) -> CourseSlo | None:
     """The world's SLO, if its objective is Goodput."""
     fleet = given.course.world.fleet
     if fleet.objective is not Objective.GOODPUT or fleet.tpot_milliseconds is None:
         return None
-    return Slo(given, fleet.tpot_milliseconds / 1000)
+    return CourseSlo(given, fleet.tpot_milliseconds / 1000)

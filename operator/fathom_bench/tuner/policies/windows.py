@@ -5,14 +5,14 @@ from functools import cached_property
 
 import numpy as np
 
-from fathom_bench.tuner.course.course import Course, Floats, Ints, bucket_index
+from fathom_bench.tuner.course.course import Floats, Ints, WorldCourse, bucket_index
 
 
 @dataclass(frozen=True)
 class Windows:
     """Closed traffic, where what one policy does leaves the batches of the others alone."""
 
-    course: Course
+    course: WorldCourse
     bucket: Ints
     """(T, R): index of the bucket of each batch."""
     window: Ints
@@ -41,7 +41,7 @@ class Windows:
         return np.asarray(chosen[self.window[:, None], self.bucket], dtype=np.int64)
 
 
-def windows(course: Course) -> Windows:
+def windows(course: WorldCourse) -> Windows:
     clock = course.clock
     bucket = bucket_index(course.batch)
     window = np.arange(clock.ticks) // clock.ticks_per_window

@@ -3,8 +3,8 @@
 from typing import Final
 
 from fathom.tuning.alarm import AlarmKind
-from fathom_bench.tuner.course.course import OBEYS, Course
-from fathom_bench.tuner.outcome import AlarmRaised, Outcome
+from fathom_bench.tuner.course.course import OBEYS, WorldCourse
+from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome
 
 LOOKED_BACK_S: Final = 2 * 3600.0
 """That drafting never pays is judged by so much of the time before."""
@@ -12,7 +12,7 @@ BELIEVABLE: Final = (0.01, 0.99)
 """Shares of first drafts accepted that raise no suspicion."""
 
 
-def is_justified(alarm: AlarmRaised, course: Course, outcome: Outcome) -> bool:
+def is_justified(alarm: AlarmRaised, course: WorldCourse, outcome: CourseOutcome) -> bool:
     """Whether there is what the alarm says: from when it begins, and for good."""
     tick = min(int(alarm.at_s // course.clock.tick_s), course.clock.ticks - 1)
     match alarm.kind:
@@ -28,7 +28,7 @@ def is_justified(alarm: AlarmRaised, course: Course, outcome: Outcome) -> bool:
             return _never_paid(tick, course, outcome)
 
 
-def _never_paid(tick: int, course: Course, outcome: Outcome) -> bool:
+def _never_paid(tick: int, course: WorldCourse, outcome: CourseOutcome) -> bool:
     """Whether no depth of the engines would have made more of the last hours than depth 0."""
     first = max(0, tick + 1 - round(LOOKED_BACK_S / course.clock.tick_s))
     made = course.rate_of(outcome.batch)[first : tick + 1].sum(axis=(0, 1))

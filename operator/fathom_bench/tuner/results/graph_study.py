@@ -18,7 +18,7 @@ from fathom_bench.tuner.outcome import outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, USER, simulate
 from fathom_bench.tuner.worlds.parts import GraphsPart
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 _TOKENS: Final = 3
 _MAX_TOKENS: Final = 7
@@ -29,7 +29,7 @@ class Arrangement:
     name: str
     graphs: GraphsPart
 
-    def of(self, world: World) -> World:
+    def of(self, world: SimulatedWorld) -> SimulatedWorld:
         """The world with engines that are arranged so; its draws stay as they are.
 
         The user asks for 3 of up to 7, as the arrangements do, and for throughput; traffic is
@@ -104,7 +104,7 @@ class GraphReport(_Figures):
     runs: tuple[GraphRun, ...]
 
 
-def graph_run(arrangement: Arrangement, world: World, seed: int) -> GraphRun:
+def graph_run(arrangement: Arrangement, world: SimulatedWorld, seed: int) -> GraphRun:
     (campaign,) = simulate(arrangement.of(world), seed, (LIVE,))
     cut, course = campaign.cut, campaign.course
     made = {name: float(each.tokens.sum()) for name, each in campaign.outcomes.items()}

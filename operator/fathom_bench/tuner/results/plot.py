@@ -6,7 +6,7 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fathom_bench.tuner.results.report import Report
+from fathom_bench.tuner.results.report import TunerBenchReport
 
 SHOWN: Final = {
     "static_user": "tab:gray",
@@ -21,7 +21,7 @@ SHOWN: Final = {
 _LEAST_PERCENT: Final = 80.0
 
 
-def write_plot(report: Report, file: Path) -> None:
+def write_plot(report: TunerBenchReport, file: Path) -> None:
     """Two panels: every policy over all world-days, and the main ones in each world.
 
     Raises:
@@ -38,7 +38,7 @@ def write_plot(report: Report, file: Path) -> None:
     figure.savefig(file, dpi=120)
 
 
-def _policies(axes: Axes, report: Report) -> None:
+def _policies(axes: Axes, report: TunerBenchReport) -> None:
     percents = {
         policy: [100 * each for fractions in worlds.values() for each in fractions]
         for policy, worlds in report.fractions.items()
@@ -55,7 +55,7 @@ def _policies(axes: Axes, report: Report) -> None:
     axes.set_title("All worlds (box: quartiles; whiskers: 5 % and 95 %; triangle: mean)")
 
 
-def _worlds(axes: Axes, report: Report) -> None:
+def _worlds(axes: Axes, report: TunerBenchReport) -> None:
     shown = {policy: colour for policy, colour in SHOWN.items() if policy in report.fractions}
     for lane, (policy, colour) in enumerate(shown.items()):
         offset = 0.7 * (lane / max(1, len(shown) - 1) - 0.5)

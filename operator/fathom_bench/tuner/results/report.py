@@ -61,7 +61,7 @@ class AlarmSummary(BaseModel):
     simulated_days: float
 
 
-class Report(BaseModel):
+class TunerBenchReport(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, PolicySummary]
 
@@ -76,10 +76,10 @@ class Report(BaseModel):
     """By policy and world: the oracle fraction of every world-day."""
 
 
-def report(runs: Iterable[RunScore]) -> Report:
+def report(runs: Iterable[RunScore]) -> TunerBenchReport:
     runs = tuple(runs)
     worlds = tuple(dict.fromkeys(run.world for run in runs))
-    return Report(
+    return TunerBenchReport(
         seeds=tuple(sorted({run.seed for run in runs})),
         worlds=worlds,
         alarms=_alarms(runs),

@@ -9,10 +9,10 @@ import numpy as np
 from fathom.core.depth import Schedule
 from fathom.tuning.alarm import AlarmKind
 from fathom.tuning.interface import Action
-from fathom_bench.tuner.course.course import Course, Floats
+from fathom_bench.tuner.course.course import Floats, WorldCourse
 from fathom_bench.tuner.course.drawing import DAY_S
 from fathom_bench.tuner.fleet.fleet import by_batch
-from fathom_bench.tuner.outcome import AlarmRaised, Outcome
+from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome
 from fathom_bench.tuner.results.alarm_truth import is_justified
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, USER, Campaign
 
@@ -112,7 +112,7 @@ def _ceiling(campaign: Campaign) -> float | None:
     return campaign.ceiling / float(campaign.outcomes[CLAIRVOYANT].tokens.sum())
 
 
-def _days(campaign: Campaign, outcome: Outcome) -> tuple[DayScore, ...]:
+def _days(campaign: Campaign, outcome: CourseOutcome) -> tuple[DayScore, ...]:
     per_day = round(DAY_S / campaign.course.clock.tick_s)
     own, best, user = (
         each.tokens.reshape(-1, per_day * each.tokens.shape[1]).sum(axis=1)
@@ -137,7 +137,7 @@ def minutes_to_good(own: Floats, best: Floats, tick_s: float) -> float | None:
     return float(np.argmax(good) * tick_s / 60) if good.any() else None
 
 
-def _rolls(course: Course, outcome: Outcome) -> tuple[Roll, ...]:
+def _rolls(course: WorldCourse, outcome: CourseOutcome) -> tuple[Roll, ...]:
     course = course.restarted(outcome.restarts)
     changes = zip(outcome.schedules, outcome.schedules[1:], strict=False)
     return tuple(
@@ -147,7 +147,7 @@ def _rolls(course: Course, outcome: Outcome) -> tuple[Roll, ...]:
 
 
 def _gain(
-    course: Course, outcome: Outcome, before: Schedule, after: Schedule, at_s: float
+    course: WorldCourse, outcome: CourseOutcome, before: Schedule, after: Schedule, at_s: float
 ) -> float:
     first = int(at_s // course.clock.tick_s)
     ticks = slice(first, first + round(DAY_S / course.clock.tick_s))
@@ -168,11 +168,11 @@ def _slo(campaign: Campaign, policy: str) -> tuple[int | None, int]:
     return int((campaign.slo_kept[policy] & possible).sum()), int(possible.sum())
 
 
-def _speed(outcome: Outcome) -> float:
+def _speed(outcome: CourseOutcome) -> float:
     return float(outcome.tokens.sum()) / (outcome.request_seconds or 1.0)
 
 
-def _alarms(course: Course, outcome: Outcome, days: int) -> AlarmScore:
+def _alarms(course: WorldCourse, outcome: CourseOutcome, days: int) -> AlarmScore:
     raised = [each.at_s for each in outcome.alarms if each.kind is AlarmKind.DRAFT_MISMATCH]
     noticed = (
         next((each for each in raised if each >= at_s), None) for at_s in course.mismatches_s

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from fathom_bench.tuner.results.graph_study import GraphReport, Spread
-from fathom_bench.tuner.results.report import PolicySummary, Report
+from fathom_bench.tuner.results.report import PolicySummary, TunerBenchReport
 from fathom_bench.tuner.simulate import LIVE
 
 _COLUMNS = (
@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 
-def policy_table(report: Report) -> Table:
+def policy_table(report: TunerBenchReport) -> Table:
     """All policies over all worlds."""
     policies = report.__pydantic_extra__
     ordered = sorted(policies, key=lambda name: policies[name].mean_oracle_fraction)
@@ -32,7 +32,7 @@ def policy_table(report: Report) -> Table:
     )
 
 
-def live_table(report: Report) -> Table:
+def live_table(report: TunerBenchReport) -> Table:
     """Our tuner in each world."""
     rows = {
         world: policies[LIVE] for world, policies in report.per_world.items() if LIVE in policies
@@ -40,7 +40,7 @@ def live_table(report: Report) -> Table:
     return _table("live in each world", "world", rows)
 
 
-def alarm_line(report: Report) -> str:
+def alarm_line(report: TunerBenchReport) -> str:
     """How the live tuner's mismatch alarm did."""
     of = report.alarms
     minutes = of.mismatch_minutes_max
@@ -52,7 +52,7 @@ def alarm_line(report: Report) -> str:
     )
 
 
-def false_alarm_table(report: Report) -> Table:
+def false_alarm_table(report: TunerBenchReport) -> Table:
     """Alarms of any kind without a cause, and the worlds they were raised in."""
     of = report.alarms
     table = Table(title="False alarms", title_justify="left")

@@ -10,10 +10,10 @@ import numpy as np
 import tomli_w
 
 from fathom.core.depth import DepthDocument, summary
-from fathom_bench.tuner.course.course import Bools, Course, Ints, bucket_index
-from fathom_bench.tuner.outcome import Outcome
+from fathom_bench.tuner.course.course import Bools, Ints, WorldCourse, bucket_index
+from fathom_bench.tuner.outcome import CourseOutcome
 from fathom_bench.tuner.simulate import CLAIRVOYANT, Campaign
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 from fathom_vllm.buckets import last_batch
 
 
@@ -40,7 +40,7 @@ def write_trace(folder: Path, campaign: Campaign, policy: str) -> None:
         )
 
 
-def write_world(folder: Path, world: World) -> None:
+def write_world(folder: Path, world: SimulatedWorld) -> None:
     """The world's file; what it leaves out is as the format's defaults say.
 
     Raises:
@@ -55,7 +55,9 @@ def _depths(document: DepthDocument) -> tuple[str, str]:
     return summary(document.schedule), " ".join(overrides)
 
 
-def _window_rows(course: Course, own: Outcome, best: Outcome) -> list[list[object]]:
+def _window_rows(
+    course: WorldCourse, own: CourseOutcome, best: CourseOutcome
+) -> list[list[object]]:
     """`depths` and `best` name each bucket in use by its largest batch, `16:4`."""
     clock, buckets = course.clock, bucket_index(own.batch)
     total = best.tokens.sum()

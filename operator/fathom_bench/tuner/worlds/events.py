@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from fathom_bench.tuner.worlds.parts import DEEPEST, Part, Share, Span
+from fathom_bench.tuner.worlds.parts import DEEPEST, Share, Span, WorldPart
 
 Minutes = NonNegativeFloat | Span
 
 
-class _Event(Part):
+class _Event(WorldPart):
     at_minutes: Minutes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fathom_bench.tuner.worlds.errors import WorldError
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 
 def shipped() -> tuple[str, ...]:
@@ -15,7 +15,7 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(_shipped_files()))
 
 
-def load(name_or_path: str) -> World:
+def load(name_or_path: str) -> SimulatedWorld:
     """A shipped world by its name, or any other by the path of its file.
 
     Raises:
@@ -31,14 +31,14 @@ def load(name_or_path: str) -> World:
         ) from error
 
 
-def parse(text: str, name: str) -> World:
+def parse(text: str, name: str) -> SimulatedWorld:
     """A world from the text of its file.
 
     Raises:
         WorldError: every mistake of the file, in one message.
     """
     try:
-        return World.model_validate({**tomllib.loads(text), "name": name})
+        return SimulatedWorld.model_validate({**tomllib.loads(text), "name": name})
     except tomllib.TOMLDecodeError as error:
         raise WorldError(f"World {name} is not TOML: {error}.") from error
     except ValidationError as error:

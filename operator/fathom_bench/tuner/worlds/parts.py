@@ -23,11 +23,11 @@ Span = tuple[NonNegativeFloat, NonNegativeFloat]
 """From, to; drawn uniformly for every seed."""
 
 
-class Part(BaseModel):
+class WorldPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class GraphsPart(Part):
+class GraphsPart(WorldPart):
     """`[fleet.graphs]`: the engines capture CUDA graphs, and replay them by vLLM's rule."""
 
     depths: Literal["set", "all", "tokens"] | tuple[int, ...] = "set"
@@ -38,7 +38,7 @@ class GraphsPart(Part):
     """The largest size, in tokens: 512 on an H100, 1024 on a GB200."""
 
 
-class FleetPart(Part):
+class FleetPart(WorldPart):
     """`[fleet]`: what the user wrote, and how the cluster carries changes out."""
 
     replicas: PositiveInt = 4
@@ -90,7 +90,7 @@ class FleetPart(Part):
         return self
 
 
-class ExpertsPart(Part):
+class ExpertsPart(WorldPart):
     """`[step_time.moe]`: weights that are read only when a token is routed to their expert."""
 
     experts: PositiveInt = 256
@@ -107,7 +107,7 @@ class ExpertsPart(Part):
         return self
 
 
-class StepTimePart(Part):
+class StepTimePart(WorldPart):
     """`[step_time]`: seconds of one decode step at every batch and depth; in milliseconds."""
 
     spread: Annotated[float, Field(ge=0, le=1)] = 0.15
@@ -140,7 +140,7 @@ class StepTimePart(Part):
         return self
 
 
-class NoisePart(Part):
+class NoisePart(WorldPart):
     """`[noise]`: what makes measurements differ from the truth, and pods from each other."""
 
     pod_speed_sd: NonNegativeFloat = 0.015
@@ -158,7 +158,7 @@ class NoisePart(Part):
     """Standard deviation of the error of a scrape's time stamp."""
 
 
-class TrafficPart(Part):
+class TrafficPart(WorldPart):
     """`[traffic]`: how much work there is."""
 
     mode: Literal["closed", "open"] = "closed"
@@ -191,7 +191,7 @@ class TrafficPart(Part):
     """Share of the time lost when twice what fits is asked for."""
 
 
-class ClassPart(Part):
+class ClassPart(WorldPart):
     """`[[classes]]`: requests that are alike."""
 
     name: str

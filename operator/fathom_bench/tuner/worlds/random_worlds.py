@@ -31,7 +31,7 @@ from fathom_bench.tuner.worlds.parts import (
     StepTimePart,
     TrafficPart,
 )
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 PREFIX: Final = "random-"
 _CLASS_NAMES: Final = ("chat", "code", "summaries", "poems")
@@ -69,12 +69,12 @@ class _Dice:
         return int(self._rng.integers(least, most + 1))
 
 
-def random_world(number: int) -> World:
+def random_world(number: int) -> SimulatedWorld:
     """The world of this number; always the same one."""
     dice = _Dice(number)
     fleet = _fleet(dice)
     classes = _classes(dice)
-    return World(
+    return SimulatedWorld(
         name=f"{PREFIX}{number}",
         about="Drawn at random.",
         fleet=fleet,

@@ -20,16 +20,16 @@ from fathom_bench.tuner.worlds.parts import (
     ClassPart,
     FleetPart,
     NoisePart,
-    Part,
     StepTimePart,
     TrafficPart,
+    WorldPart,
 )
 
 LEAST_FIT: Final = 0.2
 """Drafts of which fewer than one in five are accepted at the first position do not fit."""
 
 
-class World(Part):
+class SimulatedWorld(WorldPart):
     """All of one file."""
 
     name: str = ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fathom_local.kubelet.containers.runner import Plan
+from fathom_local.kubelet.containers.runner import ContainerPlan
 from fathom_local.kubelet.problem import CREATE_CONTAINER_ERROR, PodProblem
 from fathom_local.kubelet.sandbox import RUNNER
 
@@ -23,7 +23,7 @@ class ContainerProcess:
     runner: asyncio.subprocess.Process
     pid: int
     """As the host sees it; in its own PID namespace it is 1."""
-    plan: Plan
+    plan: ContainerPlan
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait(self) -> int:
@@ -75,7 +75,7 @@ class ContainerProcess:
         return entered.returncode or 0, output.decode(errors="replace")
 
 
-async def start_container(plan: Plan, log: Path) -> ContainerProcess:
+async def start_container(plan: ContainerPlan, log: Path) -> ContainerProcess:
     """Executes a program.
 
     Raises:
@@ -106,7 +106,7 @@ async def start_container(plan: Plan, log: Path) -> ContainerProcess:
     return ContainerProcess(process, int(rest), plan)
 
 
-async def _first_line(process: asyncio.subprocess.Process, plan: Plan) -> str:
+async def _first_line(process: asyncio.subprocess.Process, plan: ContainerPlan) -> str:
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("the runner was started without pipes")
     process.stdin.write(json.dumps(plan).encode())

@@ -14,15 +14,20 @@ import structlog
 
 from fathom_local.kubelet.containers.container_process import ContainerProcess, start_container
 from fathom_local.kubelet.containers.probes import Prober, watch_probe
-from fathom_local.kubelet.containers.runner import Plan
-from fathom_local.kubelet.models import Container, Probe
+from fathom_local.kubelet.containers.runner import ContainerPlan
+from fathom_local.kubelet.models import Container, ContainerProbe
 from fathom_local.kubelet.problem import (
     CRASH_LOOP_BACK_OFF,
     ERR_IMAGE_PULL,
     IMAGE_PULL_BACK_OFF,
     PodProblem,
 )
-from fathom_local.kubelet.status import ContainerRecord, Running, Terminated, Waiting
+from fathom_local.kubelet.status import (
+    ContainerRecord,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+)
 
 PROBLEM_RETRY_SECONDS = 1.0
 STABLE_SECONDS = 60.0
@@ -54,7 +59,7 @@ class ContainerWorker:
     restart_policy: str
     grace_seconds: float
     """For restarts after a failed liveness probe; `stop` is told its own."""
-    make_plan: Callable[[Container], Awaitable[Plan]]
+    make_plan: Callable[[Container], Awaitable[ContainerPlan]]
     changed: Callable[[], None]
     """Called after each change of the record."""
     report: Callable[[str, str], None]
@@ -76,9 +81,9 @@ class ContainerWorker:
             if self._stopping.is_set() or not self._restarts(code):
                 return code
             crashes = 1 if lasted_seconds > STABLE_SECONDS else crashes + 1
-            if isinstance(self.record.state, Terminated):
+            if isinstance(self.record.state, ContainerStateTerminated):
                 self.record.last_state = self.record.state
-            self.record.state = Waiting(
+            self.record.state = ContainerStateWaiting(
                 CRASH_LOOP_BACK_OFF,
                 f"restarting container {self.record.container.name} "
                 f"in {self.backoff.pause(crashes):g} s",
@@ -110,7 +115,7 @@ class ContainerWorker:
         container = self.record.container
         self._process = process
         self.record.container_id = f"fathom://{uuid.uuid4().hex}"
-        self.record.state = Running(began)
+        self.record.state = ContainerStateRunning(began)
         self.record.started = container.startup_probe is None
         self.record.ready = self.record.started and container.readiness_probe is None
         self.changed()
@@ -131,7 +136,7 @@ class ContainerWorker:
             await self._kill_task
             self._kill_task = None
         ended = dt.datetime.now(dt.UTC)
-        self.record.state = Terminated(code, began, ended, self._last_words(code))
+        self.record.state = ContainerStateTerminated(code, began, ended, self._last_words(code))
         self.record.ready = self.record.started = False
         self.changed()
         return code, (ended - began).total_seconds()
@@ -144,12 +149,15 @@ class ContainerWorker:
                 return await start_container(plan, self.log_path)
             except PodProblem as problem:
                 reason = problem.reason
-                already = isinstance(self.record.state, Waiting) and self.record.state.reason
+                already = (
+                    isinstance(self.record.state, ContainerStateWaiting)
+                    and self.record.state.reason
+                )
                 if reason == ERR_IMAGE_PULL and already in (ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF):
                     reason = IMAGE_PULL_BACK_OFF
                 if already != reason:
                     self.report(reason, problem.message)
-                self.record.state = Waiting(reason, problem.message)
+                self.record.state = ContainerStateWaiting(reason, problem.message)
                 self.changed()
             if await self._stopped_within(PROBLEM_RETRY_SECONDS):
                 break
@@ -212,7 +220,7 @@ class ContainerWorker:
             self._kill_task = asyncio.create_task(self._end(self._probe_grace()))
 
     def _probe_grace(self) -> float:
-        probes: list[Probe | None] = [
+        probes: list[ContainerProbe | None] = [
             self.record.container.liveness_probe,
             self.record.container.startup_probe,
         ]

@@ -2,7 +2,7 @@
 
 import re
 
-from fathom_local.kubelet.models import Container, EnvVar, Pod
+from fathom_local.kubelet.models import Container, ContainerEnvVar, Pod
 from fathom_local.kubelet.problem import CREATE_CONTAINER_CONFIG_ERROR, PodProblem
 from fathom_local.kubelet.sources import PodAddresses, Sources, field_value
 
@@ -51,7 +51,7 @@ def container_environment(
 
 def _value(
     pod: Pod,
-    variable: EnvVar,
+    variable: ContainerEnvVar,
     addresses: PodAddresses,
     sources: Sources,
     variables: dict[str, str],

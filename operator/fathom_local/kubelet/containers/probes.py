@@ -8,7 +8,7 @@ from http import HTTPStatus
 import aiohttp
 
 from fathom_local.kubelet.containers.container_process import ContainerProcess
-from fathom_local.kubelet.models import Container, Handler, Probe
+from fathom_local.kubelet.models import Container, ContainerProbe, Handler
 
 FIRST_FAILING_STATUS = HTTPStatus.BAD_REQUEST
 Verdict = str | None
@@ -72,7 +72,7 @@ class Prober:
 class ThresholdCounter:
     """Turns single verdicts into a steady one."""
 
-    probe: Probe
+    probe: ContainerProbe
     _successes: int = 0
     _failures: int = 0
 
@@ -85,7 +85,9 @@ class ThresholdCounter:
         return False if self._failures >= self.probe.failure_threshold else None
 
 
-async def watch_probe(prober: Prober, probe: Probe, decided: Callable[[bool, str], bool]) -> None:
+async def watch_probe(
+    prober: Prober, probe: ContainerProbe, decided: Callable[[bool, str], bool]
+) -> None:
     """Probes periodically.
 
     Args:

@@ -5,7 +5,7 @@ with threads can neither unshare its namespaces nor fork safely. Standard librar
 to start.
 
     runner.py sandbox HOSTNAME     new network, host name and IPC namespaces, held by `sleep`
-    runner.py container            reads a plan (JSON) from stdin; see `Plan`
+    runner.py container            reads a plan (JSON) from stdin; see `ContainerPlan`
 
 Both die with the process that started them, so nothing of a pod outlives its kubelet.
 On stdout a container's runner writes one line, `started PID` or `failed MESSAGE`; its exit status
@@ -58,7 +58,7 @@ class Mount(TypedDict):
     read_only: bool
 
 
-class Plan(TypedDict):
+class ContainerPlan(TypedDict):
     """How to start a container."""
 
     sandbox_pid: int
@@ -79,7 +79,7 @@ def main() -> None:
     if sys.argv[1] == "sandbox":
         hold_sandbox(hostname=sys.argv[2])
     else:
-        plan: Plan = json.load(sys.stdin)
+        plan: ContainerPlan = json.load(sys.stdin)
         run_container(plan)
 
 
@@ -92,7 +92,7 @@ def hold_sandbox(hostname: str) -> NoReturn:
     os.execvp("sleep", ["sleep", "infinity"])
 
 
-def run_container(plan: Plan) -> NoReturn:
+def run_container(plan: ContainerPlan) -> NoReturn:
     """Starts the program as process 1 of a PID namespace, and exits as it does."""
     try:
         for kind in ("net", "uts", "ipc"):
@@ -120,7 +120,7 @@ def run_container(plan: Plan) -> NoReturn:
     sys.exit(code if code >= 0 else SIGNALLED - code)
 
 
-def become_program(plan: Plan, failure_writer: int, output_writer: int) -> NoReturn:
+def become_program(plan: ContainerPlan, failure_writer: int, output_writer: int) -> NoReturn:
     """In the child: sets up the root filesystem and executes; never returns."""
     try:
         die_with_parent()
@@ -149,7 +149,7 @@ def report(writer: int, message: str) -> None:
     os.write(writer, message.replace("\n", " ").encode())
 
 
-def enter_root(plan: Plan) -> None:
+def enter_root(plan: ContainerPlan) -> None:
     """Makes a copy-on-write view of the host's files the root, with the pod's volumes in it."""
     root = plan["root"]
     filesystems = ["/", *other_filesystems()]

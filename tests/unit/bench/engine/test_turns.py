@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from fathom_bench.engine.timing import QUICK, Timing
+from fathom_bench.engine.timing import QUICK, EngineBenchTiming
 from fathom_bench.engine.turns import Turn, fastest, learning_turns, rotated, steady_turns
 from fathom_local.engine.walk import TRAFFIC_CLASSES
 
 DEPTHS = range(8)
-TIMINGS = pytest.mark.parametrize("timing", [Timing(), QUICK], ids=["full", "quick"])
+TIMINGS = pytest.mark.parametrize("timing", [EngineBenchTiming(), QUICK], ids=["full", "quick"])
 
 
 def depths(turns: list[Turn]) -> list[int | None]:
@@ -17,7 +17,7 @@ def depths(turns: list[Turn]) -> list[int | None]:
 
 
 def test_in_the_learning_part_the_tuner_comes_first_and_every_depth_once_a_round() -> None:
-    timing = Timing(learning_rounds=3)
+    timing = EngineBenchTiming(learning_rounds=3)
     turns = list(learning_turns(timing, DEPTHS, phase=0))
     assert not any(turn.steady for turn in turns)
     for number in range(3):
@@ -27,7 +27,7 @@ def test_in_the_learning_part_the_tuner_comes_first_and_every_depth_once_a_round
 
 
 def test_in_the_steady_part_each_arm_is_in_each_place_equally_often() -> None:
-    timing = Timing(steady_rounds=6, contenders=2)
+    timing = EngineBenchTiming(steady_rounds=6, contenders=2)
     turns = list(steady_turns(timing, (5, 7), phase=1))
     assert all(turn.steady and turn.seconds == timing.steady_slice_seconds for turn in turns)
     rounds = [depths([turn for turn in turns if turn.round == number]) for number in range(6)]
@@ -36,7 +36,7 @@ def test_in_the_steady_part_each_arm_is_in_each_place_equally_often() -> None:
 
 
 def test_two_phases_do_not_begin_with_the_same_arm() -> None:
-    first, second = (next(steady_turns(Timing(), (1, 2), phase)) for phase in (0, 1))
+    first, second = (next(steady_turns(EngineBenchTiming(), (1, 2), phase)) for phase in (0, 1))
     assert first.depth != second.depth
 
 
@@ -52,7 +52,7 @@ def test_a_rotation_keeps_the_order() -> None:
 
 
 @TIMINGS
-def test_the_plan_is_as_long_as_its_parts(timing: Timing) -> None:
+def test_the_plan_is_as_long_as_its_parts(timing: EngineBenchTiming) -> None:
     turns = [
         *learning_turns(timing, DEPTHS, 0),
         *steady_turns(timing, (1, 2)[: timing.contenders], 0),
@@ -67,7 +67,7 @@ def test_the_plan_is_as_long_as_its_parts(timing: Timing) -> None:
 
 
 @TIMINGS
-def test_every_ratio_has_an_interval(timing: Timing) -> None:
+def test_every_ratio_has_an_interval(timing: EngineBenchTiming) -> None:
     assert timing.learning_rounds >= 2
     assert timing.steady_rounds >= 2
     assert timing.contenders >= 1
@@ -75,5 +75,5 @@ def test_every_ratio_has_an_interval(timing: Timing) -> None:
 
 def test_the_whole_benchmark_takes_at_most_45_minutes() -> None:
     minutes_to_start_engines = 3
-    assert len(Timing().phases) >= 4
-    assert Timing().total_seconds(len(DEPTHS)) / 60 + minutes_to_start_engines < 45
+    assert len(EngineBenchTiming().phases) >= 4
+    assert EngineBenchTiming().total_seconds(len(DEPTHS)) / 60 + minutes_to_start_engines < 45

@@ -5,15 +5,17 @@ from collections.abc import Iterable
 import pytest
 
 from fathom_bench.gpu.figures import GraphCell, change_of, graph_cells, step_ms
-from fathom_bench.gpu.records import Dispatched, GraphUse, Step
+from fathom_bench.gpu.records import Dispatched, GraphUse, RecordedStep
 
 WRITTEN_AT_S = 10.0
 
 
-def steps(kinds: Iterable[tuple[int, int]], *, batch: int = 4, began_s: float = 9.9) -> list[Step]:
+def steps(
+    kinds: Iterable[tuple[int, int]], *, batch: int = 4, began_s: float = 9.9
+) -> list[RecordedStep]:
     """A step each 0.1 s; of each, the depth that it drafts with, and that it verifies."""
     return [
-        Step(
+        RecordedStep(
             scheduled_at_s=began_s + number / 10 - 0.05,
             ended_at_s=began_s + number / 10,
             batch=batch,

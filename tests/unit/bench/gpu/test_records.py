@@ -7,16 +7,16 @@ from fathom_bench.gpu.records import (
     STEPS_FILE,
     Dispatched,
     GraphUse,
+    RecordedStep,
     StartUp,
-    Step,
     read_graph_use,
     read_start_up,
     read_steps,
     step_count,
 )
 
-FIRST = Step(1.5, 2.5, batch=64, drafting=7, least=-1, most=-1, plain=False)
-SECOND = Step(2.0, 3.5, batch=64, drafting=3, least=7, most=7, plain=True)
+FIRST = RecordedStep(1.5, 2.5, batch=64, drafting=7, least=-1, most=-1, plain=False)
+SECOND = RecordedStep(2.0, 3.5, batch=64, drafting=3, least=7, most=7, plain=True)
 
 
 def test_steps_are_read_from_any_on_and_one_that_is_half_written_is_left(tmp_path: Path) -> None:

@@ -2,16 +2,16 @@
 
 from rich.console import Console, RenderableType
 
-from fathom_bench.gpu.figures import Change, GraphCell
+from fathom_bench.gpu.figures import DepthChange, GraphCell
 from fathom_bench.gpu.plan import ON_A_GPU, ON_THE_CPU, quick
 from fathom_bench.gpu.records import StartUp
-from fathom_bench.gpu.report import Captured, GpuBenchReport, claims, comparison
+from fathom_bench.gpu.report import CapturedGraphs, GpuBenchReport, claims, comparison
 from fathom_bench.gpu.tables import result_tables
 
-CHANGE = Change(
+CHANGE = DepthChange(
     batch=4, depth=3, drafted_after_ms=120, steps_until_verified=1, steps=50, disobedient=0
 )
-ENGINE = Captured(
+ENGINE = CapturedGraphs(
     engine="live",
     runner="V2",
     mode="FULL_AND_PIECEWISE",

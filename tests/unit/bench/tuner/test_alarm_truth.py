@@ -4,17 +4,17 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.tuning.alarm import AlarmKind
-from fathom_bench.tuner.course.course import Course
-from fathom_bench.tuner.outcome import AlarmRaised, Outcome, outcome_of_depths
+from fathom_bench.tuner.course.course import WorldCourse
+from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome, outcome_of_depths
 from fathom_bench.tuner.results.alarm_truth import is_justified
 from unit.bench.tuner.worlds import HALF, course, world
 
 
-def lived(of: Course) -> Outcome:
+def lived(of: WorldCourse) -> CourseOutcome:
     return outcome_of_depths(of, (of.batch > 0) * 3)
 
 
-def justified(kind: AlarmKind, of: Course, *, minute: float) -> bool:
+def justified(kind: AlarmKind, of: WorldCourse, *, minute: float) -> bool:
     alarm = AlarmRaised(kind, Reason.MEASURING, 60 * minute)
     return is_justified(alarm, of, lived(of))
 

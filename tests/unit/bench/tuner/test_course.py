@@ -5,7 +5,7 @@ import pytest
 
 from fathom_bench.tuner.course.drawing import generator
 from fathom_bench.tuner.worlds.files import load
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 from unit.bench.tuner.worlds import HALF, course, days, world
 
 DIURNAL = {"diurnal": 0.8, "peak_hour": 12, "fluctuation": 0}
@@ -130,7 +130,7 @@ def test_open_traffic_has_poisson_arrivals_of_the_rate_asked_for() -> None:
 
 
 def test_prefill_takes_time_that_no_depth_changes() -> None:
-    slow: World = world(
+    slow: SimulatedWorld = world(
         traffic={"prompt_tokens": 1000, "output_tokens": 100, "prefill_us_per_token": 50}
     )
     rate = course(slow).rate[0, 0]

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.course import WorldCourse
 from unit.bench.tuner.worlds import days, world
 
 HOUR_S, TICK_S = 3600.0, 60.0
 DECAY = {"kind": "decay", "at_minutes": 0, "per_hour": 0.1, "floor": 0.5}
 
 
-def worn(*events: dict[str, object]) -> Course:
+def worn(*events: dict[str, object]) -> WorldCourse:
     """A day in which acceptance falls by a tenth (log) an hour, in ticks of a minute."""
     return days(world(events=(DECAY, *events)), 1)
 

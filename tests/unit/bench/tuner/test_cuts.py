@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.course.course import Course
-from fathom_bench.tuner.fleet.plant import Plant, Work
+from fathom_bench.tuner.course.course import WorldCourse
+from fathom_bench.tuner.fleet.plant import CoursePlant, CourseWork
 from fathom_bench.tuner.worlds.errors import WorldError
 from fathom_bench.tuner.worlds.files import parse
 from fathom_bench.tuner.worlds.parts import DEEPEST
@@ -19,13 +19,13 @@ WORLD: dict[str, Any] = {
 }
 
 
-def drawn(*, cut: bool) -> Course:
+def drawn(*, cut: bool) -> WorldCourse:
     return course(world(**WORLD, fleet={"adaptive_verification": cut}), hours=0.1)
 
 
-def work(of: Course, tick: int, depth: int) -> Work:
+def work(of: WorldCourse, tick: int, depth: int) -> CourseWork:
     batch = int(of.batch[tick, 0])
-    return Plant.of(of).work(tick, 0, batch, depth, wear=1.0, lost=float(of.lost[tick, 0]))
+    return CoursePlant.of(of).work(tick, 0, batch, depth, wear=1.0, lost=float(of.lost[tick, 0]))
 
 
 @pytest.mark.parametrize("tick", [0, 7, 20])

@@ -13,7 +13,7 @@ from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
 from fathom.tuning.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.fleet.fleet import EPOCH_S
 from fathom_bench.tuner.fleet.live_fleet import LiveFleet
 from fathom_bench.tuner.fleet.load import ClosedLoad
@@ -22,7 +22,7 @@ from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.results.score import scores
 from fathom_bench.tuner.simulate import LIVE, ROLLOUT, campaign
 from fathom_bench.tuner.worlds.files import load
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 from unit.bench.tuner.worlds import course, days, world
 
 Documents = Callable[[float], tuple[Schedule, dict[str, Schedule]]]
@@ -72,7 +72,7 @@ def changing(before: int, after: int, at_s: float) -> Documents:
     return lambda now_s: (flat(before if now_s < at_s else after, 128), {})
 
 
-def live(of: Course, script: Script) -> LiveFleet:
+def live(of: WorldCourse, script: Script) -> LiveFleet:
     wishes = settings(of.world, TuningMode.AUTO, window_s=30)
     return LiveFleet(of, ClosedLoad(of), wishes, "test", script)
 
@@ -93,7 +93,7 @@ EVERYTHING = world(
 
 
 @pytest.mark.parametrize("of", [EVERYTHING, load("replica-churn")], ids=["everything", "churn"])
-def test_the_truth_is_the_same_number_by_number_and_as_an_array(of: World) -> None:
+def test_the_truth_is_the_same_number_by_number_and_as_an_array(of: SimulatedWorld) -> None:
     got = course(of)
     script = Script(always(3))
     outcomes = campaign(got, ["static_3"], {LIVE: lambda each: live(each, script).run()}).outcomes
@@ -222,7 +222,7 @@ def test_scrapes_show_values_of_their_own_time() -> None:
     assert ages == {0, 10, 20}
 
 
-def rollout(of: Course, script: Script) -> RolloutFleet:
+def rollout(of: WorldCourse, script: Script) -> RolloutFleet:
     wishes = settings(of.world, TuningMode.AUTO, window_s=300, by_rollout=True)
     return RolloutFleet(of, ClosedLoad(of), wishes, "test", script)
 

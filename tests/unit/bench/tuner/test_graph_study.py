@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fathom.api.spec import Objective
 from fathom.cli import app
-from fathom_bench.tuner.course.course import Clock
+from fathom_bench.tuner.course.course import CourseClock
 from fathom_bench.tuner.course.drawing import draw
 from fathom_bench.tuner.results.graph_study import (
     ARRANGEMENTS,
@@ -18,7 +18,7 @@ from fathom_bench.tuner.results.graph_study import (
 )
 from fathom_bench.tuner.worlds.files import load
 from fathom_bench.tuner.worlds.random_worlds import random_world
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 ALONE = "3 only, a static engine"
 OURS = "0, 1, 3, 7 on 8"
@@ -38,7 +38,7 @@ def test_what_the_operator_does_is_one_of_them() -> None:
 def test_any_shipped_world_can_be_arranged(name: str) -> None:
     for each in ARRANGEMENTS:
         got = each.of(load(name))
-        assert World.model_validate(got.model_dump()) == got
+        assert SimulatedWorld.model_validate(got.model_dump()) == got
         assert got.name == name
         assert (got.fleet.tokens, got.fleet.max_tokens) == (3, 7)
         assert got.fleet.objective is not Objective.GOODPUT
@@ -48,12 +48,12 @@ def test_any_random_world_can_be_arranged() -> None:
     for number in range(1, 60):
         for each in ARRANGEMENTS:
             got = each.of(random_world(number))
-            assert World.model_validate(got.model_dump()) == got
+            assert SimulatedWorld.model_validate(got.model_dump()) == got
 
 
 def test_all_of_them_live_through_the_same_course() -> None:
     of = random_world(4)
-    courses = [draw(each.of(of), 1, Clock(300.0, 24, 2)) for each in ARRANGEMENTS]
+    courses = [draw(each.of(of), 1, CourseClock(300.0, 24, 2)) for each in ARRANGEMENTS]
     first = courses[0]
     assert all((each.batch == first.batch).all() for each in courses)
     assert all((each.ideal.rate == first.ideal.rate).all() for each in courses)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fathom.api.spec import TuningMode
-from fathom_bench.tuner.course.course import Course
+from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.course.drawing import draw
 from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.outcome import outcome_of_depths
@@ -13,7 +13,7 @@ from fathom_bench.tuner.policies.windows import windows
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LEARNERS, POLICIES, USER, campaign
 from fathom_bench.tuner.worlds.errors import WorldError
 from fathom_bench.tuner.worlds.files import parse
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 from unit.bench.tuner.worlds import course, world
 
 SET = {"depths": "set", "sizes": "grid"}
@@ -22,18 +22,18 @@ TOKENS = {"depths": "tokens", "sizes": "vllm"}
 MILLISECOND_A_TOKEN = {"compute_per_token_us": 1000, "draft_token_ms": 0}
 
 
-def captured(graphs: dict[str, object], **parts: dict[str, object]) -> World:
+def captured(graphs: dict[str, object], **parts: dict[str, object]) -> SimulatedWorld:
     """A step takes 10 ms and 1 ms for each token, after padding; the engine takes 64 requests."""
     fleet = {"max_batch": 64, "graphs": graphs, **parts.pop("fleet", {})}
     step_time = {**MILLISECOND_A_TOKEN, **parts.pop("step_time", {})}
     return world(fleet=fleet, step_time=step_time, **parts)
 
 
-def milliseconds(of: World) -> np.ndarray:
+def milliseconds(of: SimulatedWorld) -> np.ndarray:
     return 1000 * course(of, hours=0.1).hardware.seconds
 
 
-def alone_milliseconds(of: World) -> np.ndarray:
+def alone_milliseconds(of: SimulatedWorld) -> np.ndarray:
     return 1000 * course(of, hours=0.1).ideal.hardware.seconds
 
 
@@ -103,7 +103,7 @@ def test_without_graphs_an_engine_of_its_own_is_no_other() -> None:
 
 
 def test_the_tuner_knows_which_depths_the_engines_have() -> None:
-    def told(of: World) -> frozenset[int] | None:
+    def told(of: SimulatedWorld) -> frozenset[int] | None:
         return settings(of, TuningMode.AUTO, window_s=30).named
 
     assert told(world()) is None
@@ -125,7 +125,7 @@ SECOND = ({"name": "second", "acceptance": [0.95, 0.95, 0.02, 0.02], "tail": 0},
 CHEAP = {"compute_per_token_us": 200, "draft_token_ms": 1}
 
 
-def lived(graphs: dict[str, object]) -> Course:
+def lived(graphs: dict[str, object]) -> WorldCourse:
     of = captured(graphs, step_time=CHEAP, classes=SECOND, traffic={"fluctuation": 0.3})
     return course(of)
 

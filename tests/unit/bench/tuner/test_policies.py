@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from fathom_bench.tuner.course.course import Clock
+from fathom_bench.tuner.course.course import CourseClock
 from fathom_bench.tuner.course.drawing import draw
 from fathom_bench.tuner.fleet.load import OpenLoad
-from fathom_bench.tuner.fleet.plant import Plant
+from fathom_bench.tuner.fleet.plant import CoursePlant
 from fathom_bench.tuner.outcome import outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
 from fathom_bench.tuner.policies.bandits import EpsilonGreedy, Thompson, Ucb
-from fathom_bench.tuner.policies.learner import Learner, Seen
+from fathom_bench.tuner.policies.learner import Learner, WindowSeen
 from fathom_bench.tuner.policies.reactive import Aimd, Slots
-from fathom_bench.tuner.policies.slo import Slo
+from fathom_bench.tuner.policies.slo import CourseSlo
 from fathom_bench.tuner.policies.windows import windows
 from fathom_bench.tuner.simulate import CLAIRVOYANT, POLICIES, campaign
 from fathom_bench.tuner.worlds.files import load, shipped
@@ -30,7 +30,7 @@ def test_a_static_depth_makes_what_arithmetic_says() -> None:
 
 @pytest.mark.parametrize("name", CLOSED)
 def test_the_clairvoyant_is_never_beaten(name: str) -> None:
-    coarse = draw(load(name), 7, Clock(300.0, 288, 2))
+    coarse = draw(load(name), 7, CourseClock(300.0, 288, 2))
     outcomes = campaign(coarse, POLICIES, {}).outcomes
     best = outcomes[CLAIRVOYANT].tokens.sum()
     assert len(outcomes) > 10
@@ -38,7 +38,7 @@ def test_the_clairvoyant_is_never_beaten(name: str) -> None:
 
 
 def test_best_static_choices_are_the_best_of_their_kind() -> None:
-    cut = windows(draw(load("diurnal"), 1, Clock(300.0, 288, 1)))
+    cut = windows(draw(load("diurnal"), 1, CourseClock(300.0, 288, 1)))
 
     def tokens(depths: np.ndarray) -> float:
         return float(outcome_of_depths(cut.course, cut.depth(depths)).tokens.sum())
@@ -63,7 +63,7 @@ def test_the_clairvoyant_stays_within_the_bounds_of_the_spec() -> None:
 
 
 def test_no_schedule_beats_a_depth_for_each_batch() -> None:
-    cut = windows(draw(load("graph-cliffs"), 1, Clock(60.0, 1440, 1)))
+    cut = windows(draw(load("graph-cliffs"), 1, CourseClock(60.0, 1440, 1)))
     best = outcome_of_depths(cut.course, cut.depth(hindsight.clairvoyant(cut))).tokens.sum()
     assert best < hindsight.per_batch_ceiling(cut)
 
@@ -74,7 +74,7 @@ def play(learner: Learner, value: dict[int, float], windows: int) -> list[int]:
     for _ in range(windows):
         depth = learner.depth(3)
         chosen.append(depth)
-        learner.learn([Seen(3, depth, 100 * value[depth], 100.0, 50 * value[depth])])
+        learner.learn([WindowSeen(3, depth, 100 * value[depth], 100.0, 50 * value[depth])])
     return chosen
 
 
@@ -91,7 +91,7 @@ def accepting(learner: Learner, accepted: float, windows: int) -> int:
     for _ in range(windows):
         depth = learner.depth(0)
         tokens = 1000 * (1 + min(depth, accepted))
-        learner.learn([Seen(0, depth, tokens, 10.0, 1000.0)])
+        learner.learn([WindowSeen(0, depth, tokens, 10.0, 1000.0)])
     return learner.depth(0)
 
 
@@ -120,7 +120,7 @@ SLO_WORLD = {
 
 def test_the_slo_is_kept_wherever_one_depth_could_keep_it() -> None:
     cut = windows(days(world(**SLO_WORLD), 1))
-    slo = Slo(cut, 0.010)
+    slo = CourseSlo(cut, 0.010)
     best = outcome_of_depths(cut.course, cut.depth(slo.choose()))
     kept = slo.kept(best)
     statics = [
@@ -135,7 +135,7 @@ def test_the_slo_is_kept_wherever_one_depth_could_keep_it() -> None:
 
 def test_speed_that_breaks_the_slo_earns_nothing() -> None:
     cut = windows(days(world(**SLO_WORLD), 1))
-    slo = Slo(cut, 0.010)
+    slo = CourseSlo(cut, 0.010)
     best = outcome_of_depths(cut.course, cut.depth(slo.choose()))
     fastest = outcome_of_depths(cut.course, cut.depth(hindsight.clairvoyant(cut)))
     assert fastest.tokens.sum() > best.tokens.sum()
@@ -151,17 +151,17 @@ def test_time_per_token_is_the_tail_of_the_requests_in_flight() -> None:
     )
     cut = windows(course(world(classes=classes)))
     outcome = outcome_of_depths(cut.course, cut.depth(hindsight.static(cut, 1)))
-    assert not Slo(cut, 0.0109).kept(outcome).any()  # a step of 11 ms is one token to them
-    assert Slo(cut, 0.0111).kept(outcome).all()
+    assert not CourseSlo(cut, 0.0109).kept(outcome).any()  # a step of 11 ms is one token to them
+    assert CourseSlo(cut, 0.0111).kept(outcome).all()
 
 
-def queueing(**traffic: float) -> tuple[OpenLoad, Plant]:
+def queueing(**traffic: float) -> tuple[OpenLoad, CoursePlant]:
     of = world(traffic={"mode": "open", "output_tokens": 4000, **traffic})
     got = course(of, hours=3)
-    return OpenLoad(got), Plant.of(got)
+    return OpenLoad(got), CoursePlant.of(got)
 
 
-def serve(load: OpenLoad, plant: Plant, ticks: int) -> float:
+def serve(load: OpenLoad, plant: CoursePlant, ticks: int) -> float:
     """At depth 2; returns the requests served."""
     tokens = 0.0
     for tick in range(ticks):

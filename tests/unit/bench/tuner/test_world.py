@@ -6,7 +6,7 @@ import pytest
 
 from fathom_bench.tuner.worlds.errors import WorldError
 from fathom_bench.tuner.worlds.files import load, parse, shipped
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_mistakes_are_told_in_sentences(text: str, sentence: str) -> None:
 
 
 def test_an_empty_file_is_a_world() -> None:
-    assert parse("", "empty") == World(name="empty")
+    assert parse("", "empty") == SimulatedWorld(name="empty")
 
 
 def test_every_shipped_world_can_be_read_and_says_what_it_is_about() -> None:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fathom_bench.tuner.course.course import Clock, Course
+from fathom_bench.tuner.course.course import CourseClock, WorldCourse
 from fathom_bench.tuner.course.drawing import DAY_S, draw
-from fathom_bench.tuner.worlds.world import World
+from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 SILENT = {
     "pod_speed_sd": 0,
@@ -29,20 +29,22 @@ HALF = {"name": "half", "acceptance": [0.5], "tail": 0}
 TICK_S = 10.0
 
 
-def world(**parts: Any) -> World:
+def world(**parts: Any) -> SimulatedWorld:
     """No noise; four requests in flight; a step takes 10 ms and 1 ms a draft; half is accepted."""
     given = {"name": "small", "noise": SILENT, "step_time": STEP, "traffic": EVEN}
     given["classes"] = (HALF,)
     for part, fields in parts.items():
         given[part] = {**given.get(part, {}), **fields} if isinstance(fields, dict) else fields
-    return World.model_validate(given)
+    return SimulatedWorld.model_validate(given)
 
 
-def course(of: World, *, hours: float = 1.0, seed: int = 1, tick_s: float = TICK_S) -> Course:
+def course(
+    of: SimulatedWorld, *, hours: float = 1.0, seed: int = 1, tick_s: float = TICK_S
+) -> WorldCourse:
     ticks = round(hours * 3600 / tick_s)
-    return draw(of, seed, Clock(tick_s, ticks, max(1, round(30 / tick_s))))
+    return draw(of, seed, CourseClock(tick_s, ticks, max(1, round(30 / tick_s))))
 
 
-def days(of: World, count: int, *, seed: int = 1) -> Course:
+def days(of: SimulatedWorld, count: int, *, seed: int = 1) -> WorldCourse:
     """In ticks of a minute."""
-    return draw(of, seed, Clock(60.0, round(count * DAY_S / 60), 5))
+    return draw(of, seed, CourseClock(60.0, round(count * DAY_S / 60), 5))

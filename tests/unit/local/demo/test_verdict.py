@@ -12,9 +12,9 @@ from fathom_local.demo.verdict import (
     NEVER_BELOW,
     ONCE_ABOVE,
     Claim,
+    DemoOutcome,
     Mixup,
     MixupResult,
-    Outcome,
     Served,
     bounds_to_decide,
     claims,
@@ -56,7 +56,7 @@ def mixed_up(truth: float = 0.6, noise: float = 0.03) -> MixupResult:
     return MixupResult(Mixup(here=HARD_SWEEP, there=EASY_SWEEP), pairs)
 
 
-def ended(results: list[PhaseResult], served: Served = ALL_SERVED) -> Outcome:
+def ended(results: list[PhaseResult], served: Served = ALL_SERVED) -> DemoOutcome:
     return outcome(claims(results, mixed_up(), served))
 
 
@@ -65,7 +65,7 @@ def words(results: list[PhaseResult], mixup: MixupResult | None = None) -> list[
 
 
 def test_exit_codes_are_what_the_command_documents() -> None:
-    assert [(each.name, each.value) for each in Outcome] == [
+    assert [(each.name, each.value) for each in DemoOutcome] == [
         ("HELD", 0),
         ("REFUTED", 1),
         ("TOO_NOISY", 3),
@@ -75,34 +75,34 @@ def test_exit_codes_are_what_the_command_documents() -> None:
 def test_a_quiet_machine_is_decided_by_a_few_pairs() -> None:
     for seed in range(20):
         results = played((1.4, 1.3, 1.27), 0.05, seed)
-        assert ended(results) is Outcome.HELD
+        assert ended(results) is DemoOutcome.HELD
         assert max(result.ratio.pairs for result in results) <= 9
 
 
 def test_a_tuner_that_is_slower_is_told_even_where_another_phase_stays_open() -> None:
     slower = played((1.4, 0.85, 1.3), 0.03, 1)
-    assert ended(slower) is Outcome.REFUTED
+    assert ended(slower) is DemoOutcome.REFUTED
     assert "slower: hard × 8 0.8" in words(slower)[0]
     open_too = [*slower[:2], *played((1.0, 1.0, 1.1), 0.5, 2)[2:]]
-    assert ended(open_too) is Outcome.REFUTED
+    assert ended(open_too) is DemoOutcome.REFUTED
 
 
 def test_a_noisy_machine_is_no_failure_of_the_tuner() -> None:
     noisy = played((1.19, 1.1, 1.2), 0.4, 3)
-    assert ended(noisy) is Outcome.TOO_NOISY
+    assert ended(noisy) is DemoOutcome.TOO_NOISY
     assert "cannot be told: easy × 2" in words(noisy)[0]
 
 
 def test_noise_alone_hardly_ever_makes_a_tuner_slower() -> None:
     """A tuner that does nothing, by chance 30 % up or down in each pair."""
     found = Counter(ended(played((1.0, 1.0, 1.0), 0.3, seed)) for seed in range(200))
-    assert found[Outcome.REFUTED] <= 0.05 * 200
-    assert found[Outcome.HELD] <= 0.05 * 200
+    assert found[DemoOutcome.REFUTED] <= 0.05 * 200
+    assert found[DemoOutcome.HELD] <= 0.05 * 200
 
 
 def test_a_tuner_that_brings_nothing_is_refuted_and_not_called_slower() -> None:
     results = played((1.0, 1.0, 1.0), 0.01, 4)
-    assert ended(results) is Outcome.REFUTED
+    assert ended(results) is DemoOutcome.REFUTED
     assert "lowest bound" in words(results)[0]
     found = claims(results, mixed_up(), ALL_SERVED)
     assert [claim.holds for claim in found] == [True, False, True, True, True]
@@ -117,14 +117,14 @@ def test_a_tuner_that_brings_nothing_is_refuted_and_not_called_slower() -> None:
     ],
 )
 def test_what_was_lost_was_lost_on_a_noisy_machine_too(served: Served) -> None:
-    assert ended(played((1.4, 1.3, 1.2), 0.03, 5), served) is Outcome.REFUTED
-    assert ended(played((1.4, 1.3, 1.2), 0.4, 5), served) is Outcome.REFUTED
+    assert ended(played((1.4, 1.3, 1.2), 0.03, 5), served) is DemoOutcome.REFUTED
+    assert ended(played((1.4, 1.3, 1.2), 0.4, 5), served) is DemoOutcome.REFUTED
 
 
 def test_one_phase_that_is_worth_it_is_enough() -> None:
     first = played((1.4, 1.3, 1.3), 0.03, 6)[:1]
     results = [*first, *played((1.0, 1.0, 1.0), 0.005, 7)[1:]]
-    assert ended(results) is Outcome.HELD
+    assert ended(results) is DemoOutcome.HELD
 
 
 def test_only_the_last_phase_goes_on_until_it_is_worth_it_and_only_where_none_was() -> None:
@@ -149,16 +149,16 @@ def test_what_a_wrong_depth_costs_is_measured_where_it_costs_most() -> None:
 
 
 def test_the_last_word_says_what_to_do_on_a_noisy_machine() -> None:
-    said = last_word(Outcome.TOO_NOISY, noisiest=0.26)
+    said = last_word(DemoOutcome.TOO_NOISY, noisiest=0.26)
     assert "exit code 3" in said
     assert "differs by 26 %" in said.replace("%", " %")
     assert "Run the demo again when nothing else runs on this machine" in said
-    assert "exit code 1" in last_word(Outcome.REFUTED, noisiest=0.26)
-    assert "exit code 0" in last_word(Outcome.HELD, noisiest=0.03)
+    assert "exit code 1" in last_word(DemoOutcome.REFUTED, noisiest=0.26)
+    assert "exit code 0" in last_word(DemoOutcome.HELD, noisiest=0.03)
 
 
 def test_a_refuted_claim_outweighs_an_open_one() -> None:
     held, refuted, unknown = (Claim("x", holds) for holds in (True, False, None))
-    assert outcome([held, held]) is Outcome.HELD
-    assert outcome([held, unknown]) is Outcome.TOO_NOISY
-    assert outcome([unknown, refuted, held]) is Outcome.REFUTED
+    assert outcome([held, held]) is DemoOutcome.HELD
+    assert outcome([held, unknown]) is DemoOutcome.TOO_NOISY
+    assert outcome([unknown, refuted, held]) is DemoOutcome.REFUTED

@@ -12,14 +12,14 @@ from fathom_local.kubelet.containers.container_worker import Backoff
 from fathom_local.kubelet.containers.environment import expand
 from fathom_local.kubelet.containers.probes import ThresholdCounter
 from fathom_local.kubelet.hosts import hosts_text, write_hosts
-from fathom_local.kubelet.models import Container, Pod, Probe, TokenSource
+from fathom_local.kubelet.models import Container, ContainerProbe, Pod, TokenSource
 from fathom_local.kubelet.problem import PodProblem
 from fathom_local.kubelet.sources import PodAddresses, Sources
 from fathom_local.kubelet.status import (
     ContainerState,
-    Running,
-    Terminated,
-    Waiting,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
     new_record,
     phase,
     render_status,
@@ -179,7 +179,7 @@ async def test_missing_sources_are_sentences(tmp_path: Path) -> None:
 
 
 def test_thresholds_count_verdicts_in_a_row() -> None:
-    counter = ThresholdCounter(Probe(failure_threshold=2, success_threshold=2))
+    counter = ThresholdCounter(ContainerProbe(failure_threshold=2, success_threshold=2))
     verdicts = [counter.add(well=well) for well in (True, False, True, True, False, False)]
     assert verdicts == [None, None, None, True, None, False]
 
@@ -189,16 +189,16 @@ def test_backoff_doubles_up_to_its_limit() -> None:
     assert [backoff.pause(crashes) for crashes in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]
 
 
-ENDED_WELL = Terminated(0, NOW, NOW)
-FAILED = Terminated(1, NOW, NOW)
+ENDED_WELL = ContainerStateTerminated(0, NOW, NOW)
+FAILED = ContainerStateTerminated(1, NOW, NOW)
 
 
 @pytest.mark.parametrize(
     ("policy", "state", "last", "expected"),
     [
-        ("Always", Waiting("ContainerCreating"), None, "Pending"),
-        ("Always", Running(NOW), None, "Running"),
-        ("Always", Waiting("CrashLoopBackOff"), FAILED, "Running"),
+        ("Always", ContainerStateWaiting("ContainerCreating"), None, "Pending"),
+        ("Always", ContainerStateRunning(NOW), None, "Running"),
+        ("Always", ContainerStateWaiting("CrashLoopBackOff"), FAILED, "Running"),
         ("Always", ENDED_WELL, None, "Running"),
         ("OnFailure", FAILED, None, "Running"),
         ("OnFailure", ENDED_WELL, None, "Succeeded"),
@@ -206,7 +206,9 @@ FAILED = Terminated(1, NOW, NOW)
         ("Never", ENDED_WELL, None, "Succeeded"),
     ],
 )
-def test_phase(policy: str, state: ContainerState, last: Terminated | None, expected: str) -> None:
+def test_phase(
+    policy: str, state: ContainerState, last: ContainerStateTerminated | None, expected: str
+) -> None:
     record = new_record(make_pod(restartPolicy=policy), NOW)
     record.containers[0].state = state
     record.containers[0].last_state = last

@@ -9,7 +9,7 @@ from fathom.core.capability_table import TABLE
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_local.tools.try_engine import (
     CHECKS,
-    Outcome,
+    CheckOutcome,
     Result,
     State,
     column,
@@ -52,9 +52,9 @@ def test_a_check_says_why_it_is_not_run() -> None:
 
 
 def test_a_check_fails_with_each_cause_once() -> None:
-    good = Outcome(GRAPHS.path)
-    bad = Outcome(GRAPHS.path, fault="no such module")
-    other = Outcome(COMMANDS.path, fault="another check's")
+    good = CheckOutcome(GRAPHS.path)
+    bad = CheckOutcome(GRAPHS.path, fault="no such module")
+    other = CheckOutcome(COMMANDS.path, fault="another check's")
 
     assert result_of(GRAPHS, [good, good, other], "") == Result(GRAPHS, State.PASSED, "2 tests")
     failed = result_of(GRAPHS, [bad, good, bad], "")
@@ -75,7 +75,7 @@ def test_the_row_counts_what_the_tests_found() -> None:
         {"row": "lacks"},
         {"schedule": "dropped with data parallelism"},
     ]
-    outcomes = [Outcome(COMMANDS.path, properties=each) for each in found]
+    outcomes = [CheckOutcome(COMMANDS.path, properties=each) for each in found]
     results = [
         Result(COMMANDS, State.PASSED, ""),
         Result(GRAPHS, State.FAILED, ""),
