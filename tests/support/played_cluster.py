@@ -15,8 +15,8 @@ from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.core.unread import Unread
+from fathom.reconcile.kept import Kept
 from fathom.rollout.rollout import Rollout
-from fathom.runtime.kept import Kept
 from support.bench import START_S, Bench, replica_set
 
 TICK_S = 5.0

@@ -49,6 +49,9 @@ MODULES: Final[Mapping[str, Module]] = {
     "fathom_vllm": Module(
         ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/engine/test_simulated.py")
     ),
+    "reconcile": Module(
+        ("operator/fathom/reconcile",), ("tests/unit/reconcile", "tests/unit/runtime")
+    ),
     "runtime": Module(("operator/fathom/runtime",), ("tests/unit/runtime",)),
 }
 

@@ -18,27 +18,28 @@ from fathom.core.kinds import ObjectKey
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.times import is_over
-from fathom.runtime.actor import Actor
-from fathom.runtime.course import course_of
-from fathom.runtime.fetching import look_at_fetch
-from fathom.runtime.findings import findings_of, findings_without_spec
-from fathom.runtime.gather import read_metrics, read_objects
-from fathom.runtime.holding import (
+from fathom.reconcile.course import course_of
+from fathom.reconcile.findings import findings_of, findings_without_spec
+from fathom.reconcile.holding import (
     Hold,
     acted_upon,
     hold_of,
     refused_before,
     running_revisions,
 )
-from fathom.runtime.intent import Intent, intent_of, models_of
-from fathom.runtime.kept import Kept
-from fathom.runtime.kept_models import with_kept, worth_keeping
-from fathom.runtime.memory import Memory
+from fathom.reconcile.intent import Intent, intent_of, models_of
+from fathom.reconcile.kept import Kept
+from fathom.reconcile.kept_models import with_kept, worth_keeping
+from fathom.reconcile.memory import Memory
+from fathom.reconcile.pins import bad_pins
+from fathom.reconcile.tuning_input import tuned_pods, tuning_snapshot
+from fathom.reconcile.tuning_report import report
+from fathom.runtime.actor import Actor
+from fathom.runtime.fetch_look import look_at_fetch
+from fathom.runtime.gather import read_metrics, read_objects
 from fathom.runtime.ports import World
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
-from fathom.runtime.tuning_input import bad_pins, tuned_pods, tuning_snapshot
-from fathom.runtime.tuning_report import report
 from fathom.runtime.writer import Writer
 from fathom.tuning.state import TuningState
 

@@ -1,7 +1,6 @@
 """Tells people: the status, written once and only if it says something new, and events."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from fathom.api import names
 from fathom.core.events import Happening, Severity, transitions
@@ -9,13 +8,10 @@ from fathom.core.manifest import Seen
 from fathom.core.snapshot import Objects
 from fathom.core.status import Findings, as_written, same, status_of, urgent
 from fathom.core.times import is_over
-from fathom.runtime.memory import Memory
+from fathom.reconcile.memory import QUIET_S, Memory
+from fathom.reconcile.pins import BadPin
 from fathom.runtime.ports import World
-from fathom.runtime.tuning_input import BadPin
 from fathom.runtime.writer import Writer
-
-QUIET_S: Final = 60.0
-"""Least time between two writes that nobody waits for."""
 
 
 class Reporter:

@@ -13,8 +13,8 @@ from fathom.core.events import Happening, event
 from fathom.core.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.manifest import Manifest, Seen
 from fathom.core.observed import Meta
-from fathom.runtime.apply_guard import ApplyGuard
-from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.apply_guard import ApplyGuard
+from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.telemetry import Telemetry
 
 _log: Final = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ import pytest
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import EngineCounts
-from fathom.runtime.kept import Kept
+from fathom.reconcile.kept import Kept
 from support.bench import Bench, FakeMetrics
 
 CANARY = {"speculation.adaptiveVerification": "Canary"}

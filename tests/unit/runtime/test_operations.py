@@ -9,8 +9,8 @@ from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.kinds import DEPLOYMENT
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
 from fathom.core.served import ServedApis
+from fathom.reconcile.operations import Desired, Patch, operations
 from fathom.runtime.gather import read_objects
-from fathom.runtime.operations import Desired, Patch, operations
 from support.bench import KEY, START_S, Bench
 
 

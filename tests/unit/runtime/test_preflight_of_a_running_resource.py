@@ -5,7 +5,7 @@ import asyncio
 from fathom.core.kinds import DEPLOYMENT
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import ModelFacts, ModelRef
-from fathom.runtime.holding import PATIENCE_S
+from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.model_cache import NOT_YET
 from support.bench import Bench
 

@@ -8,10 +8,10 @@ from fathom.api.status import Compared
 from fathom.core.fetch import Fetched
 from fathom.core.model_config import ModelConfig
 from fathom.core.model_facts import ModelFacts, ModelRef, Weights
+from fathom.reconcile.kept import Kept, Seen
 from fathom.rollout.comparison import Comparison
 from fathom.rollout.evidence import Contrast, Evidence, Side
 from fathom.rollout.rollout import Rollout, Stage, Watch
-from fathom.runtime.kept import Kept, Seen
 
 ROLLOUT = Rollout(
     revision="bbbbbbbb",

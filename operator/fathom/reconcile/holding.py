@@ -14,9 +14,9 @@ from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.plan import Progress
 from fathom.core.preflight import DraftVerdict
 from fathom.core.snapshot import Objects
-from fathom.runtime.intent import Intent
-from fathom.runtime.kept import Kept
-from fathom.runtime.kept_models import named
+from fathom.reconcile.intent import Intent
+from fathom.reconcile.kept import Kept
+from fathom.reconcile.kept_models import named
 
 PATIENCE_S: Final = 40.0
 """How long a new revision waits for the hub. A look-up takes as long at most."""

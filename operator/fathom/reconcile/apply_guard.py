@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from fathom.core.kinds import CONFIG_MAP, Kind
 from fathom.core.manifest import Manifest
 from fathom.core.times import is_over
-from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 
 PATIENCE: Final = 3
 """Identical writes of one object that the API server took, before it is left alone for a while."""

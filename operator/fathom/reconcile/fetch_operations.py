@@ -11,7 +11,7 @@ from fathom.core.snapshot import Objects
 from fathom.manifests.cache_claim import cache_claim
 from fathom.manifests.fetch_config_map import fetch_config_map
 from fathom.manifests.fetch_job import fetch_job
-from fathom.runtime.operations import Create, Operation, brought_about, deleted
+from fathom.reconcile.operations import Create, Operation, brought_about, deleted
 
 
 def fetch_operations(

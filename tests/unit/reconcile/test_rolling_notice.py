@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.reconcile.intent import good_spec_text
+from fathom.reconcile.kept import Kept
+from fathom.reconcile.rolling_notice import rolling_notice
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.runtime.intent import good_spec_text
-from fathom.runtime.kept import Kept
-from fathom.runtime.rolling_notice import rolling_notice
 from manifest_samples import manifest, resource
 
 OLD, NEW = "aaaaaaaa", "bbbbbbbb"

@@ -1,7 +1,7 @@
 """Windows of the same minute for both sides."""
 
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.runtime.canary_windows import CanaryWindows, window_length_s
+from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
 
 
 def counters(at_s: float, *pods: str, scraped_s: float | None = None) -> dict[str, PodCounters]:

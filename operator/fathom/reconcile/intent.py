@@ -21,7 +21,7 @@ from fathom.core.served import ServedApis
 from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
-from fathom.runtime.kept import Kept
+from fathom.reconcile.kept import Kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.observed import Meta, ObservedDeployment, ObservedPod
 from fathom.core.snapshot import Objects
-from fathom.runtime.holding import acted_upon, refused_before, running_revisions
-from fathom.runtime.kept import Kept, Seen
+from fathom.reconcile.holding import acted_upon, refused_before, running_revisions
+from fathom.reconcile.kept import Kept, Seen
 from unit.rollout.looks import deployment, pod
 
 GENERATION = 5

@@ -1,7 +1,7 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 from fathom.api.conditions import Reason
 from fathom.api.status import (
@@ -17,12 +17,15 @@ from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.reconcile.apply_guard import ApplyGuard
+from fathom.reconcile.canary_windows import CanaryWindows
+from fathom.reconcile.holding import FirstSeen
+from fathom.reconcile.kept import ROLLOUT_KEY, Kept, Seen
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.runtime.apply_guard import ApplyGuard
-from fathom.runtime.canary_windows import CanaryWindows
-from fathom.runtime.holding import FirstSeen
-from fathom.runtime.kept import ROLLOUT_KEY, Kept, Seen
 from fathom.tuning.state import TuningState
+
+QUIET_S: Final = 60.0
+"""Least time between two writes that nobody waits for."""
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ from fathom.core.plan import Plan, Progress
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.status import Finding, Findings
 from fathom.core.times import rfc3339
+from fathom.reconcile.arm import arm_status
+from fathom.reconcile.course import Course
+from fathom.reconcile.fetch_findings import FetchFindings
+from fathom.reconcile.intent import Intent
+from fathom.reconcile.memory import Memory
+from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.runtime.actor import Carried
-from fathom.runtime.arm import arm_status
-from fathom.runtime.course import Course
-from fathom.runtime.fetching import FetchFindings
-from fathom.runtime.intent import Intent
-from fathom.runtime.memory import Memory
 from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision
 
 

@@ -1,34 +1,22 @@
 """What the tuner is told, from a spec and a snapshot."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.depth import nearest_depth
 from fathom.core.depth_set import named_depths
 from fathom.core.observed import ObservedPod
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.render import max_batch
-from fathom.runtime.course import Course
+from fathom.reconcile.course import Course
+from fathom.reconcile.pins import pinned_depth
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
-
-_ANY_DEPTH: Final = range(MAX_TOKENS_LIMIT + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class BadPin:
-    """A pin annotation that is not a depth this engine can be held at."""
-
-    pod: str
-    value: str
-    message: str
 
 
 def tuning_snapshot(
@@ -128,39 +116,6 @@ def _among(
 
 def _allowed(depths: Iterable[int], settings: Settings) -> list[int]:
     return sorted(each for each in depths if settings.min_tokens <= each <= settings.max_tokens)
-
-
-def bad_pins(snapshot: Snapshot, named: Collection[int]) -> tuple[BadPin, ...]:
-    """Pins that are ignored, with the sentence that says why.
-
-    Args:
-        snapshot: this pass's view.
-        named: the depths that the spec asks for, of engines whose arguments do not say.
-    """
-    found = []
-    for pod in snapshot.objects.leaders:
-        value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH)
-        if value is not None and pinned_depth(pod, named) is None:
-            depths = ", ".join(map(str, sorted(pod.spec.named_depths or named)))
-            message = (
-                f"annotation {names.ANNOTATION_PIN_DEPTH}={value!r} of pod {pod.name} is ignored: "
-                f"write one of {depths}, which its engine has, or remove it."
-            )
-            found.append(BadPin(pod.name, value, message))
-    return tuple(found)
-
-
-def pinned_depth(pod: ObservedPod, named: Collection[int] = _ANY_DEPTH) -> int | None:
-    """The depth a person holds this pod at; None: none, or not one that its engine has.
-
-    Args:
-        pod: whose annotations.
-        named: the depths that its engine has if its arguments do not say.
-    """
-    value = pod.metadata.annotations.get(names.ANNOTATION_PIN_DEPTH, "")
-    if not (value.isascii() and value.isdecimal()):
-        return None
-    return int(value) if int(value) in (pod.spec.named_depths or named) else None
 
 
 def _tuned_pod(

@@ -11,10 +11,10 @@ from fathom.api.conditions import Reason
 from fathom.core.depth import summary
 from fathom.core.observed import ObservedPod, PodSpec
 from fathom.manifests.vllm_args import engine_args
+from fathom.reconcile.course import Course
+from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
+from fathom.reconcile.tuning_report import _interval
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.runtime.course import Course
-from fathom.runtime.tuning_input import settings_of, tuned_pods, tuning_snapshot
-from fathom.runtime.tuning_report import _interval
 from fathom.tuning.situation import pins
 from fathom.tuning.state import TuningState
 from manifest_samples import resource, started_with

@@ -18,17 +18,17 @@ from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template
 from fathom.manifests.template_change import first_change
 from fathom.manifests.workload import serving_template
+from fathom.reconcile.arm import Arm, wanted_arm
+from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+from fathom.reconcile.fetch_findings import fetch_standing, fetched_news, pinned_to_fetched
+from fathom.reconcile.holding import Hold
+from fathom.reconcile.intent import Intent, earlier_spec
+from fathom.reconcile.kept import Kept
+from fathom.reconcile.quality_step import QualityStep
+from fathom.reconcile.rolling_notice import rolling_notice
 from fathom.rollout.look import Look, Window, Wishes
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
-from fathom.runtime.arm import Arm, wanted_arm
-from fathom.runtime.canary_windows import CanaryWindows, window_length_s
-from fathom.runtime.fetching import fetch_standing, fetched_news, pinned_to_fetched
-from fathom.runtime.holding import Hold
-from fathom.runtime.intent import Intent, earlier_spec
-from fathom.runtime.kept import Kept
-from fathom.runtime.quality_step import QualityStep
-from fathom.runtime.rolling_notice import rolling_notice
 from fathom_fetch.shown import DRAFT, MODEL
 
 

@@ -1,9 +1,8 @@
-"""The fetch of weights within one pass: where it stands, how far it is, and how that is told."""
+"""The fetch of weights within one pass: where it stands, and how that is told."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from fathom.adapters.ports import FetchPort, PodEndpoint
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import FetchedModel, WeightsStatus
@@ -15,8 +14,7 @@ from fathom.core.plan import Progress
 from fathom.core.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.snapshot import Objects
 from fathom.manifests.cache import wanted_fetch
-from fathom.runtime.kept import Kept
-from fathom_fetch.shown import PORT
+from fathom.reconcile.kept import Kept
 
 LOOK_S: Final = 5.0
 """Between two looks at a fetch under way."""
@@ -74,16 +72,22 @@ class FetchFindings:
     wake_after_s: float = float("inf")
 
 
-async def look_at_fetch(
-    port: FetchPort, standing: FetchStanding, objects: Objects, seen: FetchProgress
+def asks_a_pod(standing: FetchStanding) -> bool:
+    """Whether its pod is asked how far it is; at rest nobody is."""
+    at_rest = standing.stage in {FetchStage.NOT_WANTED, FetchStage.PODS_AS_THEY_ARE}
+    return not at_rest and standing.fetched is None
+
+
+def fetch_findings(
+    standing: FetchStanding, objects: Objects, seen: FetchProgress, *, answered: bool
 ) -> FetchFindings:
-    """See how far a fetch is; at rest it asks nobody.
+    """What to report of a fetch.
 
     Args:
-        port: reads a pod that fetches.
         standing: where the fetch stands.
         objects: what the cluster holds.
-        seen: what earlier passes saw of it.
+        seen: how far it is, as far as its pod told by now.
+        answered: whether its pod told so in this pass.
     """
     if standing.stage in {FetchStage.NOT_WANTED, FetchStage.PODS_AS_THEY_ARE}:
         return FetchFindings()
@@ -91,15 +95,11 @@ async def look_at_fetch(
         total = standing.fetched.total_bytes
         summary = f"{size(total)} fetched" if total else "fetched"
         return FetchFindings(WeightsStatus(summary=summary, percent=100, models=_models(standing)))
-    pod = standing.pod
-    look = await port.look(endpoint) if (endpoint := _endpoint(pod)) else None
-    seen = seen if look is None else seen.after(look)
-    trouble = None if look is not None else _trouble(standing, objects)
     message = f"pods wait until the weights are in claim {_claim(standing.fetch)}: {seen.summary}."
     return FetchFindings(
         status=WeightsStatus(summary=seen.summary, percent=seen.percent),
         progress=Progress(Reason.FETCHING_WEIGHTS, message),
-        trouble=trouble,
+        trouble=None if answered else _trouble(standing, objects),
         seen=seen,
         wake_after_s=LOOK_S,
     )
@@ -116,12 +116,6 @@ def _models(standing: FetchStanding) -> tuple[FetchedModel, ...]:
     return tuple(
         FetchedModel(id=ref.id, commit=fetched.commit(role)) for role, ref in fetch.by_role.items()
     )
-
-
-def _endpoint(pod: ObservedPod | None) -> PodEndpoint | None:
-    if pod is None or not pod.ready or not pod.status.pod_ip:
-        return None
-    return PodEndpoint(pod.metadata.namespace, pod.name, pod.status.pod_ip, PORT)
 
 
 def _trouble(standing: FetchStanding, objects: Objects) -> Trouble | None:

@@ -7,7 +7,7 @@ import pytest
 
 from fathom.api.resource import MAX_NESTING, SpeculativeDeployment, parse
 from fathom.api.spec import MAX_REPLICAS
-from fathom.runtime.intent import earlier_spec, good_spec_text
+from fathom.reconcile.intent import earlier_spec, good_spec_text
 from manifest_samples import manifest
 
 EARLIER = good_spec_text(manifest())

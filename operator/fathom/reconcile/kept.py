@@ -19,9 +19,9 @@ from fathom.core.fetch import Fetched
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.quality import QUALITY_KEY, QualityCheck
+from fathom.reconcile.kept_models import models_from, models_text
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
-from fathom.runtime.kept_models import models_from, models_text
 
 _GOOD_SPEC: Final = "lastGoodSpec.json"
 _GOOD_REVISION: Final = "revision"

@@ -4,9 +4,9 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.events import Happening, Severity
 from fathom.core.manifest import Manifest
 from fathom.core.revision import changed_restart_fields
+from fathom.reconcile.intent import earlier_spec
+from fathom.reconcile.kept import Kept
 from fathom.rollout.rollout import Rollout
-from fathom.runtime.intent import earlier_spec
-from fathom.runtime.kept import Kept
 
 
 def rolling_notice(

@@ -5,9 +5,9 @@ from typing import Final
 from fathom.api.spec import AutoOrNever
 from fathom.core.plan import Plan
 from fathom.core.snapshot import Snapshot
+from fathom.reconcile.course import Course
 from fathom.rollout.refresh import Refresh, RefreshLook, next_refresh
 from fathom.rollout.rollout import Stage
-from fathom.runtime.course import Course
 from fathom.tuning.interface import AlarmKind, TuningDecision
 
 LOADING_S: Final = 3600.0

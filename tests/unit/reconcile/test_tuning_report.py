@@ -7,7 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.api.status import MeasuredStatus, TuningStatus
 from fathom.core.depth import DepthDocument, flat
-from fathom.runtime.tuning_report import report
+from fathom.reconcile.tuning_report import report
 from fathom.tuning.interface import Action, Measured, TuningDecision
 from fathom.tuning.state import TuningState
 
