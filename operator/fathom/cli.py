@@ -17,9 +17,9 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.fetch_program import fetch_program
-from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
+from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
+from fathom.fetch.program import fetch_program
 from fathom.inspect.resources import REFUSED, Files, judged, read, tell
 from fathom.manifests.render import children
 

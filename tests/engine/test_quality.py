@@ -9,12 +9,12 @@ import pytest
 from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.status import QualityResult
-from fathom.core.completion import Completion, CompletionRequest
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.quality import QualityCheck, begun
-from fathom.core.quality_comparison import Difference, differences, gap_nats, gap_request
-from fathom.core.quality_prompts import MOST_TOKENS, PROMPTS
-from fathom.core.quality_replicas import Fleet, Replica
+from fathom.quality.check import QualityCheck, begun
+from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
+from fathom.quality.completion import Completion, CompletionRequest
+from fathom.quality.prompts import MOST_TOKENS, PROMPTS
+from fathom.quality.replicas import Fleet, Replica
 from fathom.runtime.quality_check import replies_to
 from fathom_local.engine.process import EngineProcess
 from fathom_local.engine.scrape import scrape

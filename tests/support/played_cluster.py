@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.core.unread import Unread
 from fathom.reconcile.kept import Kept

@@ -42,7 +42,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/unit/manifests",
             "tests/golden",
             "tests/property/test_manifests_revision.py",
-            "tests/unit/core/test_preflight.py",
+            "tests/unit/preflight/test_verdict.py",
             "tests/unit/runtime/test_optional_children.py",
         ),
     ),

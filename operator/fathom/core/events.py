@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.core.manifest import Manifest
-from fathom.core.observed import Meta
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.metadata import Meta
 from fathom.core.times import rfc3339
 
 LONGEST_MESSAGE: Final = 1024

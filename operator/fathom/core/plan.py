@@ -12,12 +12,12 @@ from typing import Final
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
-from fathom.core.nodes_per_replica import spans_nodes
-from fathom.core.observed import ObservedWorkload
-from fathom.core.replica_pods import ReplicaPods, replicas_in
+from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
+from fathom.core.cluster.nodes_per_replica import spans_nodes
+from fathom.core.cluster.observed import ObservedWorkload
+from fathom.core.cluster.replica_pods import ReplicaPods, replicas_in
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
-from fathom.core.snapshot import Objects
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
 """Components whose ConfigMaps pods mount: they stay as long as a pod does."""

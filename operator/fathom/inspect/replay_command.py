@@ -15,7 +15,7 @@ from rich.console import Console
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.prometheus_query import PrometheusUnreadableError
 from fathom.api.spec import Objective
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.inspect.feeding import Past, feed_files, feed_prometheus
 from fathom.inspect.options import refuse
 from fathom.inspect.recording import UnreadableRecordingError

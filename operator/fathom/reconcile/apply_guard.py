@@ -8,8 +8,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.core.kinds import CONFIG_MAP, Kind
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.kinds import CONFIG_MAP, Kind
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.times import is_over
 from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 

@@ -8,12 +8,12 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.events import Happening
-from fathom.core.fetch import NOT_WANTED, Fetched, FetchStanding, pinned
-from fathom.core.model_facts import draft_ref, target_ref
-from fathom.core.observed import ObservedPod
+from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.plugin import PluginBundle
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.fetch.standing import NOT_WANTED, Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.pod_template import pod_template
 from fathom.manifests.template_change import first_change

@@ -6,13 +6,13 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import FetchedModel, WeightsStatus
+from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.events import Happening, Severity
-from fathom.core.fetch import Fetch, FetchStage, FetchStanding, pinned, standing_of
-from fathom.core.fetch_progress import FetchProgress, size
-from fathom.core.observed import ContainerStatus, ObservedPod
 from fathom.core.plan import Progress
-from fathom.core.pod_trouble import Trouble, trouble_with_pod
-from fathom.core.snapshot import Objects
+from fathom.fetch.progress import FetchProgress, size
+from fathom.fetch.standing import Fetch, FetchStage, FetchStanding, pinned, standing_of
 from fathom.manifests.cache import wanted_fetch
 from fathom.reconcile.kept import Kept
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.fetch import COMPONENT, FetchStage, FetchStanding
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
-from fathom.core.snapshot import Objects
+from fathom.core.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
+from fathom.core.cluster.snapshot import Objects
+from fathom.fetch.program import FetchProgram
+from fathom.fetch.standing import COMPONENT, FetchStage, FetchStanding
 from fathom.manifests.cache_claim import cache_claim
 from fathom.manifests.fetch_config_map import fetch_config_map
 from fathom.manifests.fetch_job import fetch_job

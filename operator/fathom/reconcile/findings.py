@@ -6,11 +6,11 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.capability import live_depth, live_depth_refusal
-from fathom.core.engine_version import engine_version
-from fathom.core.optional_kinds import skipped
+from fathom.core.cluster.optional_kinds import skipped
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.version import engine_version
+from fathom.core.findings import Finding, Findings
 from fathom.core.plan import Plan, Progress
-from fathom.core.snapshot import Objects, Snapshot
-from fathom.core.status import Finding, Findings
 from fathom.core.times import rfc3339
 from fathom.reconcile.arm import arm_status
 from fathom.reconcile.course import Course

@@ -10,10 +10,10 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
-from fathom.core.model_facts import ModelFacts, ModelRef
+from fathom.core.cluster.snapshot import Objects
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plan import Progress
-from fathom.core.preflight import DraftVerdict
-from fathom.core.snapshot import Objects
+from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.kept import Kept
 from fathom.reconcile.kept_models import named

@@ -11,16 +11,16 @@ from fathom.api.problem import Problem
 from fathom.api.resource import Metadata, SpeculativeDeployment, parse
 from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.served import ServedApis
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
-from fathom.core.kinds import Kind
-from fathom.core.manifest import Manifest
-from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
-from fathom.core.preflight import DraftVerdict, check_draft
+from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.revision import changed_restart_fields, revision_of
-from fathom.core.served import ServedApis
 from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
+from fathom.preflight.verdict import DraftVerdict, check_draft
 from fathom.reconcile.kept import Kept
 
 

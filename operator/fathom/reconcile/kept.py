@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from fathom.api.names import REVISION_LENGTH
-from fathom.core.fetch import Fetched
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
-from fathom.core.model_facts import ModelFacts, ModelRef
-from fathom.core.quality import QUALITY_KEY, QualityCheck
+from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.fetch.standing import Fetched
+from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.reconcile.kept_models import models_from, models_text
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout

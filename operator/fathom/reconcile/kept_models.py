@@ -6,8 +6,8 @@ from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import ModelFacts, ModelRef, Weights
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import ModelFacts, ModelRef, Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
     TuningStatus,
 )
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument
-from fathom.core.fetch_progress import FetchProgress
-from fathom.core.kinds import Kind
-from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
+from fathom.fetch.progress import FetchProgress
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.canary_windows import CanaryWindows

@@ -11,16 +11,16 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.diff import first_difference
+from fathom.core.cluster.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, POD, Kind, kind_of
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.nodes_per_replica import needs_compute_domain
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.optional_kinds import wanted_optional
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument
-from fathom.core.diff import first_difference
-from fathom.core.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, POD, Kind, kind_of
-from fathom.core.manifest import Manifest, Seen
-from fathom.core.nodes_per_replica import needs_compute_domain
-from fathom.core.observed import ObservedPod
-from fathom.core.optional_kinds import wanted_optional
 from fathom.core.plan import Plan, Template, WorkloadStep
 from fathom.core.plugin import PluginBundle
-from fathom.core.snapshot import Objects
 from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.depth_config_map import depth_config_map
 from fathom.manifests.plugin_config_map import plugin_config_map

@@ -6,8 +6,8 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.spec import MAX_TOKENS_LIMIT
-from fathom.core.observed import ObservedPod
-from fathom.core.snapshot import Snapshot
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Snapshot
 
 _ANY_DEPTH: Final = range(MAX_TOKENS_LIMIT + 1)
 

@@ -7,12 +7,13 @@ from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.core.capability import live_depth_refusal
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.events import Happening, Severity
 from fathom.core.measurement import PodCounters
-from fathom.core.observed import Meta, ObservedPod
-from fathom.core.quality import LONGEST_ID, QUALITY_KEY, QualityCheck
-from fathom.core.quality_replicas import Fleet, Replica
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
+from fathom.quality.replicas import Fleet, Replica
 from fathom.reconcile.pins import pinned_depth
 
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from fathom.api.spec import AutoOrNever
+from fathom.core.cluster.snapshot import Snapshot
 from fathom.core.plan import Plan
-from fathom.core.snapshot import Snapshot
 from fathom.reconcile.course import Course
 from fathom.rollout.refresh import Refresh, RefreshLook, next_refresh
 from fathom.rollout.rollout import Stage

@@ -1,8 +1,8 @@
 """The event that says, before the first pod goes, that a change needs new pods, and why."""
 
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.events import Happening, Severity
-from fathom.core.manifest import Manifest
 from fathom.core.revision import changed_restart_fields
 from fathom.reconcile.intent import earlier_spec
 from fathom.reconcile.kept import Kept

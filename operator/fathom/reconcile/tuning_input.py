@@ -7,10 +7,10 @@ from dataclasses import replace
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth, live_depth_refusal
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import nearest_depth
-from fathom.core.depth_set import named_depths
-from fathom.core.observed import ObservedPod
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
 from fathom.reconcile.course import Course
 from fathom.reconcile.pins import pinned_depth

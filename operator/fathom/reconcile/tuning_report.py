@@ -7,7 +7,7 @@ from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.spec import TuningMode
 from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
 from fathom.core.events import Happening, Severity
-from fathom.core.status import Finding
+from fathom.core.findings import Finding
 from fathom.core.times import rfc3339
 from fathom.tuning.interface import Action, Measured, TuningDecision
 

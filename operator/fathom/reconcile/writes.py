@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.capability import live_depth
+from fathom.core.cluster.kinds import CONFIG_MAP, Kind
+from fathom.core.cluster.ownership import Taken, left_behind
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
-from fathom.core.fetch import FetchStage
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.kinds import CONFIG_MAP, Kind
-from fathom.core.ownership import Taken, left_behind
 from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.plugin import PluginBundle
-from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.times import is_over
+from fathom.fetch.program import FetchProgram
+from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.reconcile.course import Course

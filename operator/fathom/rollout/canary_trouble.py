@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.observed import ObservedPod
-from fathom.core.pod_trouble import trouble_with_pod
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.pod_trouble import trouble_with_pod
 from fathom.rollout.look import Look
 from fathom.rollout.rollout import Rollout, Watch
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fathom.core.cluster.observed import ObservedWorkload
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters, PodDelta
-from fathom.core.observed import ObservedPod, ObservedWorkload
 
 SCHEDULING_S = 600.0
 """For finding a node and pulling the image, before the engine's own start. The Deployment's

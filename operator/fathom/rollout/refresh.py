@@ -23,7 +23,7 @@ from typing import Final, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.api import names
-from fathom.core.observed import ObservedPod
+from fathom.core.cluster.observed_pods import ObservedPod
 
 SETTLE_S: Final = 1800.0
 """The alarm must see decay for half an hour, so that long a new replica must be seen as well: until

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.conditions import Reason
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.events import Happening, Severity
-from fathom.core.observed import ObservedPod
 from fathom.rollout.canary_trouble import failure_of, restarts_of
 from fathom.rollout.comparison import comparison_of
 from fathom.rollout.look import Look

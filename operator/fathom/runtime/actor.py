@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Happening, Severity
-from fathom.core.kinds import CONFIG_MAP, POD, Kind
-from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.reconcile.course import Course
 from fathom.reconcile.memory import Memory

@@ -1,10 +1,10 @@
 """Asks the pod that fetches weights how far it is."""
 
 from fathom.adapters.ports import FetchPort, PodEndpoint
-from fathom.core.fetch import FetchStanding
-from fathom.core.fetch_progress import FetchProgress
-from fathom.core.observed import ObservedPod
-from fathom.core.snapshot import Objects
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects
+from fathom.fetch.progress import FetchProgress
+from fathom.fetch.standing import FetchStanding
 from fathom.reconcile.fetch_findings import FetchFindings, asks_a_pod, fetch_findings
 from fathom_fetch.shown import PORT
 

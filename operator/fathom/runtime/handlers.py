@@ -11,7 +11,7 @@ from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import KubePort
 from fathom.api import names
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     JOB,

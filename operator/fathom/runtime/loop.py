@@ -13,10 +13,10 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.depth_set import named_depths
-from fathom.core.kinds import ObjectKey
-from fathom.core.model_facts import ModelFacts, ModelRef
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.depth_set import named_depths
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.times import is_over
 from fathom.reconcile.course import course_of
 from fathom.reconcile.findings import findings_of, findings_without_spec

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.runtime.loop import Loop
 from fathom.runtime.ports import World
 

@@ -18,8 +18,8 @@ from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
-from fathom.core.fetch_program import fetch_program
 from fathom.core.plugin import plugin_bundle
+from fathom.fetch.program import fetch_program
 from fathom.runtime.deep_json import make_room_for_deep_json
 from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.handlers import watch

@@ -1,4 +1,4 @@
-"""Carries out the quality check that a resource's annotation asks for: see `fathom.core.quality`.
+"""Carries out the quality check that a resource's annotation asks for: see `fathom.quality.check`.
 
 Prompts are sent in the background, so that no pass waits for an engine.
 """
@@ -9,11 +9,11 @@ from typing import Final
 
 from fathom.adapters.ports import CompletionsPort, PodEndpoint
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.completion import Completion, Unanswered
-from fathom.core.observed import ObservedPod
-from fathom.core.quality import QualityCheck, Question, begun
-from fathom.core.snapshot import Snapshot
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Snapshot
 from fathom.manifests.vllm_args import HTTP_PORT
+from fathom.quality.check import QualityCheck, Question, begun
+from fathom.quality.completion import Completion, Unanswered
 from fathom.reconcile.quality_step import (
     QualityStep,
     fleet_of,

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from fathom.api import names
+from fathom.core.cluster.manifest import Seen
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.events import Happening, Severity, transitions
-from fathom.core.manifest import Seen
-from fathom.core.snapshot import Objects
-from fathom.core.status import Findings, as_written, same, status_of, urgent
+from fathom.core.findings import Findings
+from fathom.core.status import as_written, same, status_of, urgent
 from fathom.core.times import is_over
 from fathom.reconcile.memory import QUIET_S, Memory
 from fathom.reconcile.pins import BadPin

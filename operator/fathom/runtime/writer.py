@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
+from fathom.core.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.metadata import Meta
 from fathom.core.events import Happening, event
-from fathom.core.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.manifest import Manifest, Seen
-from fathom.core.observed import Meta
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.telemetry import Telemetry

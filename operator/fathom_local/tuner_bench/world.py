@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from fathom.api.spec import Objective
-from fathom.core.depth_set import grid_of
+from fathom.core.engine.depth_set import grid_of
 from fathom_local.tuner_bench.errors import WorldError
 
 DEEPEST: Final = 8

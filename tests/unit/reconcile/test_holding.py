@@ -9,8 +9,10 @@ import pytest
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.core.observed import Meta, ObservedDeployment, ObservedPod
-from fathom.core.snapshot import Objects
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed import ObservedDeployment
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects
 from fathom.reconcile.holding import acted_upon, refused_before, running_revisions
 from fathom.reconcile.kept import Kept, Seen
 from unit.rollout.looks import deployment, pod

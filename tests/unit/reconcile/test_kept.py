@@ -5,9 +5,9 @@ from math import inf
 
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
-from fathom.core.fetch import Fetched
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import ModelFacts, ModelRef, Weights
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import ModelFacts, ModelRef, Weights
+from fathom.fetch.standing import Fetched
 from fathom.reconcile.kept import Kept, Seen
 from fathom.rollout.comparison import Comparison
 from fathom.rollout.evidence import Contrast, Evidence, Side

@@ -8,8 +8,8 @@ import pytest
 
 from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
 from fathom.core.depth import summary
-from fathom.core.observed import ObservedPod, PodSpec
 from fathom.manifests.vllm_args import engine_args
 from fathom.reconcile.course import Course
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot

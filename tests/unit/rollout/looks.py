@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from fathom.api import names
-from fathom.core.observed import ObservedDeployment, ObservedPod
+from fathom.core.cluster.observed import ObservedDeployment
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.rollout.look import Look, Wishes
 
 NOW_S = 1_800_000_000.0

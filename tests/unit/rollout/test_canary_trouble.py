@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.core.observed import ObservedPod
 from fathom.rollout.canary_trouble import Failure, failure_of
 from fathom.rollout.look import Look
 from fathom.rollout.rollout import Rollout, Stage, Watch

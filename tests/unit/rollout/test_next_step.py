@@ -7,8 +7,8 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.measurement import EngineCounts, PodDelta
-from fathom.core.observed import ObservedPod
 from fathom.rollout.comparison import Comparison
 from fathom.rollout.look import Look, Window
 from fathom.rollout.rollout import Rollout, Stage, Watch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom.core.observed import ObservedPod
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.rollout.refresh import (
     MOST_A_DAY,
     SETTLE_S,

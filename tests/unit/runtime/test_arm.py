@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import EngineCounts
 from fathom.reconcile.kept import Kept
 from support.bench import Bench, FakeMetrics

@@ -4,8 +4,15 @@ import copy
 from typing import Any
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import COMPUTE_DOMAIN, DEPLOYMENT, EVENT, LEADER_WORKER_SET, POD, Kind
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import (
+    COMPUTE_DOMAIN,
+    DEPLOYMENT,
+    EVENT,
+    LEADER_WORKER_SET,
+    POD,
+    Kind,
+)
+from fathom.core.cluster.served import ServedApis
 from fathom.core.times import rfc3339
 from support.bench import Bench
 

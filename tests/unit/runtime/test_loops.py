@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fathom.core.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.loops import STUCK_AFTER_S, Loops
 from support.bench import KEY, Bench
 

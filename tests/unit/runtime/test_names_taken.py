@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     PERSISTENT_VOLUME_CLAIM,

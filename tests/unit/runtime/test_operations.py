@@ -6,9 +6,9 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.core.kinds import DEPLOYMENT
+from fathom.core.cluster.kinds import DEPLOYMENT
+from fathom.core.cluster.served import ServedApis
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
-from fathom.core.served import ServedApis
 from fathom.reconcile.operations import Desired, Patch, operations
 from fathom.runtime.gather import read_objects
 from support.bench import KEY, START_S, Bench

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
+from fathom.core.cluster.served import ServedApis
 from support.bench import Bench
 
 

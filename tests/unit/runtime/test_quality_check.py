@@ -10,15 +10,16 @@ import pytest
 from fathom.adapters.ports import PodEndpoint
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus, SpeculativeDeploymentStatus
-from fathom.core.completion import Completion, CompletionRequest, Unanswered
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.served import ServedApis
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.events import Severity
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.core.observed import Meta, ObservedPod
-from fathom.core.quality import QUALITY_KEY
-from fathom.core.quality_prompts import PROMPTS
-from fathom.core.served import ServedApis
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.quality.check import QUALITY_KEY
+from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.quality.prompts import PROMPTS
 from fathom.runtime.quality_check import QualityChecker, QualityStep, requested
 from manifest_samples import resource, started_with
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fathom.adapters.ports import KubeError
 from fathom.api.conditions import Reason
-from fathom.core.kinds import CONFIG_MAP, POD, Kind
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision, TuningSnapshot
 from fathom.tuning.load import DAY_S, HourLoad, Load
 from fathom.tuning.state import TuningState

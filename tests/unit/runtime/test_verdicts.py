@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, JOB, SPECULATIVE_DEPLOYMENT
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, SPECULATIVE_DEPLOYMENT
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.runtime.model_cache import NOT_YET
 from support.bench import Bench
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import CONFIG_MAP, SERVICE
+from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.operations import Create
 from fathom.runtime.telemetry import Telemetry

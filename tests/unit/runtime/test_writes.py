@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fathom.adapters.ports import KubeError, PodEndpoint, Sample
-from fathom.core.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
 from support.bench import Bench
 
 

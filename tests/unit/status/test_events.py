@@ -2,8 +2,8 @@ from typing import Any
 
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
+from fathom.core.cluster.metadata import Meta
 from fathom.core.events import LONGEST_MESSAGE, Happening, Severity, event, transitions
-from fathom.core.observed import Meta
 from fathom.core.status import as_written, same, urgent
 from fathom.core.times import rfc3339, unix_seconds
 
