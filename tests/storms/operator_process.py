@@ -176,7 +176,7 @@ class Operator:
             loops.seen(ObjectKey(namespace, name))
 
         def child(namespace: str, _: str, labels: Mapping[str, str]) -> None:
-            loops.poke(ObjectKey(namespace, labels.get(names.LABEL_NAME, "")))
+            loops.wake(ObjectKey(namespace, labels.get(names.LABEL_NAME, "")))
 
         follow, me = self._watches.follow, self.process
         async with asyncio.TaskGroup() as group:

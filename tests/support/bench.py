@@ -190,7 +190,7 @@ class Bench:
                 place = place.setdefault(parent, {})
             place[last] = value
         self.kube.put(SPECULATIVE_DEPLOYMENT, document)
-        self.loop.poke()
+        self.loop.wake()
 
     @property
     def resource(self) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class Bench:
 
     async def tick(self) -> float | None:
         """One pass after something moved."""
-        self.loop.poke()
+        self.loop.wake()
         return await self.loop.tick()
 
     async def until_ready(self, passes: int = 12) -> None:

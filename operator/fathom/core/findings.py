@@ -78,5 +78,5 @@ class Findings:
     """None: none are to be fetched."""
     weights_trouble: Trouble | None = None
     """Why a fetch does not get on."""
-    kept_unread: str = ""
+    checkpoint_unread: str = ""
     """Why nothing moves, where what was kept cannot be read; empty: it can be."""

@@ -204,7 +204,8 @@ def _refused(findings: Findings) -> Finding | None:
 
 
 def _unread(findings: Findings) -> Finding | None:
-    return _true(Reason.KEPT_UNREADABLE, findings.kept_unread) if findings.kept_unread else None
+    unread = findings.checkpoint_unread
+    return _true(Reason.KEPT_UNREADABLE, unread) if unread else None
 
 
 def _rolled_back(findings: Findings) -> Finding | None:

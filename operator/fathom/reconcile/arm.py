@@ -7,7 +7,7 @@ from fathom.api.status import AdaptiveVerificationStatus, ArmState
 from fathom.core.arm import arm_of, why_no_arm
 from fathom.core.revision import revision_of
 from fathom.core.times import rfc3339
-from fathom.rollout.look import Look
+from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage
 
 
@@ -22,37 +22,39 @@ class Arm:
     """Why it is not there, in words; empty: it is, or comes now."""
 
 
-def wanted_arm(wanted: SpeculativeDeployment, before: Rollout | None, look: Look) -> Arm | None:
+def wanted_arm(
+    wanted: SpeculativeDeployment, before: Rollout | None, given: RolloutInput
+) -> Arm | None:
     """What is to be compared with all other replicas; None: nothing.
 
     Args:
         wanted: the spec that is carried out.
         before: the rollout or comparison as it was.
-        look: this pass's view, at the revision of the other replicas.
+        given: this pass's view, at the revision of the other replicas.
     """
     spec = arm_of(wanted.spec)
     if spec is None:
         return None
     revision = revision_of(spec)
-    if before is not None and before.arm and before.stable == look.revision:
+    if before is not None and before.arm and before.stable == given.revision:
         # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
         revision = before.revision
-    return Arm(replace(wanted, spec=spec), revision, _why_not_yet(wanted, revision, before, look))
+    return Arm(replace(wanted, spec=spec), revision, _why_not_yet(wanted, revision, before, given))
 
 
 def _why_not_yet(
-    wanted: SpeculativeDeployment, revision: str, before: Rollout | None, look: Look
+    wanted: SpeculativeDeployment, revision: str, before: Rollout | None, given: RolloutInput
 ) -> str:
     if obstacle := why_no_arm(wanted.spec):
         return obstacle
-    if not look.ready(look.revision) and not look.asked(look.revision):
-        return f"no replica of revision {look.revision} is there to compare it with"
+    if not given.ready(given.revision) and not given.asked(given.revision):
+        return f"no replica of revision {given.revision} is there to compare it with"
     if before is not None:
         under_way = before.on_trial or before.arm
-        goes_on = under_way and (before.revision, before.stable) == (revision, look.revision)
+        goes_on = under_way and (before.revision, before.stable) == (revision, given.revision)
         return "" if goes_on else "a rollout is under way, and goes first"
-    others = set(look.others) - {revision}
-    if others or look.ready(look.revision) + look.asked(revision) < wanted.spec.replicas:
+    others = set(given.others) - {revision}
+    if others or given.ready(given.revision) + given.asked(revision) < wanted.spec.replicas:
         return "it begins when every replica is ready"
     return ""
 

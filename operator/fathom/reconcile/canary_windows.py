@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from fathom.core.measurement import PodCounters, PodDelta, delta
-from fathom.rollout.look import Window
+from fathom.rollout.input import CanaryWindow
 
 WINDOW_S: Final = 60.0
 """A scrape a minute is common."""
@@ -29,7 +29,7 @@ class CanaryWindows:
         counters: Mapping[str, PodCounters],
         now_s: float,
         length_s: float,
-    ) -> Window | None:
+    ) -> CanaryWindow | None:
         """The window that ends now; None: it is not over.
 
         Args:
@@ -45,7 +45,7 @@ class CanaryWindows:
             return None
         if now_s - self._began_s < length_s:
             return None
-        window = Window(self._deltas(canary, counters), self._deltas(stable, counters))
+        window = CanaryWindow(self._deltas(canary, counters), self._deltas(stable, counters))
         complete = window.canary and window.stable
         if not complete and now_s - self._began_s < LONGEST_WINDOW * length_s:
             return None

@@ -9,19 +9,19 @@ from fathom.api.status import FetchedModel, WeightsStatus
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.cluster.snapshot import Objects
-from fathom.core.events import Happening, Severity
+from fathom.core.events import Event, Severity
 from fathom.core.plan import Progress
 from fathom.fetch.progress import FetchProgress, size
 from fathom.fetch.standing import Fetch, FetchStage, FetchStanding, pinned, standing_of
 from fathom.manifests.cache import wanted_fetch
-from fathom.reconcile.kept import Kept
+from fathom.reconcile.checkpoint import Checkpoint
 
 LOOK_S: Final = 5.0
 """Between two looks at a fetch under way."""
 
 
 def fetch_standing(
-    sd: SpeculativeDeployment, revision: str, objects: Objects, kept: Kept
+    sd: SpeculativeDeployment, revision: str, objects: Objects, checkpoint: Checkpoint
 ) -> FetchStanding:
     """Where the fetch stands that a spec wants.
 
@@ -29,7 +29,7 @@ def fetch_standing(
         sd: the spec, as the user wrote it.
         revision: of it.
         objects: what the cluster holds.
-        kept: what was fetched before.
+        checkpoint: what was fetched before.
     """
     found = (each for each in objects.workloads if each.revision == revision)
     return standing_of(
@@ -38,24 +38,24 @@ def fetch_standing(
         workload=next(found, None),
         jobs=objects.jobs,
         pods=objects.pods,
-        kept=kept.weights,
+        kept=checkpoint.weights,
     )
 
 
 def pinned_to_fetched(
-    sd: SpeculativeDeployment, revision: str, objects: Objects, kept: Kept
+    sd: SpeculativeDeployment, revision: str, objects: Objects, checkpoint: Checkpoint
 ) -> SpeculativeDeployment:
     """The resource as its pods are rendered: with the commits that lie in the cache."""
-    return pinned(sd, fetch_standing(sd, revision, objects, kept).fetched)
+    return pinned(sd, fetch_standing(sd, revision, objects, checkpoint).fetched)
 
 
-def fetched_news(standing: FetchStanding) -> tuple[Happening, ...]:
+def fetched_news(standing: FetchStanding) -> tuple[Event, ...]:
     """What to say once, when a fetch has ended."""
     if not standing.news or standing.fetch is None or standing.fetched is None:
         return ()
     models = ", ".join(f"{each.id} at {each.commit}" for each in _models(standing))
     message = f"In claim {standing.fetch.claim}: {models}, {size(standing.fetched.total_bytes)}."
-    return (Happening(Severity.NORMAL, "WeightsFetched", message),)
+    return (Event(Severity.NORMAL, "WeightsFetched", message),)
 
 
 @dataclass(frozen=True, slots=True)

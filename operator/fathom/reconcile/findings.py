@@ -13,7 +13,7 @@ from fathom.core.findings import Finding, Findings
 from fathom.core.plan import Plan, Progress
 from fathom.core.times import rfc3339
 from fathom.reconcile.arm import arm_status
-from fathom.reconcile.course import Course
+from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
@@ -25,7 +25,7 @@ from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision
 
 def findings_of(
     intent: Intent,
-    course: Course,
+    desired: DesiredState,
     snapshot: Snapshot,
     *,
     carried: Carried,
@@ -41,16 +41,16 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         obstacle=intent.obstacle,
-        progress=_held(course) or fetch.progress or progress_of(carried.plan, course.rollout),
-        kept_unread=course.hold.progress.message if course.hold and course.hold.frozen else "",
-        rolled_back=_rolled_back(course.rollout),
-        rollout=_rollout_status(course.rollout),
-        adaptive_verification=arm_status(course.arm, course.rollout),
+        progress=_held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+        checkpoint_unread=_unread(desired),
+        rolled_back=_rolled_back(desired.rollout),
+        rollout=_rollout_status(desired.rollout),
+        adaptive_verification=arm_status(desired.arm, desired.rollout),
         refusals=carried.refusals,
         taken=carried.taken,
         weights=fetch.status,
         weights_trouble=fetch.trouble,
-        skipped=skipped(course.fleet.spec, snapshot.served, snapshot.objects.optional),
+        skipped=skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
         not_obeyed=decision.not_obeyed,
         alarms={
             ConditionType(each.kind): _alarm_finding(each, carried.refresh)
@@ -58,10 +58,10 @@ def findings_of(
         },
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
-        engine=_engine_status(course.fleet),
+        engine=_engine_status(desired.fleet),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
         document=carried.document,
-        fixed_depth="" if course.on_trial else _fixed_depth(course.fleet.spec),
+        fixed_depth="" if desired.on_trial else _fixed_depth(desired.fleet.spec),
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
@@ -81,7 +81,7 @@ def findings_without_spec(
         obstacle=intent.obstacle,
         progress=None,
         rolled_back="",
-        rollout=_rollout_status(memory.kept.rollout),
+        rollout=_rollout_status(memory.checkpoint.rollout),
         adaptive_verification=None,
         refusals=(),
         taken=(),
@@ -107,8 +107,12 @@ def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
     return str(spec.speculation.tokens) if spec.drafts else "off"
 
 
-def _held(course: Course) -> Progress | None:
-    return course.hold.progress if course.hold else None
+def _unread(desired: DesiredState) -> str:
+    return desired.hold.progress.message if desired.hold and desired.hold.frozen else ""
+
+
+def _held(desired: DesiredState) -> Progress | None:
+    return desired.hold.progress if desired.hold else None
 
 
 def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:

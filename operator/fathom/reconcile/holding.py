@@ -14,9 +14,9 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plan import Progress
 from fathom.preflight.verdict import DraftVerdict
+from fathom.reconcile.checkpoint import Checkpoint
+from fathom.reconcile.checkpoint_models import named
 from fathom.reconcile.intent import Intent
-from fathom.reconcile.kept import Kept
-from fathom.reconcile.kept_models import named
 
 PATIENCE_S: Final = 40.0
 """How long a new revision waits for the hub. A look-up takes as long at most."""
@@ -49,7 +49,7 @@ class Hold:
 
 def hold_of(
     intent: Intent,
-    kept: Kept,
+    checkpoint: Checkpoint,
     objects: Objects,
     models: Mapping[ModelRef, ModelFacts],
     *,
@@ -60,18 +60,18 @@ def hold_of(
 
     Args:
         intent: what is wanted.
-        kept: what is known of earlier specs.
+        checkpoint: what is known of earlier specs.
         objects: what the cluster holds.
         models: what is known of the models.
         first_seen: since when the wanted revision is asked for.
         now_s: Unix seconds.
     """
     running = running_revisions(objects)
-    vetoed = kept.rollout is not None and kept.rollout.vetoes(intent.revision)
+    vetoed = checkpoint.rollout is not None and checkpoint.rollout.vetoes(intent.revision)
     if not intent.awaited or vetoed:
         return None
-    if kept.unread and running != {intent.revision}:
-        progress = Progress(Reason.KEPT_UNREADABLE, _unread(kept, objects, intent))
+    if checkpoint.unread and running != {intent.revision}:
+        progress = Progress(Reason.KEPT_UNREADABLE, _unread(checkpoint, objects, intent))
         return Hold(progress, "it is known what the spec asks for", frozen=True)
     left_s = PATIENCE_S - (now_s - first_seen.at_s)
     if intent.revision in running or left_s <= 0:
@@ -91,14 +91,14 @@ def running_revisions(objects: Objects) -> frozenset[str]:
     return frozenset(asking | {pod.revision for pod in objects.engines if not pod.terminating})
 
 
-def _unread(kept: Kept, objects: Objects, intent: Intent) -> str:
+def _unread(checkpoint: Checkpoint, objects: Objects, intent: Intent) -> str:
     config_map = names.tuning_config_map(objects.key.name)
     return (
-        f"{' and '.join(kept.unread)} of ConfigMap {config_map} cannot be read, so it is not known "
-        "which pods the spec asks for, nor whether it was refused. What runs goes on, and revision "
-        f"{intent.revision} gets no pod until the hub tells of {named(intent.awaited)}. To go on "
-        "without knowing, "
-        f"delete {'these keys' if len(kept.unread) > 1 else 'this key'}."
+        f"{' and '.join(checkpoint.unread)} of ConfigMap {config_map} cannot be read, so it is not "
+        "known which pods the spec asks for, nor whether it was refused. What runs goes on, and "
+        f"revision {intent.revision} gets no pod until the hub tells of {named(intent.awaited)}. "
+        "To go on without knowing, "
+        f"delete {'these keys' if len(checkpoint.unread) > 1 else 'this key'}."
     )
 
 
@@ -120,17 +120,17 @@ def refused_before(objects: Objects) -> DraftVerdict | None:
     return None
 
 
-def acted_upon(objects: Objects, kept: Kept, before: int) -> int:
+def acted_upon(objects: Objects, checkpoint: Checkpoint, before: int) -> int:
     """The newest generation of this resource that is known to have been acted upon.
 
     A read may be older than that: an API server that has fallen behind answers with what was.
 
     Args:
         objects: what was read.
-        kept: what the tuning ConfigMap keeps.
+        checkpoint: what the tuning ConfigMap keeps.
         before: what this operator has seen of the resource.
     """
-    seen = kept.seen
+    seen = checkpoint.seen
     kept_generation = seen.generation if seen and seen.uid == objects.metadata.uid else 0
     observed = objects.status.observed_generation if objects.status else 0
     written = (each.generation for each in objects.workloads)

@@ -21,7 +21,7 @@ from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 from fathom.preflight.verdict import DraftVerdict, check_draft
-from fathom.reconcile.kept import Kept
+from fathom.reconcile.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +50,33 @@ class Intent:
 
 def intent_of(
     resource: Manifest,
-    kept: Kept,
+    checkpoint: Checkpoint,
     models: Mapping[ModelRef, ModelFacts],
     *,
     served: ServedApis,
     usable: Collection[Kind],
     running: Collection[str],
-    told: DraftVerdict | None = None,
+    refused: DraftVerdict | None = None,
 ) -> Intent:
     """Judge the newest spec, and fall back where it must be.
 
     Args:
         resource: the SpeculativeDeployment as it was read.
-        kept: what is known of earlier specs.
+        checkpoint: what is known of earlier specs.
         models: what is known of target and draft of all these specs, as far as it is known.
         served: what the cluster has.
         usable: of the kinds that not every cluster has, those that can be used in it.
         running: revisions that have replicas.
-        told: the refusal of this very generation's draft that the status tells of. It stands until
-            the hub has been heard; None: there is none.
+        refused: the refusal of this very generation's draft that the status tells of. It stands
+            until the hub has been heard; None: there is none.
     """
     newest = parse(resource)
     if isinstance(newest, SpeculativeDeployment):
-        verdict = _verdict(newest, models, told)
+        verdict = _verdict(newest, models, refused)
         problems = problems_of(newest, verdict)
         obstacle = None if problems else obstacle_to(newest.spec, served, usable)
         if not problems and obstacle is None:
-            revision = wanted_revision(newest.spec, resource, kept)
+            revision = wanted_revision(newest.spec, resource, checkpoint)
             return Intent(
                 newest,
                 good_spec_text(resource),
@@ -89,7 +89,7 @@ def intent_of(
             )
     else:
         problems, obstacle, verdict = newest, None, None
-    earlier = _fallback(resource, kept, models, running)
+    earlier = _fallback(resource, checkpoint, models, running)
     if earlier is None:
         return Intent(None, "", "", _replicas(resource), problems, obstacle, verdict)
     return Intent(
@@ -105,11 +105,11 @@ def intent_of(
 
 
 def _verdict(
-    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], told: DraftVerdict | None
+    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], refused: DraftVerdict | None
 ) -> DraftVerdict:
     verdict = check_draft(preflight_of(sd.spec, models))
-    if told is not None and not verdict.refused and _awaited(sd, models):
-        return told
+    if refused is not None and not verdict.refused and _awaited(sd, models):
+        return refused
     return verdict
 
 
@@ -128,7 +128,7 @@ class _Earlier:
 
 def _fallback(
     resource: Manifest,
-    kept: Kept,
+    checkpoint: Checkpoint,
     models: Mapping[ModelRef, ModelFacts],
     running: Collection[str],
 ) -> _Earlier | None:
@@ -139,21 +139,21 @@ def _fallback(
     """
     found = [
         _Earlier(sd, text, revision)
-        for revision, text in kept.specs()
+        for revision, text in checkpoint.specs()
         if (sd := earlier_spec(resource, text)) is not None
     ]
     for each in found:
         if not check_draft(preflight_of(each.sd.spec, models)).refused:
             return each
-    proven = (each for each in found if each.revision == kept.good_revision)
+    proven = (each for each in found if each.revision == checkpoint.good_revision)
     return next((each for each in proven if each.revision in running), None)
 
 
-def models_of(resource: Manifest, kept: Kept) -> tuple[ModelRef, ...]:
+def models_of(resource: Manifest, checkpoint: Checkpoint) -> tuple[ModelRef, ...]:
     """The models that a resource names, and those that its earlier specs name."""
     newest = parse(resource)
     specs = [newest.spec] if isinstance(newest, SpeculativeDeployment) else []
-    earlier = (earlier_spec(resource, text) for _, text in kept.specs())
+    earlier = (earlier_spec(resource, text) for _, text in checkpoint.specs())
     specs += [each.spec for each in earlier if each is not None]
     return tuple(dict.fromkeys(ref for spec in specs for ref in model_refs(spec)))
 
@@ -161,8 +161,8 @@ def models_of(resource: Manifest, kept: Kept) -> tuple[ModelRef, ...]:
 def good_spec_text(resource: Manifest) -> str:
     """The newest spec as it is kept for bad days, without replicas: they follow the newest."""
     spec = resource.get("spec")
-    kept = {k: v for k, v in spec.items() if k != "replicas"} if isinstance(spec, dict) else {}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    found = {k: v for k, v in spec.items() if k != "replicas"} if isinstance(spec, dict) else {}
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
 def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
@@ -194,7 +194,9 @@ def _valid(document: str) -> SpeculativeDeployment | None:
     return earlier if isinstance(earlier, SpeculativeDeployment) else None
 
 
-def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, kept: Kept) -> str:
+def wanted_revision(
+    spec: SpeculativeDeploymentSpec, resource: Manifest, checkpoint: Checkpoint
+) -> str:
     """The revision whose pods a spec asks for.
 
     As long as nothing changed that needs new pods it is the one that was given, whatever this
@@ -203,25 +205,25 @@ def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, kept: K
     Args:
         spec: the spec that is carried out.
         resource: the SpeculativeDeployment as it was read.
-        kept: what is known of earlier specs.
+        checkpoint: what is known of earlier specs.
     """
-    for revision, text in kept.specs():
+    for revision, text in checkpoint.specs():
         earlier = earlier_spec(resource, text)
         if earlier is not None and not changed_restart_fields(earlier.spec, spec):
             return revision
-    return _compared_revision(spec, resource, kept) or revision_of(spec)
+    return _compared_revision(spec, resource, checkpoint) or revision_of(spec)
 
 
 def _compared_revision(
-    spec: SpeculativeDeploymentSpec, resource: Manifest, kept: Kept
+    spec: SpeculativeDeploymentSpec, resource: Manifest, checkpoint: Checkpoint
 ) -> str | None:
     """That of the one replica that is compared, if the spec asks for all to be like it."""
-    if kept.rollout is None or not kept.rollout.arm:
+    if checkpoint.rollout is None or not checkpoint.rollout.arm:
         return None
-    fleet = earlier_spec(resource, kept.spec_of(kept.rollout.stable))
+    fleet = earlier_spec(resource, checkpoint.spec_of(checkpoint.rollout.stable))
     one = arm_of(fleet.spec) if fleet is not None else None
     same = one is not None and not changed_restart_fields(one, spec)
-    return kept.rollout.revision if same else None
+    return checkpoint.rollout.revision if same else None
 
 
 def _replicas(resource: Manifest) -> int:
@@ -238,10 +240,10 @@ def _moving(newest: JsonValue, earlier: Mapping[str, JsonValue]) -> dict[str, Js
     replicas = _whole_number(newest.get("replicas"))
     if replicas is not None:
         followed["replicas"] = replicas
-    rollout, kept = newest.get("rollout", {}), earlier.get("rollout", {})
+    rollout, before = newest.get("rollout", {}), earlier.get("rollout", {})
     paused = rollout.get("paused", False) if isinstance(rollout, dict) else None
-    if isinstance(paused, bool) and isinstance(kept, dict):
-        followed["rollout"] = {**kept, "paused": paused}
+    if isinstance(paused, bool) and isinstance(before, dict):
+        followed["rollout"] = {**before, "paused": paused}
     return followed
 
 

@@ -19,8 +19,8 @@ from fathom.fetch.progress import FetchProgress
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.canary_windows import CanaryWindows
+from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, Seen
 from fathom.reconcile.holding import FirstSeen
-from fathom.reconcile.kept import ROLLOUT_KEY, Kept, Seen
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.state import TuningState
 
@@ -43,7 +43,7 @@ class Memory:
     tuning_written_at_s: float
     document_generation: int = 0
     document_written_at_s: float = 0.0
-    kept: Kept = field(default_factory=Kept)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
     first_seen: FirstSeen = field(default_factory=FirstSeen)
     generation: int = 0
@@ -66,11 +66,11 @@ class Memory:
         status = objects.status or SpeculativeDeploymentStatus()
         stored = objects.tuning.get(STATE_KEY)
         state = TuningState.read(stored) if stored is not None else TuningState()
-        kept = Kept.of(objects.tuning)
-        if ROLLOUT_KEY in kept.lost or not objects.tuning:
-            kept = replace(kept, rollout=_reported_rollout(status.rollout))
+        checkpoint = Checkpoint.of(objects.tuning)
+        if ROLLOUT_KEY in checkpoint.lost or not objects.tuning:
+            checkpoint = replace(checkpoint, rollout=_reported_rollout(status.rollout))
         if state is None:
-            kept = replace(kept, lost=(*kept.lost, STATE_KEY))
+            checkpoint = replace(checkpoint, lost=(*checkpoint.lost, STATE_KEY))
         never = float("-inf")
         return cls(
             uid=objects.metadata.uid,
@@ -78,7 +78,7 @@ class Memory:
             state=state or TuningState(),
             tuning=status.tuning,
             measured=status.measured,
-            kept=kept,
+            checkpoint=checkpoint,
             status_written_at_s=now_s if objects.status else never,
             tuning_written_at_s=now_s if objects.tuning else never,
         )
@@ -86,7 +86,7 @@ class Memory:
     def saw(self, generation: int) -> None:
         """Act upon this generation, and never again upon an older one."""
         self.generation = generation
-        self.kept = replace(self.kept, seen=Seen(self.uid, generation))
+        self.checkpoint = replace(self.checkpoint, seen=Seen(self.uid, generation))
 
     def note_document(self, objects: Objects, now_s: float) -> None:
         """Learn since when the document in the cluster is there."""
@@ -100,17 +100,23 @@ class Memory:
         self.document_written_at_s = now_s
 
 
-def _reported_rollout(told: RolloutStatus | None) -> Rollout | None:
+def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:
     """The rollout that the status tells of, for when nothing else does: above all its veto."""
-    began_at_s = unix_seconds(told.since) if told else None
-    if told is None or began_at_s is None:
+    began_at_s = unix_seconds(reported.since) if reported else None
+    if reported is None or began_at_s is None:
         return None
     try:
-        stage, reason = Stage(told.stage), Reason(told.reason)
+        stage, reason = Stage(reported.stage), Reason(reported.reason)
     except ValueError:  # it is complete, or of another Fathom
         return None
     return Rollout(
-        told.revision, told.stable, stage, began_at_s, reason, message=told.message, why=told.why
+        reported.revision,
+        reported.stable,
+        stage,
+        began_at_s,
+        reason,
+        message=reported.message,
+        why=reported.why,
     )
 
 

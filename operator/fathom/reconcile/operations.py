@@ -84,7 +84,7 @@ Operation = Create | Apply | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class Children:
     """What is to exist beside the workloads."""
 
     sd: SpeculativeDeployment
@@ -96,15 +96,15 @@ class Desired:
     """What the tuning ConfigMap should hold now; None: nothing to write now."""
 
 
-def operations(objects: Objects, plan: Plan, desired: Desired) -> tuple[Operation, ...]:
+def operations(objects: Objects, plan: Plan, children: Children) -> tuple[Operation, ...]:
     """The writes that bring the cluster to the plan, in an order that is safe to cut off.
 
     What a pod mounts comes before the pod, and nothing is deleted before its heir is there.
     """
     return (
-        *_applies(objects, plan, desired),
-        *_workloads(objects, plan, desired),
-        *_unwanted(objects, desired.sd),
+        *_applies(objects, plan, children),
+        *_workloads(objects, plan, children),
+        *_unwanted(objects, children.sd),
         *(deleted(objects, *key, "its revision serves no more") for key in plan.emptied),
         *(
             deleted(objects, CONFIG_MAP, name, "no pod mounts it")
@@ -113,22 +113,22 @@ def operations(objects: Objects, plan: Plan, desired: Desired) -> tuple[Operatio
     )
 
 
-def _applies(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
-    for manifest in _supporting(objects, plan, desired):
+def _applies(objects: Objects, plan: Plan, children: Children) -> Iterator[Operation]:
+    for manifest in _supporting(objects, plan, children):
         kind = kind_of(manifest["apiVersion"], manifest["kind"])
         if (operation := brought_about(objects, kind, manifest)) is not None:
             yield operation
 
 
-def _supporting(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Manifest]:
-    sd = desired.sd
+def _supporting(objects: Objects, plan: Plan, children: Children) -> Iterator[Manifest]:
+    sd = children.sd
     yield service_account(sd)
-    if plan.renders_pods and desired.mounts_plugin:
-        yield plugin_config_map(sd, desired.bundle)
-    if desired.document is not None:
-        yield depth_config_map(sd, desired.document)
-    if desired.tuning_data is not None:
-        yield tuning_config_map(sd, desired.tuning_data)
+    if plan.renders_pods and children.mounts_plugin:
+        yield plugin_config_map(sd, children.bundle)
+    if children.document is not None:
+        yield depth_config_map(sd, children.document)
+    if children.tuning_data is not None:
+        yield tuning_config_map(sd, children.tuning_data)
     yield service(sd)
     yield from optional_children(sd, objects.optional, objects.served)
     if needs_compute_domain(sd.spec):
@@ -152,13 +152,13 @@ def _grouped(objects: Objects) -> list[ObservedPod]:
     return sorted(found, key=lambda pod: pod.name)
 
 
-def _workloads(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Operation]:
+def _workloads(objects: Objects, plan: Plan, children: Children) -> Iterator[Operation]:
     # What shrinks goes first: what grows may need its GPUs.
     asked = {each.name: each.replicas for each in objects.workloads}
     steps = sorted(plan.workloads, key=lambda step: step.replicas - asked.get(step.name, 0))
     for step in steps:
         operation = (
-            _rendered(objects, step, desired)
+            _rendered(objects, step, children)
             if step.template is Template.RENDER
             else _scaled(objects, step)
         )
@@ -166,13 +166,13 @@ def _workloads(objects: Objects, plan: Plan, desired: Desired) -> Iterator[Opera
             yield operation
 
 
-def _rendered(objects: Objects, step: WorkloadStep, desired: Desired) -> Operation | None:
+def _rendered(objects: Objects, step: WorkloadStep, children: Children) -> Operation | None:
     manifest = workload(
         step.kind,
-        desired.sd,
+        children.sd,
         revision=step.revision,
         replicas=step.replicas,
-        bundle=desired.bundle,
+        bundle=children.bundle,
     )
     operation = brought_about(objects, step.kind, manifest)
     if operation is None:
@@ -232,7 +232,7 @@ def depth_nudges(
         objects: what the cluster holds.
         before: the document that was there; None: none, so that no pod waits for a refresh.
         after: the one that was written.
-        again_at_s: poke every pod, at this time, although it was told before; None: only those
+        again_at_s: nudge every pod, at this time, although it was told before; None: only those
             whose depths changed.
     """
     value = str(after.generation)

@@ -10,7 +10,7 @@ from fathom.core.capability import live_depth_refusal
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.events import Happening, Severity
+from fathom.core.events import Event, Severity
 from fathom.core.measurement import PodCounters
 from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
 from fathom.quality.replicas import Fleet, Replica
@@ -27,7 +27,7 @@ class QualityStep:
     """For `status.quality`; None: none was ever asked for."""
     kept: str | None
     """What the tuning ConfigMap should hold under `QUALITY_KEY`; None: no such key."""
-    happenings: tuple[Happening, ...] = ()
+    events: tuple[Event, ...] = ()
     wake_after_s: float = float("inf")
 
 
@@ -80,10 +80,10 @@ def recalled(objects: Objects, request_id: str) -> QualityCheck | None:
     return check if check is not None and check.request_id == request_id else None
 
 
-def happening_of(result: QualityStatus) -> Happening:
+def event_of(result: QualityStatus) -> Event:
     """What to say once, when a check has ended."""
     well = result.result is QualityResult.LOSSLESS
-    return Happening(
+    return Event(
         Severity.NORMAL if well else Severity.WARNING,
         "QualityChecked",
         f"{result.result}: {result.message}",

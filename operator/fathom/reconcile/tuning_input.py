@@ -12,7 +12,7 @@ from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import nearest_depth
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
-from fathom.reconcile.course import Course
+from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.pins import pinned_depth
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.settings import settings_from
@@ -21,7 +21,7 @@ from fathom.tuning.state import TuningState
 
 def tuning_snapshot(
     snapshot: Snapshot,
-    course: Course,
+    desired: DesiredState,
     state: TuningState,
     *,
     document_written_at_s: float,
@@ -31,28 +31,28 @@ def tuning_snapshot(
 
     Args:
         snapshot: this pass's view.
-        course: what it carries out.
+        desired: what it carries out.
         state: what the tuner learnt.
         document_written_at_s: when the depth document was written (Unix seconds).
         pods: those to judge by.
     """
-    spec = course.tuned_spec
+    spec = desired.tuned_spec
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings_of(spec, snapshot.objects.leaders),
-        pods=tuple(_tuned_pod(pod, snapshot, spec, course.held.get(pod.name)) for pod in pods),
+        pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
-        live_refusal=live_depth_refusal(spec) or _started_without(snapshot.objects, course),
+        live_refusal=live_depth_refusal(spec) or _started_without(snapshot.objects, desired),
         state=state,
     )
 
 
-def _started_without(objects: Objects, course: Course) -> tuple[Reason, str] | None:
+def _started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
     """That the pods were started by a Fathom that did not yet change the depth of such engines."""
-    tuned = (each for each in objects.workloads if each.revision == course.tuned_revision)
+    tuned = (each for each in objects.workloads if each.revision == desired.tuned_revision)
     workload = next(tuned, None)
-    if workload is None or workload.plugin or not live_depth(course.tuned_spec):
+    if workload is None or workload.plugin or not live_depth(desired.tuned_spec):
         return None
     return Reason.LIVE_DEPTH_UNSUPPORTED, (
         f"the pods of revision {workload.revision} were started by an earlier Fathom, which did "
@@ -61,7 +61,7 @@ def _started_without(objects: Objects, course: Course) -> tuple[Reason, str] | N
     )
 
 
-def tuned_pods(objects: Objects, course: Course) -> tuple[ObservedPod, ...]:
+def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ...]:
     """The pods to judge by: those of the revision that most replicas are, or else all.
 
     During a rollout two kinds of engine serve. What an old one reports, at an old `maxTokens` or
@@ -69,8 +69,8 @@ def tuned_pods(objects: Objects, course: Course) -> tuple[ObservedPod, ...]:
     is on trial it is the other way round; and without the plugin the stable ones cannot obey.
     """
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
-    tuned = course.tuned_revision
-    if tuned != course.revision and live_depth(course.sd.spec):
+    tuned = desired.tuned_revision
+    if tuned != desired.revision and live_depth(desired.sd.spec):
         workloads = (each for each in objects.workloads if each.revision == tuned)
         if not any(each.plugin for each in workloads):
             return ()
@@ -78,10 +78,10 @@ def tuned_pods(objects: Objects, course: Course) -> tuple[ObservedPod, ...]:
 
 
 def settings_of(spec: SpeculativeDeploymentSpec, pods: Sequence[ObservedPod]) -> Settings:
-    """The user's wishes in the tuner's units, within what the engines have that serve.
+    """What the user asks for in the tuner's units, within what the engines have that serve.
 
     Args:
-        spec: whose wishes.
+        spec: the user's.
         pods: those that read the depth document, of whatever revision.
     """
     settings = settings_from(spec.speculation, max_batch(spec))
@@ -124,8 +124,8 @@ def _tuned_pod(
     since, named = pod.ready_since_s, pod.spec.named_depths or named_depths(spec)
     pinned = pinned_depth(pod, named)
     if pinned is not None:
-        wishes = settings_from(spec.speculation, max_batch(spec))
-        pinned = nearest_depth(pinned, _allowed(named, wishes) or sorted(named))
+        settings = settings_from(spec.speculation, max_batch(spec))
+        pinned = nearest_depth(pinned, _allowed(named, settings) or sorted(named))
     return TunedPod(
         name=pod.name,
         ready=pod.ready,

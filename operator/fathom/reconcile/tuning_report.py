@@ -6,7 +6,7 @@ from typing import Final
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.spec import TuningMode
 from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
-from fathom.core.events import Happening, Severity
+from fathom.core.events import Event, Severity
 from fathom.core.findings import Finding
 from fathom.core.times import rfc3339
 from fathom.tuning.interface import Action, Measured, TuningDecision
@@ -40,7 +40,7 @@ class TuningReport:
     """For the Tuning condition."""
     tuning: TuningStatus
     measured: MeasuredStatus
-    happenings: tuple[Happening, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 def report(
@@ -83,7 +83,7 @@ def report(
         ),
         tuning=tuning,
         measured=_measured(decision.measured) if decision.measured else measured_before,
-        happenings=(_happening(decision),) if decision.notable else (),
+        events=(_event(decision),) if decision.notable else (),
     )
 
 
@@ -99,11 +99,11 @@ def _entry(decision: TuningDecision, now_s: float) -> DecisionStatus:
     )
 
 
-def _happening(decision: TuningDecision) -> Happening:
+def _event(decision: TuningDecision) -> Event:
     well = decision.reason in _WORKING
     reason = decision.reason if decision.action is Action.HOLD else decision.action
     severity = Severity.NORMAL if well else Severity.WARNING
-    return Happening(severity, f"Depth{reason}".replace("DepthDepth", "Depth"), decision.message)
+    return Event(severity, f"Depth{reason}".replace("DepthDepth", "Depth"), decision.message)
 
 
 def _measured(measured: Measured) -> MeasuredStatus:

@@ -17,12 +17,12 @@ from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.tuning_config_map import STATE_KEY
-from fathom.reconcile.course import Course
+from fathom.reconcile.checkpoint import KEYS, Checkpoint
+from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_operations import fetch_operations
-from fathom.reconcile.kept import KEYS, Kept
 from fathom.reconcile.memory import QUIET_S, Memory
-from fathom.reconcile.operations import Desired, Operation, operations
-from fathom.reconcile.refreshing import refresh_of
+from fathom.reconcile.operations import Children, Operation, operations
+from fathom.reconcile.refresh_input import refresh_of
 from fathom.rollout.refresh import Refresh
 from fathom.tuning.interface import Action, TuningDecision
 
@@ -39,7 +39,7 @@ class Writes:
     """The depths to ask for; None: this engine's depth is not live."""
     refresh: Refresh
     """Which replica to restart for its age, or why none."""
-    kept: Kept
+    checkpoint: Checkpoint
     """What should survive a restart."""
     taken: tuple[Taken, ...]
     """Names that something else bears."""
@@ -60,7 +60,7 @@ class Carried:
     """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
     refresh: Refresh
     """Which replica was restarted for its age, or why none."""
-    kept: Kept
+    checkpoint: Checkpoint
     """What should survive a restart."""
     taken: tuple[Taken, ...] = ()
     """Names that something else bears."""
@@ -73,7 +73,7 @@ class Carried:
 
 
 def writes_of(
-    course: Course,
+    desired: DesiredState,
     snapshot: Snapshot,
     decision: TuningDecision,
     memory: Memory,
@@ -85,7 +85,7 @@ def writes_of(
     """Plan, and render what is missing. At rest there is nothing to write.
 
     Args:
-        course: what this pass carries out.
+        desired: what this pass carries out.
         snapshot: this pass's view.
         decision: the tuner's.
         memory: what is remembered of earlier passes; it stays as it is.
@@ -93,10 +93,10 @@ def writes_of(
         program: that fetches.
         version: this Fathom's.
     """
-    objects, now_s, sd = snapshot.objects, snapshot.now_s, course.sd
+    objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.sd
     live = live_depth(sd.spec)
     name = sd.metadata.name
-    as_they_are = course.weights.stage is FetchStage.PODS_AS_THEY_ARE
+    as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE
     rendering = Rendering(
         version=version,
         plugin=names.plugin_config_map(name, bundle.content) if live else "",
@@ -106,20 +106,20 @@ def writes_of(
     plan = plan_of(
         objects,
         sd.spec,
-        course.revision,
+        desired.revision,
         rendering,
-        most_new=course.most_new,
-        held=(course.weights.holds_pods or course.hold is not None or bool(objects.foreign)),
-        frozen=course.hold is not None and course.hold.frozen,
+        most_new=desired.most_new,
+        held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
+        frozen=desired.hold is not None and desired.hold.frozen,
     )
-    document = decision.document if live_depth(course.tuned_spec) else None
-    refresh = refresh_of(course, snapshot, decision, plan, checking=bool(course.held))
-    kept = replace(course.kept, refreshes=refresh.log)
-    tuning_data = _tuning_data(kept, objects, decision, memory, now_s)
-    desired = Desired(sd, bundle, live, document, tuning_data)
+    document = decision.document if live_depth(desired.tuned_spec) else None
+    refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
+    checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
+    tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
+    children = Children(sd, bundle, live, document, tuning_data)
     wanted = (
-        *operations(objects, plan, desired),
-        *fetch_operations(objects, sd, course.weights, program, held=course.hold is not None),
+        *operations(objects, plan, children),
+        *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),
     )
     todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
     absent = _absent(sd, plan, rendering)
@@ -131,7 +131,7 @@ def writes_of(
         tuple(each for each in wanted if each not in todo),
         document,
         refresh,
-        kept,
+        checkpoint,
         taken,
         frozenset({*(each.key for each in taken), *missing}),
     )
@@ -157,18 +157,18 @@ def _taken(needed: Sequence[tuple[Kind, str]], objects: Objects) -> tuple[Taken,
 
 
 def _tuning_data(
-    kept: Kept, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
+    checkpoint: Checkpoint, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
-    data = {STATE_KEY: decision.state.to_json(), **kept.data()}
+    data = {STATE_KEY: decision.state.to_json(), **checkpoint.data()}
     if data == {key: text for key, text in objects.tuning.items() if key in KEYS | {STATE_KEY}}:
         return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     due = is_over(memory.tuning_written_at_s, QUIET_S, now_s)
-    return data if due or moved or not is_written(kept, objects) else None
+    return data if due or moved or not is_written(checkpoint, objects) else None
 
 
-def is_written(kept: Kept, objects: Objects) -> bool:
+def is_written(checkpoint: Checkpoint, objects: Objects) -> bool:
     """Whether the ConfigMap tells of the same step."""
-    written = Kept.of(objects.tuning)
-    return not written.lost and kept.same_step(written)
+    written = Checkpoint.of(objects.tuning)
+    return not written.lost and checkpoint.same_step(written)

@@ -7,9 +7,9 @@ from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
-from fathom.core.events import Happening, Severity
+from fathom.core.events import Event, Severity
 from fathom.manifests.tuning_config_map import STATE_KEY, tuning_config_map
-from fathom.reconcile.course import Course
+from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.operations import Create, Operation, brought_about, deleted, depth_nudges
 from fathom.reconcile.writes import Carried, is_written, writes_of
@@ -29,15 +29,15 @@ class Actor:
 
     async def carry_out(
         self,
-        course: Course,
+        desired: DesiredState,
         snapshot: Snapshot,
         decision: TuningDecision,
         memory: Memory,
     ) -> Carried:
         """Plan, and write what is missing. Idempotent; at rest it writes nothing."""
-        objects, now_s, name = snapshot.objects, snapshot.now_s, course.sd.metadata.name
+        objects, now_s, name = snapshot.objects, snapshot.now_s, desired.sd.metadata.name
         writes = writes_of(
-            course,
+            desired,
             snapshot,
             decision,
             memory,
@@ -45,7 +45,7 @@ class Actor:
             program=self._world.program,
             version=self._world.version,
         )
-        await self._reporter.tell(course.happenings, objects)
+        await self._reporter.emit(desired.events, objects)
         outcome = await self._writer.carry_out(writes.todo, memory.guard, now_s)
         left = (*outcome.left, *writes.barred)
         memory.unlisted = frozenset({*writes.unlisted, *_unseen(outcome)})
@@ -61,14 +61,14 @@ class Actor:
         if not decided:
             document = objects.depth
         elif document is not None:
-            await self._tell_engines(objects, document, decision, memory, now_s)
+            await self._nudge_engines(objects, document, decision, memory, now_s)
         return Carried(
             writes.plan,
             outcome.refusals,
             document,
             decided,
             refresh,
-            writes.kept,
+            writes.checkpoint,
             taken=writes.taken,
             outdated=outcome.outdated is not None,
             broken_off=outcome.broken_off,
@@ -78,9 +78,9 @@ class Actor:
     async def keep(self, objects: Objects, memory: Memory, now_s: float) -> None:
         """Write what should survive a restart, of a pass that has no spec to carry out."""
         newest = parse(objects.resource)
-        if not isinstance(newest, SpeculativeDeployment) or is_written(memory.kept, objects):
+        if not isinstance(newest, SpeculativeDeployment) or is_written(memory.checkpoint, objects):
             return
-        data = {STATE_KEY: memory.state.to_json(), **memory.kept.data()}
+        data = {STATE_KEY: memory.state.to_json(), **memory.checkpoint.data()}
         write = brought_about(objects, CONFIG_MAP, tuning_config_map(newest, data))
         if write is not None and (write.kind, write.name) not in objects.foreign:
             await self._writer.carry_out([write], memory.guard, now_s)
@@ -90,10 +90,10 @@ class Actor:
     async def _refresh(self, pod: str, why: str, objects: Objects, memory: Memory) -> None:
         if await self._writer.attempt(deleted(objects, POD, pod, why)):
             memory.objects = None
-            happening = Happening(Severity.NORMAL, "Refreshing", why)
-            await self._reporter.tell([happening], objects)
+            event = Event(Severity.NORMAL, "Refreshing", why)
+            await self._reporter.emit([event], objects)
 
-    async def _tell_engines(
+    async def _nudge_engines(
         self,
         objects: Objects,
         document: DepthDocument,
@@ -101,7 +101,7 @@ class Actor:
         memory: Memory,
         now_s: float,
     ) -> None:
-        """After a depth document was written, or when the tuner asks to poke."""
+        """After a depth document was written, or when the tuner asks for another nudge."""
         self._world.telemetry.depth(objects.key, document)
         changed = objects.depth is None or objects.depth.generation != document.generation
         if changed:

@@ -16,8 +16,8 @@ from fathom.quality.check import QualityCheck, Question, begun
 from fathom.quality.completion import Completion, Unanswered
 from fathom.reconcile.quality_step import (
     QualityStep,
+    event_of,
     fleet_of,
-    happening_of,
     recalled,
     requested,
 )
@@ -31,15 +31,15 @@ Replies = tuple[Completion, ...] | Unanswered
 class QualityChecker:
     """At most one check at a time, for one loop. All methods belong to its event loop's thread."""
 
-    def __init__(self, completions: CompletionsPort, poke: Callable[[], None]) -> None:
+    def __init__(self, completions: CompletionsPort, wake: Callable[[], None]) -> None:
         """Start with none.
 
         Args:
             completions: how engines are asked.
-            poke: called when answers have come, so that the next pass comes soon.
+            wake: called when answers have come, so that the next pass comes soon.
         """
         self._completions = completions
-        self._poke = poke
+        self._wake = wake
         self._check: QualityCheck | None = None
         self._uid = ""
         self._asking: asyncio.Task[Replies] | None = None
@@ -79,8 +79,8 @@ class QualityChecker:
             self._ask(check.questions, pods, spec)
         if check.result is None:
             return QualityStep(check.holds, last, check.to_json(), wake_after_s=WAKE_S)
-        told = (happening_of(check.result),) if news else ()
-        return QualityStep(holds={}, status=check.result, kept=None, happenings=told)
+        events = (event_of(check.result),) if news else ()
+        return QualityStep(holds={}, status=check.result, kept=None, events=events)
 
     async def stop(self) -> None:
         """Ask nothing more; what was under way, the next operator asks again."""
@@ -112,7 +112,7 @@ class QualityChecker:
 
     def _came(self, task: "asyncio.Task[Replies]") -> None:
         if not task.cancelled():
-            self._poke()
+            self._wake()
 
 
 async def replies_to(

@@ -13,9 +13,9 @@ from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedDeployment
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects
+from fathom.reconcile.checkpoint import Checkpoint, Seen
 from fathom.reconcile.holding import acted_upon, refused_before, running_revisions
-from fathom.reconcile.kept import Kept, Seen
-from unit.rollout.looks import deployment, pod
+from unit.rollout.inputs import deployment, pod
 
 GENERATION = 5
 
@@ -48,17 +48,17 @@ def written_for(generation: int) -> ObservedDeployment:
 
 
 def test_the_newest_of_all_witnesses_counts() -> None:
-    nothing, kept = objects(), Kept()
-    assert acted_upon(nothing, kept, 0) == 0
-    assert acted_upon(nothing, kept, 4) == 4
-    assert acted_upon(nothing, Kept(seen=Seen("uid", 4)), 3) == 4
-    assert acted_upon(objects(status={"observedGeneration": 4}), kept, 3) == 4
-    assert acted_upon(objects(workloads=(written_for(3), written_for(4))), kept, 2) == 4
+    nothing, checkpoint = objects(), Checkpoint()
+    assert acted_upon(nothing, checkpoint, 0) == 0
+    assert acted_upon(nothing, checkpoint, 4) == 4
+    assert acted_upon(nothing, Checkpoint(seen=Seen("uid", 4)), 3) == 4
+    assert acted_upon(objects(status={"observedGeneration": 4}), checkpoint, 3) == 4
+    assert acted_upon(objects(workloads=(written_for(3), written_for(4))), checkpoint, 2) == 4
 
 
 @pytest.mark.parametrize("uid", ["another", "zzz"])
 def test_what_was_seen_of_another_resource_of_its_name_does_not_count(uid: str) -> None:
-    assert acted_upon(objects(), Kept(seen=Seen(uid, 4)), 0) == 0
+    assert acted_upon(objects(), Checkpoint(seen=Seen(uid, 4)), 0) == 0
 
 
 def refusal(**changes: Any) -> Objects:

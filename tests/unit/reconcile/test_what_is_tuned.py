@@ -11,17 +11,17 @@ from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
 from fathom.core.depth import summary
 from fathom.manifests.vllm_args import engine_args
-from fathom.reconcile.course import Course
+from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import _interval
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.situation import pins
 from fathom.tuning.state import TuningState
 from manifest_samples import resource, started_with
-from unit.rollout.looks import NOW_S, pod
+from unit.rollout.inputs import NOW_S, pod
 
-tuned_revision: Any = Course.tuned_revision
-most_new: Any = Course.most_new
+tuned_revision: Any = DesiredState.tuned_revision
+most_new: Any = DesiredState.most_new
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     pin: str, named: tuple[int, ...] | None, depth: int | None
 ) -> None:
     pinned, other = _engine(named, pin=pin), _engine((0, 3, 6), name="b")
-    course: Any = Of(tuned_spec=SPEC, held={}, tuned_revision="m")
+    desired: Any = Of(tuned_spec=SPEC, held={}, tuned_revision="m")
     objects = Of(leaders=(pinned, other), depth=None, workloads=())
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
-        view, course, TuningState(), document_written_at_s=0, pods=(pinned, other)
+        view, desired, TuningState(), document_written_at_s=0, pods=(pinned, other)
     )
     assert [each.pinned_depth for each in given.pods] == [depth, None]
     assert [summary(each) for each in pins(given).values()] == [str(depth)] * (depth is not None)
@@ -168,22 +168,22 @@ def test_what_an_earlier_fathom_started_without_the_plugin_is_not_tuned(
     changes: dict[str, Any],
     refused: bool,  # noqa: FBT001
 ) -> None:
-    course: Any = Of(tuned_spec=resource(changes).spec, held={}, tuned_revision="m")
+    desired: Any = Of(tuned_spec=resource(changes).spec, held={}, tuned_revision="m")
     workloads = (Of(revision="n", plugin=""), Of(revision="m", plugin=plugin))
     objects = Of(leaders=(), depth=None, workloads=workloads)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
-    given = tuning_snapshot(view, course, TuningState(), document_written_at_s=0, pods=())
+    given = tuning_snapshot(view, desired, TuningState(), document_written_at_s=0, pods=())
     assert (given.live_refusal is not None) == refused
 
 
 @pytest.mark.parametrize("other", ["a", "z"])
 def test_it_is_judged_by_the_pods_of_one_revision_or_else_by_all(other: str) -> None:
     mine, theirs = pod("m", "1", ready=True), pod(other, "2", ready=True)
-    course: Any = Of(tuned_revision="m", revision="m", sd=resource())
+    desired: Any = Of(tuned_revision="m", revision="m", sd=resource())
     both: Any = Of(leaders=(mine, theirs), workloads=())
-    assert tuned_pods(both, course) == (mine,)
+    assert tuned_pods(both, desired) == (mine,)
     alone: Any = Of(leaders=(theirs,), workloads=())
-    assert tuned_pods(alone, course) == (theirs,)
+    assert tuned_pods(alone, desired) == (theirs,)
 
 
 def test_a_gain_is_told_with_its_interval() -> None:

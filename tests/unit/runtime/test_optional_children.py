@@ -82,7 +82,7 @@ async def test_a_list_that_fails_for_another_reason_is_not_taken_for_none() -> N
     bench.kube.fail = lambda _verb, kind: (
         KubeError(500, "etcdserver: timeout") if kind == POD_MONITOR else None
     )
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
     assert bench.kube.writes == []
 

@@ -96,7 +96,7 @@ async def test_a_pass_that_only_measures_reads_nothing(counting: Bench) -> None:
     counting.kube.fail = note
     await counting.run_for(20)
     assert reads == []
-    counting.loop.poke()
+    counting.loop.wake()
     await counting.loop.tick()
     assert len(reads) == 1 + len(CHILD_KINDS)
 

@@ -52,7 +52,7 @@ async def start(bench: Bench) -> None:
     bench.play_controllers(ready=False)
     (pod,) = bench.kube.all_of(POD)
     bench.set_ready(pod["metadata"]["name"], ready=False, phase="Pending", conditions=UNSCHEDULED)
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
 
 

@@ -352,7 +352,7 @@ async def test_an_older_generation_than_was_acted_upon_is_not_acted_upon() -> No
     fresh = json.loads(json.dumps(bench.resource))
     bench.kube._objects[SPECULATIVE_DEPLOYMENT, "llm", "kimi"] = stale
     for each in (bench.loop, bench.restart()):
-        each.poke()
+        each.wake()
         delay = await each.tick()
         assert delay is not None
         assert delay <= 2

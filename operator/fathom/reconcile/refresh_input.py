@@ -5,8 +5,8 @@ from typing import Final
 from fathom.api.spec import AutoOrNever
 from fathom.core.cluster.snapshot import Snapshot
 from fathom.core.plan import Plan
-from fathom.reconcile.course import Course
-from fathom.rollout.refresh import Refresh, RefreshLook, next_refresh
+from fathom.reconcile.desired_state import DesiredState
+from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
 from fathom.rollout.rollout import Stage
 from fathom.tuning.interface import AlarmKind, TuningDecision
 
@@ -15,24 +15,29 @@ LOADING_S: Final = 3600.0
 
 
 def refresh_of(
-    course: Course, snapshot: Snapshot, decision: TuningDecision, plan: Plan, *, checking: bool
+    desired: DesiredState,
+    snapshot: Snapshot,
+    decision: TuningDecision,
+    plan: Plan,
+    *,
+    checking: bool,
 ) -> Refresh:
     """Whether to restart a replica now.
 
     Args:
-        course: what this pass carries out.
+        desired: what this pass carries out.
         snapshot: this pass's view.
         decision: the tuner's, with its alarms.
         plan: what becomes of the Deployments.
         checking: whether a quality check is under way.
     """
-    spec, now_s = course.sd.spec, snapshot.now_s
-    rollout, load = course.rollout, decision.state.load
+    spec, now_s = desired.sd.spec, snapshot.now_s
+    rollout, load = desired.rollout, decision.state.load
     alarms = {each.kind: each for each in decision.alarms}
     decay = alarms.get(AlarmKind.ACCEPTANCE_DECAY)
     rolling = rollout is not None and rollout.stage is not Stage.ROLLED_BACK
     return next_refresh(
-        RefreshLook(
+        RefreshInput(
             now_s=now_s,
             auto=spec.rollout.refresh is AutoOrNever.AUTO,
             paused=spec.rollout.paused,
@@ -43,6 +48,6 @@ def refresh_of(
             replicas=spec.replicas,
             max_unavailable=spec.rollout.max_unavailable,
             pods=snapshot.objects.leaders,
-            log=course.kept.refreshes,
+            log=desired.checkpoint.refreshes,
         )
     )

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import good_spec_text
-from fathom.reconcile.kept import Kept
-from fathom.reconcile.rolling_notice import rolling_notice
+from fathom.reconcile.rollout_announcement import rollout_announcement
 from fathom.rollout.rollout import Rollout, Stage
 from manifest_samples import manifest, resource
 
@@ -17,9 +17,11 @@ OLD, NEW = "aaaaaaaa", "bbbbbbbb"
 
 def notice(changes: Mapping[str, Any], *, known: bool = True) -> str:
     before = manifest()
-    kept = Kept(good_spec=good_spec_text(before), good_revision=OLD) if known else Kept()
+    checkpoint = (
+        Checkpoint(good_spec=good_spec_text(before), good_revision=OLD) if known else Checkpoint()
+    )
     rollout = Rollout(NEW, OLD, Stage.SETTLING, 0.0, Reason.SETTLING)
-    return rolling_notice(resource(changes), before, kept, rollout).message
+    return rollout_announcement(resource(changes), before, checkpoint, rollout).message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which spec and which revision one pass carries out, as far as the rollout has come."""
+"""Which spec and which revision one pass brings about, as far as the rollout has come."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.events import Happening
+from fathom.core.events import Event
 from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.standing import NOT_WANTED, Fetched, FetchStanding, pinned
@@ -20,21 +20,21 @@ from fathom.manifests.template_change import first_change
 from fathom.manifests.workload import serving_template
 from fathom.reconcile.arm import Arm, wanted_arm
 from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.fetch_findings import fetch_standing, fetched_news, pinned_to_fetched
 from fathom.reconcile.holding import Hold
 from fathom.reconcile.intent import Intent, earlier_spec
-from fathom.reconcile.kept import Kept
 from fathom.reconcile.quality_step import QualityStep
-from fathom.reconcile.rolling_notice import rolling_notice
-from fathom.rollout.look import Look, Window, Wishes
+from fathom.reconcile.rollout_announcement import rollout_announcement
+from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step
 from fathom_fetch.shown import DRAFT, MODEL
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What one pass carries out."""
+class DesiredState:
+    """What one pass brings about: which spec, in which revision, and what that needs."""
 
     sd: SpeculativeDeployment
     """The spec in force: the one asked for, or, while that one is vetoed, the stable one."""
@@ -42,9 +42,9 @@ class Course:
     """Of `sd`."""
     stable: SpeculativeDeployment | None
     """What most replicas still are, while another revision is on trial; None: `sd`."""
-    kept: Kept
+    checkpoint: Checkpoint
     """What should survive a restart."""
-    happenings: tuple[Happening, ...]
+    events: tuple[Event, ...]
     held: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Depth that a quality check holds some pods at."""
     wake_after_s: float = float("inf")
@@ -56,12 +56,12 @@ class Course:
     hold: Hold | None = None
     """Why nothing new starts for now; None: it may."""
 
-    def with_quality(self, step: QualityStep) -> "Course":
+    def with_quality(self, step: QualityStep) -> "DesiredState":
         """With what a quality check needs for its next step."""
         return replace(
             self,
-            kept=replace(self.kept, quality=step.kept),
-            happenings=(*self.happenings, *step.happenings),
+            checkpoint=replace(self.checkpoint, quality=step.kept),
+            events=(*self.events, *step.events),
             held=step.holds,
             wake_after_s=min(self.wake_after_s, step.wake_after_s),
         )
@@ -91,7 +91,7 @@ class Course:
 
     @property
     def rollout(self) -> Rollout | None:
-        return self.kept.rollout
+        return self.checkpoint.rollout
 
     @property
     def most_new(self) -> int | None:
@@ -110,64 +110,65 @@ class Course:
         return self.rollout.stable if self.rollout is not None and trial else self.revision
 
 
-def course_of(
+def desired_state(
     intent: Intent,
     wanted: SpeculativeDeployment,
     snapshot: Snapshot,
     *,
-    kept: Kept,
+    checkpoint: Checkpoint,
     hold: Hold | None,
     windows: CanaryWindows,
     document_written_at_s: float,
     bundle: PluginBundle,
-) -> Course:
+) -> DesiredState:
     """Take the rollout one step on.
 
     Args:
         intent: what the spec asks for.
         wanted: the spec that could be carried out.
         snapshot: this pass's view.
-        kept: what is known of earlier specs, and the rollout as it was.
+        checkpoint: what is known of earlier specs, and the rollout as it was.
         hold: why nothing new starts for now.
         windows: cuts what canary and others count; it remembers.
         document_written_at_s: when the depth document was written (Unix seconds).
         bundle: this Fathom's plugin.
     """
-    objects, before, revision = snapshot.objects, kept.rollout, intent.revision
-    weights = fetch_standing(wanted, revision, objects, kept)
-    kept = _with_weights(kept, weights, wanted, objects)
+    objects, before, revision = snapshot.objects, checkpoint.rollout, intent.revision
+    weights = fetch_standing(wanted, revision, objects, checkpoint)
+    checkpoint = _with_weights(checkpoint, weights, wanted, objects)
     new = before is None or before.revision != revision
-    look = Look(
+    given = RolloutInput(
         now_s=snapshot.now_s,
         revision=revision,
-        wishes=_wishes(wanted.spec, frozen=hold is not None and hold.frozen),
+        settings=_settings(wanted.spec, frozen=hold is not None and hold.frozen),
         workloads=objects.workloads,
         pods=objects.leaders,
         counters=snapshot.counters,
         document=objects.depth,
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
-        stable_spec_known=before is not None and kept.spec_of(before.stable) is not None,
+        stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
-    arm = wanted_arm(wanted, before, look)
+    arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
-        look = replace(look, revision=arm.revision, arm=True, stable_spec_known=True)
-    elif new and look.others:
-        stable_revision = look.others[0]
-        comparable = _as_fetched_before(wanted, stable_revision, objects, kept)
+        given = replace(given, revision=arm.revision, arm=True, stable_spec_known=True)
+    elif new and given.others:
+        stable_revision = given.others[0]
+        comparable = _as_fetched_before(wanted, stable_revision, objects, checkpoint)
         why = _why(objects, stable_revision, comparable, revision, bundle)
-        look = replace(look, why=why)
-    step = next_step(before, look)
-    after = _kept(kept, step.rollout, intent, look)
-    told = (*fetched_news(weights), *step.happenings)
-    if new and not look.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
-        told = (rolling_notice(wanted, objects.resource, kept, step.rollout), *told)
+        given = replace(given, why=why)
+    step = next_step(before, given)
+    after = _checkpoint_after(checkpoint, step.rollout, intent, given)
+    events = (*fetched_news(weights), *step.events)
+    if new and not given.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
+        began = rollout_announcement(wanted, objects.resource, checkpoint, step.rollout)
+        events = (began, *events)
     rollout = step.rollout
     carried, stable = wanted, None
-    if arm is not None and look.arm:
+    if arm is not None and given.arm:
         if rollout is not None and rollout.on_trial:
             carried, stable, revision = arm.sd, wanted, arm.revision
     elif rollout is not None and rollout.stage is Stage.ROLLED_BACK:
@@ -176,12 +177,12 @@ def course_of(
             carried, revision = earlier, rollout.stable
     elif rollout is not None and rollout.on_trial:
         stable = earlier_spec(objects.resource, after.stable_spec)
-    return Course(
+    return DesiredState(
         pinned_to_fetched(carried, revision, objects, after),
         revision,
         stable,
         after,
-        told,
+        events,
         wake_after_s=min(
             _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s
         ),
@@ -200,18 +201,18 @@ def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:
 
 
 def _with_weights(
-    kept: Kept, standing: FetchStanding, wanted: SpeculativeDeployment, objects: Objects
-) -> Kept:
+    checkpoint: Checkpoint, standing: FetchStanding, wanted: SpeculativeDeployment, objects: Objects
+) -> Checkpoint:
     """With what this fetch has found; what was found for other specs goes with them."""
-    if not kept.weights and standing.fetched is None:
-        return kept
+    if not checkpoint.weights and standing.fetched is None:
+        return checkpoint
     found = {}
     if standing.fetch is not None and standing.fetched is not None:
         found[standing.fetch.digest] = standing.fetched
-    earlier = (earlier_spec(objects.resource, text) for _, text in kept.specs())
+    earlier = (earlier_spec(objects.resource, text) for _, text in checkpoint.specs())
     specs = (wanted, *(each for each in earlier if each is not None))
     fetches = (wanted_fetch(each) for each in specs)
-    return kept.with_weights(found, {each.digest for each in fetches if each is not None})
+    return checkpoint.with_weights(found, {each.digest for each in fetches if each is not None})
 
 
 def _wake_after_s(rollout: Rollout | None, spec: SpeculativeDeploymentSpec) -> float:
@@ -224,8 +225,8 @@ def _wake_after_s(rollout: Rollout | None, spec: SpeculativeDeploymentSpec) -> f
             return float("inf")
 
 
-def _wishes(spec: SpeculativeDeploymentSpec, *, frozen: bool) -> Wishes:
-    return Wishes(
+def _settings(spec: SpeculativeDeploymentSpec, *, frozen: bool) -> RolloutSettings:
+    return RolloutSettings(
         replicas=spec.replicas,
         max_unavailable=spec.rollout.max_unavailable,
         max_surge=spec.rollout.max_surge,
@@ -247,7 +248,7 @@ def _window(
     snapshot: Snapshot,
     windows: CanaryWindows,
     spec: SpeculativeDeploymentSpec,
-) -> Window | None:
+) -> CanaryWindow | None:
     if before is None or before.stage is not Stage.CANARY or before.watch is None:
         windows.forget()
         return None
@@ -267,15 +268,17 @@ def _names(pods: Iterable[ObservedPod], revision: str) -> frozenset[str]:
     return frozenset(pod.name for pod in pods if pod.revision == revision)
 
 
-def _kept(kept: Kept, rollout: Rollout | None, intent: Intent, look: Look) -> Kept:
+def _checkpoint_after(
+    checkpoint: Checkpoint, rollout: Rollout | None, intent: Intent, given: RolloutInput
+) -> Checkpoint:
     """What should survive a restart, after this step."""
-    stable = kept.spec_of(rollout.stable) if rollout is not None else None
-    after = replace(kept, stable_spec=stable, rollout=rollout)
+    stable = checkpoint.spec_of(rollout.stable) if rollout is not None else None
+    after = replace(checkpoint, stable_spec=stable, rollout=rollout)
     if intent.newest:
         after = after.with_accepted(intent.text, intent.revision)
     # The proof that a spec is good: its pods serve, and no trial of theirs is under way.
     past_trial = rollout is None or rollout.arm or rollout.stage is Stage.PROMOTED
-    if past_trial and look.ready(intent.revision):
+    if past_trial and given.ready(intent.revision):
         after = after.with_good(intent.text, intent.revision)
     return after
 
@@ -298,17 +301,17 @@ def _why(
 
 
 def _as_fetched_before(
-    wanted: SpeculativeDeployment, stable: str, objects: Objects, kept: Kept
+    wanted: SpeculativeDeployment, stable: str, objects: Objects, checkpoint: Checkpoint
 ) -> SpeculativeDeployment:
     """The wanted spec, at the commits of the stable one as far as both name the same models.
 
     Which commits are really wanted a fetch has yet to find out; until then nobody is to be told
     that they change.
     """
-    earlier = earlier_spec(objects.resource, kept.spec_of(stable))
+    earlier = earlier_spec(objects.resource, checkpoint.spec_of(stable))
     if earlier is None:
         return wanted
-    known = fetch_standing(earlier, stable, objects, kept).fetched
+    known = fetch_standing(earlier, stable, objects, checkpoint).fetched
     if known is None:
         return wanted
     same = {

@@ -6,10 +6,10 @@ from typing import Any
 from fathom.api import names
 from fathom.core.cluster.observed import ObservedDeployment
 from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.rollout.look import Look, Wishes
+from fathom.rollout.input import RolloutInput, RolloutSettings
 
 NOW_S = 1_800_000_000.0
-WISHES = Wishes(
+SETTINGS = RolloutSettings(
     replicas=3,
     max_unavailable=1,
     max_surge=0,
@@ -59,13 +59,13 @@ def deployment(revision: str, replicas: int) -> ObservedDeployment:
     return ObservedDeployment.model_validate({"metadata": metadata, "spec": {"replicas": replicas}})
 
 
-def look(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> Look:
+def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutInput:
     """At two replicas of `old` and these pods, so many seconds after `NOW_S`."""
     stable = (pod("old", "a", ready=True), pod("old", "b", ready=True))
-    found = Look(
+    found = RolloutInput(
         now_s=NOW_S + after_s,
         revision="new",
-        wishes=WISHES,
+        settings=SETTINGS,
         workloads=(deployment("old", 2), deployment("new", 1)),
         pods=(*stable, *pods),
         counters={},

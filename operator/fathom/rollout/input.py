@@ -15,7 +15,7 @@ SCHEDULING_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RolloutSettings:
     """What the spec says of rollouts."""
 
     replicas: int
@@ -36,7 +36,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class CanaryWindow:
     """What both sides counted in the same minute; empty: unreadable."""
 
     canary: tuple[PodDelta, ...]
@@ -44,20 +44,20 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Look:
+class RolloutInput:
     """One pass's view."""
 
     now_s: float
     revision: str
     """That the spec asks for."""
-    wishes: Wishes
+    settings: RolloutSettings
     workloads: Sequence[ObservedWorkload]
     pods: Sequence[ObservedPod]
     """Leaders."""
     counters: Mapping[str, PodCounters]
     document: DepthDocument | None
     document_written_at_s: float
-    window: Window | None
+    window: CanaryWindow | None
     """None: none has ended."""
     stable_spec_known: bool
     """Whether the stable revision's spec is known, so that it can be gone back to."""

@@ -19,7 +19,7 @@ from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.fetch.standing import Fetched
 from fathom.quality.check import QUALITY_KEY, QualityCheck
-from fathom.reconcile.kept_models import models_from, models_text
+from fathom.reconcile.checkpoint_models import models_from, models_text
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
 
@@ -58,7 +58,7 @@ _SEEN: Final = TypeAdapter(Seen)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Checkpoint:
     """Specs as JSON; None: not known."""
 
     good_spec: str | None = None
@@ -91,9 +91,9 @@ class Kept:
     """Keys that are written as `NOTHING`. To leave out what another wrote would not remove it."""
 
     @classmethod
-    def of(cls, tuning: Mapping[str, str]) -> "Kept":
+    def of(cls, tuning: Mapping[str, str]) -> "Checkpoint":
         """Read from the ConfigMap's data. Never raises."""
-        read = _Reading(tuning)
+        read = _CheckpointReading(tuning)
         return cls(
             good_spec=read.key(_GOOD_SPEC, _spec),
             good_revision=read.key(_GOOD_REVISION, _revision),
@@ -111,11 +111,11 @@ class Kept:
             voided=frozenset(key for key in KEYS if tuning.get(key) == NOTHING),
         )
 
-    def without_lost(self) -> "Kept":
+    def without_lost(self) -> "Checkpoint":
         """With what was learnt and cannot be read taken for absent."""
         return replace(self, lost=(), voided=self.voided | KEYS & set(self.lost))
 
-    def without_unread(self) -> "Kept":
+    def without_unread(self) -> "Checkpoint":
         """With what matters and cannot be read taken for absent."""
         return replace(self, unread={}, voided=self.voided | self.unread.keys())
 
@@ -150,32 +150,32 @@ class Kept:
     def spec_of(self, revision: str) -> str | None:
         return next((spec for found, spec in self.specs() if found == revision), None)
 
-    def with_accepted(self, spec: str, revision: str) -> "Kept":
+    def with_accepted(self, spec: str, revision: str) -> "Checkpoint":
         """With the spec that is carried out; it is not kept twice."""
         if (spec, revision) == (self.good_spec, self.good_revision):
             return replace(self, accepted_spec=None, accepted_revision=None)
         return replace(self, accepted_spec=spec, accepted_revision=revision)
 
-    def with_good(self, spec: str, revision: str) -> "Kept":
+    def with_good(self, spec: str, revision: str) -> "Checkpoint":
         """With the spec whose pods became ready."""
-        kept = replace(self, good_spec=spec, good_revision=revision)
+        checkpoint = replace(self, good_spec=spec, good_revision=revision)
         if (spec, revision) == (self.accepted_spec, self.accepted_revision):
-            return replace(kept, accepted_spec=None, accepted_revision=None)
-        return kept
+            return replace(checkpoint, accepted_spec=None, accepted_revision=None)
+        return checkpoint
 
-    def with_weights(self, found: Mapping[str, Fetched], wanted: Collection[str]) -> "Kept":
+    def with_weights(self, found: Mapping[str, Fetched], wanted: Collection[str]) -> "Checkpoint":
         """With what was found, and without what no spec wants any more, by digest."""
         weights = {**self.weights, **found}
         return replace(self, weights={key: weights[key] for key in wanted if key in weights})
 
-    def same_step(self, other: "Kept") -> bool:
+    def same_step(self, other: "Checkpoint") -> bool:
         """Whether both keep the same specs, and a rollout at the same point."""
         ours, theirs = self.rollout, other.rollout
         same = ours is theirs if ours is None or theirs is None else ours.same_step(theirs)
         return same and replace(self, rollout=None) == replace(other, rollout=None)
 
 
-class _Reading:
+class _CheckpointReading:
     """Reads key by key, and notes those that are there and cannot be read."""
 
     def __init__(self, tuning: Mapping[str, str]) -> None:
