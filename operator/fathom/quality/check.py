@@ -24,8 +24,8 @@ from fathom.api.status import QualityStatus
 from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.quality.prompts import MOST_TOKENS, PROMPTS
-from fathom.quality.replicas import Fleet, chosen
-from fathom.quality.result import Comparison, not_checked
+from fathom.quality.replicas import QualityFleet, chosen
+from fathom.quality.result import QualityComparison, not_checked
 
 HOLD_DEADLINE_S: Final = 180.0
 """For a depth to come into force: a kubelet may take a minute and more to bring the document."""
@@ -114,7 +114,7 @@ class QualityCheck:
             )
         return f"Asks {len(PROMPTS)} prompts of {held}."
 
-    def advanced(self, fleet: Fleet) -> Self:
+    def advanced(self, fleet: QualityFleet) -> Self:
         """The check after a look at the replicas; itself if nothing has come of it."""
         if self.result is not None:
             return self
@@ -178,7 +178,7 @@ class QualityCheck:
     def _depth(self, side: Side) -> int:
         return 0 if side is Side.REFERENCE else self.depth
 
-    def _lost(self, fleet: Fleet) -> str:
+    def _lost(self, fleet: QualityFleet) -> str:
         """Why these replicas can no longer serve for this; empty: they can."""
         if fleet.refusal:
             return fleet.refusal
@@ -190,7 +190,7 @@ class QualityCheck:
                 return f"{pod} was pinned by a person meanwhile. Ask again."
         return ""
 
-    def _missing(self, fleet: Fleet) -> str:
+    def _missing(self, fleet: QualityFleet) -> str:
         """What is not (yet) so of what this step needs; empty: all is."""
         document = fleet.document
         for pod, depth in self.holds.items():
@@ -236,8 +236,8 @@ class QualityCheck:
 
     def _comparison(
         self, answers: Mapping[Side, tuple[Completion, ...]], parted: Sequence[Difference]
-    ) -> Comparison:
-        return Comparison(
+    ) -> QualityComparison:
+        return QualityComparison(
             reference_pod=self.reference,
             speculating_pod=self.speculating,
             depth=self.depth,
@@ -247,7 +247,7 @@ class QualityCheck:
         )
 
 
-def begun(request_id: str, fleet: Fleet) -> QualityCheck:
+def begun(request_id: str, fleet: QualityFleet) -> QualityCheck:
     """The first step of a check; over at once, with the reason, where none can be made."""
     found = chosen(fleet)
     check = QualityCheck(request_id=request_id, since_s=fleet.now_s)

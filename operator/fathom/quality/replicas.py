@@ -21,7 +21,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class QualityFleet:
     """What a check may know of the replicas at one moment."""
 
     now_s: float
@@ -47,7 +47,7 @@ class Chosen:
     depth: int
 
 
-def chosen(fleet: Fleet) -> Chosen | str:
+def chosen(fleet: QualityFleet) -> Chosen | str:
     """Two replicas of one revision, or one for both parts; or the sentence why there are none."""
     document = fleet.document
     if fleet.refusal:

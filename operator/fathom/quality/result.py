@@ -9,7 +9,7 @@ from fathom.quality.completion import Completion
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class QualityComparison:
     """Both sides' answers, prompt by prompt, and where they part."""
 
     reference_pod: str

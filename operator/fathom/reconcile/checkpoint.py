@@ -47,14 +47,14 @@ _TEXTS: Final = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenGeneration:
     """The newest generation of a resource that was acted upon."""
 
     uid: str
     generation: int
 
 
-_SEEN: Final = TypeAdapter(Seen)
+_SEEN: Final = TypeAdapter(SeenGeneration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Checkpoint:
     """What was fetched into the cache, by the fetch's digest."""
     models: Mapping[ModelRef, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
     """What is known of the models that these specs name."""
-    seen: Seen | None = field(default=None, compare=False)
+    seen: SeenGeneration | None = field(default=None, compare=False)
     """None: nothing was acted upon yet. No step by itself: it goes with the next write."""
     unread: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By key: what is there, matters, and cannot be read."""
@@ -209,7 +209,7 @@ def _quality(text: str) -> str | None:
     return text if QualityCheck.from_json(text) is not None else None
 
 
-def _seen(text: str) -> Seen | None:
+def _seen(text: str) -> SeenGeneration | None:
     try:
         return _SEEN.validate_json(text)
     except ValidationError:

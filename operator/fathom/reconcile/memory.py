@@ -19,7 +19,7 @@ from fathom.fetch.progress import FetchProgress
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.canary_windows import CanaryWindows
-from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, Seen
+from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.state import TuningState
@@ -86,7 +86,7 @@ class Memory:
     def saw(self, generation: int) -> None:
         """Act upon this generation, and never again upon an older one."""
         self.generation = generation
-        self.checkpoint = replace(self.checkpoint, seen=Seen(self.uid, generation))
+        self.checkpoint = replace(self.checkpoint, seen=SeenGeneration(self.uid, generation))
 
     def note_document(self, objects: Objects, now_s: float) -> None:
         """Learn since when the document in the cluster is there."""

@@ -13,7 +13,7 @@ from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.events import Event, Severity
 from fathom.core.measurement import PodCounters
 from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
-from fathom.quality.replicas import Fleet, Replica
+from fathom.quality.replicas import QualityFleet, Replica
 from fathom.reconcile.pins import pinned_depth
 
 
@@ -38,9 +38,9 @@ def requested(metadata: Meta) -> str:
 
 def fleet_of(
     snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
-) -> Fleet:
+) -> QualityFleet:
     """The replicas as a check sees them."""
-    return Fleet(
+    return QualityFleet(
         now_s=snapshot.now_s,
         replicas=tuple(
             _replica(pod, snapshot.counters.get(pod.name))

@@ -7,7 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.pod_trouble import trouble_with_pod
 from fathom.rollout.input import RolloutInput
-from fathom.rollout.rollout import Rollout, Watch
+from fathom.rollout.rollout import CanaryWatch, Rollout
 
 CRASHES: Final = 3
 """Restarts before it was ever ready; one or two can be a download that broke off."""
@@ -26,7 +26,7 @@ class Failure:
 
 
 def failure_of(
-    rollout: Rollout, watch: Watch, pod: ObservedPod | None, given: RolloutInput
+    rollout: Rollout, watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput
 ) -> Failure | None:
     """Why the canary is given up; None: not yet, or not at all.
 
@@ -46,7 +46,7 @@ def failure_of(
     return next((each for each in checks if each is not None), None)
 
 
-def _crashed(watch: Watch, pod: ObservedPod | None) -> Failure | None:
+def _crashed(watch: CanaryWatch, pod: ObservedPod | None) -> Failure | None:
     if pod is None:
         return None
     if watch.replaced >= CRASHES:
@@ -65,7 +65,7 @@ def _crashed(watch: Watch, pod: ObservedPod | None) -> Failure | None:
     return Failure(Reason.CANARY_CRASHED, f"pod {pod.name} crashed {when}{said}")
 
 
-def _no_image(watch: Watch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
+def _no_image(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
     trouble = trouble_with_pod(pod) if pod is not None else None
     if trouble is None or trouble.reason is not Reason.IMAGE_UNAVAILABLE:
         return None
@@ -74,7 +74,7 @@ def _no_image(watch: Watch, pod: ObservedPod | None, given: RolloutInput) -> Fai
     return Failure(trouble.reason, trouble.message)
 
 
-def _not_obeying(watch: Watch, given: RolloutInput) -> Failure | None:
+def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
     counters, document = given.counters.get(watch.pod), given.document
     if (
         not given.settings.live
@@ -94,7 +94,7 @@ def _not_obeying(watch: Watch, given: RolloutInput) -> Failure | None:
     )
 
 
-def _too_slow(watch: Watch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
+def _too_slow(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
     if watch.unready_since_s is None:
         return None
     waited_s = given.now_s - watch.unready_since_s

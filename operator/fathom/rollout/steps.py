@@ -12,17 +12,17 @@ rollout, whichever replicas exist. How many replicas each revision has at any mo
 `fathom.core.replicas`' affair, and follows from the cluster.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.events import Event, Severity
-from fathom.rollout.canary_trouble import failure_of, restarts_of
+from fathom.rollout.canary_trouble import failure_of
+from fathom.rollout.canary_watch import canary_pod, watched_on
 from fathom.rollout.comparison import comparison_of
 from fathom.rollout.input import RolloutInput
-from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.verdict import Answer, fails, so_far, verdict_on
 
 SETTLE_S: Final = 10.0
@@ -241,8 +241,8 @@ def _alone(given: RolloutInput) -> bool:
 
 
 def _watched(rollout: Rollout, given: RolloutInput) -> Step:
-    pod = _canary(given.of_revision(rollout.revision), rollout.watch)
-    watch = _watch(rollout.watch, pod, given.now_s)
+    pod = canary_pod(given.of_revision(rollout.revision), rollout.watch)
+    watch = watched_on(rollout.watch, pod, given.now_s)
     failure = failure_of(rollout, watch, pod, given)
     seen = _seen(rollout, watch, given)
     if failure is not None:
@@ -296,53 +296,13 @@ def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, given: Rollout
     return Step(after, (_normal("Compared", sentence),))
 
 
-def _seen(rollout: Rollout, watch: Watch, given: RolloutInput) -> Rollout:
+def _seen(rollout: Rollout, watch: CanaryWatch, given: RolloutInput) -> Rollout:
     evidence = rollout.evidence
     warm_s = min(WARM_UP_S, given.settings.bake_s / 4)
     warm = watch.ready_since_s is not None and given.now_s - watch.ready_since_s >= warm_s
     if given.window is not None and warm and watch.unready_since_s is None:
         evidence = evidence.updated(given.window.canary, given.window.stable)
     return replace(rollout, watch=watch, evidence=evidence)
-
-
-def _canary(pods: Iterable[ObservedPod], watch: Watch | None) -> ObservedPod | None:
-    """The one that is watched, as long as it is there."""
-    found = sorted(pods, key=lambda pod: (not pod.ready, pod.name))
-    known = (pod for pod in found if watch is not None and pod.name == watch.pod)
-    return next(known, found[0] if found else None)
-
-
-def _watch(before: Watch | None, pod: ObservedPod | None, now_s: float) -> Watch:
-    """The watch of this pod; another pod than before bakes anew."""
-    if pod is None:
-        return _unready(before or Watch(""), now_s)
-    watch = before if before is not None and before.pod == pod.name else None
-    if watch is None:
-        since_s = before.unready_since_s if before is not None else None
-        since_s = now_s if since_s is None else since_s
-        watch = Watch(pod.name, unready_since_s=since_s, uid=pod.metadata.uid)
-    elif watch.uid != pod.metadata.uid:
-        watch = _come_back(watch, pod.metadata.uid, now_s)
-    if not pod.ready:
-        since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
-        return replace(watch, unready_since_s=since_s)
-    if watch.ready_since_s is None:
-        restarts = restarts_of(pod)
-        return replace(watch, ready_since_s=now_s, unready_since_s=None, restarts=restarts)
-    return replace(watch, unready_since_s=None)
-
-
-def _come_back(watch: Watch, uid: str, now_s: float) -> Watch:
-    """Of a pod under the name of an earlier one, as the leader of a restarted group is."""
-    if not watch.uid:  # kept by a Fathom that did not look
-        return replace(watch, uid=uid)
-    return replace(_unready(watch, now_s), uid=uid, replaced=watch.replaced + 1)
-
-
-def _unready(watch: Watch, now_s: float) -> Watch:
-    """Of a pod that is gone: what comes in its place bakes from the beginning."""
-    since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
-    return replace(watch, ready_since_s=None, unready_since_s=since_s)
 
 
 def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> Step:

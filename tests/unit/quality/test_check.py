@@ -10,7 +10,7 @@ from fathom.core.depth import DepthDocument, DepthRange, flat
 from fathom.quality.check import ASK_DEADLINE_S, HOLD_DEADLINE_S, QualityCheck, begun
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.quality.prompts import MOST_TOKENS, PROMPTS
-from fathom.quality.replicas import Chosen, Fleet, Replica, chosen
+from fathom.quality.replicas import Chosen, QualityFleet, Replica, chosen
 
 START_S = 1_800_000_000.0
 SCHEDULE = (DepthRange(1, 4, 5), DepthRange(5, 16, 2))
@@ -66,10 +66,10 @@ class Stage:
     """Pod and depth of every question."""
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> QualityFleet:
         generation = self.document.generation if self.document and self.obeys else 1
         replicas = tuple(replace(each, generation=generation) for each in self.replicas)
-        return Fleet(self.now_s, replicas, self.document, self.refusal)
+        return QualityFleet(self.now_s, replicas, self.document, self.refusal)
 
     def begin(self) -> QualityCheck:
         return self.obey(begun("one", self.fleet))

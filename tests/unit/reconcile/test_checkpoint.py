@@ -13,11 +13,11 @@ from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import ModelFacts, ModelRef, Weights
 from fathom.fetch.standing import Fetched
 from fathom.quality.check import QualityCheck
-from fathom.reconcile.checkpoint import Checkpoint, Seen
-from fathom.rollout.comparison import Comparison
-from fathom.rollout.evidence import Contrast, Evidence, Side
+from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
+from fathom.rollout.comparison import ArmComparison
+from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence
 from fathom.rollout.refresh import PastRefresh, RefreshLog
-from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 
 ROLLOUT = Rollout(
     revision="bbbbbbbb",
@@ -27,17 +27,17 @@ ROLLOUT = Rollout(
     reason=Reason.CANARY_BAKING,
     message="watched.",
     why="image: one became another",
-    watch=Watch("kimi-b-1", ready_since_s=2.5, restarts=1),
-    evidence=Evidence(
-        Side(1, 2, 3, 4, ((0.1, 1.0), (inf, 2.0))),
-        Side(),
-        Contrast(1, 2, 4, 0.5, 0.25),
-        Contrast(2, 3, 5, 0.1, 0.02),
+    watch=CanaryWatch("kimi-b-1", ready_since_s=2.5, restarts=1),
+    evidence=CanaryEvidence(
+        BakeTotals(1, 2, 3, 4, ((0.1, 1.0), (inf, 2.0))),
+        BakeTotals(),
+        CanaryContrast(1, 2, 4, 0.5, 0.25),
+        CanaryContrast(2, 3, 5, 0.1, 0.02),
         looks=1,
     ),
     retry="1",
     arm=True,
-    compared=Comparison(Compared.FASTER, 3.5, mean=0.1, error=0.01, remark="But."),
+    compared=ArmComparison(Compared.FASTER, 3.5, mean=0.1, error=0.01, remark="But."),
 )
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = {"digest": Fetched((("draft", COMMIT), ("model", COMMIT)), 1 << 40)}
@@ -54,7 +54,7 @@ CHECKPOINT = Checkpoint(
             ModelConfig(("LlamaForCausalLM",), hidden_size=64), weights=Weights(5, has_d2t=False)
         )
     },
-    seen=Seen("uid", 3),
+    seen=SeenGeneration("uid", 3),
 )
 
 
@@ -118,13 +118,13 @@ def test_a_revisions_spec_is_the_newest_or_the_stable_one() -> None:
 
 
 def test_what_was_only_seen_can_wait_and_a_step_cannot() -> None:
-    seen = replace(ROLLOUT, evidence=Evidence(), message="still watched.")
+    seen = replace(ROLLOUT, evidence=CanaryEvidence(), message="still watched.")
     assert CHECKPOINT.same_step(replace(CHECKPOINT, rollout=seen))
     for change in (
         {"stage": Stage.PROMOTED},
         {"paused_at_s": 3.0},
         {"arm": False},
-        {"compared": Comparison(Compared.CANNOT_TELL, 3.5)},
+        {"compared": ArmComparison(Compared.CANNOT_TELL, 3.5)},
         {"watch": replace(ROLLOUT.watch, unready_since_s=3.0)},  # type: ignore[type-var]
     ):
         stepped = replace(ROLLOUT, **change)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedDeployment
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects
-from fathom.reconcile.checkpoint import Checkpoint, Seen
+from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
 from fathom.reconcile.holding import acted_upon, refused_before, running_revisions
 from unit.rollout.inputs import deployment, pod
 
@@ -51,14 +51,14 @@ def test_the_newest_of_all_witnesses_counts() -> None:
     nothing, checkpoint = objects(), Checkpoint()
     assert acted_upon(nothing, checkpoint, 0) == 0
     assert acted_upon(nothing, checkpoint, 4) == 4
-    assert acted_upon(nothing, Checkpoint(seen=Seen("uid", 4)), 3) == 4
+    assert acted_upon(nothing, Checkpoint(seen=SeenGeneration("uid", 4)), 3) == 4
     assert acted_upon(objects(status={"observedGeneration": 4}), checkpoint, 3) == 4
     assert acted_upon(objects(workloads=(written_for(3), written_for(4))), checkpoint, 2) == 4
 
 
 @pytest.mark.parametrize("uid", ["another", "zzz"])
 def test_what_was_seen_of_another_resource_of_its_name_does_not_count(uid: str) -> None:
-    assert acted_upon(objects(), Checkpoint(seen=Seen(uid, 4)), 0) == 0
+    assert acted_upon(objects(), Checkpoint(seen=SeenGeneration(uid, 4)), 0) == 0
 
 
 def refusal(**changes: Any) -> Objects:

@@ -10,15 +10,15 @@ from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.rollout.canary_trouble import Failure, failure_of
 from fathom.rollout.input import RolloutInput
-from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, given, pod
 
 ROLLOUT = Rollout("new", "old", Stage.CANARY, NOW_S, Reason.CANARY_STARTING)
-STARTING = Watch("canary", unready_since_s=NOW_S)
-BAKING = Watch("canary", ready_since_s=NOW_S, restarts=1)
+STARTING = CanaryWatch("canary", unready_since_s=NOW_S)
+BAKING = CanaryWatch("canary", ready_since_s=NOW_S, restarts=1)
 
 
-def ended(watch: Watch, canary: ObservedPod | None, seen: RolloutInput) -> Failure | None:
+def ended(watch: CanaryWatch, canary: ObservedPod | None, seen: RolloutInput) -> Failure | None:
     return failure_of(ROLLOUT, watch, canary, seen)
 
 
@@ -40,7 +40,7 @@ def test_one_restart_after_it_was_ready_is_enough() -> None:
 
 @pytest.mark.parametrize(("replaced", "crashed"), [(2, False), (3, True)])
 def test_a_group_may_come_back_twice(replaced: int, *, crashed: bool) -> None:
-    watch = Watch("canary", unready_since_s=NOW_S, replaced=replaced)
+    watch = CanaryWatch("canary", unready_since_s=NOW_S, replaced=replaced)
     assert (ended(watch, pod(), given()) is not None) is crashed
 
 
@@ -55,7 +55,7 @@ def test_an_image_may_fail_to_be_pulled_for_ten_minutes(after_s: float, *, faile
 
 
 def obeying(
-    after_s: float, generation: int, *, written_s: float = 0, live: bool = True, watch: Watch
+    after_s: float, generation: int, *, written_s: float = 0, live: bool = True, watch: CanaryWatch
 ) -> Failure | None:
     counters = PodCounters("canary", NOW_S, NOW_S, EngineCounts(), live, generation)
     seen = given(

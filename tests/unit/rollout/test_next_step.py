@@ -9,9 +9,9 @@ from fathom.api.conditions import Reason
 from fathom.api.status import Compared
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.measurement import EngineCounts, PodDelta
-from fathom.rollout.comparison import Comparison
+from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.input import CanaryWindow, RolloutInput
-from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.steps import Step, next_step
 from unit.rollout.inputs import NOW_S, SETTINGS, deployment, given, pod
 
@@ -153,7 +153,7 @@ def test_a_revert_is_over_at_once_and_told_unless_it_had_gone_back(
 
 
 def test_a_pause_stops_every_clock() -> None:
-    watch = Watch("canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
+    watch = CanaryWatch("canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
     baking = replace(CANARY, watch=watch)
     canary = pod(ready=True)
     paused = replace(SETTINGS, paused=True)
@@ -166,14 +166,14 @@ def test_a_pause_stops_every_clock() -> None:
 
 
 def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
-    watch = Watch("canary", unready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch("canary", unready_since_s=NOW_S, uid="uid of canary")
     held = replace(CANARY, watch=watch, paused_at_s=NOW_S + 100)
     resumed = after(held, given(600, pod()))
     assert resumed.watch == replace(watch, unready_since_s=NOW_S + 500)
 
 
 def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
     zero = replace(SETTINGS, replicas=0)
     held = after(replace(CANARY, watch=watch), given(100, pod(ready=True), settings=zero))
     assert (held.stage, held.watch, held.paused_at_s) == (Stage.CANARY, watch, NOW_S + 100)
@@ -181,16 +181,18 @@ def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
     assert after(held, given(90_000, settings=zero)) == held
     resumed = after(held, given(90_000, pod(name="another")))
     assert (resumed.stage, resumed.paused_at_s) == (Stage.CANARY, None)
-    assert resumed.watch == Watch("another", unready_since_s=NOW_S + 90_000, uid="uid of another")
+    assert resumed.watch == CanaryWatch(
+        "another", unready_since_s=NOW_S + 90_000, uid="uid of another"
+    )
 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     assert after(replace(SETTLING, began_at_s=NOW_S + 9000), given()).began_at_s == NOW_S
-    ahead = Watch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
+    ahead = CanaryWatch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
     found = after(replace(CANARY, began_at_s=NOW_S - 60, watch=ahead), given(0, pod(ready=True)))
     assert found.began_at_s == NOW_S - 60
     assert found.watch == replace(ahead, ready_since_s=NOW_S)
-    late = Watch("canary", unready_since_s=NOW_S + 500, uid="uid of canary")
+    late = CanaryWatch("canary", unready_since_s=NOW_S + 500, uid="uid of canary")
     assert watched(late, 0, pod()).unready_since_s == NOW_S
     held = replace(CANARY, paused_at_s=NOW_S + 500, watch=replace(late, unready_since_s=NOW_S - 5))
     resumed = after(held, given(0, pod()))
@@ -209,19 +211,19 @@ def window() -> CanaryWindow:
 def test_what_a_cold_canary_counts_is_left_out(
     bake_s: float, after_s: float, *, counts: bool
 ) -> None:
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
     settings = replace(SETTINGS, bake_s=bake_s)
     seen = given(after_s, pod(ready=True), settings=settings, window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == counts
 
 
 def test_what_one_counts_that_is_down_again_is_left_out() -> None:
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
     seen = given(600, pod(), window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == 0
 
 
-def watched(before: Watch | None, after_s: float, *pods: ObservedPod) -> Watch:
+def watched(before: CanaryWatch | None, after_s: float, *pods: ObservedPod) -> CanaryWatch:
     found = after(replace(CANARY, watch=before), given(after_s, *pods)).watch
     assert found is not None
     return found
@@ -229,7 +231,9 @@ def watched(before: Watch | None, after_s: float, *pods: ObservedPod) -> Watch:
 
 def test_a_canary_that_is_down_for_a_moment_bakes_on() -> None:
     ready = watched(None, 100, pod(ready=True, restarts=2))
-    assert ready == Watch("canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary")
+    assert ready == CanaryWatch(
+        "canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary"
+    )
     down = watched(ready, 200, pod(restarts=2))
     assert down == replace(ready, unready_since_s=NOW_S + 200)
     assert watched(down, 230, pod(restarts=2)) == down
@@ -241,7 +245,7 @@ def test_another_pod_in_its_place_bakes_anew_and_has_no_more_time_to_start() -> 
     gone = watched(ready, 200)
     assert gone == replace(ready, ready_since_s=None, unready_since_s=NOW_S + 200)
     other = watched(gone, 300, pod(name="other"))
-    assert other == Watch("other", unready_since_s=NOW_S + 200, uid="uid of other")
+    assert other == CanaryWatch("other", unready_since_s=NOW_S + 200, uid="uid of other")
     assert watched(other, 400, pod(name="other", ready=True)).ready_since_s == NOW_S + 400
 
 
@@ -320,8 +324,8 @@ def test_what_was_reverted_before_anything_moved_ends_in_silence() -> None:
 ARM = replace(
     CANARY,
     arm=True,
-    watch=Watch("canary", ready_since_s=NOW_S, uid="uid of canary"),
-    compared=Comparison(Compared.FASTER, NOW_S, mean=0.1, error=0.01),
+    watch=CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary"),
+    compared=ArmComparison(Compared.FASTER, NOW_S, mean=0.1, error=0.01),
 )
 DAYS_S = 30 * 86400.0
 
@@ -329,7 +333,7 @@ DAYS_S = 30 * 86400.0
 def test_one_that_was_compared_stays_for_as_long_as_it_is_asked_for() -> None:
     found = after(ARM, given(DAYS_S, pod(ready=True), arm=True))
     assert (found.stage, found.compared) == (Stage.CANARY, ARM.compared)
-    moved = replace(ARM, watch=replace(ARM.watch or Watch(""), pod="gone"))
+    moved = replace(ARM, watch=replace(ARM.watch or CanaryWatch(""), pod="gone"))
     assert after(moved, given(DAYS_S, pod(), arm=True)).stage is Stage.CANARY
 
 

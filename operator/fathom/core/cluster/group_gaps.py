@@ -19,7 +19,7 @@ CREATION_FAILED: Final = "FailedCreate"
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class GroupGap:
     """Pods of one StatefulSet that should be there and are not."""
 
     owner: str
@@ -28,7 +28,7 @@ class Gap:
     """Unix seconds at which something of it came into being last: what was said before is over."""
 
 
-def gaps_in(group: ObservedLeaderWorkerSet, pods: Iterable[ObservedPod]) -> tuple[Gap, ...]:
+def gaps_in(group: ObservedLeaderWorkerSet, pods: Iterable[ObservedPod]) -> tuple[GroupGap, ...]:
     """What a LeaderWorkerSet lacks: leaders, and workers of the first group that lacks any.
 
     Two at most: the workers of a thousand groups are refused for one reason.
@@ -41,16 +41,16 @@ def gaps_in(group: ObservedLeaderWorkerSet, pods: Iterable[ObservedPod]) -> tupl
     leaders = sorted((pod for pod in own if pod.leads), key=lambda pod: pod.group_index or 0)
     found = []
     if len(leaders) < group.replicas:
-        found.append(Gap(group.name, _newest_s([group, *leaders])))
+        found.append(GroupGap(group.name, _newest_s([group, *leaders])))
     for leader in leaders:
         members = [pod for pod in own if pod.group_index == leader.group_index]
         if len(members) < group.size:
-            found.append(Gap(f"{group.name}-{leader.group_index}", _newest_s(members)))
+            found.append(GroupGap(f"{group.name}-{leader.group_index}", _newest_s(members)))
             break
     return tuple(found)
 
 
-def refusal(gap: Gap, events: Iterable[ObservedEvent]) -> str:
+def refusal(gap: GroupGap, events: Iterable[ObservedEvent]) -> str:
     """Why the pods are not created, in the cluster's words; empty: nothing was said of it.
 
     Args:

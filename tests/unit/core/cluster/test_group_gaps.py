@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.group_gaps import Gap, gaps_in, refusal
+from fathom.core.cluster.group_gaps import GroupGap, gaps_in, refusal
 from fathom.core.cluster.observed import ObservedEvent, ObservedLeaderWorkerSet
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.times import rfc3339
@@ -49,19 +49,20 @@ def test_whole_groups_lack_nothing() -> None:
 
 
 def test_groups_that_were_never_there_lack_their_leaders() -> None:
-    assert gaps_in(group(), []) == (Gap("kimi-abc", 5),)
+    assert gaps_in(group(), []) == (GroupGap("kimi-abc", 5),)
 
 
 def test_leaders_and_the_workers_of_the_first_group_that_lacks_any_are_asked_for() -> None:
     found = [pod(2, leads=True, at_s=30), pod(1, leads=True, at_s=20), *WHOLE[:2]]
 
-    assert gaps_in(group(replicas=4), found) == (Gap("kimi-abc", 30), Gap("kimi-abc-1", 20))
+    gaps = (GroupGap("kimi-abc", 30), GroupGap("kimi-abc-1", 20))
+    assert gaps_in(group(replicas=4), found) == gaps
 
 
 def test_pods_of_other_revisions_fill_no_gap() -> None:
     others = [pod(1, leads=True, **{"fathom.dev/revision": "old"})]
 
-    assert gaps_in(group(), [*WHOLE[:2], *others]) == (Gap("kimi-abc", 10),)
+    assert gaps_in(group(), [*WHOLE[:2], *others]) == (GroupGap("kimi-abc", 10),)
 
 
 @pytest.mark.parametrize(
@@ -76,16 +77,16 @@ def test_pods_of_other_revisions_fill_no_gap() -> None:
 def test_what_was_told_since_is_the_reason(times: dict[str, Any]) -> None:
     events = [event("new", **times), event("old", lastTimestamp=at(99))]
 
-    assert refusal(Gap("kimi-abc", 99), events) == "new"
-    assert refusal(Gap("kimi-abc", 100), events) == "new"
-    assert refusal(Gap("kimi-abc", 101), events) == ""
+    assert refusal(GroupGap("kimi-abc", 99), events) == "new"
+    assert refusal(GroupGap("kimi-abc", 100), events) == "new"
+    assert refusal(GroupGap("kimi-abc", 101), events) == ""
 
 
 def test_of_what_was_told_at_once_it_is_always_the_same() -> None:
     events = [event(f"pod {index}", lastTimestamp=at(100)) for index in (2, 0, 1)]
 
-    assert refusal(Gap("kimi-abc", 0), events) == "pod 0"
-    assert refusal(Gap("kimi-abc", 0), events[::-1]) == "pod 0"
+    assert refusal(GroupGap("kimi-abc", 0), events) == "pod 0"
+    assert refusal(GroupGap("kimi-abc", 0), events[::-1]) == "pod 0"
 
 
 def test_times_are_written_as_kubernetes_writes_them() -> None:
