@@ -26,7 +26,7 @@ from fathom.manifests.render import children
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "check": "fathom.inspect.check_command",
-        "run": "fathom.runtime.command",
+        "run": "fathom.runtime.process.command",
         "top": "fathom.inspect.top_command",
         "explain": "fathom.inspect.explain_command",
         "replay": "fathom.inspect.replay_command",

@@ -18,7 +18,7 @@ from fathom.runtime.leadership import (
     lead,
     work_while_elected,
 )
-from fathom.runtime.main import exit_code
+from fathom.runtime.process.main import exit_code
 from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube
 

@@ -3,7 +3,7 @@ import sys
 
 import structlog
 
-from fathom.runtime.options import LogFormat
+from fathom.runtime.process.options import LogFormat
 
 
 def configure_logs(log_format: LogFormat) -> None:

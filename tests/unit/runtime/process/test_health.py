@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from fathom.runtime.health import serve_health
 from fathom.runtime.loops import STUCK_AFTER_S, Loops
+from fathom.runtime.process.health import serve_health
 from support.bench import KEY, Bench
 
 

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from fathom.runtime.options import RunOptions
+from fathom.runtime.process.options import RunOptions
 
-CHART = Path(__file__).parents[3] / "charts" / "fathom" / "templates" / "deployment.yaml"
+CHART = Path(__file__).parents[4] / "charts" / "fathom" / "templates" / "deployment.yaml"
 
 
 def test_it_listens_where_the_chart_looks_for_it() -> None:

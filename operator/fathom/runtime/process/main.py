@@ -20,17 +20,17 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
-from fathom.runtime.deep_json import make_room_for_deep_json
 from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.handlers import watch
-from fathom.runtime.health import serve_health
 from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead
-from fathom.runtime.logs import configure_logs
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
-from fathom.runtime.options import RunOptions
 from fathom.runtime.ports import World
+from fathom.runtime.process.deep_json import make_room_for_deep_json
+from fathom.runtime.process.health import serve_health
+from fathom.runtime.process.logs import configure_logs
+from fathom.runtime.process.options import RunOptions
 from fathom.runtime.served_cache import ServedCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.tuner import decide

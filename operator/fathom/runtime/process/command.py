@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fathom.runtime.main import run
-from fathom.runtime.options import LogFormat, RunOptions
+from fathom.runtime.process.main import run
+from fathom.runtime.process.options import LogFormat, RunOptions
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
