@@ -17,16 +17,16 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.fetch_program import fetch_program
-from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
+from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
+from fathom.fetch.program import fetch_program
 from fathom.inspect.resources import REFUSED, Files, judged, read, tell
 from fathom.manifests.render import children
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "check": "fathom.inspect.check_command",
-        "run": "fathom.runtime.command",
+        "run": "fathom.runtime.process.command",
         "top": "fathom.inspect.top_command",
         "explain": "fathom.inspect.explain_command",
         "replay": "fathom.inspect.replay_command",

@@ -15,8 +15,8 @@ import pytest
 
 from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.ports import PodEndpoint
-from fathom.core.fetch import Fetched
-from fathom.core.fetch_progress import FetchedBytes
+from fathom.fetch.progress import FetchedBytes
+from fathom.fetch.standing import Fetched
 from support.bench import ManualClock
 from support.hub_server import COMMIT, TOKEN, HubServer, Repository, serving
 from support.local_cluster import eventually

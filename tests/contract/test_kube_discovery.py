@@ -5,7 +5,7 @@ from pydantic import JsonValue
 
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import DEPLOYMENT, POD_MONITOR
+from fathom.core.cluster.kinds import DEPLOYMENT, POD_MONITOR
 
 DEPLOYMENTS: Mapping[str, JsonValue] = {"resources": [{"kind": "Deployment"}, {"kind": "Scale"}]}
 

@@ -20,7 +20,7 @@ from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.adapters.prometheus import PrometheusMetrics
 from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters, delta
 from fathom_local.tools.prometheus import find_prometheus
 from unit.metrics.page import FakeEngine

@@ -172,7 +172,8 @@ async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do
     events = by_operator(stage.cluster)
     assert [event for event in events if event.code == 403] == []
     done = {used for event in events for used in rights_used(event)}
-    # A restart for age needs days of decay: tests/unit/runtime/test_refreshing.py shows its use.
+    # A restart for age needs days of decay: tests/unit/runtime/test_refresh_in_the_loop.py shows
+    # its use.
     granted = await rules(stage) - {("", "pods", "delete")}
     # This cluster serves none of these: tests/cluster/test_optional_children.py and test_groups.py
     # show them in use.

@@ -12,11 +12,11 @@ import yaml
 
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.async_scheduling import why_synchronous
 from fathom.core.capability import live_depth
 from fathom.core.capability_table import LIVE_DEPTH
-from fathom.core.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.core.depth import DepthRange, depth_at
+from fathom.core.engine.async_scheduling import why_synchronous
+from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.core.model_runner import captures_graphs
 from fathom.manifests.capture_sizes import added_sizes, ceiling
 from fathom.manifests.engine_graphs import GraphPrice, graph_price

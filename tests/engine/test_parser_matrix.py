@@ -23,7 +23,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.capability import engine_problems, has_flag, live_depth
 from fathom.core.capability_table import LIVE_DEPTH, TABLE, Row, Shown
-from fathom.core.depth_set import named_depths
+from fathom.core.engine.depth_set import named_depths
 from fathom.core.model_runner import captures_graphs
 from fathom.manifests.capture_sizes import sets_graphs
 from fathom.manifests.startup_schedule import startup_schedule

@@ -9,12 +9,12 @@ import pytest
 from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.status import QualityResult
-from fathom.core.completion import Completion, CompletionRequest
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.quality import QualityCheck, begun
-from fathom.core.quality_comparison import Difference, differences, gap_nats, gap_request
-from fathom.core.quality_prompts import MOST_TOKENS, PROMPTS
-from fathom.core.quality_replicas import Fleet, Replica
+from fathom.quality.check import QualityCheck, begun
+from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
+from fathom.quality.completion import Completion, CompletionRequest
+from fathom.quality.prompts import MOST_TOKENS, PROMPTS
+from fathom.quality.replicas import QualityFleet, Replica
 from fathom.runtime.quality_check import replies_to
 from fathom_local.engine.process import EngineProcess
 from fathom_local.engine.scrape import scrape
@@ -44,7 +44,7 @@ def endpoint(engine: EngineProcess) -> PodEndpoint:
     return PodEndpoint("llm", POD, "127.0.0.1", engine.port)
 
 
-async def obeyed(engine: EngineProcess, document: DepthDocument) -> Fleet:
+async def obeyed(engine: EngineProcess, document: DepthDocument) -> QualityFleet:
     """Write a document, and wait until the engine reports it in force."""
     engine.write_depth_text(document.to_json())
     async with asyncio.timeout(DEADLINE_S):
@@ -52,7 +52,7 @@ async def obeyed(engine: EngineProcess, document: DepthDocument) -> Fleet:
             found = await scrape(engine.base_url)
             generation = int(found.total("fathom_depth_generation"))
             if generation == document.generation:
-                return Fleet(0.0, (Replica(POD, generation=generation),), document)
+                return QualityFleet(0.0, (Replica(POD, generation=generation),), document)
             await asyncio.sleep(0.05)
 
 

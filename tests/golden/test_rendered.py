@@ -12,10 +12,10 @@ from kubernetes.aio.client import models
 from fathom import __version__
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.core.arm import arm_of
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.core.support import not_yet_supported
+from fathom.fetch.program import FetchProgram
 from fathom.manifests.problems import problems_of
 from fathom.manifests.render import children
 from fathom.manifests.tuning_config_map import tuning_config_map

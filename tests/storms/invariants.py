@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from fathom.core.kinds import DEPLOYMENT
+from fathom.core.cluster.kinds import DEPLOYMENT
 from storms.cluster import Cluster
 from storms.hub import BAD_DRAFT, SECRET, TARGET
 from storms.server import Audit, Objects

@@ -20,7 +20,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     POD,

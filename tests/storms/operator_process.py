@@ -15,10 +15,10 @@ from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.api import names
-from fathom.core.completion import Completion, CompletionRequest
-from fathom.core.fetch_program import fetch_program
-from fathom.core.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.plugin import plugin_bundle
+from fathom.fetch.program import fetch_program
+from fathom.quality.completion import Completion, CompletionRequest
 from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.handlers import WATCHED_CHILDREN
 from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
@@ -176,7 +176,7 @@ class Operator:
             loops.seen(ObjectKey(namespace, name))
 
         def child(namespace: str, _: str, labels: Mapping[str, str]) -> None:
-            loops.poke(ObjectKey(namespace, labels.get(names.LABEL_NAME, "")))
+            loops.wake(ObjectKey(namespace, labels.get(names.LABEL_NAME, "")))
 
         follow, me = self._watches.follow, self.process
         async with asyncio.TaskGroup() as group:

@@ -18,7 +18,7 @@ import aiohttp
 from pydantic_core import from_json, to_json
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     EVENT,
     NODE,
@@ -28,7 +28,7 @@ from fathom.core.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
-from fathom.core.manifest import Seen
+from fathom.core.cluster.manifest import Seen
 from storms.simulated_time import START_S, Process, SimulatedLoop, current
 from support.fake_kube import FakeKube, copied
 

@@ -15,7 +15,14 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.cluster.kinds import (
+    CHILD_KINDS,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    POD,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+)
 from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fathom.adapters.ports import KubeError, KubePort
-from fathom.core.kinds import Kind
+from fathom.core.cluster.kinds import Kind
 from storms.server import Objects
 from storms.simulated_time import Process
 

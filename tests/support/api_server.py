@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from fathom.core.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from fathom.runtime.handlers import WATCHED_CHILDREN
 
 NOT_FOR_ALL = (

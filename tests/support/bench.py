@@ -8,16 +8,16 @@ from typing import Any
 
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
-from fathom.core.completion import Completion, CompletionRequest, Unanswered
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.served import ServedApis
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.fetch_progress import FetchedBytes
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.core.model_facts import ModelFacts, ModelRef
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
-from fathom.core.served import ServedApis
 from fathom.core.unread import Unread
+from fathom.fetch.program import FetchProgram
+from fathom.fetch.progress import FetchedBytes
+from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.runtime.loop import Loop
 from fathom.runtime.ports import Decide, World
 from fathom.runtime.telemetry import Telemetry
@@ -190,7 +190,7 @@ class Bench:
                 place = place.setdefault(parent, {})
             place[last] = value
         self.kube.put(SPECULATIVE_DEPLOYMENT, document)
-        self.loop.poke()
+        self.loop.wake()
 
     @property
     def resource(self) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class Bench:
 
     async def tick(self) -> float | None:
         """One pass after something moved."""
-        self.loop.poke()
+        self.loop.wake()
         return await self.loop.tick()
 
     async def until_ready(self, passes: int = 12) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind
-from fathom.core.manifest import Manifest, Seen
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.served import ServedApis
 
 Place = tuple[Kind, str, str]
 _KEYS = ("name", "uid", "mountPath", "containerPort", "port", "type")

@@ -1,4 +1,4 @@
-"""Pairs of target and draft: small config.json files of our own, in tests/unit/core/pairs.
+"""Pairs of target and draft: small config.json files of our own, in tests/unit/preflight/pairs.
 
 Six are good, and six are the same ones, each broken in one way.
 """
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import NO_MODEL, ModelFacts, Weights
-from fathom.core.preflight import DraftVerdict, check_draft
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import NO_MODEL, ModelFacts, Weights
 from fathom.manifests.preflight import preflight_input
+from fathom.preflight.verdict import DraftVerdict, check_draft
 from manifest_samples import resource
 
-PAIRS: Final = Path(__file__).parents[1] / "unit" / "core" / "pairs"
+PAIRS: Final = Path(__file__).parents[1] / "unit" / "preflight" / "pairs"
 NAMES: Final = sorted(path.name for path in (PAIRS / "good").iterdir())
 
 

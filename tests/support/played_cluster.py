@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.core.unread import Unread
+from fathom.reconcile.checkpoint import Checkpoint
 from fathom.rollout.rollout import Rollout
-from fathom.runtime.kept import Kept
 from support.bench import START_S, Bench, replica_set
 
 TICK_S = 5.0
@@ -99,7 +99,7 @@ class PlayedCluster:
     @property
     def rollout(self) -> Rollout | None:
         found = [m for m in self.bench.kube.all_of(CONFIG_MAP) if "tuning" in m["metadata"]["name"]]
-        return Kept.of(found[0]["data"]).rollout if found else None
+        return Checkpoint.of(found[0]["data"]).rollout if found else None
 
     @property
     def stage(self) -> str:
@@ -149,11 +149,11 @@ class PlayedCluster:
         assert until is None, f"never so: {self.steps}"
 
     async def tick(self) -> None:
-        """Five seconds: the cluster moves, and the operator looks if it was poked or is due."""
+        """Five seconds: the cluster moves, and the operator looks if it was woken or is due."""
         before = self.bench.kube.version
         self._play()
         if self.bench.kube.version != before:
-            self.bench.loop.poke()
+            self.bench.loop.wake()
             self._due_s = self.bench.clock.at_s
         if self.bench.clock.at_s >= self._due_s:
             delay = await self.bench.loop.tick()

@@ -42,12 +42,15 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/unit/manifests",
             "tests/golden",
             "tests/property/test_manifests_revision.py",
-            "tests/unit/core/test_preflight.py",
+            "tests/unit/preflight/test_verdict.py",
             "tests/unit/runtime/test_optional_children.py",
         ),
     ),
     "fathom_vllm": Module(
         ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/local/engine/test_simulated.py")
+    ),
+    "reconcile": Module(
+        ("operator/fathom/reconcile",), ("tests/unit/reconcile", "tests/unit/runtime")
     ),
     "runtime": Module(("operator/fathom/runtime",), ("tests/unit/runtime",)),
 }

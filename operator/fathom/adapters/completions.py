@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, JsonValue, Validati
 
 from fathom.adapters.answers import BadAnswerError, cause_of, first_bytes, refusal
 from fathom.adapters.ports import PodEndpoint
-from fathom.core.completion import Completion, CompletionRequest, Unanswered
+from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 
 TIMEOUT_S: Final = 120.0
 """A busy engine has a queue, and Model Runner V1 compiles a kernel for its first logprobs."""

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fathom.adapters.answers import BadAnswerError, whole_answer
 from fathom.adapters.ports import Clock, PodEndpoint
-from fathom.core.fetch_progress import FetchedBytes
+from fathom.fetch.progress import FetchedBytes
 from fathom_fetch.shown import PRESENT_BYTES, TOTAL_BYTES
 
 TIMEOUT_S: Final = 5.0

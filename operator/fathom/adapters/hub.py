@@ -40,9 +40,9 @@ from fathom.adapters.model_files import (
     parse_config,
     read_bytes,
 )
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import Absence, ModelFacts, ModelRef, Weights
-from fathom.core.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
+from fathom.core.models.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
 
 TIMEOUT_S: Final = 10.0
 """Of one request."""

@@ -18,9 +18,9 @@ from pydantic import JsonValue
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.core.kinds import EVENT, Kind
-from fathom.core.manifest import Manifest, Seen
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import EVENT, Kind
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
 _MOST_EVENTS: Final = 100

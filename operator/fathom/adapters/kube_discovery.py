@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
-from fathom.core.served import VERSION, ServedApis
+from fathom.core.cluster.served import VERSION, ServedApis
 
 GROUP_VERSIONS: Final = (
     "v1",

@@ -7,14 +7,14 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from fathom.core.completion import Completion, CompletionRequest, Unanswered
-from fathom.core.fetch_progress import FetchedBytes
-from fathom.core.kinds import Kind
-from fathom.core.manifest import Manifest, Seen
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.served import ServedApis
 from fathom.core.measurement import PodCounters
-from fathom.core.model_facts import ModelFacts, ModelRef
-from fathom.core.served import ServedApis
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.unread import Unread
+from fathom.fetch.progress import FetchedBytes
+from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from fathom.adapters.prometheus_query import (
     any_of,
     selector,
 )
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 
 TIMEOUT_S: Final = 60.0
 LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024

@@ -7,10 +7,17 @@ for everything else.
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, JsonValue
-from pydantic_core import PydanticKnownError
+from pydantic import Field, JsonValue
 
 from fathom.api.base import ApiModel
+from fathom.api.pod_fields import (
+    QUANTITY_OR_NOTHING,
+    AccessMode,
+    EnvVar,
+    Resources,
+    SecretKeyRef,
+    Toleration,
+)
 
 MAX_REPLICAS: Final = 1024
 MAX_TOKENS_LIMIT: Final = 64
@@ -95,15 +102,6 @@ class ComputeDomainPolicy(StrEnum):
     NEVER = "Never"
 
 
-class AccessMode(StrEnum):
-    """As Kubernetes spells them."""
-
-    READ_WRITE_ONCE = "ReadWriteOnce"
-    READ_ONLY_MANY = "ReadOnlyMany"
-    READ_WRITE_MANY = "ReadWriteMany"
-    READ_WRITE_ONCE_POD = "ReadWriteOncePod"
-
-
 class MetricsSource(StrEnum):
     AUTO = "Auto"
     PROMETHEUS = "Prometheus"
@@ -113,13 +111,6 @@ class MetricsSource(StrEnum):
 class AutoOrNever(StrEnum):
     AUTO = "Auto"
     NEVER = "Never"
-
-
-class SecretKeyRef(ApiModel):
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Name of the Secret, in the same namespace."""
-    key: Annotated[str, Field(min_length=1, max_length=253)]
-    """Key within the Secret."""
 
 
 class ModelSpec(ApiModel):
@@ -213,54 +204,6 @@ class SpeculationSpec(ApiModel):
         return self.max_tokens or max(self.depths or (DEFAULT_MAX_TOKENS, self.tokens))
 
 
-class KeySelector(ApiModel):
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    key: Annotated[str, Field(min_length=1, max_length=253)]
-    optional: bool = False
-
-
-class FieldSelector(ApiModel):
-    field_path: Annotated[str, Field(min_length=1, max_length=253)]
-
-
-class EnvVarSource(ApiModel):
-    secret_key_ref: KeySelector | None = None
-    config_map_key_ref: KeySelector | None = None
-    field_ref: FieldSelector | None = None
-
-
-class EnvVar(ApiModel):
-    """One environment variable of the engine, as in a Pod."""
-
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    value: Annotated[str, Field(max_length=32_768)] | None = None
-    value_from: EnvVarSource | None = None
-
-
-_QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
-"""Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
-
-
-def _no_truth(value: object) -> object:
-    if isinstance(value, bool):
-        raise PydanticKnownError("string_type")
-    return value
-
-
-Quantity = Annotated[
-    int | str,
-    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
-    BeforeValidator(_no_truth),
-]
-
-
-class Resources(ApiModel):
-    """Requests and limits of the engine container; the GPUs are added by the operator."""
-
-    requests: dict[str, Quantity] = Field(default_factory=dict)
-    limits: dict[str, Quantity] = Field(default_factory=dict)
-
-
 class EngineSpec(ApiModel):
     """The vLLM that serves."""
 
@@ -284,7 +227,7 @@ class EngineSpec(ApiModel):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] = ()
     """Environment of the engine container."""
     resources: Resources = Resources()
-    shared_memory: Annotated[str, Field(max_length=32, pattern=_QUANTITY_OR_NOTHING)] = ""
+    shared_memory: Annotated[str, Field(max_length=32, pattern=QUANTITY_OR_NOTHING)] = ""
     """Largest size of /dev/shm, such as 200Gi; empty: what the pod's memory limit or, without one,
     the node allows."""
     user: Annotated[int, Field(ge=1, le=MAX_USER_ID)] | None = None
@@ -294,16 +237,6 @@ class EngineSpec(ApiModel):
     """How long loading may take before the pod is restarted, in minutes."""
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = 120
     """How long requests in flight may finish when a pod goes, in seconds."""
-
-
-class Toleration(ApiModel):
-    """A toleration, as in a Pod."""
-
-    key: Annotated[str, Field(max_length=317)] = ""
-    operator: Annotated[str, Field(pattern="^(Exists|Equal)$")] = "Equal"
-    value: Annotated[str, Field(max_length=63)] = ""
-    effect: Annotated[str, Field(pattern="^(|NoSchedule|PreferNoSchedule|NoExecute)$")] = ""
-    toleration_seconds: int | None = None
 
 
 class NodePoolSpec(ApiModel):
@@ -331,7 +264,7 @@ class CacheSpec(ApiModel):
 
     claim_name: Annotated[str, Field(max_length=253)] = ""
     """An existing PersistentVolumeClaim to keep the weights in; empty means none."""
-    size: Annotated[str, Field(max_length=32, pattern=_QUANTITY_OR_NOTHING)] = ""
+    size: Annotated[str, Field(max_length=32, pattern=QUANTITY_OR_NOTHING)] = ""
     """Size of a claim that the operator makes, `<name>-cache`, such as 800Gi; instead of claimName.
     The claim outlives this resource."""
     storage_class_name: Annotated[str, Field(max_length=253)] = ""

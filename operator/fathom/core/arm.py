@@ -3,7 +3,7 @@
 from typing import Final
 
 from fathom.api.spec import AdaptiveVerification, SpeculativeDeploymentSpec
-from fathom.core.replicas import Bounds
+from fathom.core.replicas import ReplicaBounds
 
 LEAST_REPLICAS: Final = 2
 
@@ -20,7 +20,7 @@ def arm_of(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec | None:
 def beside_arm(spec: SpeculativeDeploymentSpec) -> int:
     """How many replicas there are without it while the arm is there."""
     rollout = spec.rollout
-    return Bounds(spec.replicas, rollout.max_unavailable, rollout.max_surge).beside(1)
+    return ReplicaBounds(spec.replicas, rollout.max_unavailable, rollout.max_surge).beside(1)
 
 
 def why_no_arm(spec: SpeculativeDeploymentSpec) -> str:

@@ -22,7 +22,7 @@ from fathom.core.capability_table import (
     LIVE_DEPTH_DATA_PARALLEL,
     METHODS,
 )
-from fathom.core.engine_version import engine_version
+from fathom.core.engine.version import engine_version
 from fathom.core.model_runner import captures_graphs, why_model_runner_v1
 
 _ADAPTIVE_FIELD = "spec.speculation.adaptiveVerification"

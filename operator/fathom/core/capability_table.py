@@ -171,7 +171,7 @@ ARCHITECTURES: Final = Capability(
     SpecifierSet(">=0.24.0,<0.33"),
     frozenset({Method.EAGLE3, Method.MTP}),
 )
-"""Releases that the names in `fathom.core.draft_architectures` are true of."""
+"""Releases that the names in `fathom.preflight.draft_architectures` are true of."""
 
 ADAPTIVE_PIPELINE_PARALLEL: Final = Capability(_NONE_YET)
 FLASHINFER_MLA_ADAPTIVE: Final = Capability(SpecifierSet(">=0.31.0"))

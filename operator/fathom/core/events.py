@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.core.manifest import Manifest
-from fathom.core.observed import Meta
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.metadata import Meta
 from fathom.core.times import rfc3339
 
 LONGEST_MESSAGE: Final = 1024
@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Event:
     """Something that people should hear of, once."""
 
     severity: Severity
@@ -38,14 +38,14 @@ class Happening:
 
 def transitions(
     new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None
-) -> tuple[Happening, ...]:
-    """One happening for each condition that became another, in words.
+) -> tuple[Event, ...]:
+    """One event for each condition that became another, in words.
 
     Tuning is not among them: its notable decisions have events of their own.
     """
     before = {each.type: each for each in old.conditions} if old else {}
     return tuple(
-        _happening(each)
+        _event(each)
         for each in new.conditions
         if each.type in {ConditionType.READY, *_ABNORMAL} and _news(each, before.get(each.type))
     )
@@ -60,31 +60,29 @@ def _news(new: Condition, old: Condition | None) -> bool:
     return new.status is not old.status
 
 
-def _happening(condition: Condition) -> Happening:
+def _event(condition: Condition) -> Event:
     good = condition.type not in _ABNORMAL
     well = (condition.status is ConditionStatus.TRUE) is good
     if condition.type is ConditionType.DEGRADED and well:
-        return Happening(Severity.NORMAL, "Recovered", "everything is as expected again.")
+        return Event(Severity.NORMAL, "Recovered", "everything is as expected again.")
     if condition.type in ALARMS:
         name = f"{condition.type}{'Over' if well else ''}"
         severity = Severity.NORMAL if well else Severity.WARNING
-        return Happening(severity, name, condition.message)
-    return Happening(
-        Severity.NORMAL if well else Severity.WARNING, condition.reason, condition.message
-    )
+        return Event(severity, name, condition.message)
+    return Event(Severity.NORMAL if well else Severity.WARNING, condition.reason, condition.message)
 
 
-def event(happening: Happening, about: Meta, now_s: float, reporter: str) -> Manifest:
+def event_manifest(event: Event, about: Meta, now_s: float, reporter: str) -> Manifest:
     """The Event object. Its name is the server's choice: two of a kind may fall into one second.
 
     Args:
-        happening: what it says.
+        event: what it says.
         about: the SpeculativeDeployment.
         now_s: Unix seconds.
         reporter: who reports, such as the operator's pod.
     """
     at = rfc3339(now_s)
-    message = happening.message
+    message = event.message
     if len(message) > LONGEST_MESSAGE:
         message = message[: LONGEST_MESSAGE - 3] + "..."
     involved: dict[str, JsonValue] = {
@@ -99,8 +97,8 @@ def event(happening: Happening, about: Meta, now_s: float, reporter: str) -> Man
         "kind": "Event",
         "metadata": {"generateName": f"{about.name}.", "namespace": about.namespace},
         "involvedObject": involved,
-        "type": happening.severity.value,
-        "reason": happening.reason,
+        "type": event.severity.value,
+        "reason": event.reason,
         "message": message,
         "source": {"component": names.FIELD_MANAGER},
         "reportingComponent": f"{names.GROUP}/operator",

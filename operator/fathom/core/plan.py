@@ -12,12 +12,12 @@ from typing import Final
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
-from fathom.core.nodes_per_replica import spans_nodes
-from fathom.core.observed import ObservedWorkload
-from fathom.core.replica_pods import ReplicaPods, replicas_in
-from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
-from fathom.core.snapshot import Objects
+from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
+from fathom.core.cluster.nodes_per_replica import spans_nodes
+from fathom.core.cluster.observed import ObservedWorkload
+from fathom.core.cluster.replica_pods import ReplicaPods, replicas_in
+from fathom.core.cluster.snapshot import Objects
+from fathom.core.replicas import Fleet, ReplicaBounds, replicas_by_revision
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
 """Components whose ConfigMaps pods mount: they stay as long as a pod does."""
@@ -126,7 +126,7 @@ def plan_of(
     if held and all(fleet.revision != revision for fleet in fleets):
         # Others must not make room for what cannot come.
         most_new = 0
-    bounds = Bounds(
+    bounds = ReplicaBounds(
         spec.replicas,
         rollout.max_unavailable,
         rollout.max_surge,
@@ -205,7 +205,7 @@ def _template(
     return Template.RENDER if wanted and ours else Template.KEEP
 
 
-def _emptied(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> tuple[str, ...]:
+def _emptied(revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> tuple[str, ...]:
     if bounds.most_new is not None:
         # At no replicas, or at one, a canary is all that is asked for, and proves nothing yet.
         return ()
@@ -238,7 +238,7 @@ def _unused_config_maps(
     )
 
 
-def _progress(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> Progress:
+def _progress(revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> Progress:
     new = next((f for f in fleets if f.revision == revision), Fleet(revision, 0, 0, 0, 0))
     others = [fleet for fleet in fleets if fleet is not new and fleet.held > 0]
     ready = f"{new.serving} of {bounds.replicas} replicas"

@@ -59,7 +59,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplicaBounds:
     replicas: int
     max_unavailable: int
     max_surge: int
@@ -80,7 +80,9 @@ class Bounds:
         return max(0, self.replicas - missing)
 
 
-def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
+def replicas_by_revision(
+    wanted: str, fleets: Sequence[Fleet], bounds: ReplicaBounds
+) -> dict[str, int]:
     """Replicas that each revision should ask for; the wanted one is always among them.
 
     `fleets` holds each revision that has a workload, the wanted one included if it has one.
@@ -99,17 +101,17 @@ def replicas_by_revision(wanted: str, fleets: Sequence[Fleet], bounds: Bounds) -
     return {wanted: _grown(new, others, bounds)} | _shrunk(new, others, bounds)
 
 
-def _most(bounds: Bounds) -> int:
+def _most(bounds: ReplicaBounds) -> int:
     return bounds.replicas if bounds.most_new is None else min(bounds.replicas, bounds.most_new)
 
 
-def _grown(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> int:
+def _grown(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:
     held = new.held + sum(fleet.held for fleet in others)
     room = max(0, bounds.replicas + bounds.max_surge - held)
     return min(_most(bounds), new.asked + room)
 
 
-def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: Bounds) -> dict[str, int]:
+def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> dict[str, int]:
     least = bounds.replicas - bounds.max_unavailable
     of_new = min(new.serving, bounds.replicas)
     spare = of_new + sum(fleet.serving for fleet in others) - least

@@ -1,9 +1,9 @@
 """Which pods a spec asks for. Specs of one revision differ only in what changes live.
 
 Not in a revision: replicas, `minTokens`, the tuning settings, metrics, rollout, and `tokens` where
-depth changes live, as long as the engine names it (`fathom.core.depth_set`). Defaults are left out
-of the hash, so that a field which a later Fathom adds changes no revision of the specs that do not
-use it.
+depth changes live, as long as the engine names it (`fathom.core.engine.depth_set`). Defaults are
+left out of the hash, so that a field which a later Fathom adds changes no revision of the specs
+that do not use it.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
-from fathom.core.depth_set import named_depths, usual_depths
+from fathom.core.engine.depth_set import named_depths, usual_depths
 
 _MODE: Final = "spec.speculation.tuning.mode"
 _TOKENS: Final = "spec.speculation.tokens"

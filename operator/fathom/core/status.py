@@ -1,94 +1,24 @@
 """The status, from one pass's findings. Pure: the same findings give the same status."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType, Reason
-from fathom.api.problem import Problem
 from fathom.api.status import (
-    AdaptiveVerificationStatus,
     Condition,
     DepthStatus,
-    DraftStatus,
-    EngineStatus,
-    MeasuredStatus,
-    QualityStatus,
     RolloutStatus,
     SpeculativeDeploymentStatus,
-    TuningStatus,
-    WeightsStatus,
 )
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument, merged, summary
-from fathom.core.manifest import Manifest
+from fathom.core.findings import Finding, Findings
 from fathom.core.measurement import PodCounters
-from fathom.core.ownership import Taken
-from fathom.core.plan import Progress
-from fathom.core.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
-from fathom.core.snapshot import Objects
-from fathom.core.support import Obstacle
 from fathom.core.times import rfc3339
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A condition without its bookkeeping."""
-
-    status: ConditionStatus
-    reason: Reason
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What one pass found out, beside what the cluster holds."""
-
-    now_s: float
-    replicas: int
-    """Wanted ones."""
-    problems: tuple[Problem, ...]
-    """Why the newest spec is not in force."""
-    obstacle: Obstacle | None
-    """Why the newest spec, which has no problems, is not carried out."""
-    progress: Progress | None
-    """None: nothing is planned, as no good spec is known."""
-    rolled_back: str
-    """Why the newest revision is not in force; empty: it is, or is on its way."""
-    rollout: RolloutStatus | None
-    """The one under way, or whose revision is vetoed."""
-    adaptive_verification: AdaptiveVerificationStatus | None
-    """None: it is not compared."""
-    refusals: tuple[str, ...]
-    """Sentences: what the API server refused of what should exist."""
-    taken: tuple[Taken, ...]
-    """Names that something else bears."""
-    skipped: tuple[str, ...]
-    """Sentences: what was left out, as the cluster does not serve its API."""
-    not_obeyed: tuple[str, ...]
-    """Pods whose engine does not report the depth that should be in force."""
-    draft_compatible: Finding
-    tuning_finding: Finding
-    engine: EngineStatus
-    draft: DraftStatus
-    document: DepthDocument | None
-    document_written_at_s: float
-    measured: MeasuredStatus
-    tuning: TuningStatus
-    quality: QualityStatus | None
-    """Of the last check; None: none was ever asked for."""
-    counters: Mapping[str, PodCounters] = field(default_factory=dict)
-    alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
-    """Those that stand."""
-    fixed_depth: str = ""
-    """The depth that engines have which read no document; empty: not known."""
-    weights: WeightsStatus | None = None
-    """None: none are to be fetched."""
-    weights_trouble: Trouble | None = None
-    """Why a fetch does not get on."""
-    kept_unread: str = ""
-    """Why nothing moves, where what was kept cannot be read; empty: it can be."""
 
 
 def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
@@ -274,7 +204,8 @@ def _refused(findings: Findings) -> Finding | None:
 
 
 def _unread(findings: Findings) -> Finding | None:
-    return _true(Reason.KEPT_UNREADABLE, findings.kept_unread) if findings.kept_unread else None
+    unread = findings.checkpoint_unread
+    return _true(Reason.KEPT_UNREADABLE, unread) if unread else None
 
 
 def _rolled_back(findings: Findings) -> Finding | None:

@@ -10,7 +10,7 @@ from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.model_facts import ModelFacts, ModelRef, model_refs
+from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.inspect.check_view import lines_of
 from fathom.inspect.live_check_command import WAIT_S, live_check
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
-from fathom.core.async_scheduling import why_synchronous
 from fathom.core.capability import live_depth, live_depth_refusal
-from fathom.core.depth_set import WIDEST_GRID, named_depths, richer_tokens
-from fathom.core.memory_estimate import GIB, GraphCost
-from fathom.core.model_facts import ModelFacts
-from fathom.core.preflight_checks import memory_estimate, shape
-from fathom.core.preflight_input import PreflightInput
+from fathom.core.engine.async_scheduling import why_synchronous
+from fathom.core.engine.depth_set import WIDEST_GRID, named_depths, richer_tokens
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import ModelFacts
 from fathom.core.revision import revision_of
 from fathom.inspect.resources import Judgement
 from fathom.manifests.engine_graphs import graph_price
+from fathom.preflight.input import PreflightInput
+from fathom.preflight.memory_estimate import GIB, GraphCost
+from fathom.preflight.size_checks import memory_estimate
 
 
 def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
@@ -105,7 +106,7 @@ def _missed(spec: SpeculativeDeploymentSpec, batches: int) -> str:
 def _model(named: str, facts: ModelFacts) -> str:
     if facts.config is None:
         return f"{named}: its config.json is not at hand ({facts.explanation})"
-    return f"{named}: {shape(facts.config)}"
+    return f"{named}: {_shape(facts.config)}"
 
 
 def _memory(given: PreflightInput) -> str:
@@ -125,3 +126,15 @@ def _gib(size_bytes: int | None) -> str:
     if size_bytes is None:
         return "unknown"
     return f"{size_bytes / GIB:.1f} GiB" if size_bytes >= GIB / 10 else "under 0.1 GiB"
+
+
+def _shape(config: ModelConfig) -> str:
+    """A model's shape in words, such as `LlamaForCausalLM, hidden 8192, vocabulary 128256`."""
+    parts = [config.architecture or "unnamed architecture"]
+    if config.hidden_size is not None:
+        parts.append(f"hidden {config.hidden_size}")
+    if config.vocab_size is not None:
+        parts.append(f"vocabulary {config.vocab_size}")
+    if config.draft_vocab_size not in {None, config.vocab_size}:
+        parts.append(f"of which it drafts {config.draft_vocab_size}")
+    return ", ".join(parts)

@@ -13,10 +13,11 @@ from fathom.api import names
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed import ObservedConfigMap
+from fathom.core.cluster.snapshot import status_in
 from fathom.core.depth import DepthDocument
-from fathom.core.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.observed import Meta, ObservedConfigMap
-from fathom.core.snapshot import status_in
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.tuning_config_map import STATE_KEY
 from fathom.tuning.state import TuningState

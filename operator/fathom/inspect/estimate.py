@@ -21,7 +21,7 @@ Z: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BusyTime:
     """Busy time in one bucket at one depth."""
 
     bucket: int
@@ -37,7 +37,7 @@ class Window:
     at_s: float
     survival: Survival
     traffic: Traffic
-    loads: tuple[Load, ...]
+    loads: tuple[BusyTime, ...]
     wanted: Depths
     """The schedule that the tuner would have had."""
 
@@ -55,16 +55,16 @@ class Estimate:
     predicted."""
 
 
-Depth = Callable[[Evidence, Window, Load], int]
+Depth = Callable[[Evidence, Window, BusyTime], int]
 """Which depth one side of a comparison has."""
 
 
-def recorded(_evidence: Evidence, _window: Window, load: Load) -> int:
+def recorded(_evidence: Evidence, _window: Window, load: BusyTime) -> int:
     """As the engines ran."""
     return load.depth
 
 
-def wanted(_evidence: Evidence, window: Window, load: Load) -> int:
+def wanted(_evidence: Evidence, window: Window, load: BusyTime) -> int:
     """As the tuner would have had it."""
     return window.wanted.get(load.bucket, load.depth)
 
@@ -78,7 +78,7 @@ def best_of(depths: Iterable[int]) -> Depth:
     """Whatever is best in each bucket, measured or merely predicted."""
     choices = tuple(depths)
 
-    def best(evidence: Evidence, _window: Window, load: Load) -> int:
+    def best(evidence: Evidence, _window: Window, load: BusyTime) -> int:
         gains = {each: evidence.gain(load.bucket, each, load.depth) for each in choices}
         known = {each: gain.mean for each, gain in gains.items() if gain is not None}
         return max(known, key=known.__getitem__, default=load.depth)

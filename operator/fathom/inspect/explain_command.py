@@ -15,8 +15,8 @@ from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.core.capability import live_depth_refusal
-from fathom.core.depth_set import named_depths
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.engine.depth_set import named_depths
 from fathom.inspect.cluster import LiveResource, connected, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing

@@ -20,13 +20,14 @@ from fathom.adapters.clock import SystemClock
 from fathom.adapters.ports import Clock, KubeError, KubePort
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
-from fathom.core.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.observed import Meta, ObservedConfigMap
-from fathom.core.quality import QUALITY_KEY, QualityCheck
-from fathom.core.snapshot import status_in
+from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed import ObservedConfigMap
+from fathom.core.cluster.snapshot import status_in
 from fathom.inspect.cluster import connected
 from fathom.inspect.live_check_view import result_table
 from fathom.inspect.options import REFUSED, refuse, refusing
+from fathom.quality.check import QUALITY_KEY, QualityCheck
 
 WAIT_S: Final = 1500.0
 """Longer than all deadlines of a check together."""

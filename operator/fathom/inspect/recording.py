@@ -28,7 +28,7 @@ class UnreadableRecordingError(Exception):
     """A file that cannot be read at all; the message is a sentence."""
 
 
-class _Line(BaseModel):
+class _RecordedLine(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     at: Annotated[float, Field(gt=0)]
@@ -75,7 +75,7 @@ def looks_in(stream: BinaryIO, where: str) -> Iterator[PodCounters | BadLine]:
 
 def _look(text: bytes, where: str) -> PodCounters | BadLine:
     try:
-        line = _Line.model_validate_json(text)
+        line = _RecordedLine.model_validate_json(text)
         return parse(line.metrics, pod=line.pod, at_s=line.at)
     except NotAnEngine as error:
         return BadLine(f"{where}: its page cannot be used: {error}.")

@@ -14,7 +14,7 @@ from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters
 from fathom.inspect import estimate
 from fathom.inspect.chronicle import Chronicle, Occurrence
-from fathom.inspect.estimate import Estimate, Load, Window
+from fathom.inspect.estimate import BusyTime, Estimate, Window
 from fathom.inspect.recorded_depths import RecordedDepths
 from fathom.inspect.unplugged import Unplugged
 from fathom.tuning.alarm import Alarm
@@ -50,7 +50,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """The result of a replay."""
 
     recorded: Recorded
@@ -121,7 +121,7 @@ class Replay:
                 self._next_s = look.at_s + self._settings.window_seconds
         self._note(look)
 
-    def result(self) -> Replayed | None:
+    def result(self) -> ReplayResult | None:
         """What came of it; None: there was no look at all."""
         if not self._looks:
             return None
@@ -133,7 +133,7 @@ class Replay:
             times = self._state.step_times
             return estimate.estimate(self._windows, times, deepest, to, start)
 
-        return Replayed(
+        return ReplayResult(
             recorded=Recorded(
                 from_s=self._first_s,
                 to_s=self._last_s,
@@ -191,7 +191,7 @@ class Replay:
         self._state = self._after(decision, now_s)
         self._chronicle.add(decision, self._document, now_s)
         loads = tuple(
-            Load(cell.batch_le, cell.depth, counts.step_seconds)
+            BusyTime(cell.batch_le, cell.depth, counts.step_seconds)
             for delta in deltas
             for cell, counts in delta.cells.items()
         )

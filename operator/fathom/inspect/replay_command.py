@@ -15,16 +15,16 @@ from rich.console import Console
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.prometheus_query import PrometheusUnreadableError
 from fathom.api.spec import Objective
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.inspect.feeding import Past, feed_files, feed_prometheus
 from fathom.inspect.options import refuse
 from fathom.inspect.recording import UnreadableRecordingError
-from fathom.inspect.replay import Replay, Replayed
+from fathom.inspect.replay import Replay, ReplayResult
 from fathom.inspect.replay_settings import BadSettingsError, settings_for
 from fathom.inspect.replay_view import replay_view
 
 MOST_COMPLAINTS: Final = 10
-_AS_JSON: Final = TypeAdapter(Replayed)
+_AS_JSON: Final = TypeAdapter(ReplayResult)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -116,7 +116,7 @@ def _nothing_in(prometheus: str, namespace: str, name: str) -> str:
     )
 
 
-def _show(replayed: Replayed, json: Path | None) -> None:
+def _show(replayed: ReplayResult, json: Path | None) -> None:
     console = Console()
     for part in replay_view(replayed):
         console.print(part)

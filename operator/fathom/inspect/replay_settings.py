@@ -8,7 +8,7 @@ from pydantic import JsonValue, ValidationError
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.api.spec import Objective, SpeculationSpec
-from fathom.core.depth_set import named_depths
+from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
 from fathom.tuning.interface import Settings
 from fathom.tuning.settings import settings_from

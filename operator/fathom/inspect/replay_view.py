@@ -12,11 +12,11 @@ from fathom.core.times import rfc3339
 from fathom.inspect.chronicle import Occurrence
 from fathom.inspect.estimate import Estimate
 from fathom.inspect.explanation_view import alarm_sentence, bullets, explanation_view
-from fathom.inspect.replay import Recorded, Replayed
+from fathom.inspect.replay import Recorded, ReplayResult
 from fathom.tuning.interface import Settings
 
 
-def replay_view(replayed: Replayed) -> Iterator[RenderableType]:
+def replay_view(replayed: ReplayResult) -> Iterator[RenderableType]:
     """What was recorded, what would have been decided, what it would have gained, and why."""
     yield Text(_recorded(replayed.recorded))
     yield from bullets(
@@ -61,7 +61,7 @@ def decisions_table(decisions: Sequence[Occurrence]) -> Table:
     return table
 
 
-def gains_table(replayed: Replayed) -> Table:
+def gains_table(replayed: ReplayResult) -> Table:
     """The estimates, with how much of the load they are known for."""
     tokens = replayed.explanation.tokens
     table = Table(
@@ -113,7 +113,7 @@ def _asked(settings: Settings, windows: int) -> str:
     )
 
 
-def _held(replayed: Replayed) -> str:
+def _held(replayed: ReplayResult) -> str:
     by_count = sorted(replayed.holds.items(), key=lambda item: -item[1])
     reasons = ", ".join(f"{count} {reason}" for reason, count in by_count)
     return f"Otherwise it would have held: {reasons}." if reasons else "It would never have held."

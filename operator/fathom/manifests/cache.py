@@ -7,8 +7,8 @@ from typing import Final
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.fetch import Fetch, commits_in
-from fathom.core.model_facts import ModelRef, draft_ref, target_ref
+from fathom.core.models.facts import ModelRef, draft_ref, target_ref
+from fathom.fetch.standing import Fetch, commits_in
 from fathom.manifests.vllm_args import Loading, loading, names_other_repositories
 
 CACHE_DIRECTORY: Final = "/cache"

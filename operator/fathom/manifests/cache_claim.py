@@ -2,7 +2,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
 
 

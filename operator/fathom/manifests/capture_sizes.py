@@ -4,7 +4,7 @@ from typing import Final
 
 from fathom.api.accelerators import preset_for
 from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
-from fathom.core.depth_set import capture_sizes, named_depths
+from fathom.core.engine.depth_set import capture_sizes, named_depths
 from fathom.core.engine_options import options
 from fathom.core.model_runner import captures_graphs
 

@@ -4,8 +4,8 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.delivered_code import DeliveredCode
-from fathom.core.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
 
 

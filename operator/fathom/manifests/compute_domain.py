@@ -4,9 +4,9 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.kinds import COMPUTE_DOMAIN, POD
-from fathom.core.manifest import Manifest
-from fathom.core.observed import ObservedPod
+from fathom.core.cluster.kinds import COMPUTE_DOMAIN, POD
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.manifests.metadata import child_metadata
 
 CLAIM = "compute-domain-channel"

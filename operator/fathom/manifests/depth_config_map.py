@@ -2,8 +2,8 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.depth import DepthDocument
-from fathom.core.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
 
 COMPONENT: Final = "depth"

@@ -4,7 +4,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
+from fathom.api.pod_fields import EnvVar
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.depth_config_map import DEPTH_KEY

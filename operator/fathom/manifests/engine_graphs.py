@@ -1,6 +1,6 @@
 """The CUDA graphs of the engine that a spec asks for, and those it would have at a fixed depth.
 
-By vLLM 0.32's own rules (`fathom.core.cuda_graphs`): computed, and measured on no GPU. Pure.
+By vLLM 0.32's own rules (`fathom.core.engine.cuda_graphs`): computed, and measured on no GPU. Pure.
 """
 
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
-from fathom.core.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.depth import DepthRange, Schedule, depth_at
-from fathom.core.depth_set import named_depths
+from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
+from fathom.core.engine.depth_set import named_depths
 from fathom.core.engine_options import last_value, whole_number
-from fathom.core.memory_estimate import GraphCost, graph_cost
 from fathom.core.model_runner import captures_graphs
 from fathom.manifests.capture_sizes import added_sizes, ceiling, sets_graphs
 from fathom.manifests.startup_schedule import startup_schedule
 from fathom.manifests.vllm_args import max_batch
+from fathom.preflight.memory_estimate import GraphCost, graph_cost
 
 _UNBOUNDED: Final = 1 << 20
 """Tokens of one step: vLLM's defaults are beyond what it captures."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
-from fathom.core.nodes_per_replica import domain_key, spans_nodes
+from fathom.core.cluster.nodes_per_replica import domain_key, spans_nodes
 
 NVLINK: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,8 +1,8 @@
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.fetch import COMPONENT
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.manifest import Manifest
+from fathom.fetch.program import FetchProgram
+from fathom.fetch.standing import COMPONENT
 from fathom.manifests.code_config_map import code_config_map
 
 

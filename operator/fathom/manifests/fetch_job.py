@@ -7,9 +7,9 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.accelerators import preset_for
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.fetch import COMPONENT, Fetch
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.manifest import Manifest
+from fathom.fetch.program import FetchProgram
+from fathom.fetch.standing import COMPONENT, Fetch
 from fathom.manifests.cache import CACHE_DIRECTORY, HUB_HOME
 from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.engine_env import hub_token

@@ -17,7 +17,7 @@ from fathom.api import names
 from fathom.api.accelerators import CLIQUE_LABEL
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.core.nodes_per_replica import domain_key, needs_compute_domain
+from fathom.core.cluster.nodes_per_replica import domain_key, needs_compute_domain
 from fathom.manifests.compute_domain import CLAIM
 from fathom.manifests.metadata import group_selector
 

@@ -2,9 +2,9 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.kinds import LEADER_WORKER_SET
-from fathom.core.manifest import Manifest
-from fathom.core.nodes_per_replica import nodes_per_replica
+from fathom.core.cluster.kinds import LEADER_WORKER_SET
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.nodes_per_replica import nodes_per_replica
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.pod_template import pod_template, worker_template

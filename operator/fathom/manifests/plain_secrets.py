@@ -11,8 +11,9 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.pod_fields import EnvVar
 from fathom.api.problem import Problem
-from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec
 
 _HUB_TOKEN: Final = re.compile(r"(?<![A-Za-z0-9_])(hf|api_org)_[A-Za-z0-9]{20,}")
 """As the Hugging Face Hub makes them: 34 letters and digits after the prefix, so far."""

@@ -3,10 +3,10 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.kinds import POD_DISRUPTION_BUDGET
-from fathom.core.manifest import Manifest
-from fathom.core.nodes_per_replica import spans_nodes
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import POD_DISRUPTION_BUDGET
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.nodes_per_replica import spans_nodes
+from fathom.core.cluster.served import ServedApis
 from fathom.manifests.metadata import child_metadata, group_selector, serving_labels
 
 _UNHEALTHY_POLICY_SINCE: Final = (1, 27)

@@ -4,8 +4,8 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.kinds import POD_MONITOR
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.kinds import POD_MONITOR
+from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.metadata import child_metadata, serving_labels
 
 SCRAPES_PER_WINDOW: Final = 2

@@ -5,10 +5,10 @@ from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine_options import last_value, options
-from fathom.core.model_facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
-from fathom.core.preflight_input import PreflightInput, StatedArgs
+from fathom.core.models.facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.manifests.engine_graphs import captured_by
 from fathom.manifests.vllm_args import max_batch, stated_kv_cache_dtype
+from fathom.preflight.input import PreflightInput, StatedArgs
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 """Beginnings of options after which the target is not what its config.json says: --hf-overrides,

@@ -15,10 +15,9 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import engine_problems, live_depth
-from fathom.core.engine_version import parsed_version
-from fathom.core.model_names import is_model_name
+from fathom.core.engine.version import parsed_version
+from fathom.core.models.names import is_model_name
 from fathom.core.plugin import PluginBundle
-from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import revision_of
 from fathom.manifests.plain_secrets import plain_secret_problems
 from fathom.manifests.pod_template import CONTAINER, pod_template
@@ -31,6 +30,7 @@ from fathom.manifests.vllm_args import (
     stated_kv_cache_dtype,
     stated_max_num_seqs,
 )
+from fathom.preflight.verdict import DraftVerdict, check_draft
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
 """`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py, in 0.23.0 to

@@ -8,16 +8,16 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.capability import live_depth
+from fathom.core.cluster.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.nodes_per_replica import needs_compute_domain
+from fathom.core.cluster.optional_kinds import wanted_optional
+from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
-from fathom.core.manifest import Manifest
-from fathom.core.nodes_per_replica import needs_compute_domain
-from fathom.core.optional_kinds import wanted_optional
 from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
-from fathom.core.served import ALL, ServedApis
+from fathom.fetch.program import FetchProgram
 from fathom.manifests import vllm_args
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.cache_claim import cache_claim

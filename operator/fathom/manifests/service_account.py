@@ -1,5 +1,5 @@
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
 
 

@@ -13,8 +13,8 @@ from typing import Final, TypeGuard
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.core.diff import list_key, same_value
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.diff import list_key, same_value
+from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.args_change import changed_options
 from fathom.manifests.change_words import HIDDEN, in_words, is_secret_variable, shown
 from fathom.manifests.pod_template import CONTAINER

@@ -13,11 +13,11 @@ from pydantic import JsonValue
 from fathom.api.problem import Problem
 from fathom.api.spec import Accelerator, EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.capability import has_flag, live_depth
+from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.core.depth import Schedule
-from fathom.core.depth_set import named_depths
+from fathom.core.engine.depth_set import named_depths
 from fathom.core.engine_options import Option, last_value, options, whole_number
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
-from fathom.core.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.manifests.capture_sizes import added_sizes
 from fathom.manifests.group import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.startup_schedule import startup_schedule

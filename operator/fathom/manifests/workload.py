@@ -3,8 +3,8 @@
 from pydantic import JsonValue
 
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.kinds import LEADER_WORKER_SET, Kind
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.kinds import LEADER_WORKER_SET, Kind
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.deployment import deployment
 from fathom.manifests.leader_worker_set import leader_worker_set

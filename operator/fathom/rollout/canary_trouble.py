@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.observed import ObservedPod
-from fathom.core.pod_trouble import trouble_with_pod
-from fathom.rollout.look import Look
-from fathom.rollout.rollout import Rollout, Watch
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.pod_trouble import trouble_with_pod
+from fathom.rollout.input import RolloutInput
+from fathom.rollout.rollout import CanaryWatch, Rollout
 
 CRASHES: Final = 3
 """Restarts before it was ever ready; one or two can be a download that broke off."""
@@ -26,7 +26,7 @@ class Failure:
 
 
 def failure_of(
-    rollout: Rollout, watch: Watch, pod: ObservedPod | None, look: Look
+    rollout: Rollout, watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput
 ) -> Failure | None:
     """Why the canary is given up; None: not yet, or not at all.
 
@@ -34,19 +34,19 @@ def failure_of(
         rollout: in stage Canary.
         watch: of its pod.
         pod: the canary; None: it does not exist (yet, or any more).
-        look: this pass's view.
+        given: this pass's view.
     """
     checks = (
         _crashed(watch, pod),
-        _no_image(watch, pod, look),
-        _not_obeying(watch, look),
-        _too_slow(watch, pod, look),
-        _endless(rollout, look),
+        _no_image(watch, pod, given),
+        _not_obeying(watch, given),
+        _too_slow(watch, pod, given),
+        _endless(rollout, given),
     )
     return next((each for each in checks if each is not None), None)
 
 
-def _crashed(watch: Watch, pod: ObservedPod | None) -> Failure | None:
+def _crashed(watch: CanaryWatch, pod: ObservedPod | None) -> Failure | None:
     if pod is None:
         return None
     if watch.replaced >= CRASHES:
@@ -65,35 +65,40 @@ def _crashed(watch: Watch, pod: ObservedPod | None) -> Failure | None:
     return Failure(Reason.CANARY_CRASHED, f"pod {pod.name} crashed {when}{said}")
 
 
-def _no_image(watch: Watch, pod: ObservedPod | None, look: Look) -> Failure | None:
+def _no_image(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
     trouble = trouble_with_pod(pod) if pod is not None else None
     if trouble is None or trouble.reason is not Reason.IMAGE_UNAVAILABLE:
         return None
-    if look.now_s - (watch.unready_since_s or look.now_s) < IMAGE_S:
+    if given.now_s - (watch.unready_since_s or given.now_s) < IMAGE_S:
         return None
     return Failure(trouble.reason, trouble.message)
 
 
-def _not_obeying(watch: Watch, look: Look) -> Failure | None:
-    counters, document = look.counters.get(watch.pod), look.document
-    if not look.wishes.live or watch.ready_since_s is None or counters is None or document is None:
+def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
+    counters, document = given.counters.get(watch.pod), given.document
+    if (
+        not given.settings.live
+        or watch.ready_since_s is None
+        or counters is None
+        or document is None
+    ):
         return None
-    since_s = max(watch.ready_since_s, look.document_written_at_s)
-    if look.now_s - since_s < OBEY_S or counters.depth_generation >= document.generation:
+    since_s = max(watch.ready_since_s, given.document_written_at_s)
+    if given.now_s - since_s < OBEY_S or counters.depth_generation >= document.generation:
         return None
     return Failure(
         Reason.DEPTH_NOT_OBEYED,
         f"the engine of pod {watch.pod} does not have the depth in force that was written for it "
-        f"{(look.now_s - since_s) / 60:.0f} minutes ago: look for depth rejections and hook errors "
-        "on its /metrics, and at its log.",
+        f"{(given.now_s - since_s) / 60:.0f} minutes ago: look for depth rejections and hook "
+        "errors on its /metrics, and at its log.",
     )
 
 
-def _too_slow(watch: Watch, pod: ObservedPod | None, look: Look) -> Failure | None:
+def _too_slow(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
     if watch.unready_since_s is None:
         return None
-    waited_s = look.now_s - watch.unready_since_s
-    if waited_s < look.wishes.patience_s:
+    waited_s = given.now_s - watch.unready_since_s
+    if waited_s < given.settings.patience_s:
         return None
     minutes = f"within {waited_s / 60:.0f} minutes"
     if pod is None:
@@ -108,11 +113,11 @@ def _too_slow(watch: Watch, pod: ObservedPod | None, look: Look) -> Failure | No
     return Failure(trouble.reason, f"not ready {minutes}: {trouble.message}")
 
 
-def _endless(rollout: Rollout, look: Look) -> Failure | None:
+def _endless(rollout: Rollout, given: RolloutInput) -> Failure | None:
     if rollout.compared is not None:
         return None
-    longest_s = PATIENCES * (look.wishes.patience_s + look.wishes.bake_s)
-    if look.now_s - rollout.began_at_s < longest_s:
+    longest_s = PATIENCES * (given.settings.patience_s + given.settings.bake_s)
+    if given.now_s - rollout.began_at_s < longest_s:
         return None
     return Failure(
         Reason.CANARY_NOT_READY,

@@ -10,7 +10,7 @@ from math import expm1, inf, log1p
 from typing import Final
 
 from fathom.api.status import Compared
-from fathom.rollout.evidence import Evidence
+from fathom.rollout.evidence import CanaryEvidence
 from fathom.rollout.unix_seconds import UnixSeconds
 from fathom.rollout.verdict import (
     EARLY_Z,
@@ -29,7 +29,7 @@ _FIELD: Final = "spec.speculation.adaptiveVerification"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ArmComparison:
     """What was found, and stands."""
 
     found: Compared
@@ -82,8 +82,8 @@ _ADVICE: Final = {
 
 
 def comparison_of(
-    evidence: Evidence, *, baked_s: float, bake_s: float, now_s: float, doubted: bool = False
-) -> Comparison | None:
+    evidence: CanaryEvidence, *, baked_s: float, bake_s: float, now_s: float, doubted: bool = False
+) -> ArmComparison | None:
     """What has come of it; None: it is too early to say.
 
     Args:
@@ -103,7 +103,7 @@ def comparison_of(
         return None
     speed = evidence.speed
     known = speed.error < inf  # of two windows or more
-    return Comparison(
+    return ArmComparison(
         found,
         now_s,
         mean=speed.mean if known else 0.0,
@@ -112,7 +112,7 @@ def comparison_of(
     )
 
 
-def _found(evidence: Evidence, z: float) -> Compared | None:
+def _found(evidence: CanaryEvidence, z: float) -> Compared | None:
     speed = evidence.speed
     if blind(evidence) or speed.windows < LEAST_WINDOWS or speed.error == inf:
         return None
@@ -123,14 +123,14 @@ def _found(evidence: Evidence, z: float) -> Compared | None:
     return Compared.SLOWER if speed.mean + z * speed.error < 0 else None
 
 
-def _beside(evidence: Evidence) -> str:
+def _beside(evidence: CanaryEvidence) -> str:
     """What speed does not tell."""
     found = (slow_tails(evidence, END_Z), preempts(evidence))
     harm = next((each for each in found if each is not None), None)
     return f"But {harm.message}" if harm is not None else ""
 
 
-def _why_not(evidence: Evidence) -> str:
+def _why_not(evidence: CanaryEvidence) -> str:
     if blind(evidence):
         return "The metrics of one side or of both could not be read."
     if not evidence.canary.tokens:

@@ -30,7 +30,7 @@ TAIL: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class CanaryContrast:
     """A difference between the canary and the stable replicas, over windows."""
 
     windows: float = 0.0
@@ -41,9 +41,9 @@ class Contrast:
     squares: float = 0.0
     """Sum of weight × difference²."""
 
-    def updated(self, difference: float, weight: float) -> "Contrast":
+    def updated(self, difference: float, weight: float) -> "CanaryContrast":
         """With one more window."""
-        return Contrast(
+        return CanaryContrast(
             self.windows + 1,
             self.weight + weight,
             self.weight2 + weight**2,
@@ -67,7 +67,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class BakeTotals:
     """Sums over the bake, of one pod or of several."""
 
     tokens: float = 0.0
@@ -77,11 +77,11 @@ class Side:
     tpot: Histogram = ()
     ttft: Histogram = ()
 
-    def updated(self, deltas: Iterable[PodDelta]) -> "Side":
+    def updated(self, deltas: Iterable[PodDelta]) -> "BakeTotals":
         """With one more window."""
         side = self
         for each in deltas:
-            side = Side(
+            side = BakeTotals(
                 side.tokens + each.engine.generation_tokens,
                 side.finished + each.engine.finished_requests,
                 side.failed + each.engine.failed_requests,
@@ -93,24 +93,24 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CanaryEvidence:
     """Of one canary."""
 
-    canary: Side = field(default_factory=Side)
-    stable: Side = field(default_factory=Side)
-    speed: Contrast = field(default_factory=Contrast)
+    canary: BakeTotals = field(default_factory=BakeTotals)
+    stable: BakeTotals = field(default_factory=BakeTotals)
+    speed: CanaryContrast = field(default_factory=CanaryContrast)
     """Log ratio of the canary's speed to the stable replicas'."""
-    tpot_tail: Contrast = field(default_factory=Contrast)
+    tpot_tail: CanaryContrast = field(default_factory=CanaryContrast)
     """Share of requests with a time per output token that at most `TAIL` of the stable replicas'
     requests exceed, canary minus stable."""
-    ttft_tail: Contrast = field(default_factory=Contrast)
+    ttft_tail: CanaryContrast = field(default_factory=CanaryContrast)
     """The same of the time to first token."""
     looks: float = 0.0
     """Windows that were looked at."""
     blind: float = 0.0
     """Of those, the ones in which a side's metrics could not be read."""
 
-    def updated(self, canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> "Evidence":
+    def updated(self, canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> "CanaryEvidence":
         """With one more window.
 
         Args:
@@ -124,8 +124,8 @@ class Evidence:
         if found is not None:
             speed = speed.updated(*found)
         all_stable = self.stable.updated(stable)
-        own, other = Side().updated(canary), Side().updated(stable)
-        return Evidence(
+        own, other = BakeTotals().updated(canary), BakeTotals().updated(stable)
+        return CanaryEvidence(
             self.canary.updated(canary),
             all_stable,
             speed,
@@ -155,8 +155,8 @@ def tail_bound(histogram: Histogram, share: float) -> float | None:
 
 
 def _with_tail(
-    tail: Contrast, canary: Histogram, stable: Histogram, all_stable: Histogram
-) -> Contrast:
+    tail: CanaryContrast, canary: Histogram, stable: Histogram, all_stable: Histogram
+) -> CanaryContrast:
     """With one more window, by what the stable replicas have shown up to its end."""
     bound = tail_bound(all_stable, TAIL)
     requests = requests_in(canary)

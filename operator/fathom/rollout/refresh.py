@@ -23,7 +23,7 @@ from typing import Final, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.api import names
-from fathom.core.observed import ObservedPod
+from fathom.core.cluster.observed_pods import ObservedPod
 
 SETTLE_S: Final = 1800.0
 """The alarm must see decay for half an hour, so that long a new replica must be seen as well: until
@@ -74,7 +74,7 @@ _LOG: Final = TypeAdapter(RefreshLog)
 
 
 @dataclass(frozen=True, slots=True)
-class RefreshLook:
+class RefreshInput:
     """One pass's view."""
 
     now_s: float
@@ -111,73 +111,75 @@ def most_a_day(replicas: int) -> int:
     return min(-(-replicas // SHARE_A_DAY), MOST_A_DAY)
 
 
-def next_refresh(look: RefreshLook) -> Refresh:
+def next_refresh(given: RefreshInput) -> Refresh:
     """Which pod to restart now. Asked again before the cluster shows the restart, the same one.
 
     Every obstacle is a sentence; the first one is the answer.
     """
     for obstacle in _OBSTACLES:
-        if (why := obstacle(look)) is not None:
-            return Refresh(None, why, look.log)
-    pod = _oldest(look)
+        if (why := obstacle(given)) is not None:
+            return Refresh(None, why, given.log)
+    pod = _oldest(given)
     if pod is None:
         return Refresh(
             None,
-            f"no replica has run for {_hours(_least_age_s(look))} yet, but for those that somebody "
-            "pinned: younger ones are not restarted.",
-            look.log,
+            f"no replica has run for {_hours(_least_age_s(given))} yet, but for those that "
+            "somebody pinned: younger ones are not restarted.",
+            given.log,
         )
-    if not look.trough:
-        return Refresh(None, _waiting(look, pod), look.log)
+    if not given.trough:
+        return Refresh(None, _waiting(given, pod), given.log)
     return Refresh(
         pod.name,
-        f"{pod.name} has run for {_hours(_age_s(pod, look.now_s))}, and replicas that run for long "
-        f"accept less: it is restarted while the load is low, one of at most "
-        f"{most_a_day(look.replicas)} in 24 h.",
-        look.log.with_one(pod.name, look.now_s),
+        f"{pod.name} has run for {_hours(_age_s(pod, given.now_s))}, and replicas that run for "
+        f"long accept less: it is restarted while the load is low, one of at most "
+        f"{most_a_day(given.replicas)} in 24 h.",
+        given.log.with_one(pod.name, given.now_s),
     )
 
 
-def _not_asked_for(look: RefreshLook) -> str | None:
-    if not look.auto:
+def _not_asked_for(given: RefreshInput) -> str | None:
+    if not given.auto:
         return "rollout.refresh is Never: replicas are not restarted for their age."
-    if look.decay_since_s is None:
+    if given.decay_since_s is None:
         return "no replica is known to accept less because it runs for long."
     return None
 
 
-def _held(look: RefreshLook) -> str | None:
-    if look.paused:
+def _held(given: RefreshInput) -> str | None:
+    if given.paused:
         return "rollout.paused holds everything but scaling."
-    if look.busy:
+    if given.busy:
         return "a rollout, a canary or a quality check is under way, and goes first."
     return None
 
 
-def _no_room(look: RefreshLook) -> str | None:
-    if look.max_unavailable < 1:
+def _no_room(given: RefreshInput) -> str | None:
+    if given.max_unavailable < 1:
         return "rollout.maxUnavailable is 0: no replica may be missing, not even for its restart."
-    if look.replicas - look.max_unavailable < 1:
+    if given.replicas - given.max_unavailable < 1:
         return (
-            f"of replicas: {look.replicas} with rollout.maxUnavailable: {look.max_unavailable} "
+            f"of replicas: {given.replicas} with rollout.maxUnavailable: {given.max_unavailable} "
             "none might be left to serve during a restart."
         )
     return None
 
 
-def _incomplete(look: RefreshLook) -> str | None:
-    missing = [pod.name for pod in look.pods if not pod.ready]
+def _incomplete(given: RefreshInput) -> str | None:
+    missing = [pod.name for pod in given.pods if not pod.ready]
     if missing:
         return f"{missing[0]} is not ready: one replica is missing at a time."
-    if len(look.pods) != look.replicas:
-        return f"{len(look.pods)} replicas stand and {look.replicas} are asked for: scaling first."
+    if len(given.pods) != given.replicas:
+        return (
+            f"{len(given.pods)} replicas stand and {given.replicas} are asked for: scaling first."
+        )
     return None
 
 
-def _unsettled(look: RefreshLook) -> str | None:
-    for pod in look.pods:
+def _unsettled(given: RefreshInput) -> str | None:
+    for pod in given.pods:
         since_s = pod.ready_since_s
-        if since_s is None or look.now_s - since_s < SETTLE_S:
+        if since_s is None or given.now_s - since_s < SETTLE_S:
             return (
                 f"{pod.name} has just become ready: it serves for {SETTLE_S / 60:.0f} minutes "
                 "before the next one goes, to be compared."
@@ -185,29 +187,29 @@ def _unsettled(look: RefreshLook) -> str | None:
     return None
 
 
-def _in_vain(look: RefreshLook) -> str | None:
-    since_s = look.decay_since_s or 0.0
-    started = [_started_at_s(pod) for pod in look.pods]
+def _in_vain(given: RefreshInput) -> str | None:
+    since_s = given.decay_since_s or 0.0
+    started = [_started_at_s(pod) for pod in given.pods]
     if any(at_s is None or at_s <= since_s for at_s in started):
         return None
     return (
-        f"every replica was started after the alarm was raised {_hours(look.now_s - since_s)} ago, "
-        "and it still stands: restarts do not help, so there are no more of them. Look for what "
-        "else differs between replicas: node, GPU, or the requests that reach them."
+        f"every replica was started after the alarm was raised {_hours(given.now_s - since_s)} "
+        "ago, and it still stands: restarts do not help, so there are no more of them. Look for "
+        "what else differs between replicas: node, GPU, or the requests that reach them."
     )
 
 
-def _spent(look: RefreshLook) -> str | None:
-    started, most = _started_in_a_day(look), most_a_day(look.replicas)
+def _spent(given: RefreshInput) -> str | None:
+    started, most = _started_in_a_day(given), most_a_day(given.replicas)
     if started < most:
         return None
     return (
-        f"{started} of {look.replicas} replicas started within 24 h, and at most {most} are "
+        f"{started} of {given.replicas} replicas started within 24 h, and at most {most} are "
         "started for their age."
     )
 
 
-_OBSTACLES: Final[tuple[Callable[[RefreshLook], str | None], ...]] = (
+_OBSTACLES: Final[tuple[Callable[[RefreshInput], str | None], ...]] = (
     _not_asked_for,
     _held,
     _no_room,
@@ -218,35 +220,35 @@ _OBSTACLES: Final[tuple[Callable[[RefreshLook], str | None], ...]] = (
 )
 
 
-def _started_in_a_day(look: RefreshLook) -> int:
+def _started_in_a_day(given: RefreshInput) -> int:
     """Starts of the last day that count against the bound.
 
     A refresh counts if its pod is gone: one that still is there was logged and never deleted. A
     young pod that no refresh explains counts once: its refresh may have been lost with the log.
     Not more often, or an autoscaler that adds replicas every morning would end all refreshes.
     """
-    present = {pod.name for pod in look.pods}
+    present = {pod.name for pod in given.pods}
     logged = sum(
-        look.now_s - each.at_s < DAY_S and each.pod not in present for each in look.log.refreshes
+        given.now_s - each.at_s < DAY_S and each.pod not in present for each in given.log.refreshes
     )
-    created = [pod.metadata.creation_timestamp for pod in look.pods]
-    young = sum(at is None or look.now_s - at.timestamp() < DAY_S for at in created)
+    created = [pod.metadata.creation_timestamp for pod in given.pods]
+    young = sum(at is None or given.now_s - at.timestamp() < DAY_S for at in created)
     return max(logged, min(young, logged + 1))
 
 
-def _oldest(look: RefreshLook) -> ObservedPod | None:
+def _oldest(given: RefreshInput) -> ObservedPod | None:
     ages = [
-        (_age_s(pod, look.now_s), pod)
-        for pod in look.pods
+        (_age_s(pod, given.now_s), pod)
+        for pod in given.pods
         # A person holds it at a depth, and would lose what is being looked at.
         if names.ANNOTATION_PIN_DEPTH not in pod.metadata.annotations
     ]
-    old = [(age_s, pod) for age_s, pod in ages if age_s >= _least_age_s(look)]
+    old = [(age_s, pod) for age_s, pod in ages if age_s >= _least_age_s(given)]
     return max(old, key=lambda each: (each[0], each[1].name), default=(0.0, None))[1]
 
 
-def _least_age_s(look: RefreshLook) -> float:
-    return max(DAY_S, look.decay_after_s or 0.0)
+def _least_age_s(given: RefreshInput) -> float:
+    return max(DAY_S, given.decay_after_s or 0.0)
 
 
 def _age_s(pod: ObservedPod, now_s: float) -> float:
@@ -263,8 +265,8 @@ def _started_at_s(pod: ObservedPod) -> float | None:
     return created.timestamp() if created else None
 
 
-def _waiting(look: RefreshLook, pod: ObservedPod) -> str:
-    stood_s = look.now_s - (look.decay_since_s or look.now_s)
+def _waiting(given: RefreshInput, pod: ObservedPod) -> str:
+    stood_s = given.now_s - (given.decay_since_s or given.now_s)
     why = f"{pod.name} waits for an hour of low load to be restarted"
     if stood_s < DAY_S:
         return f"{why}."

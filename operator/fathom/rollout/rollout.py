@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from fathom.api.conditions import Reason
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
-from fathom.rollout.comparison import Comparison
-from fathom.rollout.evidence import Evidence
+from fathom.rollout.comparison import ArmComparison
+from fathom.rollout.evidence import CanaryEvidence
 from fathom.rollout.unix_seconds import UnixSeconds
 
 
@@ -33,7 +33,7 @@ _MOST_NEW: Final = {Stage.SETTLING: 0, Stage.CANARY: 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class CanaryWatch:
     """One canary pod."""
 
     pod: str
@@ -65,15 +65,15 @@ class Rollout:
     """Where it stands, or how it ended, in words."""
     why: str = ""
     """The first difference between the pods of both revisions, in words."""
-    watch: Watch | None = None
-    evidence: Evidence = field(default_factory=Evidence)
+    watch: CanaryWatch | None = None
+    evidence: CanaryEvidence = field(default_factory=CanaryEvidence)
     paused_at_s: UnixSeconds | None = None
     """Since when `rollout.paused` holds it, or a canary that is scaled to zero."""
     retry: str = ""
     """What the user's annotation said when it began."""
     arm: bool = False
     """Whether its one replica is there to be compared, and never promoted."""
-    compared: Comparison | None = None
+    compared: ArmComparison | None = None
     """What came of that; None: nothing yet."""
 
     @property

@@ -12,17 +12,17 @@ rollout, whichever replicas exist. How many replicas each revision has at any mo
 `fathom.core.replicas`' affair, and follows from the cluster.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.events import Happening, Severity
-from fathom.core.observed import ObservedPod
-from fathom.rollout.canary_trouble import failure_of, restarts_of
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.events import Event, Severity
+from fathom.rollout.canary_trouble import failure_of
+from fathom.rollout.canary_watch import canary_pod, watched_on
 from fathom.rollout.comparison import comparison_of
-from fathom.rollout.look import Look, Window
-from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.input import CanaryWindow, RolloutInput
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_on
 
 SETTLE_S: Final = 10.0
@@ -35,32 +35,32 @@ WARM_UP_S: Final = 120.0
 class Step:
     rollout: Rollout | None
     """As it is now; None: none is under way."""
-    happenings: tuple[Happening, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
-def next_step(before: Rollout | None, look: Look) -> Step:
+def next_step(before: Rollout | None, given: RolloutInput) -> Step:
     """Where the rollout is after this look. Idempotent: the same look twice moves it once.
 
     Args:
         before: as it was; None: none was under way.
-        look: this pass's view.
+        given: this pass's view.
     """
-    before = before and _not_ahead(before, look.now_s)
-    rollout, told = _of_this_spec(before, look)
+    before = before and _not_ahead(before, given.now_s)
+    rollout, events = _of_this_spec(before, given)
     if rollout is None:
         return Step(None)
-    if rollout.stage is Stage.CANARY and not look.wishes.replicas:
+    if rollout.stage is Stage.CANARY and not given.settings.replicas:
         # It neither failed nor passed, so it is watched from where it was once there are replicas.
         message = "the canary comes back with the others: spec.replicas is 0."
-        held = replace(_held(rollout, look.now_s), reason=Reason.CANARY_STARTING, message=message)
-        return Step(held, told)
-    if look.wishes.paused:
-        return Step(_held(rollout, look.now_s), told)
+        held = replace(_held(rollout, given.now_s), reason=Reason.CANARY_STARTING, message=message)
+        return Step(held, events)
+    if given.settings.paused:
+        return Step(_held(rollout, given.now_s), events)
     if rollout is not before and rollout.stage is Stage.PROMOTED:
         # Where it is over at once, the status would go on to tell of the one before.
-        return Step(rollout, told)
-    step = _advanced(_resumed(rollout, look.now_s), look)
-    return Step(step.rollout, (*told, *step.happenings))
+        return Step(rollout, events)
+    step = _advanced(_resumed(rollout, given.now_s), given)
+    return Step(step.rollout, (*events, *step.events))
 
 
 def _not_ahead(rollout: Rollout, now_s: float) -> Rollout:
@@ -81,36 +81,36 @@ def _not_ahead(rollout: Rollout, now_s: float) -> Rollout:
 
 
 def _of_this_spec(
-    before: Rollout | None, look: Look
-) -> tuple[Rollout | None, tuple[Happening, ...]]:
+    before: Rollout | None, given: RolloutInput
+) -> tuple[Rollout | None, tuple[Event, ...]]:
     """The rollout to the revision that the spec asks for; None: none is needed."""
     if before is None:
-        return (_begun(look, look.others[0]) if look.others else None), ()
-    if before.revision == look.revision:
-        again = before.stage is Stage.ROLLED_BACK and look.retry not in {"", before.retry}
-        if before.arm != look.arm:
-            return _with_other_end(before, look)
-        return (_begun(look, before.stable) if again else before), ()
-    if look.revision == before.stable:
+        return (_begun(given, given.others[0]) if given.others else None), ()
+    if before.revision == given.revision:
+        again = before.stage is Stage.ROLLED_BACK and given.retry not in {"", before.retry}
+        if before.arm != given.arm:
+            return _with_other_end(before, given)
+        return (_begun(given, before.stable) if again else before), ()
+    if given.revision == before.stable:
         asked = "the spec asks for what served before."
-        ended = f"the spec is back at {look.revision}."
-        if look.fallen_back:
+        ended = f"the spec is back at {given.revision}."
+        if given.fallen_back:
             asked = "the newest spec is refused, and this one served before."
-            ended = f"its spec is refused, and revision {look.revision} served before."
+            ended = f"its spec is refused, and revision {given.revision} served before."
         if before.arm:
-            asked = ended = f"its replica goes back to revision {look.revision}."
-        back = _begun(look, look.revision).entered(
-            Stage.PROMOTED, Reason.REVERTED, asked, look.now_s
+            asked = ended = f"its replica goes back to revision {given.revision}."
+        back = _begun(given, given.revision).entered(
+            Stage.PROMOTED, Reason.REVERTED, asked, given.now_s
         )
         message = f"The {_what(before)} ends: {ended}"
         quiet = before.stage is Stage.ROLLED_BACK
         return back, () if quiet else (_normal("Reverted", message),)
-    happening = _normal(
+    event = _normal(
         "Superseded",
-        f"The {_what(before)} ends: the spec asks for {look.revision} now.",
+        f"The {_what(before)} ends: the spec asks for {given.revision} now.",
     )
     quiet = before.stage in {Stage.SETTLING, Stage.ROLLED_BACK}
-    return _begun(look, _served_last(before, look)), () if quiet else (happening,)
+    return _begun(given, _served_last(before, given)), () if quiet else (event,)
 
 
 def _what(rollout: Rollout) -> str:
@@ -119,49 +119,49 @@ def _what(rollout: Rollout) -> str:
     return f"rollout to revision {rollout.revision}"
 
 
-def _with_other_end(before: Rollout, look: Look) -> tuple[Rollout, tuple[Happening, ...]]:
+def _with_other_end(before: Rollout, given: RolloutInput) -> tuple[Rollout, tuple[Event, ...]]:
     """The same revision, which is to be rolled out now and was compared before, or vice versa."""
     if before.stage is Stage.ROLLED_BACK:
-        return _begun(look, before.stable), ()
+        return _begun(given, before.stable), ()
     message = (
         f"The replica of revision {before.revision} stays, to be compared with the others."
-        if look.arm
+        if given.arm
         else f"The replica of revision {before.revision} that was compared is the canary of its "
         "rollout: what it has shown counts."
     )
     # Its clocks begin anew: how long it was compared is no matter of patience.
-    moved = before.entered(before.stage, before.reason, before.message, look.now_s)
-    return replace(moved, arm=look.arm, compared=None), (_normal("Canary", message),)
+    moved = before.entered(before.stage, before.reason, before.message, given.now_s)
+    return replace(moved, arm=given.arm, compared=None), (_normal("Canary", message),)
 
 
-def _served_last(before: Rollout, look: Look) -> str:
+def _served_last(before: Rollout, given: RolloutInput) -> str:
     """What a newer revision than that of `before` is tried beside, and goes back to."""
     if before.stage is not Stage.PROMOTED:
         return before.stable
     # What was promoted and does not serve is no measure while the one before it still does.
-    deserted = not look.ready(before.revision) and look.ready(before.stable)
+    deserted = not given.ready(before.revision) and given.ready(before.stable)
     return before.stable if deserted else before.revision
 
 
-def _begun(look: Look, stable: str) -> Rollout:
+def _begun(given: RolloutInput, stable: str) -> Rollout:
     settling = Rollout(
-        revision=look.revision,
+        revision=given.revision,
         stable=stable,
         stage=Stage.SETTLING,
-        began_at_s=look.now_s,
+        began_at_s=given.now_s,
         reason=Reason.SETTLING,
         message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds.",
-        why=look.why,
-        retry=look.retry,
-        arm=look.arm,
+        why=given.why,
+        retry=given.retry,
+        arm=given.arm,
     )
-    if look.arm and look.asked(look.revision):
+    if given.arm and given.asked(given.revision):
         # An operator that kept no record has begun it.
         message = "it is compared from now on, since no record of it was kept."
-        return settling.entered(Stage.CANARY, Reason.CANARY_STARTING, message, look.now_s)
-    if look.asked(look.revision) > 1:
+        return settling.entered(Stage.CANARY, Reason.CANARY_STARTING, message, given.now_s)
+    if given.asked(given.revision) > 1:
         # An operator that kept no record has promoted it.
-        return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", look.now_s)
+        return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", given.now_s)
     return settling
 
 
@@ -188,36 +188,36 @@ def _resumed(rollout: Rollout, now_s: float) -> Rollout:
     return replace(rollout, paused_at_s=None, began_at_s=began_at_s, watch=watch)
 
 
-def _advanced(rollout: Rollout, look: Look) -> Step:
+def _advanced(rollout: Rollout, given: RolloutInput) -> Step:
     match rollout.stage:
         case Stage.SETTLING:
-            return _settled(rollout, look)
+            return _settled(rollout, given)
         case Stage.CANARY if rollout.arm:
-            return _watched(rollout, look)
-        case Stage.CANARY if not look.stable_spec_known and rollout.stable not in look.others:
+            return _watched(rollout, given)
+        case Stage.CANARY if not given.stable_spec_known and rollout.stable not in given.others:
             message = f"nothing is left of revision {rollout.stable} to go back to."
-            return _promoted(rollout, Reason.NOTHING_TO_PROTECT, message, look)
+            return _promoted(rollout, Reason.NOTHING_TO_PROTECT, message, given)
         case Stage.CANARY:
-            return _watched(rollout, look)
+            return _watched(rollout, given)
         case Stage.PROMOTED:
-            return _followed(rollout, look)
+            return _followed(rollout, given)
         case Stage.ROLLED_BACK:
             return Step(rollout)
 
 
-def _settled(rollout: Rollout, look: Look) -> Step:
-    if look.now_s - rollout.began_at_s < SETTLE_S:
+def _settled(rollout: Rollout, given: RolloutInput) -> Step:
+    if given.now_s - rollout.began_at_s < SETTLE_S:
         return Step(rollout)
-    if look.held:
-        return Step(replace(rollout, message=f"begins when {look.held}."))
-    if rollout.arm and not look.ready(rollout.stable):
+    if given.held:
+        return Step(replace(rollout, message=f"begins when {given.held}."))
+    if rollout.arm and not given.ready(rollout.stable):
         return Step(replace(rollout, message="begins when a replica serves to compare it with."))
-    if look.ready(rollout.stable) == 0:
+    if given.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
-        promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, look.now_s)
+        promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, given.now_s)
         return Step(promoted)
     canary = rollout.entered(
-        Stage.CANARY, Reason.CANARY_STARTING, "the canary is starting.", look.now_s
+        Stage.CANARY, Reason.CANARY_STARTING, "the canary is starting.", given.now_s
     )
     if rollout.arm:
         message = (
@@ -225,9 +225,9 @@ def _settled(rollout: Rollout, look: Look) -> Step:
             f"compared with those of {rollout.stable} for as long as the spec says Canary."
         )
         return Step(canary, (_normal("Canary", message),))
-    watched = "replaced" if _alone(look) else "watched beside the others"
-    minutes = look.wishes.bake_s / 60
-    bake = f" for {minutes:.0f} min" if minutes and not _alone(look) else ""
+    watched = "replaced" if _alone(given) else "watched beside the others"
+    minutes = given.settings.bake_s / 60
+    bake = f" for {minutes:.0f} min" if minutes and not _alone(given) else ""
     message = (
         f"One replica is {watched}{bake}, at revision {rollout.revision} instead of "
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
@@ -235,52 +235,52 @@ def _settled(rollout: Rollout, look: Look) -> Step:
     return Step(canary, (_normal("Canary", message),))
 
 
-def _alone(look: Look) -> bool:
+def _alone(given: RolloutInput) -> bool:
     """Whether the canary takes the place of the only replica."""
-    return look.wishes.replicas <= 1 and not look.wishes.max_surge
+    return given.settings.replicas <= 1 and not given.settings.max_surge
 
 
-def _watched(rollout: Rollout, look: Look) -> Step:
-    pod = _canary(look.of_revision(rollout.revision), rollout.watch)
-    watch = _watch(rollout.watch, pod, look.now_s)
-    failure = failure_of(rollout, watch, pod, look)
-    seen = _seen(rollout, watch, look)
+def _watched(rollout: Rollout, given: RolloutInput) -> Step:
+    pod = canary_pod(given.of_revision(rollout.revision), rollout.watch)
+    watch = watched_on(rollout.watch, pod, given.now_s)
+    failure = failure_of(rollout, watch, pod, given)
+    seen = _seen(rollout, watch, given)
     if failure is not None:
-        return _rolled_back(seen, failure.reason, failure.message, look)
+        return _rolled_back(seen, failure.reason, failure.message, given)
     if pod is None or watch.ready_since_s is None or not pod.ready:
         message = f"the canary{f', pod {pod.name},' if pod else ''} is starting."
         return Step(replace(seen, reason=Reason.CANARY_STARTING, message=message))
-    baked_s = look.now_s - watch.ready_since_s
-    return (_compared if rollout.arm else _judged)(seen, pod, baked_s, look)
+    baked_s = given.now_s - watch.ready_since_s
+    return (_compared if rollout.arm else _judged)(seen, pod, baked_s, given)
 
 
-def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, look: Look) -> Step:
+def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> Step:
     """Of a canary that serves: it is promoted, goes back, or is watched on."""
-    if _alone(look) or not look.wishes.bake_s:
-        return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", look)
-    verdict = verdict_on(rollout.evidence, baked_s, look.wishes.bake_s)
+    if _alone(given) or not given.settings.bake_s:
+        return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
+    verdict = verdict_on(rollout.evidence, baked_s, given.settings.bake_s)
     match verdict.answer:
         case Answer.PROMOTE:
-            return _promoted(rollout, verdict.reason, verdict.message, look)
+            return _promoted(rollout, verdict.reason, verdict.message, given)
         case Answer.ROLL_BACK:
-            return _rolled_back(rollout, verdict.reason, f"{pod.name}: {verdict.message}", look)
+            return _rolled_back(rollout, verdict.reason, f"{pod.name}: {verdict.message}", given)
         case Answer.WATCH:
             message = f"pod {pod.name}: {verdict.message}"
             return Step(replace(rollout, reason=verdict.reason, message=message))
 
 
-def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, look: Look) -> Step:
+def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> Step:
     """Of an arm that serves: it goes back if its requests fail, and stays else."""
     if (failing := fails(rollout.evidence)) is not None:
-        return _rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", look)
-    before, bake_s = rollout.compared, look.wishes.bake_s
+        return _rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", given)
+    before, bake_s = rollout.compared, given.settings.bake_s
     if before is not None and before.settled:
         return Step(replace(rollout, reason=Reason.COMPARING, message=str(before)))
     found = comparison_of(
         rollout.evidence,
         baked_s=baked_s,
         bake_s=bake_s,
-        now_s=look.now_s,
+        now_s=given.now_s,
         doubted=before is not None,
     )
     if found is None or (before is not None and not found.settled):
@@ -291,94 +291,54 @@ def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, look: Look) ->
             message = f"{so_far(rollout.evidence)}; compared for {left} more minutes."
         message = f"pod {pod.name}: {message}"
         return Step(replace(rollout, reason=Reason.COMPARING, message=message))
-    told = f"Pod {pod.name}, with adaptive verification, beside the others: {found}"
+    sentence = f"Pod {pod.name}, with adaptive verification, beside the others: {found}"
     after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
-    return Step(after, (_normal("Compared", told),))
+    return Step(after, (_normal("Compared", sentence),))
 
 
-def _seen(rollout: Rollout, watch: Watch, look: Look) -> Rollout:
+def _seen(rollout: Rollout, watch: CanaryWatch, given: RolloutInput) -> Rollout:
     evidence = rollout.evidence
-    if look.window is not None and _counts(look.window, watch, look):
-        evidence = evidence.updated(look.window.canary, look.window.stable)
+    if given.window is not None and _counts(given.window, watch, given):
+        evidence = evidence.updated(given.window.canary, given.window.stable)
     return replace(rollout, watch=watch, evidence=evidence)
 
 
-def _counts(window: Window, watch: Watch, look: Look) -> bool:
+def _counts(window: CanaryWindow, watch: CanaryWatch, given: RolloutInput) -> bool:
     if watch.ready_since_s is None or watch.unready_since_s is not None:
         return False
-    baked_s, bake_s = look.now_s - watch.ready_since_s, look.wishes.bake_s
+    baked_s, bake_s = given.now_s - watch.ready_since_s, given.settings.bake_s
     # An arm stays for months, and a fleet at rest is not written about.
     return baked_s >= min(WARM_UP_S, bake_s / 4) and (
         baked_s < LONGEST_BAKE * bake_s or window.is_busy
     )
 
 
-def _canary(pods: Iterable[ObservedPod], watch: Watch | None) -> ObservedPod | None:
-    """The one that is watched, as long as it is there."""
-    found = sorted(pods, key=lambda pod: (not pod.ready, pod.name))
-    known = (pod for pod in found if watch is not None and pod.name == watch.pod)
-    return next(known, found[0] if found else None)
+def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> Step:
+    promoted = rollout.entered(Stage.PROMOTED, reason, message, given.now_s)
+    sentence = f"Revision {rollout.revision} replaces {rollout.stable} everywhere: {message}"
+    return Step(promoted, (_normal("Promoted", sentence),))
 
 
-def _watch(before: Watch | None, pod: ObservedPod | None, now_s: float) -> Watch:
-    """The watch of this pod; another pod than before bakes anew."""
-    if pod is None:
-        return _unready(before or Watch(""), now_s)
-    watch = before if before is not None and before.pod == pod.name else None
-    if watch is None:
-        since_s = before.unready_since_s if before is not None else None
-        since_s = now_s if since_s is None else since_s
-        watch = Watch(pod.name, unready_since_s=since_s, uid=pod.metadata.uid)
-    elif watch.uid != pod.metadata.uid:
-        watch = _come_back(watch, pod.metadata.uid, now_s)
-    if not pod.ready:
-        since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
-        return replace(watch, unready_since_s=since_s)
-    if watch.ready_since_s is None:
-        restarts = restarts_of(pod)
-        return replace(watch, ready_since_s=now_s, unready_since_s=None, restarts=restarts)
-    return replace(watch, unready_since_s=None)
-
-
-def _come_back(watch: Watch, uid: str, now_s: float) -> Watch:
-    """Of a pod under the name of an earlier one, as the leader of a restarted group is."""
-    if not watch.uid:  # kept by a Fathom that did not look
-        return replace(watch, uid=uid)
-    return replace(_unready(watch, now_s), uid=uid, replaced=watch.replaced + 1)
-
-
-def _unready(watch: Watch, now_s: float) -> Watch:
-    """Of a pod that is gone: what comes in its place bakes from the beginning."""
-    since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
-    return replace(watch, ready_since_s=None, unready_since_s=since_s)
-
-
-def _promoted(rollout: Rollout, reason: Reason, message: str, look: Look) -> Step:
-    promoted = rollout.entered(Stage.PROMOTED, reason, message, look.now_s)
-    told = f"Revision {rollout.revision} replaces {rollout.stable} everywhere: {message}"
-    return Step(promoted, (_normal("Promoted", told),))
-
-
-def _rolled_back(rollout: Rollout, reason: Reason, message: str, look: Look) -> Step:
-    if not look.stable_spec_known:
+def _rolled_back(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> Step:
+    if not given.stable_spec_known:
         # Its pods stay, but what they were made from is not known: only the user can tell.
         held = f"{message} It is held there, since the spec of {rollout.stable} is not known."
         return Step(replace(rollout, reason=reason, message=held))
     if rollout.arm:
-        told = (
+        sentence = (
             f"The replica with adaptive verification, of revision {rollout.revision}, is given up, "
             f"and {rollout.stable} takes its place: {message}"
         )
-        over = rollout.entered(Stage.ROLLED_BACK, reason, message, look.now_s)
-        return Step(over, (Happening(Severity.WARNING, reason, told),))
+        over = rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s)
+        return Step(over, (Event(Severity.WARNING, reason, sentence),))
     # Told by condition Degraded.
-    return Step(rollout.entered(Stage.ROLLED_BACK, reason, message, look.now_s))
+    return Step(rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s))
 
 
-def _followed(rollout: Rollout, look: Look) -> Step:
-    complete = look.ready(rollout.revision) >= look.wishes.replicas
-    left = any(pod.revision != rollout.revision for pod in look.pods)
-    if not complete or left or look.others:
+def _followed(rollout: Rollout, given: RolloutInput) -> Step:
+    complete = given.ready(rollout.revision) >= given.settings.replicas
+    left = any(pod.revision != rollout.revision for pod in given.pods)
+    if not complete or left or given.others:
         return Step(rollout)
     message = f"Every replica is of revision {rollout.revision}."
     # Where it went back before anything had moved, there is nothing to tell.
@@ -386,5 +346,5 @@ def _followed(rollout: Rollout, look: Look) -> Step:
     return Step(None, () if quiet else (_normal("RolledOut", message),))
 
 
-def _normal(reason: str, message: str) -> Happening:
-    return Happening(Severity.NORMAL, reason, message)
+def _normal(reason: str, message: str) -> Event:
+    return Event(Severity.NORMAL, reason, message)

@@ -14,8 +14,8 @@ from fathom.api.conditions import Reason
 from fathom.core.measurement import Histogram
 from fathom.rollout.evidence import (
     TAIL,
-    Contrast,
-    Evidence,
+    CanaryContrast,
+    CanaryEvidence,
     requests_in,
     slow_share,
     tail_bound,
@@ -48,7 +48,7 @@ LONGEST_BAKE: Final = 3.0
 class Answer(StrEnum):
     PROMOTE = "Promote"
     ROLL_BACK = "RollBack"
-    WATCH = "Watch"
+    WATCH = "CanaryWatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Verdict:
     message: str
 
 
-def verdict_on(evidence: Evidence, baked_s: float, bake_s: float) -> Verdict:
+def verdict_on(evidence: CanaryEvidence, baked_s: float, bake_s: float) -> Verdict:
     """Judge what was seen so far.
 
     Args:
@@ -75,7 +75,7 @@ def verdict_on(evidence: Evidence, baked_s: float, bake_s: float) -> Verdict:
     return _at_the_end(evidence, over=baked_s >= LONGEST_BAKE * bake_s)
 
 
-def _at_the_end(evidence: Evidence, *, over: bool) -> Verdict:
+def _at_the_end(evidence: CanaryEvidence, *, over: bool) -> Verdict:
     if blind(evidence):
         return _unseen(evidence, over=over)
     if not evidence.stable.tokens and not evidence.canary.tokens:
@@ -89,7 +89,7 @@ def _at_the_end(evidence: Evidence, *, over: bool) -> Verdict:
     return _in_doubt(evidence) if over else _watch(f"{so_far(evidence)}: not certain yet.")
 
 
-def _unseen(evidence: Evidence, *, over: bool) -> Verdict:
+def _unseen(evidence: CanaryEvidence, *, over: bool) -> Verdict:
     if not over:
         return _watch("metrics of the canary or of the others cannot be read: holding.")
     return _roll_back(
@@ -100,7 +100,7 @@ def _unseen(evidence: Evidence, *, over: bool) -> Verdict:
     )
 
 
-def _in_doubt(evidence: Evidence) -> Verdict:
+def _in_doubt(evidence: CanaryEvidence) -> Verdict:
     if not evidence.canary.tokens:
         return _roll_back(
             Reason.CANARY_IDLE,
@@ -113,20 +113,20 @@ def _in_doubt(evidence: Evidence) -> Verdict:
     return _promote(f"{so_far(evidence)}; no more is known after the longest bake.")
 
 
-def _worse(evidence: Evidence, z: float) -> Verdict | None:
+def _worse(evidence: CanaryEvidence, z: float) -> Verdict | None:
     """The first thing that is worse beyond doubt."""
     checks = (_slower(evidence, z), fails(evidence), slow_tails(evidence, z), preempts(evidence))
     return next((each for each in checks if each is not None), None)
 
 
-def _slower(evidence: Evidence, z: float) -> Verdict | None:
+def _slower(evidence: CanaryEvidence, z: float) -> Verdict | None:
     speed = evidence.speed
     if speed.windows < LEAST_WINDOWS or speed.mean + z * speed.error >= log1p(-MOST_LOSS):
         return None
     return _roll_back(Reason.CANARY_SLOWER, f"{so_far(evidence)}.")
 
 
-def fails(evidence: Evidence) -> Verdict | None:
+def fails(evidence: CanaryEvidence) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     ours, theirs = _share(canary.failed, canary.finished), _share(stable.failed, stable.finished)
     if canary.failed < LEAST_EVENTS or ours - theirs <= MOST_FAILED:
@@ -140,7 +140,7 @@ def fails(evidence: Evidence) -> Verdict | None:
     )
 
 
-def slow_tails(evidence: Evidence, z: float) -> Verdict | None:
+def slow_tails(evidence: CanaryEvidence, z: float) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     found = (
         _slow_tail("time per output token", canary.tpot, stable.tpot, evidence.tpot_tail, z),
@@ -150,7 +150,7 @@ def slow_tails(evidence: Evidence, z: float) -> Verdict | None:
 
 
 def _slow_tail(
-    what: str, canary: Histogram, stable: Histogram, tail: Contrast, z: float
+    what: str, canary: Histogram, stable: Histogram, tail: CanaryContrast, z: float
 ) -> Verdict | None:
     bound = tail_bound(stable, TAIL)
     if bound is None:
@@ -167,7 +167,7 @@ def _slow_tail(
     )
 
 
-def preempts(evidence: Evidence) -> Verdict | None:
+def preempts(evidence: CanaryEvidence) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     ours = _share(canary.preemptions, canary.finished)
     theirs = _share(stable.preemptions, stable.finished)
@@ -187,11 +187,11 @@ def preempts(evidence: Evidence) -> Verdict | None:
     )
 
 
-def blind(evidence: Evidence) -> bool:
+def blind(evidence: CanaryEvidence) -> bool:
     return not evidence.looks or evidence.blind >= max(1.0, evidence.looks * BLIND_SHARE)
 
 
-def so_far(evidence: Evidence) -> str:
+def so_far(evidence: CanaryEvidence) -> str:
     speed = evidence.speed
     if not speed.windows:
         return f"{evidence.canary.finished:.0f} requests served, too few to compare speed"

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError, KubePort
-from fathom.core.kinds import Kind
-from fathom.core.manifest import Manifest, Seen
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.served import ServedApis
 
 
 class FencedKube:

@@ -8,9 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
-from fathom.core.depth import DepthDocument
-from fathom.core.group_gaps import CREATION_FAILED, gaps_in, refusal
-from fathom.core.kinds import (
+from fathom.core.cluster.group_gaps import CREATION_FAILED, gaps_in, refusal
+from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
@@ -24,20 +23,21 @@ from fathom.core.kinds import (
     Kind,
     ObjectKey,
 )
-from fathom.core.manifest import Manifest
-from fathom.core.observed import (
-    Meta,
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed import (
     ObservedConfigMap,
     ObservedDeployment,
     ObservedEvent,
     ObservedJob,
     ObservedLeaderWorkerSet,
     ObservedNode,
-    ObservedPod,
 )
-from fathom.core.ownership import ours
-from fathom.core.served import ServedApis
-from fathom.core.snapshot import Objects, status_in
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.ownership import ours
+from fathom.core.cluster.served import ServedApis
+from fathom.core.cluster.snapshot import Objects, status_in
+from fathom.core.depth import DepthDocument
 from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.vllm_args import HTTP_PORT
 

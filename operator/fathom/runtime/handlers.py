@@ -1,4 +1,4 @@
-"""The only place that knows Kopf. It watches and pokes; it never writes to an object."""
+"""The only place that knows Kopf. It watches and wakes; it never writes to an object."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import KubePort
 from fathom.api import names
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     JOB,
@@ -37,7 +37,7 @@ _log: Final = structlog.get_logger(__name__)
 async def watch(
     loops: Loops, kube: KubePort, configuration: Configuration, namespaces: Sequence[str]
 ) -> None:
-    """Start and poke loops until a signal comes.
+    """Start and wake loops until a signal comes.
 
     Args:
         loops: what is told.
@@ -135,7 +135,7 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
 
         @kopf.on.event(*_resource(kind), id=kind.plural, registry=registry)
         async def child(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
-            loops.poke(ObjectKey(namespace or "", labels.get(names.LABEL_NAME, "")))
+            loops.wake(ObjectKey(namespace or "", labels.get(names.LABEL_NAME, "")))
 
     @kopf.on.cleanup(id="stop-loops", registry=registry)
     async def stop(**_: Any) -> None:

@@ -13,32 +13,33 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.depth_set import named_depths
-from fathom.core.kinds import ObjectKey
-from fathom.core.model_facts import ModelFacts, ModelRef
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.depth_set import named_depths
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.times import is_over
-from fathom.runtime.actor import Actor
-from fathom.runtime.course import course_of
-from fathom.runtime.fetching import look_at_fetch
-from fathom.runtime.findings import findings_of, findings_without_spec
-from fathom.runtime.gather import read_metrics, read_objects
-from fathom.runtime.holding import (
+from fathom.reconcile.checkpoint import Checkpoint
+from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
+from fathom.reconcile.desired_state import desired_state
+from fathom.reconcile.findings import findings_of, findings_without_spec
+from fathom.reconcile.holding import (
     Hold,
     acted_upon,
     hold_of,
     refused_before,
     running_revisions,
 )
-from fathom.runtime.intent import Intent, intent_of, models_of
-from fathom.runtime.kept import Kept
-from fathom.runtime.kept_models import with_kept, worth_keeping
-from fathom.runtime.memory import Memory
+from fathom.reconcile.intent import Intent, intent_of, models_of
+from fathom.reconcile.memory import Memory
+from fathom.reconcile.pins import bad_pins
+from fathom.reconcile.tuning_input import tuned_pods, tuning_snapshot
+from fathom.reconcile.tuning_report import report
+from fathom.runtime.actor import Actor
+from fathom.runtime.fetch_look import look_at_fetch
+from fathom.runtime.gather import read_metrics, read_objects
 from fathom.runtime.ports import World
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
-from fathom.runtime.tuning_input import bad_pins, tuned_pods, tuning_snapshot
-from fathom.runtime.tuning_report import report
 from fathom.runtime.writer import Writer
 from fathom.tuning.state import TuningState
 
@@ -63,10 +64,10 @@ class Loop:
         writer = Writer(world.kube, key, world.telemetry)
         self._reporter = Reporter(world, writer)
         self._actor = Actor(world, writer, self._reporter)
-        self._quality = QualityChecker(world.completions, self.poke)
+        self._quality = QualityChecker(world.completions, self.wake)
         self._memory: Memory | None = None
         self._failures = 0
-        self._poked = asyncio.Event()
+        self._woken = asyncio.Event()
         self._stale = True
         self._log = _log.bind(namespace=key.namespace, name=key.name)
         self.due_s = world.clock.now_s()
@@ -74,19 +75,19 @@ class Loop:
 
     @property
     def stale(self) -> bool:
-        """Whether it was poked since it last looked at the cluster, or could not look."""
+        """Whether it was woken since it last looked at the cluster, or could not look."""
         return self._stale
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Something may have moved: look again, soon."""
         self._stale = True
-        self._poked.set()
+        self._woken.set()
 
     async def run(self, settle_s: float) -> None:
         """Pass after pass until the resource is gone.
 
         Args:
-            settle_s: how long to wait after a poke, so that a burst of them costs one pass.
+            settle_s: how long to wait after it is woken, so that a burst of them costs one pass.
         """
         try:
             while (delay := await self.tick()) is not None:
@@ -97,13 +98,13 @@ class Loop:
     async def _sleep(self, delay_s: float, settle_s: float) -> None:
         try:
             # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes together
-            # with a poke, and the loop would never end.
+            # with what wakes it, and the loop would never end.
             async with asyncio.timeout(delay_s):
-                await self._poked.wait()
+                await self._woken.wait()
             await asyncio.sleep(settle_s)
         except TimeoutError:
             pass
-        self._poked.clear()
+        self._woken.clear()
 
     async def tick(self) -> float | None:
         """One pass; whatever goes wrong in it stays in it.
@@ -122,7 +123,7 @@ class Loop:
             self._log.exception("pass failed")
             objects = self._memory.objects if self._memory else None
             if self._failures == 0 and objects is not None:
-                await self._reporter.tell_of_crash(error, objects)
+                await self._reporter.emit_crash(error, objects)
             delay = self._failed()
         self.due_s = self._world.clock.now_s() + (delay or 0)
         return delay
@@ -138,25 +139,25 @@ class Loop:
             return RESYNC_S
         memory = self._remembered(objects, now_s)
         generation = objects.metadata.generation
-        newest = acted_upon(objects, memory.kept, memory.generation)
+        newest = acted_upon(objects, memory.checkpoint, memory.generation)
         if generation < newest:
             self._log.warning("older than what was acted upon", read=generation, acted_upon=newest)
             if self._failures == PATIENCE:
-                await self._reporter.tell_of_old_read(generation, newest, objects)
+                await self._reporter.emit_old_read(generation, newest, objects)
             return self._failed()
         memory.saw(generation)
-        await self._reporter.tell_of_losses(objects, memory.kept.lost)
-        memory.kept = memory.kept.without_lost()
+        await self._reporter.emit_losses(objects, memory.checkpoint.lost)
+        memory.checkpoint = memory.checkpoint.without_lost()
         models = await self._models(objects, memory)
-        memory.kept = replace(memory.kept, models=worth_keeping(models))
+        memory.checkpoint = replace(memory.checkpoint, models=worth_keeping(models))
         intent = intent_of(
             objects.resource,
-            memory.kept,
+            memory.checkpoint,
             models,
             served=await self._world.served(),
             usable=objects.optional,
             running=running_revisions(objects),
-            told=refused_before(objects),
+            refused=refused_before(objects),
         )
         if intent.wanted is not None:
             hold = self._hold(intent, objects, models, memory, now_s)
@@ -177,11 +178,11 @@ class Loop:
         """What keeps the wanted revision from its first pod."""
         memory.first_seen = memory.first_seen.of(intent.revision, now_s)
         hold = hold_of(
-            intent, memory.kept, objects, models, first_seen=memory.first_seen, now_s=now_s
+            intent, memory.checkpoint, objects, models, first_seen=memory.first_seen, now_s=now_s
         )
         if hold is None or not hold.frozen:
             # By now it is known all the same.
-            memory.kept = memory.kept.without_unread()
+            memory.checkpoint = memory.checkpoint.without_unread()
         return hold
 
     async def _carry_on(
@@ -203,22 +204,22 @@ class Loop:
         )
         self._note_unread(snapshot, memory)
         written_at_s = memory.document_written_at_s
-        course = course_of(
+        desired = desired_state(
             intent,
             wanted,
             snapshot,
-            kept=memory.kept,
+            checkpoint=memory.checkpoint,
             hold=hold,
             windows=memory.windows,
             document_written_at_s=written_at_s,
             bundle=self._world.bundle,
         )
-        spec = course.tuned_spec
-        pods = tuned_pods(objects, course)
-        quality = await self._quality.advance(snapshot, pods, (course.stable or course.sd).spec)
-        course = course.with_quality(quality)
+        spec = desired.tuned_spec
+        pods = tuned_pods(objects, desired)
+        quality = await self._quality.advance(snapshot, pods, (desired.stable or desired.sd).spec)
+        desired = desired.with_quality(quality)
         given = tuning_snapshot(
-            snapshot, course, memory.state, document_written_at_s=written_at_s, pods=pods
+            snapshot, desired, memory.state, document_written_at_s=written_at_s, pods=pods
         )
         try:
             decision = self._world.decide(given)
@@ -228,9 +229,9 @@ class Loop:
             raise
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
-        carried = await self._actor.carry_out(course, snapshot, decision, memory)
-        memory.kept = carried.kept
-        fetch = await look_at_fetch(self._world.fetches, course.weights, objects, memory.fetch)
+        carried = await self._actor.carry_out(desired, snapshot, decision, memory)
+        memory.checkpoint = carried.checkpoint
+        fetch = await look_at_fetch(self._world.fetches, desired.weights, objects, memory.fetch)
         memory.fetch = fetch.seen
         tuned = report(
             decision,
@@ -243,16 +244,16 @@ class Loop:
         if carried.decided:
             memory.state = decision.state
             memory.tuning, memory.measured = tuned.tuning, tuned.measured
-            await self._reporter.tell(tuned.happenings, objects)
+            await self._reporter.emit(tuned.events, objects)
         pins = bad_pins(snapshot, named_depths(spec))
-        await self._reporter.warn_of_pins(pins, objects, memory)
+        await self._reporter.emit_ignored_pins(pins, objects, memory)
         if carried.outdated and self._failures < PATIENCE:
             # What could be said now is about a cluster that is another one already.
             self._log.info("looks again", refusals=carried.refusals)
             return self._failed()
         findings = findings_of(
             intent,
-            course,
+            desired,
             snapshot,
             carried=carried,
             tuning_finding=tuned.finding,
@@ -270,7 +271,7 @@ class Loop:
             return LEFT_BEHIND_S
         wakes_s = (
             decision.wake_after_s,
-            course.wake_after_s,
+            desired.wake_after_s,
             fetch.wake_after_s,
             carried.retry_after_s,
             until_report_s,
@@ -291,7 +292,7 @@ class Loop:
         known = self._memory.objects if self._memory else None
         if known and not self._stale and not is_over(known.read_at_s, RESYNC_S, now_s):
             return known
-        # Before the read: what is poked about while it runs, it may have missed.
+        # Before the read: what wakes it while it runs, it may have missed.
         self._stale = False
         served = await self._world.served()
         also = self._memory.unlisted if self._memory else ()
@@ -304,17 +305,17 @@ class Loop:
         memory = self._memory
         if memory is None or memory.uid != objects.metadata.uid:
             memory = self._memory = Memory.recalled(objects, now_s)
-        elif memory.kept.unread:
+        elif memory.checkpoint.unread:
             # Somebody may have mended it, or taken it away.
-            memory.kept = Kept.of(objects.tuning)
+            memory.checkpoint = Checkpoint.of(objects.tuning)
         memory.note_document(objects, now_s)
         return memory
 
     async def _models(self, objects: Objects, memory: Memory) -> Mapping[ModelRef, ModelFacts]:
-        """What is known of all models in use; when that changes, the loop is poked."""
-        refs = models_of(objects.resource, memory.kept)
-        found = {ref: await self._world.models(ref, self.poke) for ref in refs}
-        return with_kept(found, memory.kept.models)
+        """What is known of all models in use; when that changes, the loop is woken."""
+        refs = models_of(objects.resource, memory.checkpoint)
+        found = {ref: await self._world.models(ref, self.wake) for ref in refs}
+        return with_kept(found, memory.checkpoint.models)
 
     def _failed(self) -> float:
         """Count a failure; seconds until the next try, doubling up to five minutes."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.runtime.loop import Loop
 from fathom.runtime.ports import World
 
@@ -20,14 +20,14 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class Loops:
-    """Starts, pokes and stops loops. All methods belong to one event loop's thread."""
+    """Starts, wakes and stops loops. All methods belong to one event loop's thread."""
 
     def __init__(self, world: World, settle_s: float = 0.2) -> None:
         """Start with none.
 
         Args:
             world: what each loop is given.
-            settle_s: how long a poked loop waits for more pokes, in seconds.
+            settle_s: how long a loop that is woken waits for more of that, in seconds.
         """
         self._world = world
         self._settle_s = settle_s
@@ -39,7 +39,7 @@ class Loops:
     def seen(self, key: ObjectKey) -> None:
         """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again."""
         if key in self._running:
-            self._running[key][0].poke()
+            self._running[key][0].wake()
             return
         loop = Loop(key, self._world)
         task = asyncio.create_task(loop.run(self._settle_s), name=f"loop of {key}")
@@ -51,10 +51,10 @@ class Loops:
         if key not in self._running:
             self.seen(key)
 
-    def poke(self, key: ObjectKey) -> None:
+    def wake(self, key: ObjectKey) -> None:
         """Something of this resource's has moved; nothing happens if it has no loop."""
         if key in self._running:
-            self._running[key][0].poke()
+            self._running[key][0].wake()
 
     def overdue(self) -> tuple[ObjectKey, ...]:
         """Loops that should have begun a pass long ago; empty: all is well."""
@@ -75,5 +75,5 @@ class Loops:
         if (error := task.exception()) is not None:
             _log.error("loop ended", resource=str(key), error=repr(error))
         if loop.stale:
-            # Poked after its last look: what it found gone may be there again.
+            # Woken after its last look: what it found gone may be there again.
             self.seen(key)

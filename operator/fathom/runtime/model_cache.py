@@ -12,7 +12,7 @@ from typing import Final
 
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import Clock, ModelHub
-from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.core.times import is_over
 
 KNOWN_FOR_S: Final = 6 * 3600.0

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from fathom.adapters.ports import Clock, CompletionsPort, FetchPort, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
-from fathom.core.fetch_program import FetchProgram
-from fathom.core.model_facts import ModelFacts, ModelRef
+from fathom.core.cluster.served import ServedApis
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
-from fathom.core.served import ServedApis
+from fathom.fetch.program import FetchProgram
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 

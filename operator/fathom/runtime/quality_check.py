@@ -1,4 +1,4 @@
-"""Carries out the quality check that a resource's annotation asks for: see `fathom.core.quality`.
+"""Carries out the quality check that a resource's annotation asks for: see `fathom.quality.check`.
 
 Prompts are sent in the background, so that no pass waits for an engine.
 """
@@ -8,20 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from fathom.adapters.ports import CompletionsPort, PodEndpoint
-from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.api.status import QualityResult, QualityStatus
-from fathom.core.capability import live_depth_refusal
-from fathom.core.completion import Completion, Unanswered
-from fathom.core.events import Happening, Severity
-from fathom.core.measurement import PodCounters
-from fathom.core.observed import Meta, ObservedPod
-from fathom.core.quality import LONGEST_ID, QUALITY_KEY, QualityCheck, Question, begun
-from fathom.core.quality_replicas import Fleet, Replica
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Snapshot
 from fathom.manifests.vllm_args import HTTP_PORT
-from fathom.runtime.quality_step import QualityStep
-from fathom.runtime.tuning_input import pinned_depth
+from fathom.quality.check import QualityCheck, Question, begun
+from fathom.quality.completion import Completion, Unanswered
+from fathom.reconcile.quality_step import (
+    QualityStep,
+    event_of,
+    fleet_of,
+    recalled,
+    requested,
+)
 
 WAKE_S: Final = 5.0
 """Between two looks while a depth comes into force."""
@@ -32,15 +31,15 @@ Replies = tuple[Completion, ...] | Unanswered
 class QualityChecker:
     """At most one check at a time, for one loop. All methods belong to its event loop's thread."""
 
-    def __init__(self, completions: CompletionsPort, poke: Callable[[], None]) -> None:
+    def __init__(self, completions: CompletionsPort, wake: Callable[[], None]) -> None:
         """Start with none.
 
         Args:
             completions: how engines are asked.
-            poke: called when answers have come, so that the next pass comes soon.
+            wake: called when answers have come, so that the next pass comes soon.
         """
         self._completions = completions
-        self._poke = poke
+        self._wake = wake
         self._check: QualityCheck | None = None
         self._uid = ""
         self._asking: asyncio.Task[Replies] | None = None
@@ -66,7 +65,7 @@ class QualityChecker:
             if not request_id or (last is not None and last.request_id == request_id):
                 return QualityStep(holds={}, status=last, kept=None)
         fleet = fleet_of(snapshot, pods, spec)
-        check = self._check or _recalled(objects, request_id) or begun(request_id, fleet)
+        check = self._check or recalled(objects, request_id) or begun(request_id, fleet)
         # Before the answers: those of a replica that was let go meanwhile do not count.
         check = check.advanced(fleet)
         if self._asking is not None and self._asking.done() and check.questions:
@@ -80,8 +79,8 @@ class QualityChecker:
             self._ask(check.questions, pods, spec)
         if check.result is None:
             return QualityStep(check.holds, last, check.to_json(), wake_after_s=WAKE_S)
-        told = (_happening(check.result),) if news else ()
-        return QualityStep(holds={}, status=check.result, kept=None, happenings=told)
+        events = (event_of(check.result),) if news else ()
+        return QualityStep(holds={}, status=check.result, kept=None, events=events)
 
     async def stop(self) -> None:
         """Ask nothing more; what was under way, the next operator asks again."""
@@ -113,7 +112,7 @@ class QualityChecker:
 
     def _came(self, task: "asyncio.Task[Replies]") -> None:
         if not task.cancelled():
-            self._poke()
+            self._wake()
 
 
 async def replies_to(
@@ -147,61 +146,3 @@ async def replies_to(
             return found
         came[pod] = iter(found)
     return tuple(next(came[question.pod]) for question in questions)
-
-
-def requested(metadata: Meta) -> str:
-    """The id of the check that is asked for; empty: none is."""
-    return metadata.annotations.get(names.ANNOTATION_CHECK_QUALITY, "").strip()[:LONGEST_ID]
-
-
-def fleet_of(
-    snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
-) -> Fleet:
-    """The replicas as a check sees them."""
-    return Fleet(
-        now_s=snapshot.now_s,
-        replicas=tuple(
-            _replica(pod, snapshot.counters.get(pod.name))
-            for pod in pods
-            if pod.ready and pod.status.pod_ip
-        ),
-        document=snapshot.objects.depth,
-        refusal=_refusal(spec),
-    )
-
-
-def _replica(pod: ObservedPod, counters: PodCounters | None) -> Replica:
-    return Replica(
-        name=pod.name,
-        revision=pod.revision,
-        pinned=pinned_depth(pod) is not None,
-        live=counters is not None and counters.live_depth,
-        generation=counters.depth_generation if counters else 0,
-    )
-
-
-def _refusal(spec: SpeculativeDeploymentSpec) -> str:
-    if not spec.drafts:
-        return "speculation.drafting is Disabled: there is no speculation to check."
-    if not spec.tunable:
-        return (
-            "Mode Static: no replica can be held at depth 0 without a restart. Set "
-            "speculation.tuning.mode to Advise (that needs new pods) and ask again."
-        )
-    refusal = live_depth_refusal(spec)
-    return f"Depth cannot be changed live: {refusal[1]}" if refusal else ""
-
-
-def _recalled(objects: Objects, request_id: str) -> QualityCheck | None:
-    """The check that an earlier operator was in the middle of."""
-    check = QualityCheck.from_json(objects.tuning.get(QUALITY_KEY, ""))
-    return check if check is not None and check.request_id == request_id else None
-
-
-def _happening(result: QualityStatus) -> Happening:
-    well = result.result is QualityResult.LOSSLESS
-    return Happening(
-        Severity.NORMAL if well else Severity.WARNING,
-        "QualityChecked",
-        f"{result.result}: {result.message}",
-    )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from fathom.adapters.ports import Clock, KubePort
-from fathom.core.served import ServedApis
+from fathom.core.cluster.served import ServedApis
 from fathom.core.times import is_over
 
 REFRESH_S: Final = 600.0

@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from fathom.adapters.ports import KubeError, KubePort
-from fathom.core.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.observed import Meta
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.metadata import Meta
 from fathom.runtime.loops import Loops
 
 SWEEP_S: Final = 300.0

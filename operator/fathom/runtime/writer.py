@@ -9,12 +9,12 @@ from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.api import names
-from fathom.core.events import Happening, event
-from fathom.core.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.manifest import Manifest, Seen
-from fathom.core.observed import Meta
-from fathom.runtime.apply_guard import ApplyGuard
-from fathom.runtime.operations import Apply, Create, Delete, Operation, Patch
+from fathom.core.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.metadata import Meta
+from fathom.core.events import Event, event_manifest
+from fathom.reconcile.apply_guard import ApplyGuard
+from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.telemetry import Telemetry
 
 _log: Final = structlog.get_logger(__name__)
@@ -116,14 +116,12 @@ class Writer:
             return False
         return True
 
-    async def tell(
-        self, happenings: Sequence[Happening], about: Meta, now_s: float, reporter: str
-    ) -> None:
+    async def emit(self, events: Sequence[Event], about: Meta, now_s: float, reporter: str) -> None:
         """Post events; one that cannot be posted is logged, and stops nothing."""
-        for happening in happenings:
-            self._log.info("event", reason=happening.reason, message=happening.message, now_s=now_s)
+        for event in events:
+            self._log.info("event", reason=event.reason, message=event.message, now_s=now_s)
             try:
-                await self._kube.create(EVENT, event(happening, about, now_s, reporter))
+                await self._kube.create(EVENT, event_manifest(event, about, now_s, reporter))
                 self._count(EVENT.kind, "create")
             except KubeError as error:
                 self._log.warning("event not posted", error=error.message)

@@ -16,7 +16,7 @@ from fathom.api.spec import (
     TuningMode,
     TuningSpec,
 )
-from fathom.core.depth_set import named_depths
+from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.vllm_args import engine_args
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.records import DIRECTORY_VARIABLE

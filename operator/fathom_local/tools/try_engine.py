@@ -66,7 +66,7 @@ CHECKS: Final = (
     Check(
         "preflight",
         "tests/engine/test_preflight_in_vllm.py",
-        "Correct operator/fathom/core/draft_architectures.py, or end ARCHITECTURES in "
+        "Correct operator/fathom/preflight/draft_architectures.py, or end ARCHITECTURES in "
         "operator/fathom/core/capability_table.py before this release.",
         only_in=ARCHITECTURES,
         elsewhere="its names are said of {versions} alone, and preflight refuses none of them here",
@@ -74,7 +74,7 @@ CHECKS: Final = (
     Check(
         "CUDA graphs",
         "tests/engine/test_graphs_equal_vllms.py",
-        f"Correct operator/fathom/core/cuda_graphs.py, {_BEFORE}.",
+        f"Correct operator/fathom/core/engine/cuda_graphs.py, {_BEFORE}.",
         only_in=LIVE_DEPTH,
         elsewhere=_NOT_LIVE,
     ),

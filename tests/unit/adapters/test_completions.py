@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fathom.adapters.completions import LARGEST_ANSWER_BYTES, EngineCompletions
 from fathom.adapters.ports import PodEndpoint
-from fathom.core.completion import Completion, CompletionRequest, Unanswered
+from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 
 ANSWER: dict[str, Any] = {
     "id": "cmpl-1",

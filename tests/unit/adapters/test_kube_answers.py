@@ -10,7 +10,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
 
 SIGN_IN = "<html>Sign in to continue</html>"
 

@@ -17,7 +17,7 @@ from fathom.core.capability_table import (
     SPECULATIVE_CONFIG_KEYS,
     TABLE,
 )
-from fathom.core.nodes_per_replica import spans_nodes
+from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.manifests.group import Role
 from fathom.manifests.vllm_args import engine_args
 

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, Kind
-from fathom.core.served import ALL, ServedApis
+from fathom.core.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, Kind
+from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.support import not_yet_supported, obstacle_to
 from manifest_samples import resource
 

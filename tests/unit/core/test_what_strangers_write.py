@@ -3,8 +3,8 @@
 import pytest
 
 from fathom.core.depth import DepthDocument
-from fathom.core.model_config import ModelConfig
-from fathom.core.weight_files import weight_bytes
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.weight_files import weight_bytes
 
 LONG = "x" * 1_000_000
 

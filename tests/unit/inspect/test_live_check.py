@@ -15,9 +15,9 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.cli import app
-from fathom.core.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
-from fathom.core.quality import QUALITY_KEY, QualityCheck
+from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.inspect.live_check_command import NoResultError, result_of, shown
+from fathom.quality.check import QUALITY_KEY, QualityCheck
 from manifest_samples import manifest
 from support.bench import ManualClock
 from support.fake_kube import FakeKube

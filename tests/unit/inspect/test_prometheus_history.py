@@ -15,7 +15,7 @@ from aiohttp import web
 from fathom.adapters.exposition import counters
 from fathom.adapters.prometheus_history import Scrape, scrapes
 from fathom.adapters.prometheus_query import Series
-from fathom.core.kinds import ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters
 from fathom.inspect.feeding import Past, feed_files, feed_prometheus
 from unit.inspect.recorded import points, record

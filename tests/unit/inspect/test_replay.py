@@ -8,13 +8,13 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import depth_at
 from fathom.core.measurement import PodCounters
-from fathom.inspect.replay import Replay, Replayed
+from fathom.inspect.replay import Replay, ReplayResult
 from fathom.tuning.interface import Action, Settings
 from unit.inspect.recorded import record
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, START_S, Fleet, best_depth, value
 
 
-def replayed(looks: list[PodCounters], settings: Settings = SETTINGS) -> Replayed:
+def replayed(looks: list[PodCounters], settings: Settings = SETTINGS) -> ReplayResult:
     replay = Replay(settings)
     for look in looks:
         replay.take(look)

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from fathom.adapters.ports import KubeError
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.inspect.cluster import Listed, read_all, read_resource
 from fathom.inspect.options import kube_sentence
 from fathom.inspect.top_view import alarms, top_table

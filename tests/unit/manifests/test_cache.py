@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fathom.core.fetch import Fetched, pinned
-from fathom.core.model_facts import ModelRef
+from fathom.core.models.facts import ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.fetch.standing import Fetched, pinned
 from fathom.manifests.cache import compile_cache, wanted_fetch
 from fathom.manifests.pod_template import pod_template
 from manifest_samples import resource

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cuda_graphs import Replayed
+from fathom.core.engine.cuda_graphs import Replayed
 from fathom.manifests.engine_graphs import GraphPrice, graph_price
 from manifest_samples import resource
 

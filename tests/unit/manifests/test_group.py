@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from fathom.core.observed import ObservedPod
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.served import ALL
 from fathom.core.plugin import PluginBundle
-from fathom.core.served import ALL
 from fathom.manifests.compute_domain import compute_domain
 from fathom.manifests.leader_worker_set import leader_worker_set
 from fathom.manifests.pod_disruption_budget import pod_disruption_budget

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from fathom.core.fetch_program import FetchProgram
 from fathom.core.plugin import PluginBundle
+from fathom.fetch.program import FetchProgram
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.fetch_job import fetch_job
 from fathom.manifests.pod_template import pod_template

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fathom.core.preflight_input import StatedArgs
 from fathom.manifests.preflight import stated_args
+from fathom.preflight.input import StatedArgs
 from manifest_samples import resource
 
 

@@ -7,17 +7,17 @@ import pytest
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET
-from fathom.core.observed import (
-    Meta,
+from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed import (
     ObservedConfigMap,
     ObservedDeployment,
     ObservedLeaderWorkerSet,
-    ObservedPod,
     ObservedWorkload,
 )
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.plan import Plan, Rendering, Template, fleets_of, plan_of
-from fathom.core.snapshot import Objects
 from manifest_samples import resource
 
 OURS = Rendering(version="0.1.0", plugin="kimi-plugin-a", depth="kimi-depth")

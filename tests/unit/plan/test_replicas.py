@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom.core.replicas import Bounds, Fleet, replicas_by_revision
+from fathom.core.replicas import Fleet, ReplicaBounds, replicas_by_revision
 
 
 @dataclass
 class Cluster:
     """Deployments with their pods, moved on one event at a time."""
 
-    bounds: Bounds
+    bounds: ReplicaBounds
     fleets: dict[str, Fleet] = field(default_factory=dict)
     least_ready: int = 1_000_000
     most_held: int = 0
@@ -56,7 +56,7 @@ class Cluster:
 
 def serving(replicas: int, unavailable: int, surge: int, *, paused: bool = False) -> Cluster:
     """A cluster where every replica of revision `old` is ready."""
-    bounds = Bounds(replicas, unavailable, surge, paused)
+    bounds = ReplicaBounds(replicas, unavailable, surge, paused)
     return Cluster(bounds, {"old": Fleet("old", replicas, replicas, replicas, 0)})
 
 
@@ -77,7 +77,7 @@ def rolled(cluster: Cluster, wanted: str, steps: int = 40) -> list[tuple[int, in
 
 
 def test_a_first_revision_asks_for_everything_at_once() -> None:
-    assert replicas_by_revision("new", (), Bounds(3, 1, 0)) == {"new": 3}
+    assert replicas_by_revision("new", (), ReplicaBounds(3, 1, 0)) == {"new": 3}
 
 
 def test_without_a_surge_each_new_pod_waits_for_an_old_ones_gpus() -> None:
@@ -130,24 +130,24 @@ def test_a_revert_in_the_middle_only_changes_who_is_wanted() -> None:
 
 def test_pods_that_are_not_ready_go_first_and_only_as_far_as_allowed() -> None:
     fleets = (Fleet("old", 4, 4, 1, 0),)
-    assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"old": 3, "new": 0}
+    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 3, "new": 0}
 
 
 def test_of_two_old_revisions_the_one_that_serves_least_goes_first() -> None:
     fleets = (Fleet("a", 2, 2, 2, 0), Fleet("b", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
-    assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"a": 2, "b": 0, "new": 1}
+    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"a": 2, "b": 0, "new": 1}
 
 
 def test_of_all_old_revisions_what_serves_nobody_goes_first() -> None:
     """The canary's place comes from a pod that is not ready, though `a` serves less than `b`."""
     fleets = (Fleet("a", 1, 1, 1, 0), Fleet("b", 2, 2, 1, 0))
-    bounds = Bounds(3, 2, 0, most_new=1)
+    bounds = ReplicaBounds(3, 2, 0, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 1, "new": 0}
 
 
 def test_and_what_serves_goes_after_it_in_the_same_look() -> None:
     fleets = (Fleet("a", 1, 1, 1, 0), Fleet("b", 3, 3, 2, 0), Fleet("new", 1, 1, 1, 0))
-    assert replicas_by_revision("new", fleets, Bounds(4, 1, 1)) == {"a": 0, "b": 2, "new": 1}
+    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 1)) == {"a": 0, "b": 2, "new": 1}
 
 
 def test_paused_holds_everything_between_revisions() -> None:
@@ -158,7 +158,7 @@ def test_paused_holds_everything_between_revisions() -> None:
 @pytest.mark.parametrize(("replicas", "expected"), [(5, 4), (4, 3), (2, 1), (0, 0)])
 def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 0, 0))
-    asked = replicas_by_revision("new", fleets, Bounds(replicas, 1, 0, paused=True))
+    asked = replicas_by_revision("new", fleets, ReplicaBounds(replicas, 1, 0, paused=True))
     assert sum(asked.values()) == replicas
     assert asked["old"] >= expected
 
@@ -166,14 +166,14 @@ def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
 def test_a_pause_in_the_middle_of_a_surge_costs_no_pod_that_serves() -> None:
     """One surplus pod is asked for, and it is the one that starts that gives way."""
     fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 2, 2, 1, 0))
-    asked = replicas_by_revision("new", fleets, Bounds(2, 0, 1, paused=True))
+    asked = replicas_by_revision("new", fleets, ReplicaBounds(2, 0, 1, paused=True))
     assert asked == {"old": 1, "new": 1}
 
 
 def test_paused_groups_that_serve_stay_though_one_too_many_is_asked_for() -> None:
     """The group that starts comes before one that serves, and so cannot go alone."""
     fleets = (numbered("old", {0}, 1), numbered("new", {1}, 2))
-    asked = replicas_by_revision("new", fleets, Bounds(2, 0, 1, paused=True))
+    asked = replicas_by_revision("new", fleets, ReplicaBounds(2, 0, 1, paused=True))
     assert asked == {"old": 1, "new": 2}
 
 
@@ -192,13 +192,13 @@ def test_paused_a_canary_stays_while_the_others_scale(
     replicas: int, unavailable: int, surge: int, expected: dict[str, int]
 ) -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 1, 0))
-    bounds = Bounds(replicas, unavailable, surge, paused=True, most_new=1)
+    bounds = ReplicaBounds(replicas, unavailable, surge, paused=True, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == expected
 
 
 def test_paused_nobody_makes_room_for_a_canary_that_has_not_come() -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 0, 0, 0, 0))
-    bounds = Bounds(2, 1, 0, paused=True, most_new=1)
+    bounds = ReplicaBounds(2, 1, 0, paused=True, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
 
 
@@ -213,7 +213,7 @@ def test_paused_nobody_serves_less_than_asked(
         Fleet(f"r{index}", asked, asked, min(ready, asked), 0)
         for index, (asked, ready) in enumerate(revisions)
     ]
-    asked = replicas_by_revision("r0", fleets, Bounds(replicas, 1, 1, paused=True))
+    asked = replicas_by_revision("r0", fleets, ReplicaBounds(replicas, 1, 1, paused=True))
     before = sum(fleet.serving for fleet in fleets)
     after = sum(min(fleet.ready, asked[fleet.revision]) for fleet in fleets)
     assert after >= min(before, replicas)
@@ -222,7 +222,7 @@ def test_paused_nobody_serves_less_than_asked(
 
 def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
     fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
-    assert replicas_by_revision("new", fleets, Bounds(4, 1, 0)) == {"old": 1, "new": 3}
+    assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 1, "new": 3}
 
 
 @settings(deadline=None)
@@ -280,18 +280,20 @@ def test_the_trial_of_a_single_replica_takes_its_place() -> None:
 )
 def test_on_trial_it_is_the_others_that_scale(replicas: int, expected: dict[str, int]) -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 1, 0))
-    assert replicas_by_revision("new", fleets, Bounds(replicas, 1, 0, most_new=1)) == expected
+    assert (
+        replicas_by_revision("new", fleets, ReplicaBounds(replicas, 1, 0, most_new=1)) == expected
+    )
 
 
 def test_on_trial_the_others_come_back_before_the_canary_comes() -> None:
     fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 0, 0, 0, 0))
-    bounds = Bounds(3, 1, 0, most_new=1)
+    bounds = ReplicaBounds(3, 1, 0, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
 
 
 def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
     fleets = (Fleet("old", 2, 2, 2, 0), Fleet("canary", 1, 1, 0, 0))
-    assert replicas_by_revision("new", fleets, Bounds(3, 1, 0, most_new=1)) == {
+    assert replicas_by_revision("new", fleets, ReplicaBounds(3, 1, 0, most_new=1)) == {
         "old": 2,
         "canary": 0,
         "new": 0,
@@ -307,15 +309,21 @@ def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
     """Of 0, 1 and 2 only 0 is down: to shrink by one is to take 2, which serves."""
     new = Fleet("new", 0, 0, 0, 0)
     idle_first = numbered("old", {1, 2}, 3)
-    assert replicas_by_revision("new", (idle_first, new), Bounds(3, 1, 0)) == {"old": 3, "new": 0}
+    assert replicas_by_revision("new", (idle_first, new), ReplicaBounds(3, 1, 0)) == {
+        "old": 3,
+        "new": 0,
+    }
     idle_last = numbered("old", {0, 1}, 3)
-    assert replicas_by_revision("new", (idle_last, new), Bounds(3, 1, 0)) == {"old": 2, "new": 0}
+    assert replicas_by_revision("new", (idle_last, new), ReplicaBounds(3, 1, 0)) == {
+        "old": 2,
+        "new": 0,
+    }
 
 
 def test_an_idle_group_that_cannot_go_costs_no_pod_that_serves() -> None:
     """Group 0 of `b` is down and the last to go: what may go beside it is one pod, not two."""
     fleets = (Fleet("a", 2, 2, 2, 0), numbered("b", {1, 2}, 3), Fleet("new", 0, 0, 0, 0))
-    bounds = Bounds(4, 1, 0)
+    bounds = ReplicaBounds(4, 1, 0)
     assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 3, "new": 0}
 
 
@@ -330,7 +338,7 @@ def test_shrinking_groups_keeps_what_must_serve(
 ) -> None:
     old = numbered("old", ready, 5)
     new = numbered("new", set(range(of_new)), of_new)
-    bounds = Bounds(5, unavailable, 1)
+    bounds = ReplicaBounds(5, unavailable, 1)
     asked = replicas_by_revision("new", (old, new), bounds)
     left = sum(index < asked["old"] for index in ready) + min(of_new, 5)
     assert left >= min(len(ready) + of_new, bounds.replicas - unavailable)

@@ -5,62 +5,62 @@ from dataclasses import replace
 import pytest
 
 from fathom.api.conditions import Reason
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.core.observed import ObservedPod
 from fathom.rollout.canary_trouble import Failure, failure_of
-from fathom.rollout.look import Look
-from fathom.rollout.rollout import Rollout, Stage, Watch
-from unit.rollout.looks import NOW_S, PATIENCE_S, WISHES, look, pod
+from fathom.rollout.input import RolloutInput
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
+from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, given, pod
 
 ROLLOUT = Rollout("new", "old", Stage.CANARY, NOW_S, Reason.CANARY_STARTING)
-STARTING = Watch("canary", unready_since_s=NOW_S)
-BAKING = Watch("canary", ready_since_s=NOW_S, restarts=1)
+STARTING = CanaryWatch("canary", unready_since_s=NOW_S)
+BAKING = CanaryWatch("canary", ready_since_s=NOW_S, restarts=1)
 
 
-def ended(watch: Watch, canary: ObservedPod | None, seen: Look) -> Failure | None:
+def ended(watch: CanaryWatch, canary: ObservedPod | None, seen: RolloutInput) -> Failure | None:
     return failure_of(ROLLOUT, watch, canary, seen)
 
 
 def test_two_restarts_before_it_is_ready_can_be_bad_luck_and_three_cannot() -> None:
-    assert ended(STARTING, pod(restarts=2), look()) is None
-    assert ended(STARTING, pod(restarts=1, fetch_restarts=1), look()) is None
+    assert ended(STARTING, pod(restarts=2), given()) is None
+    assert ended(STARTING, pod(restarts=1, fetch_restarts=1), given()) is None
     for third in (pod(restarts=3), pod(restarts=1, fetch_restarts=2)):
-        assert ended(STARTING, third, look()) == Failure(
+        assert ended(STARTING, third, given()) == Failure(
             Reason.CANARY_CRASHED, "pod canary crashed 3 times before it was ready."
         )
 
 
 def test_one_restart_after_it_was_ready_is_enough() -> None:
-    assert ended(BAKING, pod(ready=True, restarts=1), look()) is None
-    assert ended(BAKING, pod(ready=True, restarts=2), look()) == Failure(
+    assert ended(BAKING, pod(ready=True, restarts=1), given()) is None
+    assert ended(BAKING, pod(ready=True, restarts=2), given()) == Failure(
         Reason.CANARY_CRASHED, "pod canary crashed after it had become ready."
     )
 
 
 @pytest.mark.parametrize(("replaced", "crashed"), [(2, False), (3, True)])
 def test_a_group_may_come_back_twice(replaced: int, *, crashed: bool) -> None:
-    watch = Watch("canary", unready_since_s=NOW_S, replaced=replaced)
-    assert (ended(watch, pod(), look()) is not None) is crashed
+    watch = CanaryWatch("canary", unready_since_s=NOW_S, replaced=replaced)
+    assert (ended(watch, pod(), given()) is not None) is crashed
 
 
 @pytest.mark.parametrize(("after_s", "failed"), [(599, False), (600, True)])
 def test_an_image_may_fail_to_be_pulled_for_ten_minutes(after_s: float, *, failed: bool) -> None:
-    found = ended(STARTING, pod(waiting="ImagePullBackOff"), look(after_s))
+    found = ended(STARTING, pod(waiting="ImagePullBackOff"), given(after_s))
     assert (found is not None) is failed
     if found is not None:
         assert found.reason is Reason.IMAGE_UNAVAILABLE
     # What else keeps it waiting has the time that an engine has.
-    assert ended(STARTING, pod(waiting="ContainerCreating"), look(after_s)) is None
+    assert ended(STARTING, pod(waiting="ContainerCreating"), given(after_s)) is None
 
 
 def obeying(
-    after_s: float, generation: int, *, written_s: float = 0, live: bool = True, watch: Watch
+    after_s: float, generation: int, *, written_s: float = 0, live: bool = True, watch: CanaryWatch
 ) -> Failure | None:
     counters = PodCounters("canary", NOW_S, NOW_S, EngineCounts(), live, generation)
-    seen = look(
+    seen = given(
         after_s,
-        wishes=replace(WISHES, live=live),
+        settings=replace(SETTINGS, live=live),
         counters={"canary": counters},
         document=DepthDocument(7, flat(3, 256)),
         document_written_at_s=NOW_S + written_s,
@@ -92,16 +92,16 @@ def test_neither_a_static_engine_nor_one_that_is_not_ready_need_obey() -> None:
 
 
 def test_it_has_as_long_as_drain_start_and_a_node_take() -> None:
-    assert ended(STARTING, pod(), look(PATIENCE_S - 1)) is None
-    assert ended(STARTING, pod(), look(PATIENCE_S)) == Failure(
+    assert ended(STARTING, pod(), given(PATIENCE_S - 1)) is None
+    assert ended(STARTING, pod(), given(PATIENCE_S)) == Failure(
         Reason.CANARY_NOT_READY,
         "pod canary did not become ready within 71 minutes: see its log, or raise "
         "spec.engine.startupMinutes.",
     )
-    assert ended(STARTING, None, look(PATIENCE_S)) == Failure(
+    assert ended(STARTING, None, given(PATIENCE_S)) == Failure(
         Reason.CANARY_NOT_READY, "its pod did not come into being within 71 minutes."
     )
-    troubled = ended(STARTING, pod(waiting="RunContainerError"), look(PATIENCE_S))
+    troubled = ended(STARTING, pod(waiting="RunContainerError"), given(PATIENCE_S))
     assert troubled is not None
     assert troubled.reason is Reason.POD_FAILING
     assert troubled.message.startswith("not ready within 71 minutes: container vllm of pod canary")
@@ -109,8 +109,8 @@ def test_it_has_as_long_as_drain_start_and_a_node_take() -> None:
 
 def test_pods_that_come_and_go_are_given_up_in_the_end() -> None:
     longest_s = 3 * (PATIENCE_S + 1200.0)
-    assert ended(BAKING, pod(ready=True, restarts=1), look(longest_s - 1)) is None
-    assert ended(BAKING, pod(ready=True, restarts=1), look(longest_s)) == Failure(
+    assert ended(BAKING, pod(ready=True, restarts=1), given(longest_s - 1)) is None
+    assert ended(BAKING, pod(ready=True, restarts=1), given(longest_s)) == Failure(
         Reason.CANARY_NOT_READY,
         "after 4.5 hours no canary has stayed long enough to be judged: its pods come and go.",
     )

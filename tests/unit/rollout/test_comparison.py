@@ -7,31 +7,33 @@ from math import log1p
 import pytest
 
 from fathom.api.status import Compared
-from fathom.rollout.comparison import Comparison, comparison_of
-from fathom.rollout.evidence import Contrast, Evidence, Side
+from fathom.rollout.comparison import ArmComparison, comparison_of
+from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence
 
 BAKE_S = 1200.0
 NOW_S = 1_800_000_000.0
-SERVED = Evidence(Side(tokens=1e6, finished=1e3), Side(tokens=2e6, finished=2e3), looks=20)
+SERVED = CanaryEvidence(
+    BakeTotals(tokens=1e6, finished=1e3), BakeTotals(tokens=2e6, finished=2e3), looks=20
+)
 
 
-def shown(speeds: Iterable[float]) -> Evidence:
+def shown(speeds: Iterable[float]) -> CanaryEvidence:
     """Windows in which the one replica was so much faster than the others."""
-    speed = Contrast()
+    speed = CanaryContrast()
     for each in speeds:
         speed = speed.updated(log1p(each), 1.0)
     return replace(SERVED, speed=speed)
 
 
-def alternating(mean: float, spread: float, windows: int = 20) -> Evidence:
+def alternating(mean: float, spread: float, windows: int = 20) -> CanaryEvidence:
     return shown(mean + (spread if i % 2 else -spread) for i in range(windows))
 
 
-def after(evidence: Evidence, baked_s: float) -> Comparison | None:
+def after(evidence: CanaryEvidence, baked_s: float) -> ArmComparison | None:
     return comparison_of(evidence, baked_s=baked_s, bake_s=BAKE_S, now_s=NOW_S)
 
 
-def found(evidence: Evidence, baked_s: float) -> Compared | None:
+def found(evidence: CanaryEvidence, baked_s: float) -> Compared | None:
     comparison = after(evidence, baked_s)
     return comparison.found if comparison else None
 
@@ -80,10 +82,10 @@ def test_what_was_in_doubt_takes_three_errors_from_then_on() -> None:
     [
         (alternating(0.5, 0.001, windows=7), "hardly ever busy with batches of the same size"),
         (replace(alternating(0.5, 0.001), blind=10), "could not be read"),
-        (replace(SERVED, canary=Side()), "It served no requests."),
+        (replace(SERVED, canary=BakeTotals()), "It served no requests."),
     ],
 )
-def test_what_keeps_it_from_being_told_is_said(evidence: Evidence, why: str) -> None:
+def test_what_keeps_it_from_being_told_is_said(evidence: CanaryEvidence, why: str) -> None:
     assert found(evidence, BAKE_S) is None
     comparison = after(evidence, 3 * BAKE_S)
     assert comparison is not None
@@ -92,7 +94,7 @@ def test_what_keeps_it_from_being_told_is_said(evidence: Evidence, why: str) -> 
 
 
 def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
-    comparison = Comparison(Compared.FASTER, NOW_S, mean=log1p(0.1), error=0.01)
+    comparison = ArmComparison(Compared.FASTER, NOW_S, mean=log1p(0.1), error=0.01)
     assert comparison.percent == "+10.0"
     assert comparison.interval_percent == "+7.8 to +12.2"
     assert str(comparison) == (
@@ -102,14 +104,14 @@ def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
 
 
 def test_without_speeds_no_number_is_said() -> None:
-    comparison = Comparison(Compared.CANNOT_TELL, NOW_S, remark="It served no requests.")
+    comparison = ArmComparison(Compared.CANNOT_TELL, NOW_S, remark="It served no requests.")
     assert (comparison.percent, comparison.interval_percent) == ("", "")
     assert str(comparison).startswith("It served no requests. So far that tells nothing")
 
 
 def test_what_else_is_worse_is_said_beside_the_speed() -> None:
     preempting = replace(
-        alternating(0.05, 0.01), canary=Side(tokens=1e6, finished=1e3, preemptions=500.0)
+        alternating(0.05, 0.01), canary=BakeTotals(tokens=1e6, finished=1e3, preemptions=500.0)
     )
     comparison = after(preempting, BAKE_S)
     assert comparison is not None

@@ -6,7 +6,13 @@ from math import exp, inf, log
 import pytest
 
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.rollout.evidence import BATCH_COST, Contrast, Evidence, slow_share, tail_bound
+from fathom.rollout.evidence import (
+    BATCH_COST,
+    CanaryContrast,
+    CanaryEvidence,
+    slow_share,
+    tail_bound,
+)
 
 BUCKET = Cell(8, 3, StepKind.DECODE)
 
@@ -21,8 +27,8 @@ def delta(
     return PodDelta(pod, 0, 60, EngineCounts(**engine), cells or {}, {})
 
 
-def compared(canary: PodDelta, *stable: PodDelta) -> Contrast:
-    return Evidence().updated([canary], stable).speed
+def compared(canary: PodDelta, *stable: PodDelta) -> CanaryContrast:
+    return CanaryEvidence().updated([canary], stable).speed
 
 
 def test_speed_is_tokens_per_request_and_second_at_the_same_batch_and_depth() -> None:
@@ -106,7 +112,7 @@ def test_fullness_is_per_replica_and_a_comparison_weighs_what_finished_on_the_le
 
 def test_a_window_that_could_not_be_read_is_counted_and_compares_nothing() -> None:
     ours = delta({BUCKET: steps(1000, step_s=0.02, per_request=3, batch=6)})
-    found = Evidence().updated([ours], []).updated([], [ours])
+    found = CanaryEvidence().updated([ours], []).updated([], [ours])
     assert (found.looks, found.blind, found.speed.windows) == (2, 2, 0)
 
 
@@ -115,7 +121,7 @@ def test_sums_are_over_all_replicas_and_windows() -> None:
         delta(generation_tokens=10, finished_requests=2, failed_requests=1, preemptions=3),
         tpot=((0.1, 1.0), (inf, 2.0)),
     )
-    found = Evidence().updated([one], [one, one]).updated([one], [one, one])
+    found = CanaryEvidence().updated([one], [one, one]).updated([one], [one, one])
     assert found.canary.failed == 2
     assert found.stable.finished == 8
     assert found.stable.preemptions == 12
@@ -123,13 +129,13 @@ def test_sums_are_over_all_replicas_and_windows() -> None:
 
 
 def test_the_error_of_the_mean_comes_from_the_spread_between_windows() -> None:
-    spread = Contrast()
+    spread = CanaryContrast()
     for value in (0.1, -0.1) * 10:
         spread = spread.updated(value, 1.0)
     assert spread.mean == pytest.approx(0)
     # 20 windows, of which two are worth one.
     assert spread.error == pytest.approx(0.1 / 3)
-    assert Contrast().updated(0.1, 1.0).error == inf
+    assert CanaryContrast().updated(0.1, 1.0).error == inf
 
 
 def test_the_tail_is_where_a_share_of_the_requests_is_slower() -> None:
@@ -146,7 +152,7 @@ def test_tails_are_compared_window_by_window_at_the_bound_that_the_others_have_s
     def window(slow: float, requests: float) -> PodDelta:
         return replace(delta(), tpot=((0.1, requests - slow), (1.0, requests), (inf, requests)))
 
-    found = Evidence().updated([window(3, 10)], [window(1, 50), window(1, 50)])
+    found = CanaryEvidence().updated([window(3, 10)], [window(1, 50), window(1, 50)])
     assert (found.tpot_tail.windows, found.tpot_tail.weight) == (1, 10)
     assert found.tpot_tail.mean == pytest.approx(0.3 - 0.02)
     # In the next one 10 of 200 are slow: still no more than 5 %, so that the bound stays.
@@ -162,7 +168,7 @@ def test_tails_are_compared_window_by_window_at_the_bound_that_the_others_have_s
 def test_a_window_without_requests_on_one_side_compares_no_tail(side: str) -> None:
     some = replace(delta(), ttft=((0.1, 9.0), (1.0, 10.0), (inf, 10.0)))
     none = replace(delta(), ttft=((0.1, 0.0), (1.0, 0.0), (inf, 0.0)))
-    before = Evidence().updated([some], [some])
+    before = CanaryEvidence().updated([some], [some])
     after = before.updated(*(([none], [some]) if side == "canary" else ([some], [none])))
     assert after.ttft_tail == before.ttft_tail
     assert before.ttft_tail.windows == 1

@@ -4,8 +4,9 @@ from typing import Any
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.core.observed import ObservedLeaderWorkerSet, ObservedPod
-from fathom.rollout.look import Look, Wishes
+from fathom.core.cluster.observed import ObservedLeaderWorkerSet
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.rollout.input import RolloutInput, RolloutSettings
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import next_step
 
@@ -25,7 +26,7 @@ def workload(revision: str) -> ObservedLeaderWorkerSet:
     return ObservedLeaderWorkerSet.model_validate({"metadata": metadata, "spec": {"replicas": 1}})
 
 
-WISHES = Wishes(
+SETTINGS = RolloutSettings(
     replicas=2,
     max_unavailable=1,
     max_surge=0,
@@ -37,12 +38,12 @@ WISHES = Wishes(
 )
 
 
-def look(now_s: float, *canary: ObservedPod) -> Look:
+def given(now_s: float, *canary: ObservedPod) -> RolloutInput:
     given: dict[str, Any] = {"counters": {}, "document": None, "window": None}
-    return Look(
+    return RolloutInput(
         now_s=now_s,
         revision="new",
-        wishes=WISHES,
+        settings=SETTINGS,
         workloads=(workload("old"), workload("new")),
         pods=(leader("old", "o", ready=True), *canary),
         document_written_at_s=0.0,
@@ -58,7 +59,7 @@ def canary_after(*uids: str, ready: bool) -> Rollout:
     for uid in uids:
         for seen in ((leader("new", uid, ready=ready),), ()):
             now_s += 30.0
-            after = next_step(rollout, look(now_s, *seen)).rollout
+            after = next_step(rollout, given(now_s, *seen)).rollout
             assert after is not None
             rollout = after
     return rollout

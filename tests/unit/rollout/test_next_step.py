@@ -7,13 +7,13 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.measurement import EngineCounts, PodDelta
-from fathom.core.observed import ObservedPod
-from fathom.rollout.comparison import Comparison
-from fathom.rollout.look import Look, Window
-from fathom.rollout.rollout import Rollout, Stage, Watch
+from fathom.rollout.comparison import ArmComparison
+from fathom.rollout.input import CanaryWindow, RolloutInput
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.steps import Step, next_step
-from unit.rollout.looks import NOW_S, WISHES, deployment, look, pod
+from unit.rollout.inputs import NOW_S, SETTINGS, deployment, given, pod
 
 SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
 CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
@@ -21,21 +21,21 @@ PROMOTED = replace(SETTLING, stage=Stage.PROMOTED, reason=Reason.CANARY_AS_GOOD)
 VETOED = replace(SETTLING, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_SLOWER)
 
 
-def after(before: Rollout | None, seen: Look) -> Rollout:
+def after(before: Rollout | None, seen: RolloutInput) -> Rollout:
     found = next_step(before, seen).rollout
     assert found is not None
     return found
 
 
 def told(step: Step) -> list[str]:
-    return [each.message for each in step.happenings]
+    return [each.message for each in step.events]
 
 
 def test_an_edit_settles_for_ten_seconds() -> None:
-    assert after(None, look()).stage is Stage.SETTLING
-    assert after(None, look()).message == "begins when the spec has not changed for 10 seconds."
-    assert after(SETTLING, look(9.9)).stage is Stage.SETTLING
-    assert after(SETTLING, look(10)).stage is Stage.CANARY
+    assert after(None, given()).stage is Stage.SETTLING
+    assert after(None, given()).message == "begins when the spec has not changed for 10 seconds."
+    assert after(SETTLING, given(9.9)).stage is Stage.SETTLING
+    assert after(SETTLING, given(10)).stage is Stage.CANARY
 
 
 @pytest.mark.parametrize(
@@ -70,28 +70,28 @@ def test_an_edit_settles_for_ten_seconds() -> None:
 )
 def test_what_becomes_of_one_replica_is_told(changes: dict[str, Any], message: str) -> None:
     settled = replace(SETTLING, why="image: a became b")
-    step = next_step(settled, look(10, wishes=replace(WISHES, **changes)))
+    step = next_step(settled, given(10, settings=replace(SETTINGS, **changes)))
     assert told(step) == [message]
 
 
 def test_where_nothing_serves_nothing_is_put_at_risk() -> None:
     down = (pod("old", "a"), pod("old", "b"))
-    found = after(SETTLING, look(10, pods=down))
+    found = after(SETTLING, given(10, pods=down))
     assert (found.stage, found.reason) == (Stage.PROMOTED, Reason.NOTHING_TO_PROTECT)
     one = (pod("old", "a", ready=True), pod("old", "b"))
-    assert after(SETTLING, look(10, pods=one)).stage is Stage.CANARY
+    assert after(SETTLING, given(10, pods=one)).stage is Stage.CANARY
 
 
 def test_what_an_operator_without_a_record_had_promoted_goes_on() -> None:
     for replicas, stage in ((1, Stage.SETTLING), (2, Stage.PROMOTED)):
         workloads = (deployment("old", 2), deployment("new", replicas))
-        assert after(None, look(workloads=workloads)).stage is stage
+        assert after(None, given(workloads=workloads)).stage is stage
 
 
 def test_of_several_older_revisions_the_one_that_serves_most_is_stable() -> None:
     pods = (pod("a", "1", ready=True), *(pod("b", name, ready=True) for name in "23"))
     workloads = (deployment("a", 2), deployment("b", 2), deployment("new", 0))
-    assert after(None, look(pods=pods, workloads=workloads)).stable == "b"
+    assert after(None, given(pods=pods, workloads=workloads)).stable == "b"
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_what_was_vetoed_is_tried_again_only_when_asked_anew() -> None:
         ("1", Stage.ROLLED_BACK),
         ("2", Stage.SETTLING),
     ):
-        assert after(vetoed, look(100, retry=retry)).stage is stage
-    assert after(CANARY, look(10, retry="2")).stage is Stage.CANARY
+        assert after(vetoed, given(100, retry=retry)).stage is stage
+    assert after(CANARY, given(10, retry="2")).stage is Stage.CANARY
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_was_vetoed_is_tried_again_only_when_asked_anew() -> None:
 def test_a_newer_spec_goes_on_from_what_served_last(
     before: Rollout, stable: str, *, is_told: bool
 ) -> None:
-    step = next_step(before, look(20, pod(ready=True), revision="newer"))
+    step = next_step(before, given(20, pod(ready=True), revision="newer"))
     assert step.rollout is not None
     assert (step.rollout.stage, step.rollout.stable) == (Stage.SETTLING, stable)
     message = "The rollout to revision new ends: the spec asks for newer now."
@@ -134,18 +134,18 @@ def test_a_newer_spec_goes_on_from_what_served_last(
 
 def test_a_newer_spec_is_tried_beside_what_serves_though_another_was_promoted() -> None:
     """As after a promotion that went wrong: the mending is a change like any other."""
-    settling = after(PROMOTED, look(20, pod(), revision="newer"))
+    settling = after(PROMOTED, given(20, pod(), revision="newer"))
     assert settling.stable == "old"
-    assert after(settling, look(30, pod(), revision="newer")).stage is Stage.CANARY
+    assert after(settling, given(30, pod(), revision="newer")).stage is Stage.CANARY
     down = (pod("old", "a"), pod())
-    assert after(PROMOTED, look(20, revision="newer", pods=down)).stable == "new"
+    assert after(PROMOTED, given(20, revision="newer", pods=down)).stable == "new"
 
 
 @pytest.mark.parametrize(("before", "is_told"), [(CANARY, True), (VETOED, False)])
 def test_a_revert_is_over_at_once_and_told_unless_it_had_gone_back(
     before: Rollout, *, is_told: bool
 ) -> None:
-    step = next_step(before, look(20, revision="old"))
+    step = next_step(before, given(20, revision="old"))
     assert step.rollout is not None
     assert (step.rollout.stage, step.rollout.reason) == (Stage.PROMOTED, Reason.REVERTED)
     message = "The rollout to revision new ends: the spec is back at old."
@@ -153,47 +153,49 @@ def test_a_revert_is_over_at_once_and_told_unless_it_had_gone_back(
 
 
 def test_a_pause_stops_every_clock() -> None:
-    watch = Watch("canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
+    watch = CanaryWatch("canary", ready_since_s=NOW_S + 5, restarts=0, uid="uid of canary")
     baking = replace(CANARY, watch=watch)
     canary = pod(ready=True)
-    paused = replace(WISHES, paused=True)
-    held = after(baking, look(100, canary, wishes=paused))
+    paused = replace(SETTINGS, paused=True)
+    held = after(baking, given(100, canary, settings=paused))
     assert held == replace(baking, paused_at_s=NOW_S + 100)
-    assert after(held, look(500, canary, wishes=paused)) == held
-    resumed = after(held, look(600, canary))
+    assert after(held, given(500, canary, settings=paused)) == held
+    resumed = after(held, given(600, canary))
     assert (resumed.paused_at_s, resumed.began_at_s) == (None, NOW_S + 500)
     assert resumed.watch == replace(watch, ready_since_s=NOW_S + 505)
 
 
 def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
-    watch = Watch("canary", unready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch("canary", unready_since_s=NOW_S, uid="uid of canary")
     held = replace(CANARY, watch=watch, paused_at_s=NOW_S + 100)
-    resumed = after(held, look(600, pod()))
+    resumed = after(held, given(600, pod()))
     assert resumed.watch == replace(watch, unready_since_s=NOW_S + 500)
 
 
 def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
-    zero = replace(WISHES, replicas=0)
-    held = after(replace(CANARY, watch=watch), look(100, pod(ready=True), wishes=zero))
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    zero = replace(SETTINGS, replicas=0)
+    held = after(replace(CANARY, watch=watch), given(100, pod(ready=True), settings=zero))
     assert (held.stage, held.watch, held.paused_at_s) == (Stage.CANARY, watch, NOW_S + 100)
     assert held.message == "the canary comes back with the others: spec.replicas is 0."
-    assert after(held, look(90_000, wishes=zero)) == held
-    resumed = after(held, look(90_000, pod(name="another")))
+    assert after(held, given(90_000, settings=zero)) == held
+    resumed = after(held, given(90_000, pod(name="another")))
     assert (resumed.stage, resumed.paused_at_s) == (Stage.CANARY, None)
-    assert resumed.watch == Watch("another", unready_since_s=NOW_S + 90_000, uid="uid of another")
+    assert resumed.watch == CanaryWatch(
+        "another", unready_since_s=NOW_S + 90_000, uid="uid of another"
+    )
 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
-    assert after(replace(SETTLING, began_at_s=NOW_S + 9000), look()).began_at_s == NOW_S
-    ahead = Watch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
-    found = after(replace(CANARY, began_at_s=NOW_S - 60, watch=ahead), look(0, pod(ready=True)))
+    assert after(replace(SETTLING, began_at_s=NOW_S + 9000), given()).began_at_s == NOW_S
+    ahead = CanaryWatch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
+    found = after(replace(CANARY, began_at_s=NOW_S - 60, watch=ahead), given(0, pod(ready=True)))
     assert found.began_at_s == NOW_S - 60
     assert found.watch == replace(ahead, ready_since_s=NOW_S)
-    late = Watch("canary", unready_since_s=NOW_S + 500, uid="uid of canary")
+    late = CanaryWatch("canary", unready_since_s=NOW_S + 500, uid="uid of canary")
     assert watched(late, 0, pod()).unready_since_s == NOW_S
     held = replace(CANARY, paused_at_s=NOW_S + 500, watch=replace(late, unready_since_s=NOW_S - 5))
-    resumed = after(held, look(0, pod()))
+    resumed = after(held, given(0, pod()))
     assert (resumed.began_at_s, resumed.watch) == (NOW_S, held.watch)
 
 
@@ -201,8 +203,8 @@ COUNTED = PodDelta("p", 0, 60, EngineCounts(generation_tokens=10), {}, {})
 IDLE = replace(COUNTED, engine=EngineCounts())
 
 
-def window() -> Window:
-    return Window((COUNTED,), (COUNTED,))
+def window() -> CanaryWindow:
+    return CanaryWindow((COUNTED,), (COUNTED,))
 
 
 @pytest.mark.parametrize(
@@ -212,9 +214,9 @@ def window() -> Window:
 def test_what_a_cold_canary_counts_is_left_out(
     bake_s: float, after_s: float, *, counts: bool
 ) -> None:
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
-    wishes = replace(WISHES, bake_s=bake_s)
-    seen = look(after_s, pod(ready=True), wishes=wishes, window=window())
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    settings = replace(SETTINGS, bake_s=bake_s)
+    seen = given(after_s, pod(ready=True), settings=settings, window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == counts
 
 
@@ -231,31 +233,33 @@ def test_once_the_longest_bake_is_over_idle_windows_are_not_noted_for_ever(
     after_s: float, found: str, *, counts: bool
 ) -> None:
     windows = {
-        "idle": Window((IDLE,), (IDLE, IDLE)),
-        "unreadable": Window((), ()),
+        "idle": CanaryWindow((IDLE,), (IDLE, IDLE)),
+        "unreadable": CanaryWindow((), ()),
         "busy": window(),
     }
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
     arm = replace(CANARY, watch=watch, arm=True)
-    seen = look(after_s, pod(ready=True), window=windows[found], arm=True)
+    seen = given(after_s, pod(ready=True), window=windows[found], arm=True)
     assert (after(arm, seen).evidence != arm.evidence) == counts
 
 
 def test_what_one_counts_that_is_down_again_is_left_out() -> None:
-    watch = Watch("canary", ready_since_s=NOW_S, uid="uid of canary")
-    seen = look(600, pod(), window=window())
+    watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
+    seen = given(600, pod(), window=window())
     assert after(replace(CANARY, watch=watch), seen).evidence.looks == 0
 
 
-def watched(before: Watch | None, after_s: float, *pods: ObservedPod) -> Watch:
-    found = after(replace(CANARY, watch=before), look(after_s, *pods)).watch
+def watched(before: CanaryWatch | None, after_s: float, *pods: ObservedPod) -> CanaryWatch:
+    found = after(replace(CANARY, watch=before), given(after_s, *pods)).watch
     assert found is not None
     return found
 
 
 def test_a_canary_that_is_down_for_a_moment_bakes_on() -> None:
     ready = watched(None, 100, pod(ready=True, restarts=2))
-    assert ready == Watch("canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary")
+    assert ready == CanaryWatch(
+        "canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary"
+    )
     down = watched(ready, 200, pod(restarts=2))
     assert down == replace(ready, unready_since_s=NOW_S + 200)
     assert watched(down, 230, pod(restarts=2)) == down
@@ -267,7 +271,7 @@ def test_another_pod_in_its_place_bakes_anew_and_has_no_more_time_to_start() -> 
     gone = watched(ready, 200)
     assert gone == replace(ready, ready_since_s=None, unready_since_s=NOW_S + 200)
     other = watched(gone, 300, pod(name="other"))
-    assert other == Watch("other", unready_since_s=NOW_S + 200, uid="uid of other")
+    assert other == CanaryWatch("other", unready_since_s=NOW_S + 200, uid="uid of other")
     assert watched(other, 400, pod(name="other", ready=True)).ready_since_s == NOW_S + 400
 
 
@@ -282,28 +286,28 @@ def test_of_two_pods_the_watched_one_stays_the_canary_and_else_the_ready_one() -
 def test_with_nothing_beside_it_or_no_bake_it_is_enough_to_become_ready(
     changes: dict[str, Any],
 ) -> None:
-    wishes = replace(WISHES, **changes)
-    assert after(CANARY, look(100, pod(), wishes=wishes)).stage is Stage.CANARY
-    step = next_step(CANARY, look(100, pod(ready=True), wishes=wishes))
+    settings = replace(SETTINGS, **changes)
+    assert after(CANARY, given(100, pod(), settings=settings)).stage is Stage.CANARY
+    step = next_step(CANARY, given(100, pod(ready=True), settings=settings))
     assert step.rollout is not None
     assert step.rollout.stage is Stage.PROMOTED
     assert told(step) == ["Revision new replaces old everywhere: it became ready."]
 
 
 def test_what_is_awaited_is_said() -> None:
-    assert after(CANARY, look(100)).message == "the canary is starting."
-    assert after(CANARY, look(100, pod())).message == "the canary, pod canary, is starting."
-    assert after(SETTLING, look(10, held="its weights are fetched")).message == (
+    assert after(CANARY, given(100)).message == "the canary is starting."
+    assert after(CANARY, given(100, pod())).message == "the canary, pod canary, is starting."
+    assert after(SETTLING, given(10, held="its weights are fetched")).message == (
         "begins when its weights are fetched."
     )
 
 
 def test_what_cannot_go_back_is_held_where_it_is() -> None:
     crashed = pod(restarts=3)
-    found = after(CANARY, look(100, crashed, stable_spec_known=False))
+    found = after(CANARY, given(100, crashed, stable_spec_known=False))
     assert (found.stage, found.reason) == (Stage.CANARY, Reason.CANARY_CRASHED)
     assert found.message.endswith("It is held there, since the spec of old is not known.")
-    assert after(CANARY, look(100, crashed)).stage is Stage.ROLLED_BACK
+    assert after(CANARY, given(100, crashed)).stage is Stage.ROLLED_BACK
 
 
 @pytest.mark.parametrize("pods", [(), (pod(restarts=3),), (pod(ready=True),)])
@@ -311,7 +315,7 @@ def test_where_nothing_is_left_to_go_back_to_the_canary_is_all_there_is(
     pods: tuple[ObservedPod, ...],
 ) -> None:
     """As after an API server that answered with an old state: held, it would be for good."""
-    gone = look(100, pods=pods, workloads=(deployment("new", 1),), stable_spec_known=False)
+    gone = given(100, pods=pods, workloads=(deployment("new", 1),), stable_spec_known=False)
     step = next_step(CANARY, gone)
     assert step.rollout is not None
     assert (step.rollout.stage, step.rollout.reason) == (Stage.PROMOTED, Reason.NOTHING_TO_PROTECT)
@@ -325,7 +329,7 @@ def test_where_nothing_is_left_to_go_back_to_the_canary_is_all_there_is(
 def test_it_is_over_when_every_replica_is_of_the_new_revision_and_ready() -> None:
     def rolled(*pods: ObservedPod, old: int = 0) -> Step:
         workloads = (deployment("old", old), deployment("new", 3))
-        return next_step(PROMOTED, look(100, pods=pods, workloads=workloads))
+        return next_step(PROMOTED, given(100, pods=pods, workloads=workloads))
 
     ready = tuple(pod(name=name, ready=True) for name in "abc")
     done = rolled(*ready)
@@ -339,39 +343,39 @@ def test_what_was_reverted_before_anything_moved_ends_in_silence() -> None:
     reverted = replace(PROMOTED, reason=Reason.REVERTED)
     ready = tuple(pod(name=name, ready=True) for name in "abc")
     workloads = (deployment("old", 0), deployment("new", 3))
-    step = next_step(reverted, look(100, pods=ready, workloads=workloads))
+    step = next_step(reverted, given(100, pods=ready, workloads=workloads))
     assert (step.rollout, told(step)) == (None, [])
 
 
 ARM = replace(
     CANARY,
     arm=True,
-    watch=Watch("canary", ready_since_s=NOW_S, uid="uid of canary"),
-    compared=Comparison(Compared.FASTER, NOW_S, mean=0.1, error=0.01),
+    watch=CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary"),
+    compared=ArmComparison(Compared.FASTER, NOW_S, mean=0.1, error=0.01),
 )
 DAYS_S = 30 * 86400.0
 
 
 def test_one_that_was_compared_stays_for_as_long_as_it_is_asked_for() -> None:
-    found = after(ARM, look(DAYS_S, pod(ready=True), arm=True))
+    found = after(ARM, given(DAYS_S, pod(ready=True), arm=True))
     assert (found.stage, found.compared) == (Stage.CANARY, ARM.compared)
-    moved = replace(ARM, watch=replace(ARM.watch or Watch(""), pod="gone"))
-    assert after(moved, look(DAYS_S, pod(), arm=True)).stage is Stage.CANARY
+    moved = replace(ARM, watch=replace(ARM.watch or CanaryWatch(""), pod="gone"))
+    assert after(moved, given(DAYS_S, pod(), arm=True)).stage is Stage.CANARY
 
 
 def test_one_that_never_stays_to_be_compared_is_given_up() -> None:
-    found = after(replace(ARM, compared=None), look(DAYS_S, pod(ready=True), arm=True))
+    found = after(replace(ARM, compared=None), given(DAYS_S, pod(ready=True), arm=True))
     assert (found.stage, found.reason) == (Stage.ROLLED_BACK, Reason.CANARY_NOT_READY)
 
 
 def test_one_to_be_compared_waits_while_no_other_serves() -> None:
     down = (pod("old", "a"), pod("old", "b"))
-    seen = look(10, pods=down, arm=True, workloads=(deployment("old", 3),))
+    seen = given(10, pods=down, arm=True, workloads=(deployment("old", 3),))
     assert after(replace(SETTLING, arm=True), seen).stage is Stage.SETTLING
 
 
 def test_what_was_compared_is_rolled_out_by_what_it_has_shown() -> None:
-    step = next_step(ARM, look(DAYS_S, pod(ready=True)))
+    step = next_step(ARM, given(DAYS_S, pod(ready=True)))
     assert step.rollout is not None
     assert (step.rollout.arm, step.rollout.compared) == (False, None)
     assert step.rollout.watch == ARM.watch
@@ -380,6 +384,6 @@ def test_what_was_compared_is_rolled_out_by_what_it_has_shown() -> None:
 
 def test_one_that_was_given_up_is_tried_from_the_beginning_once_all_are_to_be_like_it() -> None:
     failed = replace(ARM, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_CRASHED)
-    assert after(failed, look(arm=True)) == failed
-    begun = after(failed, look(workloads=(deployment("old", 3),)))
+    assert after(failed, given(arm=True)) == failed
+    begun = after(failed, given(workloads=(deployment("old", 3),)))
     assert (begun.stage, begun.arm, begun.watch) == (Stage.SETTLING, False, None)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom.core.observed import ObservedPod
+from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.rollout.refresh import (
     MOST_A_DAY,
     SETTLE_S,
     PastRefresh,
+    RefreshInput,
     RefreshLog,
-    RefreshLook,
     most_a_day,
     next_refresh,
 )
@@ -59,7 +59,7 @@ def pod(
 
 
 FLEET = (pod("a", 5), pod("b", 9), pod("c", 7), pod("d", 2))
-DECAYED = RefreshLook(
+DECAYED = RefreshInput(
     now_s=NOW_S,
     auto=True,
     paused=False,
@@ -177,12 +177,12 @@ def test_the_oldest_goes_first_and_is_remembered_before() -> None:
 def test_what_keeps_a_replica_from_being_restarted_is_said(
     changes: dict[str, Any], why: str
 ) -> None:
-    look = replace(DECAYED, **changes)
+    given = replace(DECAYED, **changes)
 
-    refresh = next_refresh(look)
+    refresh = next_refresh(given)
 
     assert (refresh.pod, refresh.why) == (None, why)
-    assert refresh.log == look.log
+    assert refresh.log == given.log
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_killed_after_the_deletion_and_without_a_log_no_second_one_goes(stage: s
         "just ready": (old, pod("new", 0.05, ready_for_s=MINUTE_S)),
         "settled": (old, successor),
     }
-    look = replace(DECAYED, replicas=2, pods=fleet[stage], log=RefreshLog())
+    given = replace(DECAYED, replicas=2, pods=fleet[stage], log=RefreshLog())
 
-    assert next_refresh(look).pod is None
+    assert next_refresh(given).pod is None
 
 
 def test_killed_before_the_deletion_the_same_one_goes_again() -> None:
@@ -301,7 +301,7 @@ class Sim:
                 now_s=self.now_s,
             )
 
-    def look(self, *, trough: bool) -> RefreshLook:
+    def given(self, *, trough: bool) -> RefreshInput:
         return replace(
             DECAYED,
             now_s=self.now_s,
@@ -343,15 +343,15 @@ def test_never_two_at_once_never_too_few_never_too_many(
             )
         if event == "log lost":
             fleet.log, log_lost = RefreshLog(), True
-        look = fleet.look(trough=event != "peak")
-        refresh = next_refresh(look)
+        given = fleet.given(trough=event != "peak")
+        refresh = next_refresh(given)
         if event == "killed" or refresh.pod is None:
             fleet.log = refresh.log
             continue
-        ready = [each.name for each in look.pods if each.ready]
+        ready = [each.name for each in given.pods if each.ready]
         assert event != "peak"
         assert refresh.pod in ready
-        assert len(look.pods) == len(ready) == replicas
+        assert len(given.pods) == len(ready) == replicas
         assert len(ready) - 1 >= max(1, replicas - max_unavailable)
         fleet.log = refresh.log
         fleet.delete(refresh.pod)
@@ -371,7 +371,7 @@ def test_a_decayed_fleet_is_renewed_over_some_days_and_then_left_alone() -> None
     for _ in range(5 * 24 * 12):
         fleet.wait(5 * MINUTE_S)
         night = fleet.now_s % DAY_S < 8 * HOUR_S
-        refresh = next_refresh(replace(fleet.look(trough=night), decay_since_s=since_s))
+        refresh = next_refresh(replace(fleet.given(trough=night), decay_since_s=since_s))
         whys.append(refresh.why)
         if refresh.pod is not None:
             fleet.log = refresh.log

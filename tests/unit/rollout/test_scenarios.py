@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from fathom.core.kinds import CONFIG_MAP
+from fathom.core.cluster.kinds import CONFIG_MAP
 from support.played_cluster import Engine, PlayedCluster
 
 OLD = "vllm/vllm-openai:v0.32.0"

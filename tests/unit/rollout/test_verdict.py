@@ -8,21 +8,21 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.measurement import Histogram
-from fathom.rollout.evidence import Contrast, Evidence, Side, slow_share
+from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence, slow_share
 from fathom.rollout.verdict import Answer, Verdict, verdict_on
 
 BAKE_S = 1200.0
 
 
-def contrast(difference: float, windows: int = 20, noise: float = 0.01) -> Contrast:
+def contrast(difference: float, windows: int = 20, noise: float = 0.01) -> CanaryContrast:
     """Windows in which the canary differs so much from the others."""
-    found = Contrast()
+    found = CanaryContrast()
     for sign in itertools.islice(itertools.cycle((1, -1)), windows):
         found = found.updated(difference + sign * noise, 50.0)
     return found
 
 
-def speed(ratio: float, windows: int = 20, noise: float = 0.01) -> Contrast:
+def speed(ratio: float, windows: int = 20, noise: float = 0.01) -> CanaryContrast:
     """Windows of a canary that is so much faster than the others."""
     return contrast(log(ratio), windows, noise)
 
@@ -34,16 +34,16 @@ def histogram(requests: float, slow: float) -> Histogram:
 
 
 def evidence(
-    canary: Side | None = None, found: Contrast | None = None, *, blind: float = 0
-) -> Evidence:
-    stable = Side(tokens=2e5, finished=2000, tpot=histogram(2000, 0.01))
-    mine = canary or Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.01))
+    canary: BakeTotals | None = None, found: CanaryContrast | None = None, *, blind: float = 0
+) -> CanaryEvidence:
+    stable = BakeTotals(tokens=2e5, finished=2000, tpot=histogram(2000, 0.01))
+    mine = canary or BakeTotals(tokens=1e5, finished=1000, tpot=histogram(1000, 0.01))
     tails = [contrast(slow_share(each, 0.1) - 0.01) for each in (mine.tpot, mine.ttft)]
     found = speed(1.0) if found is None else found
-    return Evidence(mine, stable, found, *tails, looks=20, blind=blind)
+    return CanaryEvidence(mine, stable, found, *tails, looks=20, blind=blind)
 
 
-def at_the_end(found: Evidence, bakes: float = 1.0) -> Verdict:
+def at_the_end(found: CanaryEvidence, bakes: float = 1.0) -> Verdict:
     return verdict_on(found, bakes * BAKE_S, BAKE_S)
 
 
@@ -103,26 +103,26 @@ def test_a_doubt_is_watched_on_and_then_settled_by_the_mean(windows: int) -> Non
 
 
 def test_failures_beyond_chance_and_beyond_the_others_are_held_against_it() -> None:
-    bad = Side(tokens=1e5, finished=1000, failed=20)
+    bad = BakeTotals(tokens=1e5, finished=1000, failed=20)
     assert at_the_end(evidence(bad)).reason is Reason.CANARY_ERRORS
-    few = Side(tokens=1e5, finished=1000, failed=4)
+    few = BakeTotals(tokens=1e5, finished=1000, failed=4)
     assert at_the_end(evidence(few)).answer is Answer.PROMOTE
     # The others fail as often: it is the clients.
     found = evidence(bad)
-    alike = replace(found, stable=Side(tokens=2e5, finished=2000, failed=40))
+    alike = replace(found, stable=BakeTotals(tokens=2e5, finished=2000, failed=40))
     assert at_the_end(alike).answer is Answer.PROMOTE
 
 
 def test_a_difference_that_chance_explains_is_not() -> None:
     """1.6 % of 500 requests and 1 % of 1000: one standard error."""
-    found = evidence(Side(tokens=1e5, finished=500, failed=8))
-    alike = replace(found, stable=Side(tokens=2e5, finished=1000, failed=10))
+    found = evidence(BakeTotals(tokens=1e5, finished=500, failed=8))
+    alike = replace(found, stable=BakeTotals(tokens=2e5, finished=1000, failed=10))
     assert at_the_end(alike).answer is Answer.PROMOTE
 
 
 def test_most_requests_failing_is_beyond_chance_even_of_twenty() -> None:
-    found = evidence(Side(tokens=1e5, finished=20, failed=18))
-    worse = replace(found, stable=Side(tokens=2e5, finished=1000, failed=500))
+    found = evidence(BakeTotals(tokens=1e5, finished=20, failed=18))
+    worse = replace(found, stable=BakeTotals(tokens=2e5, finished=1000, failed=500))
     assert at_the_end(worse).reason is Reason.CANARY_ERRORS
     assert "90.0% of its 20 requests failed or were aborted, and 50.0% of" in (
         at_the_end(worse).message
@@ -133,7 +133,9 @@ def test_most_requests_failing_is_beyond_chance_even_of_twenty() -> None:
     ("failed", "reason"), [(4, Reason.CANARY_AS_GOOD), (5, Reason.CANARY_ERRORS)]
 )
 def test_five_failures_tell_something(failed: int, reason: Reason) -> None:
-    assert at_the_end(evidence(Side(tokens=1e5, finished=100, failed=failed))).reason is reason
+    assert (
+        at_the_end(evidence(BakeTotals(tokens=1e5, finished=100, failed=failed))).reason is reason
+    )
 
 
 @pytest.mark.parametrize(("windows", "answer"), [(7, Answer.WATCH), (8, Answer.ROLL_BACK)])
@@ -156,14 +158,14 @@ def test_the_longest_bake_is_three_times_the_shortest() -> None:
 
 @pytest.mark.parametrize(("slow", "answer"), [(0.25, Answer.ROLL_BACK), (0.06, Answer.PROMOTE)])
 def test_a_tail_twice_as_heavy_is_held_against_it(slow: float, answer: Answer) -> None:
-    canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, slow))
+    canary = BakeTotals(tokens=1e5, finished=1000, tpot=histogram(1000, slow))
     found = at_the_end(evidence(canary))
     assert found.answer is answer
     assert ("time per output token above 100 ms" in found.message) is (answer is Answer.ROLL_BACK)
 
 
 def test_the_same_tail_of_a_handful_of_requests_is_not() -> None:
-    canary = Side(tokens=1e5, finished=12, tpot=histogram(12, 0.25))
+    canary = BakeTotals(tokens=1e5, finished=12, tpot=histogram(12, 0.25))
     assert at_the_end(evidence(canary)).answer is Answer.PROMOTE
 
 
@@ -176,10 +178,10 @@ def test_what_was_late_at_one_moment_is_no_slow_tail(
 ) -> None:
     """A node that stalls once makes every request of that moment late, however many there are."""
     slow = sum(late) / len(late)
-    tail = Contrast()
+    tail = CanaryContrast()
     for share in late:
         tail = tail.updated(share, 500)
-    canary = Side(tokens=1e5, finished=10_000, tpot=histogram(10_000, max(slow, 0.11)))
+    canary = BakeTotals(tokens=1e5, finished=10_000, tpot=histogram(10_000, max(slow, 0.11)))
     found = replace(evidence(canary), tpot_tail=tail)
     assert at_the_end(found).answer is answer
     assert verdict_on(found, BAKE_S / 2, BAKE_S).answer is (
@@ -189,20 +191,20 @@ def test_what_was_late_at_one_moment_is_no_slow_tail(
 
 @pytest.mark.parametrize(("windows", "answer"), [(7, Answer.WATCH), (8, Answer.ROLL_BACK)])
 def test_eight_windows_tell_something_of_a_tail(windows: int, answer: Answer) -> None:
-    canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25))
+    canary = BakeTotals(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25))
     found = replace(evidence(canary), tpot_tail=contrast(0.24, windows))
     assert verdict_on(found, BAKE_S / 2, BAKE_S).answer is answer
 
 
 def test_the_end_of_a_bake_takes_less_certainty_of_a_tail_too() -> None:
-    canary = Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25))
+    canary = BakeTotals(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25))
     found = replace(evidence(canary), tpot_tail=contrast(0.24, noise=0.3))
     assert verdict_on(found, BAKE_S / 2, BAKE_S).answer is Answer.WATCH
     assert at_the_end(found).reason is Reason.CANARY_TAIL_SLOWER
 
 
 def test_the_bound_of_a_tail_is_told_in_milliseconds() -> None:
-    found = evidence(Side(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25)))
+    found = evidence(BakeTotals(tokens=1e5, finished=1000, tpot=histogram(1000, 0.25)))
     ours, theirs = (
         replace(side, tpot=tuple((le * 10, count) for le, count in side.tpot))
         for side in (found.canary, found.stable)
@@ -214,25 +216,29 @@ def test_the_bound_of_a_tail_is_told_in_milliseconds() -> None:
 
 
 def test_late_first_tokens_are_held_against_it() -> None:
-    found = evidence(Side(tokens=1e5, finished=1000, ttft=histogram(1000, 0.3)))
-    late = replace(found, stable=Side(tokens=2e5, finished=2000, ttft=histogram(2000, 0.01)))
+    found = evidence(BakeTotals(tokens=1e5, finished=1000, ttft=histogram(1000, 0.3)))
+    late = replace(found, stable=BakeTotals(tokens=2e5, finished=2000, ttft=histogram(2000, 0.01)))
     assert at_the_end(late).reason is Reason.CANARY_TAIL_SLOWER
     assert "time to first token" in at_the_end(late).message
 
 
 def test_preemptions_are_held_against_it() -> None:
-    preempting = Side(tokens=1e5, finished=1000, preemptions=400)
+    preempting = BakeTotals(tokens=1e5, finished=1000, preemptions=400)
     found = at_the_end(evidence(preempting))
     assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_PREEMPTS)
     assert found.message.startswith("it preempts 0.40 times per request, and the others 0.00 times")
-    a_few = replace(evidence(preempting), stable=Side(tokens=2e5, finished=2000, preemptions=100))
+    a_few = replace(
+        evidence(preempting), stable=BakeTotals(tokens=2e5, finished=2000, preemptions=100)
+    )
     assert at_the_end(a_few).reason is Reason.CANARY_PREEMPTS
     # As many as the others, by request, or as few as chance explains.
     for canary, stable in (((1000, 400), (2000, 800)), ((20, 6), (20, 3))):
-        mine, theirs = (Side(tokens=1e5, finished=n, preemptions=m) for n, m in (canary, stable))
+        mine, theirs = (
+            BakeTotals(tokens=1e5, finished=n, preemptions=m) for n, m in (canary, stable)
+        )
         alike = replace(evidence(mine), stable=theirs)
         assert at_the_end(alike).answer is Answer.PROMOTE
-    seldom = Side(tokens=1e5, finished=1000, preemptions=50)
+    seldom = BakeTotals(tokens=1e5, finished=1000, preemptions=50)
     assert at_the_end(evidence(seldom)).answer is Answer.PROMOTE
 
 
@@ -240,7 +246,7 @@ def test_what_could_not_be_seen_is_held_and_then_goes_back() -> None:
     dark = evidence(blind=15)
     assert at_the_end(dark).answer is Answer.WATCH
     assert at_the_end(dark, 3.0).reason is Reason.METRICS_LOST
-    never_looked = Evidence()
+    never_looked = CanaryEvidence()
     assert at_the_end(never_looked).answer is Answer.WATCH
     assert at_the_end(never_looked, 3.0).reason is Reason.METRICS_LOST
     some = evidence(blind=5)
@@ -248,17 +254,17 @@ def test_what_could_not_be_seen_is_held_and_then_goes_back() -> None:
 
 
 def test_no_requests_anywhere_need_no_comparison() -> None:
-    quiet = Evidence(looks=20)
+    quiet = CanaryEvidence(looks=20)
     assert at_the_end(quiet).answer is Answer.PROMOTE
 
 
 def test_a_canary_that_gets_nothing_while_the_others_serve_goes_back() -> None:
-    idle = evidence(Side(), Contrast())
+    idle = evidence(BakeTotals(), CanaryContrast())
     assert at_the_end(idle).answer is Answer.WATCH
     found = at_the_end(idle, 3.0)
     assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_IDLE)
 
 
 def test_a_trickle_of_requests_is_no_reason_to_go_back() -> None:
-    trickle = evidence(Side(tokens=500, finished=5), Contrast())
+    trickle = evidence(BakeTotals(tokens=500, finished=5), CanaryContrast())
     assert at_the_end(trickle, 3.0).answer is Answer.PROMOTE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.kinds import SPECULATIVE_DEPLOYMENT
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
 from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision, TuningSnapshot
 from support.bench import Bench, holding
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import EngineCounts
-from fathom.runtime.kept import Kept
+from fathom.reconcile.checkpoint import Checkpoint
 from support.bench import Bench, FakeMetrics
 
 CANARY = {"speculation.adaptiveVerification": "Canary"}
@@ -332,9 +332,9 @@ async def test_a_fathom_that_calls_it_otherwise_goes_on_with_the_same_pods() -> 
             bench.kube.remove(kind, "llm", each)
     for each in renamed:
         bench.kube.put(DEPLOYMENT if each["kind"] == "Deployment" else POD, each)
-    kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
-    data = {key: text.replace(revision, "0123abcd") for key, text in kept["data"].items()}
-    bench.kube.put(CONFIG_MAP, {**kept, "data": data})
+    found = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    data = {key: text.replace(revision, "0123abcd") for key, text in found["data"].items()}
+    bench.kube.put(CONFIG_MAP, {**found, "data": data})
     bench.restart()
     await pass_minutes(bench, 5)
     assert compared(bench)["revision"] == "0123abcd"
@@ -359,10 +359,10 @@ async def test_it_begins_when_every_replica_is_ready() -> None:
 async def test_what_the_others_are_is_what_is_gone_back_to() -> None:
     bench = await comparing()
     await pass_minutes(bench, 5)
-    kept = Kept.of(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
-    assert kept.good_spec is not None
-    assert "Canary" in kept.good_spec
-    assert kept.good_revision != compared(bench)["revision"]
+    checkpoint = Checkpoint.of(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    assert checkpoint.good_spec is not None
+    assert "Canary" in checkpoint.good_spec
+    assert checkpoint.good_revision != compared(bench)["revision"]
     bench.edit({"engine.image": "not an image"})
     await pass_minutes(bench, 5)
     assert bench.condition("Degraded")["reason"] == "InvalidSpec"

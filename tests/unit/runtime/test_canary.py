@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.kinds import DEPLOYMENT
+from fathom.core.cluster.kinds import DEPLOYMENT
 from support.bench import Bench, FakeMetrics
 
 MINUTES = 1440

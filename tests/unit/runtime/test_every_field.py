@@ -14,7 +14,7 @@ import pytest
 
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     OPTIONAL_KINDS,
@@ -22,7 +22,7 @@ from fathom.core.kinds import (
     POD_DISRUPTION_BUDGET,
     POD_MONITOR,
 )
-from fathom.core.served import ServedApis
+from fathom.core.cluster.served import ServedApis
 from fathom.tuning.tuner import decide
 from support.bench import Bench
 

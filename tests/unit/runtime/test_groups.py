@@ -4,8 +4,15 @@ import copy
 from typing import Any
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import COMPUTE_DOMAIN, DEPLOYMENT, EVENT, LEADER_WORKER_SET, POD, Kind
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import (
+    COMPUTE_DOMAIN,
+    DEPLOYMENT,
+    EVENT,
+    LEADER_WORKER_SET,
+    POD,
+    Kind,
+)
+from fathom.core.cluster.served import ServedApis
 from fathom.core.times import rfc3339
 from support.bench import Bench
 
@@ -169,7 +176,7 @@ def refuse(bench: Bench, stateful_set: str, at_s: float, message: str = QUOTA) -
 def take(bench: Bench, name: str) -> None:
     """A pod that goes, and does not come back."""
     bench.kube.remove(POD, "llm", name)
-    bench.loop.poke()
+    bench.loop.wake()
 
 
 async def test_groups_whose_leaders_are_refused_say_why() -> None:
@@ -177,7 +184,7 @@ async def test_groups_whose_leaders_are_refused_say_why() -> None:
     await bench.tick()
     (group,) = bench.kube.names(LEADER_WORKER_SET)
     refuse(bench, group, bench.clock.at_s)
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
 
     degraded = bench.condition("Degraded")
@@ -198,7 +205,7 @@ async def test_groups_whose_workers_are_refused_say_why_until_they_come() -> Non
     )
     play_groups(bench)
     bench.play_controllers()
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
     assert bench.condition("Degraded")["status"] == "False"
 
@@ -221,7 +228,7 @@ async def test_no_events_are_read_while_no_pod_is_missing() -> None:
     bench = bench_with(*BOTH)
     await settle(bench)
     bench.kube.fail = lambda _verb, kind: KubeError(500, "never asked") if kind == EVENT else None
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
 
     assert bench.condition("Degraded")["status"] == "False"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from support.bench import Bench
 
 TARGET, DRAFT, OTHER = ModelRef("org/target"), ModelRef("org/draft"), ModelRef("org/other")

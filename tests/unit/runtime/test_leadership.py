@@ -8,8 +8,8 @@ import pytest
 from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import CONFIG_MAP
-from fathom.core.manifest import Seen
+from fathom.core.cluster.kinds import CONFIG_MAP
+from fathom.core.cluster.manifest import Seen
 from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.leadership import (
     RENEW_DEADLINE_S,
@@ -18,7 +18,7 @@ from fathom.runtime.leadership import (
     lead,
     work_while_elected,
 )
-from fathom.runtime.main import exit_code
+from fathom.runtime.process.main import exit_code
 from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube
 

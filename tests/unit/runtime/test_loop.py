@@ -6,7 +6,7 @@ import pytest
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     POD,

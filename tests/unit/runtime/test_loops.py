@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fathom.core.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
-from fathom.core.manifest import Manifest
+from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
+from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.loops import STUCK_AFTER_S, Loops
 from support.bench import KEY, Bench
 
@@ -22,7 +22,7 @@ async def test_a_poke_is_a_pass(bench: Bench, loops: Loops) -> None:
     loops.seen(KEY)
     await until(lambda: bench.metrics.asked)
     bench.kube.remove(SERVICE, "llm", "kimi")
-    loops.poke(KEY)
+    loops.wake(KEY)
     await until(lambda: bench.kube.names(SERVICE) == ["kimi"])
 
 
@@ -87,7 +87,7 @@ async def test_an_event_about_what_is_gone_costs_one_look(loops: Loops) -> None:
 
 
 async def test_nobody_is_poked_for_a_stranger(loops: Loops) -> None:
-    loops.poke(OTHER)
+    loops.wake(OTHER)
     assert len(loops) == 0
 
 

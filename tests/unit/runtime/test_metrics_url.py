@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.core.kinds import DEPLOYMENT
+from fathom.core.cluster.kinds import DEPLOYMENT
 from support.bench import Bench
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.runtime.model_cache import (
     KNOWN_FOR_S,
     NOT_YET,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     PERSISTENT_VOLUME_CLAIM,
@@ -135,7 +135,7 @@ async def test_the_estate_of_an_earlier_resource_is_waited_for(bench: Bench) -> 
     bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
     left = bench.kube.all_of(SERVICE) + bench.kube.all_of(SERVICE_ACCOUNT)
     before = copy.deepcopy(left)
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.run_for(60)
     assert bench.kube.all_of(SERVICE) + bench.kube.all_of(SERVICE_ACCOUNT) == before
     assert "goes by itself" in bench.condition("Degraded")["message"]

@@ -6,11 +6,11 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.core.kinds import DEPLOYMENT
+from fathom.core.cluster.kinds import DEPLOYMENT
+from fathom.core.cluster.served import ServedApis
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
-from fathom.core.served import ServedApis
+from fathom.reconcile.operations import Children, Patch, operations
 from fathom.runtime.gather import read_objects
-from fathom.runtime.operations import Desired, Patch, operations
 from support.bench import KEY, START_S, Bench
 
 
@@ -33,9 +33,9 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
     plan = Plan("b", steps, emptied=(), unused_config_maps=(), progress=progress)
     sd = parse(bench.resource)
     assert isinstance(sd, SpeculativeDeployment)
-    desired = Desired(sd, bench.bundle, mounts_plugin=False, document=None, tuning_data=None)
+    children = Children(sd, bench.bundle, mounts_plugin=False, document=None, tuning_data=None)
 
-    todo = [each for each in operations(objects, plan, desired) if isinstance(each, Patch)]
+    todo = [each for each in operations(objects, plan, children) if isinstance(each, Patch)]
 
     replicas = [(each.name, each.patch["spec"]) for each in todo]
     grows = "b" if shrinks == "a" else "a"

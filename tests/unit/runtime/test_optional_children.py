@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
+from fathom.core.cluster.served import ServedApis
 from support.bench import Bench
 
 
@@ -82,7 +82,7 @@ async def test_a_list_that_fails_for_another_reason_is_not_taken_for_none() -> N
     bench.kube.fail = lambda _verb, kind: (
         KubeError(500, "etcdserver: timeout") if kind == POD_MONITOR else None
     )
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
     assert bench.kube.writes == []
 

@@ -9,8 +9,8 @@ import pytest
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.core.cluster.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.tuning.interface import Action, Measured, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
 from manifest_samples import started_with
@@ -96,7 +96,7 @@ async def test_a_pass_that_only_measures_reads_nothing(counting: Bench) -> None:
     counting.kube.fail = note
     await counting.run_for(20)
     assert reads == []
-    counting.loop.poke()
+    counting.loop.wake()
     await counting.loop.tick()
     assert len(reads) == 1 + len(CHILD_KINDS)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from fathom.core.kinds import DEPLOYMENT
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import ModelFacts, ModelRef
-from fathom.runtime.holding import PATIENCE_S
+from fathom.core.cluster.kinds import DEPLOYMENT
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.model_cache import NOT_YET
 from support.bench import Bench
 

@@ -10,15 +10,16 @@ import pytest
 from fathom.adapters.ports import PodEndpoint
 from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus, SpeculativeDeploymentStatus
-from fathom.core.completion import Completion, CompletionRequest, Unanswered
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.served import ServedApis
+from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.events import Severity
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.core.observed import Meta, ObservedPod
-from fathom.core.quality import QUALITY_KEY
-from fathom.core.quality_prompts import PROMPTS
-from fathom.core.served import ServedApis
-from fathom.core.snapshot import Objects, Snapshot
+from fathom.quality.check import QUALITY_KEY
+from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.quality.prompts import PROMPTS
 from fathom.runtime.quality_check import QualityChecker, QualityStep, requested
 from manifest_samples import resource, started_with
 
@@ -87,7 +88,7 @@ class Cluster:
     status: QualityStatus | None = None
     engines: Engines = field(default_factory=Engines)
     told: list[tuple[str, str]] = field(default_factory=list)
-    pokes: int = 0
+    wakes: int = 0
 
     def __post_init__(self) -> None:
         self.checker = self.restarted()
@@ -95,10 +96,10 @@ class Cluster:
     def restarted(self) -> QualityChecker:
         """A new operator's."""
 
-        def poke() -> None:
-            self.pokes += 1
+        def wake() -> None:
+            self.wakes += 1
 
-        self.checker = QualityChecker(self.engines, poke)
+        self.checker = QualityChecker(self.engines, wake)
         return self.checker
 
     def snapshot(self) -> Snapshot:
@@ -139,15 +140,15 @@ class Cluster:
             self.document = DepthDocument(self.document.generation + 1, flat(5, 256), pods)
         self.kept = {} if step.kept is None else {QUALITY_KEY: step.kept}
         self.status = step.status
-        self.told += [(each.severity, each.reason) for each in step.happenings]
+        self.told += [(each.severity, each.reason) for each in step.events]
         return step
 
     async def answers(self) -> None:
-        """Let the engines speak, until a poke says that all is there."""
-        before = self.pokes
+        """Let the engines speak, until the loop is woken, as all is there."""
+        before = self.wakes
         self.engines.open.set()
         async with asyncio.timeout(10):
-            while self.pokes == before:
+            while self.wakes == before:
                 await asyncio.sleep(0)
 
     async def asking(self) -> None:
@@ -169,7 +170,7 @@ async def cluster() -> Any:
 async def test_a_request_is_carried_out_and_answered_once(cluster: Cluster) -> None:
     first = await cluster.tick()
     assert first.holds == {"pod-a": 0, "pod-b": 5}
-    assert (first.status, first.happenings, cluster.engines.asked) == (None, (), [])
+    assert (first.status, first.events, cluster.engines.asked) == (None, (), [])
 
     await cluster.asking()
     assert (await cluster.tick()).holds == {"pod-a": 0, "pod-b": 5}
@@ -184,9 +185,9 @@ async def test_a_request_is_carried_out_and_answered_once(cluster: Cluster) -> N
     assert cluster.engines.most_at_once == 1
     assert cluster.told == [(Severity.NORMAL, "QualityChecked")]
 
-    assert await cluster.tick() == replace(last, happenings=())
+    assert await cluster.tick() == replace(last, events=())
     cluster.restarted()
-    assert await cluster.tick() == replace(last, happenings=())
+    assert await cluster.tick() == replace(last, events=())
     assert len(cluster.engines.asked) == 2 * len(PROMPTS)
 
 
@@ -230,7 +231,7 @@ async def test_a_withdrawn_request_lets_go_and_says_nothing(cluster: Cluster) ->
     step = await cluster.tick()
 
     assert (step.holds, step.kept, step.status, cluster.told) == ({}, None, None, [])
-    assert cluster.pokes == 0
+    assert cluster.wakes == 0
 
 
 @pytest.mark.parametrize("change", [{"request": "two"}, {"uid": "uid-2"}], ids=str)

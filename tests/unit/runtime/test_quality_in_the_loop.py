@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fathom.api import names
-from fathom.core.kinds import CONFIG_MAP, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, POD
 from fathom.tuning.tuner import decide
 from support.bench import Bench
 

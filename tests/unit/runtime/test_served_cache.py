@@ -1,7 +1,7 @@
 """What the cluster serves is asked for rarely, and anew when somebody may have installed more."""
 
-from fathom.core.kinds import LEADER_WORKER_SET, POD_MONITOR, Kind
-from fathom.core.served import ServedApis
+from fathom.core.cluster.kinds import LEADER_WORKER_SET, POD_MONITOR, Kind
+from fathom.core.cluster.served import ServedApis
 from fathom.runtime.served_cache import REFRESH_S, RETRY_S, ServedCache
 from support.bench import ManualClock
 from support.fake_kube import FakeKube

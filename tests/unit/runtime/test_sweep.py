@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.runtime.loops import Loops
 from fathom.runtime.sweep import SWEEP_S, sweep
 from support.bench import KEY, Bench

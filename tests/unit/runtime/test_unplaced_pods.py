@@ -1,7 +1,7 @@
 """Pods that find no node: the nodes are looked at then, and only then."""
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import NODE, POD, Kind
+from fathom.core.cluster.kinds import NODE, POD, Kind
 from support.bench import Bench
 
 SCHEDULER_SAYS = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity."
@@ -52,7 +52,7 @@ async def start(bench: Bench) -> None:
     bench.play_controllers(ready=False)
     (pod,) = bench.kube.all_of(POD)
     bench.set_ready(pod["metadata"]["name"], ready=False, phase="Pending", conditions=UNSCHEDULED)
-    bench.loop.poke()
+    bench.loop.wake()
     await bench.tick()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fathom.core.kinds import CONFIG_MAP, DEPLOYMENT, JOB, SPECULATIVE_DEPLOYMENT
-from fathom.core.model_config import ModelConfig
-from fathom.core.model_facts import Absence, ModelFacts, ModelRef
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, SPECULATIVE_DEPLOYMENT
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.runtime.model_cache import NOT_YET
 from support.bench import Bench
 
@@ -352,7 +352,7 @@ async def test_an_older_generation_than_was_acted_upon_is_not_acted_upon() -> No
     fresh = json.loads(json.dumps(bench.resource))
     bench.kube._objects[SPECULATIVE_DEPLOYMENT, "llm", "kimi"] = stale
     for each in (bench.loop, bench.restart()):
-        each.poke()
+        each.wake()
         delay = await each.tick()
         assert delay is not None
         assert delay <= 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.kinds import (
+from fathom.core.cluster.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
     DEPLOYMENT,
@@ -14,7 +14,7 @@ from fathom.core.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
 )
-from fathom.core.served import ServedApis
+from fathom.core.cluster.served import ServedApis
 from support.bench import Bench
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.kinds import CONFIG_MAP, SERVICE
-from fathom.runtime.apply_guard import ApplyGuard
-from fathom.runtime.operations import Create
+from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE
+from fathom.reconcile.apply_guard import ApplyGuard
+from fathom.reconcile.operations import Create
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.writer import Outcome, Writer
 from support.bench import KEY, START_S

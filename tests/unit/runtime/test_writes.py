@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fathom.adapters.ports import KubeError, PodEndpoint, Sample
-from fathom.core.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
 from support.bench import Bench
 
 
@@ -45,7 +45,7 @@ async def test_a_former_leader_that_wakes_changes_nothing_after_the_new_one(benc
     bench.edit({"replicas": 1})
     interrupt(bench, the_new_one_scales)
     before = len(bench.kube.writes)
-    former.poke()
+    former.wake()
 
     assert await former.tick() == 1  # it looks again
 

@@ -2,8 +2,8 @@ from typing import Any
 
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.core.events import LONGEST_MESSAGE, Happening, Severity, event, transitions
-from fathom.core.observed import Meta
+from fathom.core.cluster.metadata import Meta
+from fathom.core.events import LONGEST_MESSAGE, Event, Severity, event_manifest, transitions
 from fathom.core.status import as_written, same, urgent
 from fathom.core.times import rfc3339, unix_seconds
 
@@ -63,8 +63,8 @@ def test_another_reason_to_be_degraded_is_news() -> None:
 
 def test_an_event_is_about_its_resource_and_never_too_long() -> None:
     about = Meta(name="kimi", namespace="llm", uid="u1")
-    found: Any = event(
-        Happening(Severity.NORMAL, "Rolling", "x" * 5000), about, 1_800_000_000.0, "operator-0"
+    found: Any = event_manifest(
+        Event(Severity.NORMAL, "Rolling", "x" * 5000), about, 1_800_000_000.0, "operator-0"
     )
     assert found["involvedObject"]["uid"] == "u1"
     assert found["involvedObject"]["kind"] == "SpeculativeDeployment"

@@ -1,0 +1,186 @@
+"""What the operator reads of pods: the few fields it decides on, typed."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from fathom.api import names
+from fathom.api.accelerators import GPU_RESOURCE
+from fathom.core.cluster.metadata import (
+    Meta,
+    ObservedCondition,
+    ObservedModel,
+    Strings,
+    absent_as,
+    count,
+)
+from fathom.core.engine.started_depths import depths_in
+
+LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+"""On pods of a LeaderWorkerSet, by its controller."""
+
+
+class _ConfigMapSource(ObservedModel):
+    name: str = ""
+
+
+class _Volume(ObservedModel):
+    config_map: _ConfigMapSource | None = None
+
+
+class Taint(ObservedModel):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
+
+
+class ObservedToleration(ObservedModel):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """As the scheduler has it: an empty key (with Exists) or effect stands for all."""
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        return self.operator == "Exists" or (self.key != "" and self.value == taint.value)
+
+
+class _Resources(ObservedModel):
+    limits: Annotated[Mapping[str, int | str], absent_as({})] = Field(default_factory=dict)
+
+
+class _Container(ObservedModel):
+    args: Annotated[tuple[str, ...], absent_as(())] = ()
+    resources: Annotated[_Resources, absent_as(_Resources())] = _Resources()
+
+
+class PodSpec(ObservedModel):
+    containers: Annotated[tuple[_Container, ...], absent_as(())] = ()
+    volumes: Annotated[tuple[_Volume, ...], absent_as(())] = ()
+    node_selector: Strings = Field(default_factory=dict)
+    tolerations: Annotated[tuple[ObservedToleration, ...], absent_as(())] = ()
+
+    @property
+    def gpus(self) -> int:
+        """That the scheduler has to find on one node."""
+        return sum(count(each.resources.limits.get(GPU_RESOURCE)) for each in self.containers)
+
+    @property
+    def config_maps(self) -> frozenset[str]:
+        return frozenset(volume.config_map.name for volume in self.volumes if volume.config_map)
+
+    @property
+    def named_depths(self) -> frozenset[int] | None:
+        """That its engine was told of at start; None: its arguments do not say."""
+        found = (depths_in(each.args) for each in self.containers)
+        return next((each for each in found if each is not None), None)
+
+
+class Waiting(ObservedModel):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(ObservedModel):
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(ObservedModel):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(ObservedModel):
+    name: str
+    image: str = ""
+    restart_count: int = 0
+    state: Annotated[ContainerState, absent_as(ContainerState())] = ContainerState()
+    last_state: Annotated[ContainerState, absent_as(ContainerState())] = ContainerState()
+
+
+class _PodStatus(ObservedModel):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = Field(default="", alias="podIP")
+    conditions: Annotated[tuple[ObservedCondition, ...], absent_as(())] = ()
+    init_container_statuses: Annotated[tuple[ContainerStatus, ...], absent_as(())] = ()
+    container_statuses: Annotated[tuple[ContainerStatus, ...], absent_as(())] = ()
+
+
+class Revised(ObservedModel):
+    """What belongs to one revision."""
+
+    metadata: Meta
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def revision(self) -> str:
+        return self.metadata.labels.get(names.LABEL_REVISION, "")
+
+
+class ObservedPod(Revised):
+    """One pod of a SpeculativeDeployment."""
+
+    spec: PodSpec = PodSpec()
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it serves requests itself."""
+        return self.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_LEADER
+
+    @property
+    def group_index(self) -> int | None:
+        """Which replica of its LeaderWorkerSet it belongs to; None: it is a replica by itself."""
+        index = self.metadata.labels.get(LABEL_GROUP_INDEX, "")
+        return int(index) if index.isdecimal() else None
+
+    @property
+    def terminating(self) -> bool:
+        """On its way out; it holds its GPUs until it is gone."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """Succeeded or failed for good (evicted, say): an object that holds nothing."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def ready(self) -> bool:
+        condition = self.condition("Ready")
+        return condition is not None and condition.status == "True" and not self.terminating
+
+    @property
+    def ready_since_s(self) -> float | None:
+        """Unix seconds; None: not ready."""
+        condition = self.condition("Ready")
+        if not self.ready or condition is None or condition.last_transition_time is None:
+            return None
+        return condition.last_transition_time.timestamp()
+
+    def condition(self, kind: str) -> ObservedCondition | None:
+        return next((each for each in self.status.conditions if each.type == kind), None)
+
+    @property
+    def unscheduled(self) -> ObservedCondition | None:
+        """What the scheduler says, which has looked for a node and found none; None: it has not."""
+        scheduled = self.condition("PodScheduled")
+        if scheduled is None or scheduled.status != "False" or self.terminating:
+            return None
+        return scheduled
+
+
+class PodTemplate(ObservedModel):
+    spec: PodSpec = PodSpec()

@@ -1,0 +1,106 @@
+"""Why no node takes a pod, as far as the nodes' labels, taints and sizes tell. Pure.
+
+The scheduler says how many nodes fail at what ("3 node(s) didn't match Pod's node affinity"), and
+not what they have instead, which is what has to be known to mend it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL
+from fathom.core.cluster.observed import ObservedNode
+from fathom.core.cluster.observed_pods import ObservedToleration, PodSpec, Taint
+
+_HARD: Final = frozenset({"NoSchedule", "NoExecute"})
+_MOST_NAMED: Final = 4
+
+
+def why_no_node(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
+    """The first thing that no node has, in a sentence; empty: labels, taints and sizes would do.
+
+    Affinity is not looked at: only `podTemplate` can ask for it.
+
+    Args:
+        spec: the pod's.
+        nodes: all of the cluster; none: they are not known.
+    """
+    if not nodes:
+        return ""
+    alike = [node for node in nodes if _carries(node, spec.node_selector)]
+    if not alike:
+        return _no_label(spec.node_selector, nodes)
+    open_ = [node for node in alike if not _repelled(node, spec.tolerations)]
+    if not open_:
+        return _no_toleration(spec, alike)
+    largest = max(node.gpus for node in open_)
+    if largest < spec.gpus:
+        return _no_size(spec.gpus, largest, len(open_))
+    return ""
+
+
+def _carries(node: ObservedNode, selector: Mapping[str, str]) -> bool:
+    return all(node.metadata.labels.get(key) == value for key, value in selector.items())
+
+
+def _no_label(selector: Mapping[str, str], nodes: Sequence[ObservedNode]) -> str:
+    # The accelerator first: it is what most often is another one.
+    ordered = sorted(selector.items(), key=lambda label: label[0] != PRODUCT_LABEL)
+    for key, value in ordered:
+        if not any(_carries(node, {key: value}) for node in nodes):
+            return _no_single_label(key, value, nodes)
+    wanted = " and ".join(f"{key}={value}" for key, value in ordered)
+    return f"no node carries {wanted} at once: correct nodePool.nodeSelector."
+
+
+def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str:
+    found = Counter(node.metadata.labels.get(key, "") for node in nodes)
+    if set(found) == {""}:
+        advice = (
+            "install GPU Feature Discovery, which sets it, or use nodePool.accelerator: Custom."
+            if key == PRODUCT_LABEL
+            else "correct nodePool.nodeSelector."
+        )
+        return f"none of {len(nodes)} nodes carries {key}: {advice}"
+    others = _named(
+        (f"{count} {'carries' if count == 1 else 'carry'} {each or 'none'}", count)
+        for each, count in found.items()
+    )
+    field = "accelerator" if key == PRODUCT_LABEL else "nodeSelector"
+    return f"0 nodes carry {key}={value}; {others}: correct nodePool.{field}, or add such nodes."
+
+
+def _repelled(node: ObservedNode, tolerations: Sequence[ObservedToleration]) -> Taint | None:
+    """The first of a node's taints that keeps the pod away."""
+    hard = (taint for taint in node.spec.taints if taint.effect in _HARD)
+    return next((t for t in hard if not any(each.tolerates(t) for each in tolerations)), None)
+
+
+def _no_toleration(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
+    taints = (_repelled(node, spec.tolerations) for node in nodes)
+    found = Counter(str(taint) for taint in taints)
+    listed = _named((f"{taint} on {count}", count) for taint, count in found.items())
+    some = "the node that matches repels" if len(nodes) == 1 else f"all {len(nodes)} nodes repel"
+    return (
+        f"{some} the pod by taints: {listed}. Add what is meant for such pods to "
+        "nodePool.tolerations; node.kubernetes.io/ taints tell of cordoned or failing nodes."
+    )
+
+
+def _no_size(gpus: int, largest: int, nodes: int) -> str:
+    have = f"the largest of {nodes} nodes that match has {largest}" if nodes > 1 else (
+        f"the node that matches has {largest}"
+    )  # fmt: skip
+    advice = (
+        "check NVIDIA's device plugin there."
+        if not largest
+        else "lower engine.tensorParallelSize × pipelineParallelSize, or correct nodePool."
+    )
+    return f"a replica needs {gpus} {GPU_RESOURCE}, and {have}: {advice}"
+
+
+def _named(counted: Iterable[tuple[str, int]]) -> str:
+    """The most frequent ones, and how many kinds more there are."""
+    ordered = [text for text, _ in sorted(counted, key=lambda each: (-each[1], each[0]))]
+    left = len(ordered) - _MOST_NAMED
+    return ", ".join(ordered[:_MOST_NAMED]) + (f" and {left} more kinds" if left > 0 else "")

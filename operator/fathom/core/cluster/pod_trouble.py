@@ -1,0 +1,101 @@
+"""What is wrong with a pod, as a reason and a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
+from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
+from fathom.core.cluster.placement import why_no_node
+
+_IMAGE_REASONS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
+)
+_CONFIG_REASONS: Final = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+)
+_LONGEST_MESSAGE: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    reason: Reason
+    message: str
+
+
+def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Trouble | None:
+    """Why this pod does not serve, if it is more than not there yet.
+
+    Args:
+        pod: in question.
+        nodes: the cluster's, to say what they have instead of what it needs; none: not known.
+    """
+    if pod.terminating or pod.ready:
+        return None
+    if pod.status.phase == "Failed":
+        said = pod.status.message or pod.status.reason or "it says no more"
+        return _trouble(Reason.POD_FAILING, f"pod {pod.name} failed: {said}")
+    if (unscheduled := pod.unscheduled) is not None:
+        said = why_no_node(pod.spec, nodes) or unscheduled.message or unscheduled.reason
+        return _trouble(Reason.POD_UNSCHEDULABLE, f"pod {pod.name} finds no node: {said}")
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    found = (_trouble_with_container(pod.name, status) for status in statuses)
+    return next((each for each in found if each is not None), None)
+
+
+def trouble_with_workload(workload: ObservedWorkload, refused: str = "") -> Trouble | None:
+    """Why its pods cannot even be created: a quota, a policy, a webhook.
+
+    Args:
+        workload: in question.
+        refused: what the cluster says of pods that it refuses, of a kind that has no condition for
+            that; empty: nothing.
+    """
+    conditions = (
+        each.message
+        for each in workload.conditions
+        if each.type == "ReplicaFailure" and each.status == "True"
+    )
+    said = next(conditions, refused)
+    if not said:
+        return None
+    return _trouble(
+        Reason.CHILD_REFUSED,
+        f"the cluster refuses pods of {workload.kind.kind} {workload.name}: {said}",
+    )
+
+
+def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None:
+    waiting = status.state.waiting
+    where = f"container {status.name} of pod {pod}"
+    if waiting is not None and waiting.reason in _IMAGE_REASONS:
+        said = waiting.message or waiting.reason
+        return _trouble(Reason.IMAGE_UNAVAILABLE, f"{where} cannot get {status.image}: {said}")
+    if waiting is not None and waiting.reason in _CONFIG_REASONS:
+        said = waiting.message or waiting.reason
+        return _trouble(Reason.POD_FAILING, f"{where} cannot start: {said}")
+    ended = status.state.terminated or status.last_state.terminated
+    if ended is None or (ended.exit_code == 0 and status.restart_count == 0):
+        return None
+    said = ended.message.strip() or ended.reason or "it left no message"
+    times = f"{status.restart_count} restarts so far" if status.restart_count else "no restart yet"
+    return _trouble(
+        Reason.POD_FAILING, f"{where} exited with code {ended.exit_code} ({times}): {said}"
+    )
+
+
+def _trouble(reason: Reason, message: str) -> Trouble:
+    flat = " ".join(message.split())
+    if len(flat) > _LONGEST_MESSAGE:
+        # The end of a traceback says more than its beginning.
+        head = flat[: _LONGEST_MESSAGE // 2]
+        flat = f"{head} ... {flat[-(_LONGEST_MESSAGE // 2) :]}"
+    return Trouble(reason, flat if flat.endswith(".") else f"{flat}.")

@@ -1,0 +1,95 @@
+"""All the operator may know when it decides, gathered once and frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.cluster.kinds import Kind, ObjectKey
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed import (
+    ObservedConfigMap,
+    ObservedJob,
+    ObservedNode,
+    ObservedWorkload,
+)
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.served import ServedApis
+from fathom.core.depth import DepthDocument
+from fathom.core.measurement import PodCounters
+from fathom.core.unread import Unread
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What the API server held at one moment."""
+
+    read_at_s: float
+    resource: Manifest
+    """The SpeculativeDeployment as it was read, valid or not."""
+    metadata: Meta
+    status: SpeculativeDeploymentStatus | None
+    """None: none written yet, or not by this version."""
+    workloads: tuple[ObservedWorkload, ...]
+    pods: tuple[ObservedPod, ...]
+    config_maps: tuple[ObservedConfigMap, ...]
+    depth: DepthDocument | None
+    """The depth document; None: none, or not a readable one."""
+    tuning: Mapping[str, str]
+    """What survives a restart of the operator, as it was last written."""
+    live: Mapping[tuple[Kind, str], Manifest] = field(repr=False)
+    """Every child as it was read, to compare with what is rendered."""
+    foreign: Mapping[tuple[Kind, str], Meta] = field(default_factory=dict)
+    """What bears a name that the resource needs, and is not its own."""
+    optional: frozenset[Kind] = frozenset()
+    """Of the kinds that are made only where that can be done, those that can be made here."""
+    served: ServedApis = field(default_factory=ServedApis)
+    """What the cluster has."""
+    jobs: tuple[ObservedJob, ...] = ()
+    """That fetch weights."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
+    nodes: tuple[ObservedNode, ...] = ()
+    """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def engines(self) -> tuple[ObservedPod, ...]:
+        """Pods that hold GPUs: leaders, and the headless workers of groups."""
+        return tuple(
+            pod
+            for pod in self.pods
+            if (pod.leads or pod.group_index is not None) and not pod.finished
+        )
+
+    @property
+    def leaders(self) -> tuple[ObservedPod, ...]:
+        """Pods that serve requests and hold GPUs."""
+        return tuple(pod for pod in self.engines if pod.leads)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One pass's input."""
+
+    now_s: float
+    objects: Objects
+    counters: Mapping[str, PodCounters]
+    """By pod; a pod that could not be read is absent."""
+    metrics_failures: tuple[Unread, ...]
+    served: ServedApis
+
+
+def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
+    """The status a resource carries; None if there is none that this version understands."""
+    if not resource.get("status"):
+        return None
+    try:
+        return SpeculativeDeploymentStatus.model_validate(resource["status"])
+    except ValidationError:
+        return None

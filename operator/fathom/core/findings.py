@@ -1,0 +1,82 @@
+"""What one pass found out, as the status is made from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.problem import Problem
+from fathom.api.status import (
+    AdaptiveVerificationStatus,
+    DraftStatus,
+    EngineStatus,
+    MeasuredStatus,
+    QualityStatus,
+    RolloutStatus,
+    TuningStatus,
+    WeightsStatus,
+)
+from fathom.core.cluster.ownership import Taken
+from fathom.core.cluster.pod_trouble import Trouble
+from fathom.core.depth import DepthDocument
+from fathom.core.measurement import PodCounters
+from fathom.core.plan import Progress
+from fathom.core.support import Obstacle
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition without its bookkeeping."""
+
+    status: ConditionStatus
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one pass found out, beside what the cluster holds."""
+
+    now_s: float
+    replicas: int
+    """Wanted ones."""
+    problems: tuple[Problem, ...]
+    """Why the newest spec is not in force."""
+    obstacle: Obstacle | None
+    """Why the newest spec, which has no problems, is not carried out."""
+    progress: Progress | None
+    """None: nothing is planned, as no good spec is known."""
+    rolled_back: str
+    """Why the newest revision is not in force; empty: it is, or is on its way."""
+    rollout: RolloutStatus | None
+    """The one under way, or whose revision is vetoed."""
+    adaptive_verification: AdaptiveVerificationStatus | None
+    """None: it is not compared."""
+    refusals: tuple[str, ...]
+    """Sentences: what the API server refused of what should exist."""
+    taken: tuple[Taken, ...]
+    """Names that something else bears."""
+    skipped: tuple[str, ...]
+    """Sentences: what was left out, as the cluster does not serve its API."""
+    not_obeyed: tuple[str, ...]
+    """Pods whose engine does not report the depth that should be in force."""
+    draft_compatible: Finding
+    tuning_finding: Finding
+    engine: EngineStatus
+    draft: DraftStatus
+    document: DepthDocument | None
+    document_written_at_s: float
+    measured: MeasuredStatus
+    tuning: TuningStatus
+    quality: QualityStatus | None
+    """Of the last check; None: none was ever asked for."""
+    counters: Mapping[str, PodCounters] = field(default_factory=dict)
+    alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
+    """Those that stand."""
+    fixed_depth: str = ""
+    """The depth that engines have which read no document; empty: not known."""
+    weights: WeightsStatus | None = None
+    """None: none are to be fetched."""
+    weights_trouble: Trouble | None = None
+    """Why a fetch does not get on."""
+    checkpoint_unread: str = ""
+    """Why nothing moves, where what was kept cannot be read; empty: it can be."""

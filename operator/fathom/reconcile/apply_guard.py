@@ -1,0 +1,172 @@
+"""Stops the tug-of-war with whatever rewrites our fields, or refuses them."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.core.cluster.kinds import CONFIG_MAP, Kind
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.times import is_over
+from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
+
+PATIENCE: Final = 3
+"""Identical writes of one object that the API server took, before it is left alone for a while."""
+FIRST_PAUSE_S: Final = 120.0
+LONGEST_PAUSE_S: Final = 3600.0
+"""Each write that is changed back doubles the pause: nobody tells when the other side is mended."""
+OVER_AFTER_S: Final = 300.0
+"""So long a write has to stand, until the fight counts as over. An autoscaler takes fifteen seconds
+to answer, and in between the operator looks at what it wrote."""
+FIRST_RETRY_S: Final = 1.0
+LONGEST_RETRY_S: Final = 60.0
+"""Each refusal of a write doubles the time to the next try: a policy says the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A write that the API server refuses, and why."""
+
+    fingerprint: str
+    sentence: str
+    at_s: float
+    """Unix seconds of the last try."""
+    pause_s: float = FIRST_RETRY_S
+
+    def left_s(self, now_s: float) -> float:
+        """Until the next try."""
+        # A clock that was set back must not make it longer.
+        return min(self.pause_s, max(0.0, self.at_s + self.pause_s - now_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The same thing, written again and again."""
+
+    fingerprint: str
+    times: int
+    at_s: float
+    """Unix seconds of the last time."""
+    created: bool
+    """Whether it was not there before."""
+    data: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Of a ConfigMap."""
+
+    def lost_in(self, live: Manifest) -> bool:
+        """Whether somebody took back what was written, whatever they added."""
+        found = _data(live)
+        return any(found.get(key) != value for key, value in self.data.items())
+
+    def pausing(self, now_s: float) -> bool:
+        if self.times < PATIENCE:
+            return False
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.times - PATIENCE))
+        return self._within(pause_s, now_s)
+
+    def over(self, now_s: float) -> bool:
+        """Whether nobody fights, where the object is as it was written.
+
+        What somebody deletes is made again at once, however often: what serves may depend on it.
+        """
+        return self.created or not self._within(OVER_AFTER_S, now_s)
+
+    def _within(self, seconds: float, now_s: float) -> bool:
+        return not is_over(self.at_s, seconds, now_s)
+
+
+class ApplyGuard:
+    """Remembers what was written, and writes the very same again less and less often.
+
+    A webhook or another controller that puts its own value back would otherwise be answered for
+    ever, and each answer may restart pods.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[Kind, str], _Written] = {}
+        self._refused: dict[tuple[Kind, str], _Refused] = {}
+
+    def settle(self, wanted: Sequence[Operation], now_s: float) -> None:
+        """Forget the objects that need no write, and have needed none for a while."""
+        pending = {(each.kind, each.name) for each in wanted}
+        self._written = {
+            key: seen
+            for key, seen in self._written.items()
+            if key in pending or not seen.over(now_s)
+        }
+        self._refused = {key: seen for key, seen in self._refused.items() if key in pending}
+
+    def retry_after_s(self, now_s: float) -> float:
+        """Seconds until a write that was refused may be tried again; infinity: none was."""
+        return min((each.left_s(now_s) for each in self._refused.values()), default=float("inf"))
+
+    def refusal(self, operation: Operation, now_s: float) -> str | None:
+        """Why this write is not tried again now; None: it may be."""
+        refused = self._refused_before(operation)
+        if refused is not None and refused.left_s(now_s) > 0:
+            return refused.sentence
+        if isinstance(operation, Delete) or not self._seen(operation).pausing(now_s):
+            return None
+        return (
+            f"{operation.kind.kind} {operation.name} was written {PATIENCE} times and is "
+            f"changed back by something else: {operation.why}. It is written again less and less "
+            "often; find the webhook or controller that does this, and exempt objects labelled "
+            "app.kubernetes.io/managed-by=fathom."
+        )
+
+    def refused(self, operation: Operation, sentence: str, now_s: float) -> None:
+        """Remember a write that the API server refuses for good."""
+        before = self._refused_before(operation)
+        pause_s = FIRST_RETRY_S if before is None else min(LONGEST_RETRY_S, 2 * before.pause_s)
+        self._refused[operation.kind, operation.name] = _Refused(
+            _fingerprint(operation), sentence, now_s, pause_s
+        )
+
+    def _refused_before(self, operation: Operation) -> _Refused | None:
+        refused = self._refused.get((operation.kind, operation.name))
+        # What a ConfigMap of ours holds moves with every measurement.
+        moves = operation.kind == CONFIG_MAP
+        if refused is None or not (moves or refused.fingerprint == _fingerprint(operation)):
+            return None
+        return refused
+
+    def wrote(self, operation: Operation, now_s: float) -> None:
+        """Count a write that the API server took; one that it refused changed nothing."""
+        self._refused.pop((operation.kind, operation.name), None)
+        if not isinstance(operation, Delete):
+            seen = self._seen(operation)
+            again = replace(
+                seen,
+                times=seen.times + 1,
+                at_s=now_s,
+                created=isinstance(operation, Create),
+                data={} if isinstance(operation, Patch) else _data(operation.manifest),
+            )
+            self._written[operation.kind, operation.name] = again
+
+    def _seen(self, operation: Create | Apply | Patch) -> _Written:
+        fingerprint = _fingerprint(operation)
+        seen = self._written.get((operation.kind, operation.name))
+        if seen is not None and seen.fingerprint == fingerprint:
+            return seen
+        if seen is not None and isinstance(operation, Apply) and seen.lost_in(operation.live):
+            # What a ConfigMap holds has moved meanwhile, and it is the same fight.
+            return replace(seen, fingerprint=fingerprint)
+        return _Written(fingerprint, times=0, at_s=0.0, created=False)
+
+
+def _data(manifest: Manifest) -> Mapping[str, JsonValue]:
+    """What a ConfigMap holds; of other kinds nothing."""
+    data = manifest.get("data")
+    return data if isinstance(data, dict) else {}
+
+
+def _fingerprint(operation: Operation) -> str:
+    match operation:
+        case Create(manifest=content) | Apply(manifest=content) | Patch(patch=content):
+            text = json.dumps(content, sort_keys=True)
+        case Delete():
+            text = "deleted"
+    return hashlib.sha256(text.encode()).hexdigest()

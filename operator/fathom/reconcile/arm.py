@@ -1,0 +1,98 @@
+"""The replica that stays beside the others to be compared: which, and when it is there. Pure."""
+
+from dataclasses import dataclass, replace
+
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.status import AdaptiveVerificationStatus, ArmState
+from fathom.core.arm import arm_of, why_no_arm
+from fathom.core.revision import revision_of
+from fathom.core.times import rfc3339
+from fathom.rollout.input import RolloutInput
+from fathom.rollout.rollout import Rollout, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One replica with adaptive verification, as the spec asks for it."""
+
+    sd: SpeculativeDeployment
+    """What it is made from."""
+    revision: str
+    waits: str
+    """Why it is not there, in words; empty: it is, or comes now."""
+
+
+def wanted_arm(
+    wanted: SpeculativeDeployment, before: Rollout | None, given: RolloutInput
+) -> Arm | None:
+    """What is to be compared with all other replicas; None: nothing.
+
+    Args:
+        wanted: the spec that is carried out.
+        before: the rollout or comparison as it was.
+        given: this pass's view, at the revision of the other replicas.
+    """
+    spec = arm_of(wanted.spec)
+    if spec is None:
+        return None
+    revision = revision_of(spec)
+    if before is not None and before.arm and before.stable == given.revision:
+        # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
+        revision = before.revision
+    return Arm(replace(wanted, spec=spec), revision, _why_not_yet(wanted, revision, before, given))
+
+
+def _why_not_yet(
+    wanted: SpeculativeDeployment, revision: str, before: Rollout | None, given: RolloutInput
+) -> str:
+    if obstacle := why_no_arm(wanted.spec):
+        return obstacle
+    if not given.ready(given.revision) and not given.asked(given.revision):
+        return f"no replica of revision {given.revision} is there to compare it with"
+    if before is not None:
+        under_way = before.on_trial or before.arm
+        goes_on = under_way and (before.revision, before.stable) == (revision, given.revision)
+        return "" if goes_on else "a rollout is under way, and goes first"
+    others = set(given.others) - {revision}
+    if others or given.ready(given.revision) + given.asked(revision) < wanted.spec.replicas:
+        return "it begins when every replica is ready"
+    return ""
+
+
+def arm_status(arm: Arm | None, rollout: Rollout | None) -> AdaptiveVerificationStatus | None:
+    """What the status tells of it; None: nothing is to be compared."""
+    if arm is None:
+        return None
+    if rollout is None or not rollout.arm:
+        message = f"{arm.waits or 'it begins'}."
+        return AdaptiveVerificationStatus(state=ArmState.WAITING, message=message)
+    found = rollout.compared
+    return AdaptiveVerificationStatus(
+        state=_state(rollout),
+        revision=rollout.revision,
+        pod=rollout.watch.pod if rollout.watch else "",
+        result=found.found if found else None,
+        percent=found.percent if found else "",
+        interval_percent=found.interval_percent if found else "",
+        since=rfc3339(found.at_s) if found else "",
+        reason=rollout.reason,
+        message=_message(rollout),
+    )
+
+
+def _state(rollout: Rollout) -> ArmState:
+    if rollout.stage is Stage.ROLLED_BACK:
+        return ArmState.FAILED
+    if rollout.compared is not None:
+        return ArmState.COMPARED
+    served = rollout.watch is not None and rollout.watch.ready_since_s is not None
+    return ArmState.COMPARING if served else ArmState.STARTING
+
+
+def _message(rollout: Rollout) -> str:
+    if rollout.stage is not Stage.ROLLED_BACK:
+        return str(rollout.compared) if rollout.compared else rollout.message
+    return (
+        f"{rollout.message} Its place was given back; to try it once more, set "
+        "spec.speculation.adaptiveVerification to Disabled and back to Canary."
+    )

@@ -1,0 +1,189 @@
+"""What one pass has to report, put together for `core.status`."""
+
+from fathom.api import names
+from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
+from fathom.core.capability import live_depth, live_depth_refusal
+from fathom.core.cluster.optional_kinds import skipped
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.version import engine_version
+from fathom.core.findings import Finding, Findings
+from fathom.core.plan import Plan, Progress
+from fathom.core.times import rfc3339
+from fathom.reconcile.arm import arm_status
+from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.fetch_findings import FetchFindings
+from fathom.reconcile.intent import Intent
+from fathom.reconcile.memory import Memory
+from fathom.reconcile.writes import Carried
+from fathom.rollout.refresh import Refresh
+from fathom.rollout.rollout import Rollout, Stage
+from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision
+
+
+def findings_of(
+    intent: Intent,
+    desired: DesiredState,
+    snapshot: Snapshot,
+    *,
+    carried: Carried,
+    tuning_finding: Finding,
+    decision: TuningDecision,
+    quality: QualityStatus | None,
+    fetch: FetchFindings,
+    memory: Memory,
+) -> Findings:
+    """Of a pass that carried out a spec."""
+    return Findings(
+        now_s=snapshot.now_s,
+        replicas=intent.replicas,
+        problems=intent.problems,
+        obstacle=intent.obstacle,
+        progress=_held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+        checkpoint_unread=_unread(desired),
+        rolled_back=_rolled_back(desired.rollout),
+        rollout=_rollout_status(desired.rollout),
+        adaptive_verification=arm_status(desired.arm, desired.rollout),
+        refusals=carried.refusals,
+        taken=carried.taken,
+        weights=fetch.status,
+        weights_trouble=fetch.trouble,
+        skipped=skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
+        not_obeyed=decision.not_obeyed,
+        alarms={
+            ConditionType(each.kind): _alarm_finding(each, carried.refresh)
+            for each in decision.alarms
+        },
+        draft_compatible=_draft_finding(intent),
+        tuning_finding=tuning_finding,
+        engine=_engine_status(desired.fleet),
+        draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
+        document=carried.document,
+        fixed_depth="" if desired.on_trial else _fixed_depth(desired.fleet.spec),
+        document_written_at_s=memory.document_written_at_s,
+        measured=memory.measured,
+        tuning=memory.tuning,
+        quality=quality,
+        counters=snapshot.counters,
+    )
+
+
+def findings_without_spec(
+    intent: Intent, objects: Objects, memory: Memory, now_s: float
+) -> Findings:
+    """Of a pass that knew no spec it could carry out."""
+    return Findings(
+        now_s=now_s,
+        replicas=intent.replicas,
+        problems=intent.problems,
+        obstacle=intent.obstacle,
+        progress=None,
+        rolled_back="",
+        rollout=_rollout_status(memory.checkpoint.rollout),
+        adaptive_verification=None,
+        refusals=(),
+        taken=(),
+        skipped=(),
+        not_obeyed=(),
+        draft_compatible=_draft_finding(intent),
+        tuning_finding=Finding(
+            ConditionStatus.FALSE,
+            Reason.HOLDING,
+            "nothing is tuned until the spec is one that can be carried out: see Degraded.",
+        ),
+        engine=EngineStatus(),
+        draft=DraftStatus(),
+        document=objects.depth,
+        document_written_at_s=memory.document_written_at_s,
+        measured=memory.measured,
+        tuning=memory.tuning,
+        quality=objects.status.quality if objects.status else None,
+    )
+
+
+def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
+    return str(spec.speculation.tokens) if spec.drafts else "off"
+
+
+def _unread(desired: DesiredState) -> str:
+    return desired.hold.progress.message if desired.hold and desired.hold.frozen else ""
+
+
+def _held(desired: DesiredState) -> Progress | None:
+    return desired.hold.progress if desired.hold else None
+
+
+def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
+    """What the rollout is at, or where none is on trial, what the plan's replicas are at."""
+    if rollout is None or plan.progress.reason is Reason.ROLLOUT_PAUSED:
+        return plan.progress
+    if rollout.arm and rollout.on_trial:
+        message = (
+            f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
+            f"with adaptive verification: {rollout.message}"
+        )
+        return Progress(rollout.reason, message)
+    if rollout.arm:
+        return plan.progress
+    if rollout.on_trial:
+        message = f"From revision {rollout.stable} to {rollout.revision}: {rollout.message}"
+        return Progress(rollout.reason, message)
+    if rollout.stage is Stage.ROLLED_BACK and not plan.progress.moving:
+        return Progress(Reason.ROLLED_BACK, f"every replica is of revision {rollout.stable} again.")
+    return plan.progress
+
+
+def _rolled_back(rollout: Rollout | None) -> str:
+    if rollout is None or rollout.arm or rollout.stage is not Stage.ROLLED_BACK:
+        # All that serve are what the spec asks for where one was only compared.
+        return ""
+    return (
+        f"revision {rollout.revision} was rolled back to {rollout.stable} ({rollout.reason}): "
+        f"{rollout.message} The spec of {rollout.stable} is served until spec asks for another "
+        f"revision; to try {rollout.revision} once more, give annotation "
+        f"{names.ANNOTATION_RETRY_ROLLOUT} a new value."
+    )
+
+
+def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:
+    if rollout is None or rollout.arm:
+        return None
+    return RolloutStatus(
+        revision=rollout.revision,
+        stable=rollout.stable,
+        stage=rollout.stage,
+        since=rfc3339(rollout.began_at_s),
+        reason=rollout.reason,
+        message=rollout.message,
+        why=rollout.why,
+    )
+
+
+def _alarm_finding(alarm: Alarm, refresh: Refresh) -> Finding:
+    message = f"{alarm.message} {alarm.recommendation}"
+    if alarm.kind is AlarmKind.ACCEPTANCE_DECAY:
+        message += f" Now: {refresh.why}"
+    return Finding(ConditionStatus.TRUE, alarm.reason, message)
+
+
+def _draft_finding(intent: Intent) -> Finding:
+    verdict = intent.draft
+    if verdict is None:
+        return Finding(
+            ConditionStatus.UNKNOWN,
+            Reason.NOT_CHECKED,
+            "the spec has to be mended before its draft can be looked at.",
+        )
+    return Finding(verdict.status, verdict.reason, verdict.message)
+
+
+def _engine_status(wanted: SpeculativeDeployment) -> EngineStatus:
+    version, live = engine_version(wanted.spec.engine), live_depth(wanted.spec)
+    refusal = live_depth_refusal(wanted.spec)
+    return EngineStatus(
+        version="" if version is None else str(version),
+        actuation="Live" if live else "None",
+        reason="" if live or refusal is None else refusal[1],
+    )

@@ -1,0 +1,252 @@
+"""Which spec is to be carried out: the newest, or, while that one is bad, the last good one."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pydantic import JsonValue
+
+from fathom.api.problem import Problem
+from fathom.api.resource import Metadata, SpeculativeDeployment, parse
+from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
+from fathom.core.arm import arm_of
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.served import ServedApis
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
+from fathom.core.revision import changed_restart_fields, revision_of
+from fathom.core.support import Obstacle, obstacle_to
+from fathom.manifests.preflight import preflight_of
+from fathom.manifests.problems import problems_of
+from fathom.preflight.verdict import DraftVerdict, check_draft
+from fathom.reconcile.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    wanted: SpeculativeDeployment | None
+    """What to carry out; None: neither the newest spec nor an earlier one can be."""
+    text: str
+    """The spec of `wanted`, as it is kept."""
+    revision: str
+    """Whose pods `wanted` asks for; empty: nobody's."""
+    replicas: int
+    problems: tuple[Problem, ...]
+    """Why the newest spec cannot be carried out."""
+    obstacle: Obstacle | None
+    """Why a newest spec without problems cannot be carried out here."""
+    draft: DraftVerdict | None
+    """What is known of the newest spec's draft."""
+    awaited: tuple[ModelRef, ...] = ()
+    """Models of `wanted` of which the hub may yet tell."""
+
+    @property
+    def newest(self) -> bool:
+        """Whether it is the newest spec that is carried out."""
+        return not self.problems and self.obstacle is None
+
+
+def intent_of(
+    resource: Manifest,
+    checkpoint: Checkpoint,
+    models: Mapping[ModelRef, ModelFacts],
+    *,
+    served: ServedApis,
+    usable: Collection[Kind],
+    running: Collection[str],
+    refused: DraftVerdict | None = None,
+) -> Intent:
+    """Judge the newest spec, and fall back where it must be.
+
+    Args:
+        resource: the SpeculativeDeployment as it was read.
+        checkpoint: what is known of earlier specs.
+        models: what is known of target and draft of all these specs, as far as it is known.
+        served: what the cluster has.
+        usable: of the kinds that not every cluster has, those that can be used in it.
+        running: revisions that have replicas.
+        refused: the refusal of this very generation's draft that the status tells of. It stands
+            until the hub has been heard; None: there is none.
+    """
+    newest = parse(resource)
+    if isinstance(newest, SpeculativeDeployment):
+        verdict = _verdict(newest, models, refused)
+        problems = problems_of(newest, verdict)
+        obstacle = None if problems else obstacle_to(newest.spec, served, usable)
+        if not problems and obstacle is None:
+            revision = wanted_revision(newest.spec, resource, checkpoint)
+            return Intent(
+                newest,
+                good_spec_text(resource),
+                revision,
+                newest.spec.replicas,
+                (),
+                None,
+                verdict,
+                _awaited(newest, models),
+            )
+    else:
+        problems, obstacle, verdict = newest, None, None
+    earlier = _fallback(resource, checkpoint, models, running)
+    if earlier is None:
+        return Intent(None, "", "", _replicas(resource), problems, obstacle, verdict)
+    return Intent(
+        earlier.sd,
+        earlier.text,
+        earlier.revision,
+        earlier.sd.spec.replicas,
+        problems,
+        obstacle,
+        verdict,
+        _awaited(earlier.sd, models),
+    )
+
+
+def _verdict(
+    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], refused: DraftVerdict | None
+) -> DraftVerdict:
+    verdict = check_draft(preflight_of(sd.spec, models))
+    if refused is not None and not verdict.refused and _awaited(sd, models):
+        return refused
+    return verdict
+
+
+def _awaited(
+    sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]
+) -> tuple[ModelRef, ...]:
+    return tuple(ref for ref in model_refs(sd.spec) if ref in models and models[ref].awaited)
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    sd: SpeculativeDeployment
+    text: str
+    revision: str
+
+
+def _fallback(
+    resource: Manifest,
+    checkpoint: Checkpoint,
+    models: Mapping[ModelRef, ModelFacts],
+    running: Collection[str],
+) -> _Earlier | None:
+    """The newest of the earlier specs against which nothing is known.
+
+    If there is none: the one whose pods were ready, as long as some run. What is known by now did
+    not keep them from serving.
+    """
+    found = [
+        _Earlier(sd, text, revision)
+        for revision, text in checkpoint.specs()
+        if (sd := earlier_spec(resource, text)) is not None
+    ]
+    for each in found:
+        if not check_draft(preflight_of(each.sd.spec, models)).refused:
+            return each
+    proven = (each for each in found if each.revision == checkpoint.good_revision)
+    return next((each for each in proven if each.revision in running), None)
+
+
+def models_of(resource: Manifest, checkpoint: Checkpoint) -> tuple[ModelRef, ...]:
+    """The models that a resource names, and those that its earlier specs name."""
+    newest = parse(resource)
+    specs = [newest.spec] if isinstance(newest, SpeculativeDeployment) else []
+    earlier = (earlier_spec(resource, text) for _, text in checkpoint.specs())
+    specs += [each.spec for each in earlier if each is not None]
+    return tuple(dict.fromkeys(ref for spec in specs for ref in model_refs(spec)))
+
+
+def good_spec_text(resource: Manifest) -> str:
+    """The newest spec as it is kept for bad days, without replicas: they follow the newest."""
+    spec = resource.get("spec")
+    found = {k: v for k, v in spec.items() if k != "replicas"} if isinstance(spec, dict) else {}
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
+    """The resource as it was when its spec was last good.
+
+    How many replicas there are and whether rollouts are paused, the newest says, as far as it can
+    be read. None: no such spec is known, or this Fathom no longer takes it.
+    """
+    if last_good is None:
+        return None
+    try:
+        spec = parsed_json(last_good)
+    except UnreadableJsonError:
+        return None
+    if not isinstance(spec, dict):
+        return None
+    document = {**resource, "spec": spec | _moving(resource.get("spec"), spec)}
+    document.pop("status", None)
+    if isinstance(metadata := resource.get("metadata"), dict):
+        # The rest moves with each write of the status, and nobody reads it.
+        document["metadata"] = {k: v for k, v in metadata.items() if k in Metadata.model_fields}
+    return _valid(json.dumps(document))
+
+
+@lru_cache(maxsize=256)
+def _valid(document: str) -> SpeculativeDeployment | None:
+    """Each pass asks for the same few specs several times, and to parse one takes a millisecond."""
+    earlier = parse(json.loads(document))
+    return earlier if isinstance(earlier, SpeculativeDeployment) else None
+
+
+def wanted_revision(
+    spec: SpeculativeDeploymentSpec, resource: Manifest, checkpoint: Checkpoint
+) -> str:
+    """The revision whose pods a spec asks for.
+
+    As long as nothing changed that needs new pods it is the one that was given, whatever this
+    Fathom would call it: one that knows more engines must not roll what an older one started.
+
+    Args:
+        spec: the spec that is carried out.
+        resource: the SpeculativeDeployment as it was read.
+        checkpoint: what is known of earlier specs.
+    """
+    for revision, text in checkpoint.specs():
+        earlier = earlier_spec(resource, text)
+        if earlier is not None and not changed_restart_fields(earlier.spec, spec):
+            return revision
+    return _compared_revision(spec, resource, checkpoint) or revision_of(spec)
+
+
+def _compared_revision(
+    spec: SpeculativeDeploymentSpec, resource: Manifest, checkpoint: Checkpoint
+) -> str | None:
+    """That of the one replica that is compared, if the spec asks for all to be like it."""
+    if checkpoint.rollout is None or not checkpoint.rollout.arm:
+        return None
+    fleet = earlier_spec(resource, checkpoint.spec_of(checkpoint.rollout.stable))
+    one = arm_of(fleet.spec) if fleet is not None else None
+    same = one is not None and not changed_restart_fields(one, spec)
+    return checkpoint.rollout.revision if same else None
+
+
+def _replicas(resource: Manifest) -> int:
+    newest = resource.get("spec")
+    asked = _whole_number(newest.get("replicas")) if isinstance(newest, dict) else None
+    return 1 if asked is None else asked
+
+
+def _moving(newest: JsonValue, earlier: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """What an earlier spec takes over from the newest."""
+    if not isinstance(newest, dict):
+        return {}
+    followed: dict[str, JsonValue] = {}
+    replicas = _whole_number(newest.get("replicas"))
+    if replicas is not None:
+        followed["replicas"] = replicas
+    rollout, before = newest.get("rollout", {}), earlier.get("rollout", {})
+    paused = rollout.get("paused", False) if isinstance(rollout, dict) else None
+    if isinstance(paused, bool) and isinstance(before, dict):
+        followed["rollout"] = {**before, "paused": paused}
+    return followed
+
+
+def _whole_number(value: JsonValue) -> int | None:
+    right = isinstance(value, int) and not isinstance(value, bool)
+    return value if right and isinstance(value, int) and 0 <= value <= MAX_REPLICAS else None

@@ -1,0 +1,129 @@
+"""What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+from fathom.api.conditions import Reason
+from fathom.api.status import (
+    MeasuredStatus,
+    RolloutStatus,
+    SpeculativeDeploymentStatus,
+    TuningStatus,
+)
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.snapshot import Objects
+from fathom.core.depth import DepthDocument
+from fathom.core.times import unix_seconds
+from fathom.core.unread import UnreadPods
+from fathom.fetch.progress import FetchProgress
+from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.reconcile.apply_guard import ApplyGuard
+from fathom.reconcile.canary_windows import CanaryWindows
+from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
+from fathom.reconcile.holding import FirstSeen
+from fathom.rollout.rollout import Rollout, Stage
+from fathom.tuning.state import TuningState
+
+QUIET_S: Final = 60.0
+"""Least time between two writes that nobody waits for."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """Everything else is derived from the cluster at each pass."""
+
+    uid: str
+    """Of the resource; another resource of the same name starts afresh."""
+    objects: Objects | None
+    """The last look at the cluster, good until something moves; None: look again."""
+    state: TuningState
+    tuning: TuningStatus
+    measured: MeasuredStatus
+    status_written_at_s: float
+    tuning_written_at_s: float
+    document_generation: int = 0
+    document_written_at_s: float = 0.0
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
+    first_seen: FirstSeen = field(default_factory=FirstSeen)
+    generation: int = 0
+    """The newest generation that was acted upon."""
+    windows: CanaryWindows = field(default_factory=CanaryWindows)
+    warned_pins: set[tuple[str, str]] = field(default_factory=set)
+    unread: UnreadPods = field(default_factory=UnreadPods)
+    """Pods whose counters could not be read lately."""
+    fetch: FetchProgress = field(default_factory=FetchProgress)
+    guard: ApplyGuard = field(default_factory=ApplyGuard)
+    unlisted: frozenset[tuple[Kind, str]] = frozenset()
+    """What to look at by name: something that the list of our own does not show may bear it."""
+
+    @classmethod
+    def recalled(cls, objects: Objects, now_s: float) -> Self:
+        """Pick up from what an earlier operator left behind.
+
+        Writes that can wait, wait for a minute: a restart has nothing urgent to say.
+        """
+        status = objects.status or SpeculativeDeploymentStatus()
+        stored = objects.tuning.get(STATE_KEY)
+        state = TuningState.read(stored) if stored is not None else TuningState()
+        checkpoint = Checkpoint.of(objects.tuning)
+        if ROLLOUT_KEY in checkpoint.lost or not objects.tuning:
+            checkpoint = replace(checkpoint, rollout=_reported_rollout(status.rollout))
+        if state is None:
+            checkpoint = replace(checkpoint, lost=(*checkpoint.lost, STATE_KEY))
+        never = float("-inf")
+        return cls(
+            uid=objects.metadata.uid,
+            objects=objects,
+            state=state or TuningState(),
+            tuning=status.tuning,
+            measured=status.measured,
+            checkpoint=checkpoint,
+            status_written_at_s=now_s if objects.status else never,
+            tuning_written_at_s=now_s if objects.tuning else never,
+        )
+
+    def saw(self, generation: int) -> None:
+        """Act upon this generation, and never again upon an older one."""
+        self.generation = generation
+        self.checkpoint = replace(self.checkpoint, seen=SeenGeneration(self.uid, generation))
+
+    def note_document(self, objects: Objects, now_s: float) -> None:
+        """Learn since when the document in the cluster is there."""
+        document = objects.depth
+        if document is not None and document.generation != self.document_generation:
+            self.document_generation = document.generation
+            self.document_written_at_s = _written_at_s(document, objects.status, now_s)
+
+    def wrote_document(self, document: DepthDocument, now_s: float) -> None:
+        self.document_generation = document.generation
+        self.document_written_at_s = now_s
+
+
+def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:
+    """The rollout that the status tells of, for when nothing else does: above all its veto."""
+    began_at_s = unix_seconds(reported.since) if reported else None
+    if reported is None or began_at_s is None:
+        return None
+    try:
+        stage, reason = Stage(reported.stage), Reason(reported.reason)
+    except ValueError:  # it is complete, or of another Fathom
+        return None
+    return Rollout(
+        reported.revision,
+        reported.stable,
+        stage,
+        began_at_s,
+        reason,
+        message=reported.message,
+        why=reported.why,
+    )
+
+
+def _written_at_s(
+    document: DepthDocument, status: SpeculativeDeploymentStatus | None, now_s: float
+) -> float:
+    """When a document that this loop did not write was written, as far as the status tells."""
+    if status is None or status.depth.generation != document.generation:
+        return now_s
+    return unix_seconds(status.depth.since) or now_s

@@ -1,0 +1,256 @@
+"""From a plan to the writes that are missing. At rest there are none.
+
+Pure: renders what should exist and compares it with what is live.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.diff import first_difference
+from fathom.core.cluster.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, POD, Kind, kind_of
+from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.nodes_per_replica import needs_compute_domain
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.optional_kinds import wanted_optional
+from fathom.core.cluster.snapshot import Objects
+from fathom.core.depth import DepthDocument
+from fathom.core.plan import Plan, Template, WorkloadStep
+from fathom.core.plugin import PluginBundle
+from fathom.manifests.compute_domain import compute_domain
+from fathom.manifests.depth_config_map import depth_config_map
+from fathom.manifests.plugin_config_map import plugin_config_map
+from fathom.manifests.render import optional_children
+from fathom.manifests.service import service
+from fathom.manifests.service_account import service_account
+from fathom.manifests.tuning_config_map import tuning_config_map
+from fathom.manifests.workload import workload
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """An object that is not there. One of its name that is somebody else's stays what it is."""
+
+    kind: Kind
+    manifest: Manifest
+    why: str
+
+    @property
+    def name(self) -> str:
+        return _name(self.manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply of a whole object of ours."""
+
+    kind: Kind
+    manifest: Manifest
+    seen: Seen
+    why: str
+    """The first discrepancy, in words."""
+    live: Manifest = field(default_factory=dict, repr=False)
+    """The object as it was read."""
+
+    @property
+    def name(self) -> str:
+        return _name(self.manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A merge patch of a few fields, where the rest must not be touched."""
+
+    kind: Kind
+    name: str
+    patch: Mapping[str, JsonValue]
+    seen: Seen
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    kind: Kind
+    name: str
+    seen: Seen
+    why: str
+
+
+Operation = Create | Apply | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What is to exist beside the workloads."""
+
+    sd: SpeculativeDeployment
+    bundle: PluginBundle
+    mounts_plugin: bool
+    document: DepthDocument | None
+    """None: the engine's depth is not live."""
+    tuning_data: Mapping[str, str] | None
+    """What the tuning ConfigMap should hold now; None: nothing to write now."""
+
+
+def operations(objects: Objects, plan: Plan, children: Children) -> tuple[Operation, ...]:
+    """The writes that bring the cluster to the plan, in an order that is safe to cut off.
+
+    What a pod mounts comes before the pod, and nothing is deleted before its heir is there.
+    """
+    return (
+        *_applies(objects, plan, children),
+        *_workloads(objects, plan, children),
+        *_unwanted(objects, children.sd),
+        *(deleted(objects, *key, "its revision serves no more") for key in plan.emptied),
+        *(
+            deleted(objects, CONFIG_MAP, name, "no pod mounts it")
+            for name in plan.unused_config_maps
+        ),
+    )
+
+
+def _applies(objects: Objects, plan: Plan, children: Children) -> Iterator[Operation]:
+    for manifest in _supporting(objects, plan, children):
+        kind = kind_of(manifest["apiVersion"], manifest["kind"])
+        if (operation := brought_about(objects, kind, manifest)) is not None:
+            yield operation
+
+
+def _supporting(objects: Objects, plan: Plan, children: Children) -> Iterator[Manifest]:
+    sd = children.sd
+    yield service_account(sd)
+    if plan.renders_pods and children.mounts_plugin:
+        yield plugin_config_map(sd, children.bundle)
+    if children.document is not None:
+        yield depth_config_map(sd, children.document)
+    if children.tuning_data is not None:
+        yield tuning_config_map(sd, children.tuning_data)
+    yield service(sd)
+    yield from optional_children(sd, objects.optional, objects.served)
+    if needs_compute_domain(sd.spec):
+        yield compute_domain(sd, _grouped(objects))
+
+
+def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation]:
+    """Optional children that the spec asked for before."""
+    for kind in sorted(set(OPTIONAL_KINDS) & objects.optional - wanted_optional(sd.spec)):
+        if (kind, sd.metadata.name) in objects.live:
+            why = "the spec does not ask for it any more"
+            yield deleted(objects, kind, sd.metadata.name, why)
+    domain = (COMPUTE_DOMAIN, sd.metadata.name)
+    if domain in objects.live and not needs_compute_domain(sd.spec) and not _grouped(objects):
+        yield deleted(objects, *domain, "no pod holds a claim to it")
+
+
+def _grouped(objects: Objects) -> list[ObservedPod]:
+    """Pods of replicas over several nodes, by name; those that end still use NVLink."""
+    found = (pod for pod in objects.engines if pod.group_index is not None)
+    return sorted(found, key=lambda pod: pod.name)
+
+
+def _workloads(objects: Objects, plan: Plan, children: Children) -> Iterator[Operation]:
+    # What shrinks goes first: what grows may need its GPUs.
+    asked = {each.name: each.replicas for each in objects.workloads}
+    steps = sorted(plan.workloads, key=lambda step: step.replicas - asked.get(step.name, 0))
+    for step in steps:
+        operation = (
+            _rendered(objects, step, children)
+            if step.template is Template.RENDER
+            else _scaled(objects, step)
+        )
+        if operation is not None:
+            yield operation
+
+
+def _rendered(objects: Objects, step: WorkloadStep, children: Children) -> Operation | None:
+    manifest = workload(
+        step.kind,
+        children.sd,
+        revision=step.revision,
+        replicas=step.replicas,
+        bundle=children.bundle,
+    )
+    operation = brought_about(objects, step.kind, manifest)
+    if operation is None:
+        return None
+    return replace(operation, manifest=_stamped(manifest, objects))
+
+
+def _stamped(manifest: Mapping[str, JsonValue], objects: Objects) -> dict[str, JsonValue]:
+    """With the generation that it is written for, which is no reason to write by itself.
+
+    An API server that has fallen behind may answer with an older resource: by this it is found out.
+    """
+    metadata = cast("Mapping[str, JsonValue]", manifest.get("metadata", {}))
+    annotations = cast("Mapping[str, JsonValue]", metadata.get("annotations", {}))
+    stamp = {names.ANNOTATION_GENERATION: str(objects.metadata.generation)}
+    return {**manifest, "metadata": {**metadata, "annotations": {**annotations, **stamp}}}
+
+
+def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
+    """Replicas only: any other write could restart pods that are well."""
+    live = objects.live[step.kind, step.name]
+    patch: dict[str, JsonValue] = {"spec": {"replicas": step.replicas}}
+    why = first_difference(patch, live)
+    if why is None:
+        return None
+    return Patch(step.kind, step.name, _stamped(patch, objects), Seen.of(live), why)
+
+
+def brought_about(objects: Objects, kind: Kind, manifest: Manifest) -> Create | Apply | None:
+    """What is missing for an object to be as rendered; None: nothing is."""
+    live = objects.live.get((kind, _name(manifest)))
+    if live is None:
+        return Create(kind, manifest, "it does not exist")
+    why = first_difference(manifest, live)
+    return None if why is None else Apply(kind, manifest, Seen.of(live), why, live)
+
+
+def deleted(objects: Objects, kind: Kind, name: str, why: str) -> Delete:
+    """The deletion of an object that was read."""
+    return Delete(kind, name, Seen.of(objects.live[kind, name]), why)
+
+
+def _name(manifest: Manifest) -> str:
+    return str(cast("Mapping[str, JsonValue]", manifest["metadata"])["name"])
+
+
+def depth_nudges(
+    objects: Objects,
+    before: DepthDocument | None,
+    after: DepthDocument,
+    *,
+    again_at_s: float | None,
+) -> tuple[Patch, ...]:
+    """What annotates pods, so that their kubelets refresh the depth volume soon.
+
+    Args:
+        objects: what the cluster holds.
+        before: the document that was there; None: none, so that no pod waits for a refresh.
+        after: the one that was written.
+        again_at_s: nudge every pod, at this time, although it was told before; None: only those
+            whose depths changed.
+    """
+    value = str(after.generation)
+    if again_at_s is not None:
+        # The same value twice would be no change, and wake no kubelet.
+        value += f".{int(again_at_s)}"
+    elif before is None:
+        return ()
+    patch: dict[str, JsonValue] = {
+        "metadata": {"annotations": {names.ANNOTATION_DEPTH_GENERATION: value}}
+    }
+    return tuple(
+        Patch(POD, pod.name, patch, Seen.of(objects.live[POD, pod.name]), "its depth has changed")
+        for pod in objects.leaders
+        if not pod.terminating
+        and (
+            again_at_s is not None
+            or before is None
+            or before.for_pod(pod.name) != after.for_pod(pod.name)
+        )
+    )

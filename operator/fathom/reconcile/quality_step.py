@@ -1,0 +1,90 @@
+"""What a quality check asks of one pass."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fathom.api import names
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.status import QualityResult, QualityStatus
+from fathom.core.capability import live_depth_refusal
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.events import Event, Severity
+from fathom.core.measurement import PodCounters
+from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
+from fathom.quality.replicas import QualityFleet, Replica
+from fathom.reconcile.pins import pinned_depth
+
+
+@dataclass(frozen=True, slots=True)
+class QualityStep:
+    """What one pass has to do for a check, and what it has to say of the last one."""
+
+    holds: Mapping[str, int]
+    """The depth that each of these pods has to be held at, whatever `minTokens` says."""
+    status: QualityStatus | None
+    """For `status.quality`; None: none was ever asked for."""
+    kept: str | None
+    """What the tuning ConfigMap should hold under `QUALITY_KEY`; None: no such key."""
+    events: tuple[Event, ...] = ()
+    wake_after_s: float = float("inf")
+
+
+def requested(metadata: Meta) -> str:
+    """The id of the check that is asked for; empty: none is."""
+    return metadata.annotations.get(names.ANNOTATION_CHECK_QUALITY, "").strip()[:LONGEST_ID]
+
+
+def fleet_of(
+    snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
+) -> QualityFleet:
+    """The replicas as a check sees them."""
+    return QualityFleet(
+        now_s=snapshot.now_s,
+        replicas=tuple(
+            _replica(pod, snapshot.counters.get(pod.name))
+            for pod in pods
+            if pod.ready and pod.status.pod_ip
+        ),
+        document=snapshot.objects.depth,
+        refusal=_refusal(spec),
+    )
+
+
+def _replica(pod: ObservedPod, counters: PodCounters | None) -> Replica:
+    return Replica(
+        name=pod.name,
+        revision=pod.revision,
+        pinned=pinned_depth(pod) is not None,
+        live=counters is not None and counters.live_depth,
+        generation=counters.depth_generation if counters else 0,
+    )
+
+
+def _refusal(spec: SpeculativeDeploymentSpec) -> str:
+    if not spec.drafts:
+        return "speculation.drafting is Disabled: there is no speculation to check."
+    if not spec.tunable:
+        return (
+            "Mode Static: no replica can be held at depth 0 without a restart. Set "
+            "speculation.tuning.mode to Advise (that needs new pods) and ask again."
+        )
+    refusal = live_depth_refusal(spec)
+    return f"Depth cannot be changed live: {refusal[1]}" if refusal else ""
+
+
+def recalled(objects: Objects, request_id: str) -> QualityCheck | None:
+    """The check that an earlier operator was in the middle of."""
+    check = QualityCheck.from_json(objects.tuning.get(QUALITY_KEY, ""))
+    return check if check is not None and check.request_id == request_id else None
+
+
+def event_of(result: QualityStatus) -> Event:
+    """What to say once, when a check has ended."""
+    well = result.result is QualityResult.LOSSLESS
+    return Event(
+        Severity.NORMAL if well else Severity.WARNING,
+        "QualityChecked",
+        f"{result.result}: {result.message}",
+    )

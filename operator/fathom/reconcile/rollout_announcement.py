@@ -1,0 +1,36 @@
+"""The event that says, before the first pod goes, that a change needs new pods, and why."""
+
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.events import Event, Severity
+from fathom.core.revision import changed_restart_fields
+from fathom.reconcile.checkpoint import Checkpoint
+from fathom.reconcile.intent import earlier_spec
+from fathom.rollout.rollout import Rollout
+
+
+def rollout_announcement(
+    wanted: SpeculativeDeployment, resource: Manifest, checkpoint: Checkpoint, rollout: Rollout
+) -> Event:
+    """What to say of a rollout that begins.
+
+    Args:
+        wanted: the spec that asks for it.
+        resource: the SpeculativeDeployment as it was read.
+        checkpoint: what is known of the specs before.
+        rollout: the one that begins.
+    """
+    earlier = earlier_spec(resource, checkpoint.spec_of(rollout.stable))
+    fields = changed_restart_fields(earlier.spec, wanted.spec) if earlier else ()
+    because = f"{fields[0]} changed" if fields else "the spec changed"
+    if len(fields) > 1:
+        because += f" (and {', '.join(fields[1:])})"
+    settings = wanted.spec.rollout
+    held = " It waits while rollout.paused is set." if settings.paused else ""
+    return Event(
+        Severity.NORMAL,
+        "Rolling",
+        f"{because}, which needs new pods: revision {rollout.stable} is replaced by "
+        f"{rollout.revision}, one canary first, with at most {settings.max_unavailable} replicas "
+        f"missing and {settings.max_surge} added at a time.{held}",
+    )

@@ -1,0 +1,136 @@
+"""What the tuner is told, from a spec and a snapshot."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth, live_depth_refusal
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.depth import nearest_depth
+from fathom.core.engine.depth_set import named_depths
+from fathom.manifests.render import max_batch
+from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.pins import pinned_depth
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
+from fathom.tuning.settings import settings_from
+from fathom.tuning.state import TuningState
+
+
+def tuning_snapshot(
+    snapshot: Snapshot,
+    desired: DesiredState,
+    state: TuningState,
+    *,
+    document_written_at_s: float,
+    pods: Sequence[ObservedPod],
+) -> TuningSnapshot:
+    """Everything the tuner may know, in its own words.
+
+    Args:
+        snapshot: this pass's view.
+        desired: what it carries out.
+        state: what the tuner learnt.
+        document_written_at_s: when the depth document was written (Unix seconds).
+        pods: those to judge by.
+    """
+    spec = desired.tuned_spec
+    return TuningSnapshot(
+        now_s=snapshot.now_s,
+        settings=settings_of(spec, snapshot.objects.leaders),
+        pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
+        document=snapshot.objects.depth,
+        document_written_at_s=document_written_at_s,
+        live_refusal=live_depth_refusal(spec) or _started_without(snapshot.objects, desired),
+        state=state,
+    )
+
+
+def _started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
+    """That the pods were started by a Fathom that did not yet change the depth of such engines."""
+    tuned = (each for each in objects.workloads if each.revision == desired.tuned_revision)
+    workload = next(tuned, None)
+    if workload is None or workload.plugin or not live_depth(desired.tuned_spec):
+        return None
+    return Reason.LIVE_DEPTH_UNSUPPORTED, (
+        f"the pods of revision {workload.revision} were started by an earlier Fathom, which did "
+        "not change the depth of such an engine, so depth stays as it was: it is live once a "
+        "rollout replaces them."
+    )
+
+
+def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ...]:
+    """The pods to judge by: those of the revision that most replicas are, or else all.
+
+    During a rollout two kinds of engine serve. What an old one reports, at an old `maxTokens` or
+    without the plugin, says nothing about the new ones, and it need not obey either. While a canary
+    is on trial it is the other way round; and without the plugin the stable ones cannot obey.
+    """
+    leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
+    tuned = desired.tuned_revision
+    if tuned != desired.revision and live_depth(desired.sd.spec):
+        workloads = (each for each in objects.workloads if each.revision == tuned)
+        if not any(each.plugin for each in workloads):
+            return ()
+    return tuple(pod for pod in leaders if pod.revision == tuned) or leaders
+
+
+def settings_of(spec: SpeculativeDeploymentSpec, pods: Sequence[ObservedPod]) -> Settings:
+    """What the user asks for in the tuner's units, within what the engines have that serve.
+
+    Args:
+        spec: the user's.
+        pods: those that read the depth document, of whatever revision.
+    """
+    settings = settings_from(spec.speculation, max_batch(spec))
+    if not live_depth(spec):
+        return settings
+    named = [pod.spec.named_depths for pod in pods if pod.ready]
+    return _among(settings, spec, [each for each in named if each is not None])
+
+
+def _among(
+    settings: Settings, spec: SpeculativeDeploymentSpec, engines: Sequence[frozenset[int]]
+) -> Settings:
+    """Only depths that all engines have; while those share none that the user allows, most's."""
+    own = frozenset(named_depths(spec))
+    common = frozenset.intersection(*engines) if engines else own
+    if spec.speculation.depths is not None:
+        common &= own
+    if not _allowed(common, settings) and engines:
+        # Any depth runs, with fewer graphs: that costs less than to be where nobody wants to be.
+        reach = frozenset(range(min(map(max, engines)) + 1))
+        ((most, _),) = Counter(engines).most_common(1)
+        common = most & reach if _allowed(most & reach, settings) else reach
+    tokens = nearest_depth(settings.tokens, _allowed(common, settings) or sorted(common))
+    return replace(
+        settings,
+        max_tokens=max(settings.max_tokens, tokens),
+        min_tokens=min(settings.min_tokens, tokens),
+        tokens=tokens,
+        named=common,
+    )
+
+
+def _allowed(depths: Iterable[int], settings: Settings) -> list[int]:
+    return sorted(each for each in depths if settings.min_tokens <= each <= settings.max_tokens)
+
+
+def _tuned_pod(
+    pod: ObservedPod, snapshot: Snapshot, spec: SpeculativeDeploymentSpec, held: int | None
+) -> TunedPod:
+    since, named = pod.ready_since_s, pod.spec.named_depths or named_depths(spec)
+    pinned = pinned_depth(pod, named)
+    if pinned is not None:
+        settings = settings_from(spec.speculation, max_batch(spec))
+        pinned = nearest_depth(pinned, _allowed(named, settings) or sorted(named))
+    return TunedPod(
+        name=pod.name,
+        ready=pod.ready,
+        ready_for_s=0.0 if since is None else max(0.0, snapshot.now_s - since),
+        pinned_depth=pinned if held is None else held,
+        checked=held is not None,
+        counters=snapshot.counters.get(pod.name),
+    )

@@ -1,0 +1,139 @@
+"""The tuner's decision, as people read it: in the status, in the Tuning condition, as an event."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.api.conditions import ConditionStatus, Reason
+from fathom.api.spec import TuningMode
+from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
+from fathom.core.events import Event, Severity
+from fathom.core.findings import Finding
+from fathom.core.times import rfc3339
+from fathom.tuning.interface import Action, Measured, TuningDecision
+
+HISTORY_LENGTH: Final = 10
+
+_TWO_SIDED: Final = 1.96
+_WORKING: Final = frozenset(
+    {
+        Reason.ADVISING,
+        Reason.MEASURING,
+        Reason.PROBING,
+        Reason.EXPLOITING,
+        Reason.MOVED,
+        Reason.PINNED,
+        Reason.RETURNED,
+        Reason.CANARY,
+        Reason.HOLDING,
+        Reason.NO_TRAFFIC,
+        Reason.GAIN_TOO_SMALL,
+        Reason.GAIN_UNCERTAIN,
+        Reason.PROBING_DISABLED,
+    }
+)
+"""Reasons of a tuner that does its work, even where that is to leave things alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    finding: Finding
+    """For the Tuning condition."""
+    tuning: TuningStatus
+    measured: MeasuredStatus
+    events: tuple[Event, ...] = ()
+
+
+def report(
+    decision: TuningDecision,
+    mode: TuningMode,
+    now_s: float,
+    before: TuningStatus,
+    measured_before: MeasuredStatus,
+    *,
+    unread: str = "",
+) -> TuningReport:
+    """Put one decision into words; only a notable one enters the history.
+
+    Args:
+        decision: what the tuner decided.
+        mode: the spec's.
+        now_s: Unix seconds.
+        before: status.tuning as it is.
+        measured_before: status.measured as it is; it stays while nothing new was measured.
+        unread: whose metrics cannot be read, and why, as a sentence; empty: all can.
+    """
+    works = decision.reason in _WORKING
+    tuning = TuningStatus(
+        summary=f"{mode}/{decision.reason}",
+        last_decision=before.last_decision,
+        history=before.history,
+    )
+    if decision.notable:
+        entry = _entry(decision, now_s)
+        tuning = TuningStatus(
+            summary=tuning.summary,
+            last_decision=entry,
+            history=(entry, *before.history)[:HISTORY_LENGTH],
+        )
+    return TuningReport(
+        finding=Finding(
+            ConditionStatus.TRUE if works else ConditionStatus.FALSE,
+            decision.reason,
+            f"{decision.message} {unread}".rstrip(),
+        ),
+        tuning=tuning,
+        measured=_measured(decision.measured) if decision.measured else measured_before,
+        events=(_event(decision),) if decision.notable else (),
+    )
+
+
+def _entry(decision: TuningDecision, now_s: float) -> DecisionStatus:
+    return DecisionStatus(
+        at=rfc3339(now_s),
+        action=decision.action.value,
+        reason=decision.reason.value,
+        message=decision.message,
+        expected_gain_percent=_percent(decision.expected_gain),
+        expected_gain_interval_percent=_interval(decision),
+        measured_gain_percent=_percent(decision.measured_gain),
+    )
+
+
+def _event(decision: TuningDecision) -> Event:
+    well = decision.reason in _WORKING
+    reason = decision.reason if decision.action is Action.HOLD else decision.action
+    severity = Severity.NORMAL if well else Severity.WARNING
+    return Event(severity, f"Depth{reason}".replace("DepthDepth", "Depth"), decision.message)
+
+
+def _measured(measured: Measured) -> MeasuredStatus:
+    return MeasuredStatus(
+        at=rfc3339(measured.at_s),
+        window_seconds=round(measured.window_seconds),
+        acceptance_length=_decimal(measured.acceptance_length, 2),
+        acceptance_rate=_decimal(measured.acceptance_rate, 2),
+        survival=tuple(_decimal(each, 3) for each in measured.survival),
+        tokens_per_second=round(measured.tokens_per_second),
+        mean_batch=_decimal(measured.mean_batch, 1),
+        tpot_milliseconds=_decimal(
+            None if measured.tpot_seconds is None else measured.tpot_seconds * 1000, 1
+        ),
+        gain_percent=_percent(measured.gain),
+    )
+
+
+def _interval(decision: TuningDecision) -> str:
+    """The 95 % interval, such as `3.1 to 9.0`."""
+    mean, sd = decision.expected_gain, decision.expected_gain_sd
+    if mean is None or sd is None:
+        return ""
+    return f"{_percent(mean - _TWO_SIDED * sd)} to {_percent(mean + _TWO_SIDED * sd)}"
+
+
+def _percent(ratio: float | None) -> str:
+    return _decimal(None if ratio is None else ratio * 100, 1)
+
+
+def _decimal(value: float | None, digits: int) -> str:
+    """Empty for what is unknown, which is not zero."""
+    return "" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,174 @@
+"""What one pass is to write, and what came of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.capability import live_depth
+from fathom.core.cluster.kinds import CONFIG_MAP, Kind
+from fathom.core.cluster.ownership import Taken, left_behind
+from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.depth import DepthDocument
+from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
+from fathom.core.plugin import PluginBundle
+from fathom.core.times import is_over
+from fathom.fetch.program import FetchProgram
+from fathom.fetch.standing import FetchStage
+from fathom.manifests.cache import fetched_by
+from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.reconcile.checkpoint import KEYS, Checkpoint
+from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.fetch_operations import fetch_operations
+from fathom.reconcile.memory import QUIET_S, Memory
+from fathom.reconcile.operations import Children, Operation, operations
+from fathom.reconcile.refresh_input import refresh_of
+from fathom.rollout.refresh import Refresh
+from fathom.tuning.interface import Action, TuningDecision
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """One pass's writes, in order, and what they follow from."""
+
+    plan: Plan
+    todo: tuple[Operation, ...]
+    barred: tuple[Operation, ...]
+    """Those whose name something else bears: they are not tried."""
+    document: DepthDocument | None
+    """The depths to ask for; None: this engine's depth is not live."""
+    refresh: Refresh
+    """Which replica to restart for its age, or why none."""
+    checkpoint: Checkpoint
+    """What should survive a restart."""
+    taken: tuple[Taken, ...]
+    """Names that something else bears."""
+    unlisted: frozenset[tuple[Kind, str]]
+    """What the next pass has to look at by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What came of one pass's decisions."""
+
+    plan: Plan
+    refusals: tuple[str, ...]
+    """Sentences; empty: everything is as it should be, or on its way."""
+    document: DepthDocument | None
+    """The depths asked for, as they are written; None: this engine's depth is not live."""
+    decided: bool
+    """Whether the tuner's decision is in the cluster. If not, it was not made: it is made again."""
+    refresh: Refresh
+    """Which replica was restarted for its age, or why none."""
+    checkpoint: Checkpoint
+    """What should survive a restart."""
+    taken: tuple[Taken, ...] = ()
+    """Names that something else bears."""
+    outdated: bool = False
+    """Whether the cluster was found in another state than the one that all this was decided on."""
+    broken_off: bool = False
+    """Whether a write failed in a way that may pass by itself, so that others were not tried."""
+    retry_after_s: float = float("inf")
+    """Seconds until a write that was refused for good may be tried again."""
+
+
+def writes_of(
+    desired: DesiredState,
+    snapshot: Snapshot,
+    decision: TuningDecision,
+    memory: Memory,
+    *,
+    bundle: PluginBundle,
+    program: FetchProgram,
+    version: str,
+) -> Writes:
+    """Plan, and render what is missing. At rest there is nothing to write.
+
+    Args:
+        desired: what this pass carries out.
+        snapshot: this pass's view.
+        decision: the tuner's.
+        memory: what is remembered of earlier passes; it stays as it is.
+        bundle: this Fathom's plugin.
+        program: that fetches.
+        version: this Fathom's.
+    """
+    objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.sd
+    live = live_depth(sd.spec)
+    name = sd.metadata.name
+    as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE
+    rendering = Rendering(
+        version=version,
+        plugin=names.plugin_config_map(name, bundle.content) if live else "",
+        depth=names.depth_config_map(name) if live else "",
+        weights=None if as_they_are else fetched_by(sd),
+    )
+    plan = plan_of(
+        objects,
+        sd.spec,
+        desired.revision,
+        rendering,
+        most_new=desired.most_new,
+        held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
+        frozen=desired.hold is not None and desired.hold.frozen,
+    )
+    document = decision.document if live_depth(desired.tuned_spec) else None
+    refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
+    checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
+    tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
+    children = Children(sd, bundle, live, document, tuning_data)
+    wanted = (
+        *operations(objects, plan, children),
+        *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),
+    )
+    todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
+    absent = _absent(sd, plan, rendering)
+    taken = _taken((*((each.kind, each.name) for each in wanted), *absent), objects)
+    missing = (each for each in absent if each not in objects.live)
+    return Writes(
+        plan,
+        todo,
+        tuple(each for each in wanted if each not in todo),
+        document,
+        refresh,
+        checkpoint,
+        taken,
+        frozenset({*(each.key for each in taken), *missing}),
+    )
+
+
+def _absent(
+    sd: SpeculativeDeployment, plan: Plan, rendering: Rendering
+) -> tuple[tuple[Kind, str], ...]:
+    """What the wanted revision needs once its pods may be created.
+
+    Looked at by name before that: nothing shall make room for them in vain.
+    """
+    workload = (workload_kind(sd.spec), names.revision_child(sd.metadata.name, plan.revision))
+    return (workload, (CONFIG_MAP, rendering.plugin)) if rendering.plugin else (workload,)
+
+
+def _taken(needed: Sequence[tuple[Kind, str]], objects: Objects) -> tuple[Taken, ...]:
+    return tuple(
+        Taken(*key, left_behind(found, objects.metadata))
+        for key, found in objects.foreign.items()
+        if key in needed
+    )
+
+
+def _tuning_data(
+    checkpoint: Checkpoint, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
+) -> dict[str, str] | None:
+    """What should survive a restart; None: what is written will do for now."""
+    data = {STATE_KEY: decision.state.to_json(), **checkpoint.data()}
+    if data == {key: text for key, text in objects.tuning.items() if key in KEYS | {STATE_KEY}}:
+        return None
+    moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
+    due = is_over(memory.tuning_written_at_s, QUIET_S, now_s)
+    return data if due or moved or not is_written(checkpoint, objects) else None
+
+
+def is_written(checkpoint: Checkpoint, objects: Objects) -> bool:
+    """Whether the ConfigMap tells of the same step."""
+    written = Checkpoint.of(objects.tuning)
+    return not written.lost and checkpoint.same_step(written)

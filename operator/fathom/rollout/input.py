@@ -1,0 +1,99 @@
+"""What a rollout's next step depends on, gathered once and frozen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fathom.core.cluster.observed import ObservedWorkload
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.depth import DepthDocument
+from fathom.core.measurement import PodCounters, PodDelta
+
+SCHEDULING_S = 600.0
+"""For finding a node and pulling the image, before the engine's own start. The Deployment's
+`progressDeadlineSeconds` allows the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSettings:
+    """What the spec says of rollouts."""
+
+    replicas: int
+    max_unavailable: int
+    max_surge: int
+    bake_s: float
+    startup_s: float
+    """That an engine may take to become ready."""
+    drain_s: float
+    paused: bool
+    live: bool
+    """Whether its engines' depth is changed live."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long a canary may take to become ready, its predecessor's drain included."""
+        return self.drain_s + self.startup_s + SCHEDULING_S
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryWindow:
+    """What both sides counted in the same minute; empty: unreadable."""
+
+    canary: tuple[PodDelta, ...]
+    stable: tuple[PodDelta, ...]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody was served, as far as is known."""
+        return any(each.engine.generation_tokens for each in (*self.canary, *self.stable))
+
+
+@dataclass(frozen=True)
+class RolloutInput:
+    """One pass's view."""
+
+    now_s: float
+    revision: str
+    """That the spec asks for."""
+    settings: RolloutSettings
+    workloads: Sequence[ObservedWorkload]
+    pods: Sequence[ObservedPod]
+    """Leaders."""
+    counters: Mapping[str, PodCounters]
+    document: DepthDocument | None
+    document_written_at_s: float
+    window: CanaryWindow | None
+    """None: none has ended."""
+    stable_spec_known: bool
+    """Whether the stable revision's spec is known, so that it can be gone back to."""
+    held: str = ""
+    """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
+    arm: bool = False
+    """Whether `revision` is asked for in one replica only, to be compared with the others."""
+    fallen_back: bool = False
+    """Whether the spec in force is an earlier one, since the newest cannot be carried out."""
+    why: str = ""
+    """The first difference between both revisions' pods."""
+    retry: str = ""
+    """What the user's annotation says: another value than before asks to try a vetoed revision
+    once more."""
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Other revisions that have pods, or ask for some; those that serve most come first."""
+        found = {
+            each.revision: (self.ready(each.revision), each.replicas)
+            for each in self.workloads
+            if each.revision != self.revision and (each.replicas or self.of_revision(each.revision))
+        }
+        return tuple(sorted(found, key=lambda revision: (found[revision], revision), reverse=True))
+
+    def of_revision(self, revision: str) -> tuple[ObservedPod, ...]:
+        return tuple(pod for pod in self.pods if pod.revision == revision and not pod.terminating)
+
+    def ready(self, revision: str) -> int:
+        return sum(pod.ready for pod in self.of_revision(revision))
+
+    def asked(self, revision: str) -> int:
+        """Replicas that its workload asks for; 0: there is none."""
+        return next((each.replicas for each in self.workloads if each.revision == revision), 0)

@@ -1,0 +1,48 @@
+import logging
+import sys
+
+import structlog
+
+from fathom.runtime.process.options import LogFormat
+
+
+def configure_logs(log_format: LogFormat) -> None:
+    """Send structlog and the standard library's loggers (Kopf's, say) to stderr, in one form."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.PositionalArgumentsFormatter(),
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format is LogFormat.JSON
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    traceback: list[structlog.typing.Processor] = (
+        [structlog.processors.dict_tracebacks] if log_format is LogFormat.JSON else []
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *traceback,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    # That a request was made or served, or that an event was seen, is no news.
+    for noisy in ("aiohttp.access", "httpx", "httpx2", "kopf.objects", "kopf.activities"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,131 @@
+"""`fathom run`: puts the parts together and runs until it is told to stop."""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Final
+
+import structlog
+from kubernetes.aio.client import ApiClient
+from prometheus_client import start_http_server
+
+from fathom import __version__
+from fathom.adapters import kube_config
+from fathom.adapters.answers import http_session
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.completions import EngineCompletions
+from fathom.adapters.fetch_metrics import FetchMetrics
+from fathom.adapters.hub import HuggingFaceHub
+from fathom.adapters.kube import Kube
+from fathom.adapters.ports import KubePort
+from fathom.core.plugin import plugin_bundle
+from fathom.fetch.program import fetch_program
+from fathom.runtime.fenced_kube import FencedKube
+from fathom.runtime.handlers import watch
+from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead
+from fathom.runtime.loops import Loops
+from fathom.runtime.metrics_sources import MetricsSources
+from fathom.runtime.model_cache import ModelCache
+from fathom.runtime.ports import World
+from fathom.runtime.process.deep_json import make_room_for_deep_json
+from fathom.runtime.process.health import serve_health
+from fathom.runtime.process.logs import configure_logs
+from fathom.runtime.process.options import RunOptions
+from fathom.runtime.served_cache import ServedCache
+from fathom.runtime.telemetry import Telemetry
+from fathom.tuning.tuner import decide
+
+_WITHOUT_ACCESS: Final = (
+    "the operator reads no secrets, so not the one in spec.model.tokenSecretRef either; "
+    "`fathom check` reads it with your HF_TOKEN"
+)
+
+_POD_CONNECTIONS: Final = 512
+_PROMETHEUS_CONNECTIONS: Final = 256
+"""A resource asks by one at a time; a source that hangs keeps its own for ten seconds."""
+LONGEST_EXIT_S: Final = 10.0
+"""Whatever hangs then hangs no longer: who has lost the lease must go."""
+
+_log: Final = structlog.get_logger(__name__)
+
+
+def run(options: RunOptions) -> int:
+    """Run the operator until SIGTERM or SIGINT; what runs in the cluster is left as it is.
+
+    Returns:
+        Exit code: 0 after a signal; 1 if the lease was lost or no cluster can be reached.
+    """
+    configure_logs(options.log_format)
+    make_room_for_deep_json()
+    return exit_code(_operate(options))
+
+
+def exit_code(operating: Coroutine[None, None, None]) -> int:
+    """Run until it ends; the exit code that says how: see `run`."""
+    try:
+        asyncio.run(operating)
+    except (LeadershipLostError, kube_config.NoClusterError) as error:
+        _log.error("stopped", reason=str(error))
+        return 1
+    except asyncio.CancelledError:
+        # How Kopf ends a run that a signal has stopped before it was up.
+        return 0
+    return 0
+
+
+async def _operate(options: RunOptions) -> None:
+    configuration = await kube_config.load(options.kubeconfig)
+    clock, who = SystemClock(), identity()
+    telemetry = Telemetry()
+    async with (
+        ApiClient(configuration) as api,
+        http_session(_POD_CONNECTIONS) as session,
+        http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
+    ):
+        tenure = Tenure()
+        kube: KubePort = Kube(api)
+        if options.leader_elect:
+            kube = FencedKube(kube, lambda: tenure.holds)
+        sources = MetricsSources(session, prometheus, clock)
+        models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
+        world = World(
+            kube=kube,
+            metrics_for=sources.of,
+            completions=EngineCompletions(session),
+            fetches=FetchMetrics(session, clock),
+            clock=clock,
+            decide=decide,
+            models=models.facts,
+            served=ServedCache(kube, clock).get,
+            bundle=plugin_bundle(),
+            program=fetch_program(),
+            version=__version__,
+            identity=who,
+            telemetry=telemetry,
+        )
+        if options.metrics_port:
+            start_http_server(options.metrics_port, registry=telemetry.registry)
+        loops = Loops(world)
+        health = await serve_health(loops, options.health_port)
+
+        async def work() -> None:
+            _log.info("operating", version=__version__, identity=who)
+            await watch(loops, kube, configuration, options.namespaces)
+
+        try:
+            if options.leader_elect:
+                await lead(
+                    api,
+                    name=options.lease_name,
+                    namespace=options.lease_namespace,
+                    who=who,
+                    work=work,
+                    tenure=tenure,
+                )
+            else:
+                await work()
+        finally:
+            asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
+            await loops.stop()
+            await models.stop()
+            await health.cleanup()

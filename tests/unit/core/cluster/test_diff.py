@@ -1,0 +1,95 @@
+from typing import Any
+
+import pytest
+
+from fathom.core.cluster.diff import first_difference
+
+RENDERED: dict[str, Any] = {
+    "metadata": {"labels": {"a": "1"}},
+    "spec": {
+        "replicas": 2,
+        "containers": [
+            {
+                "name": "vllm",
+                "args": ["--port", "8000"],
+                "env": [{"name": "X", "value": "1"}],
+                "resources": {"limits": {"memory": "1Gi", "nvidia.com/gpu": "4"}},
+            }
+        ],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    },
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    import copy
+
+    result = copy.deepcopy(RENDERED)
+    place: Any = result
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    return result
+
+
+def test_the_same_is_the_same() -> None:
+    assert first_difference(RENDERED, RENDERED) is None
+
+
+def test_what_the_server_and_webhooks_add_is_no_difference() -> None:
+    live = changed("status", {"ready": True})
+    live["metadata"]["annotations"] = {"x": "y"}
+    live["spec"]["containers"].insert(0, {"name": "sidecar", "image": "mesh"})
+    live["spec"]["containers"][1]["imagePullPolicy"] = "IfNotPresent"
+    assert first_difference(RENDERED, live) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("spec/replicas", 3, "spec.replicas is 3 and should be 2"),
+        ("metadata/labels", {}, "metadata.labels.a is missing"),
+        ("spec/containers", [], "spec.containers has 0 entries and should have 1"),
+        (
+            "spec/containers/0/args",
+            ["--port", "8000", "--evil"],
+            "spec.containers[vllm].args has 3 entries and should have 2",
+        ),
+        (
+            "spec/containers/0/env/0/value",
+            "2",
+            "spec.containers[vllm].env[X].value is '2' and should be '1'",
+        ),
+        ("spec/replicas", True, "spec.replicas is True and should be 2"),
+        ("spec/tolerations", None, "spec.tolerations is None"),
+    ],
+)
+def test_the_first_discrepancy_is_named(path: str, value: Any, sentence: str) -> None:
+    assert first_difference(RENDERED, changed(path, value)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("1Gi", "1024Mi"), ("8", "8000m"), ("2k", 2000), ("0.5", "500m")]
+)
+def test_quantities_are_equal_by_value(ours: Any, theirs: Any) -> None:
+    rendered = {"spec": {"resources": {"limits": {"x": ours}}}}
+    live = {"spec": {"resources": {"limits": {"x": theirs}}}}
+    assert first_difference(rendered, live) is None
+
+
+def test_outside_of_resources_a_string_is_a_string() -> None:
+    assert first_difference({"args": ["8"]}, {"args": ["8000m"]}) is not None
+
+
+def test_nothing_may_be_written_in_many_ways() -> None:
+    assert first_difference({"a": {}, "b": [], "c": None, "d": ""}, {}) is None
+
+
+def test_data_of_a_config_map_is_ours_alone() -> None:
+    found = first_difference({"data": {"a": "1"}}, {"data": {"a": "1", "b": "2"}})
+    assert found == "data.b should not be there"
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(first_difference({"a": "x" * 500}, {"a": "y" * 500}) or "") < 200

@@ -1,0 +1,93 @@
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fathom.core.cluster.group_gaps import GroupGap, gaps_in, refusal
+from fathom.core.cluster.observed import ObservedEvent, ObservedLeaderWorkerSet
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.times import rfc3339
+
+REVISION = {"fathom.dev/revision": "abc"}
+
+
+def group(replicas: int = 2, size: int = 2, at_s: float = 5) -> ObservedLeaderWorkerSet:
+    return ObservedLeaderWorkerSet.model_validate(
+        {
+            "metadata": {"name": "kimi-abc", "labels": REVISION, "creationTimestamp": at(at_s)},
+            "spec": {"replicas": replicas, "leaderWorkerTemplate": {"size": size}},
+        }
+    )
+
+
+def pod(index: int, *, leads: bool, at_s: float = 10, **labels: str) -> ObservedPod:
+    own = {
+        **REVISION,
+        "fathom.dev/role": "leader" if leads else "worker",
+        "leaderworkerset.sigs.k8s.io/group-index": str(index),
+        **labels,
+    }
+    return ObservedPod.model_validate(
+        {"metadata": {"name": "pod", "labels": own, "creationTimestamp": at(at_s)}}
+    )
+
+
+def event(message: str, **times: Any) -> ObservedEvent:
+    return ObservedEvent.model_validate({"metadata": {"name": "e"}, "message": message, **times})
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+WHOLE = [pod(index, leads=leads) for index in (0, 1) for leads in (True, False)]
+
+
+def test_whole_groups_lack_nothing() -> None:
+    assert gaps_in(group(), WHOLE) == ()
+    assert gaps_in(group(replicas=0), []) == ()
+
+
+def test_groups_that_were_never_there_lack_their_leaders() -> None:
+    assert gaps_in(group(), []) == (GroupGap("kimi-abc", 5),)
+
+
+def test_leaders_and_the_workers_of_the_first_group_that_lacks_any_are_asked_for() -> None:
+    found = [pod(2, leads=True, at_s=30), pod(1, leads=True, at_s=20), *WHOLE[:2]]
+
+    gaps = (GroupGap("kimi-abc", 30), GroupGap("kimi-abc-1", 20))
+    assert gaps_in(group(replicas=4), found) == gaps
+
+
+def test_pods_of_other_revisions_fill_no_gap() -> None:
+    others = [pod(1, leads=True, **{"fathom.dev/revision": "old"})]
+
+    assert gaps_in(group(), [*WHOLE[:2], *others]) == (GroupGap("kimi-abc", 10),)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"lastTimestamp": at(100)},
+        {"eventTime": at(100)},
+        {"eventTime": at(50), "series": {"lastObservedTime": at(100)}},
+        {"lastTimestamp": at(100), "eventTime": None, "series": None},
+    ],
+)
+def test_what_was_told_since_is_the_reason(times: dict[str, Any]) -> None:
+    events = [event("new", **times), event("old", lastTimestamp=at(99))]
+
+    assert refusal(GroupGap("kimi-abc", 99), events) == "new"
+    assert refusal(GroupGap("kimi-abc", 100), events) == "new"
+    assert refusal(GroupGap("kimi-abc", 101), events) == ""
+
+
+def test_of_what_was_told_at_once_it_is_always_the_same() -> None:
+    events = [event(f"pod {index}", lastTimestamp=at(100)) for index in (2, 0, 1)]
+
+    assert refusal(GroupGap("kimi-abc", 0), events) == "pod 0"
+    assert refusal(GroupGap("kimi-abc", 0), events[::-1]) == "pod 0"
+
+
+def test_times_are_written_as_kubernetes_writes_them() -> None:
+    assert event("a", lastTimestamp=rfc3339(100)).at_s == 100

@@ -1,0 +1,28 @@
+"""What turns asynchronous scheduling off; vLLM's own answers are asked in the engine tier."""
+
+from typing import Any
+
+import pytest
+
+from fathom.core.engine.async_scheduling import why_synchronous
+from manifest_samples import resource
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"engine.args": ["--no_async_scheduling"]}, "--no_async_scheduling in spec.engine.args"),
+        ({"engine.args": ["--no-async-scheduling", "--async-scheduling"]}, ""),
+        ({"engine.args": ["--async-s", "--no-async-s"]}, "--no-async-s in spec.engine.args"),
+        ({"draft": {"method": "ngram"}}, "method ngram"),
+        (
+            {"draft.options": {"disable_padded_drafter_batch": "true"}},
+            "spec.draft.options.disable_padded_drafter_batch",
+        ),
+        ({"draft.options": {"disable_padded_drafter_batch": "false"}}, ""),
+    ],
+    ids=str,
+)
+def test_what_turns_it_off_is_named_as_the_user_wrote_it(changes: dict[str, Any], why: str) -> None:
+    assert why_synchronous(resource(changes).spec) == why

@@ -1,0 +1,37 @@
+import pytest
+from packaging.version import Version
+
+from fathom.core.engine.version import engine_version, image_tag
+from manifest_samples import resource
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:v0.32.0", "0.32.0"),
+        ("vllm/vllm-openai:0.32.0-cu130", "0.32.0"),
+        ("vllm/vllm-openai:v0.32.0-aarch64", "0.32.0"),
+        ("vllm/vllm-openai:v0.33.0rc2", "0.33.0rc2"),
+        ("vllm/vllm-openai:v0.32.0@sha256:" + "a" * 64, "0.32.0"),
+        ("registry.example.com:5000/vllm:v0.23.0", "0.23.0"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai:nightly-0a1b2c3", None),
+        ("vllm/vllm-openai:0a1b2c3", None),
+        ("vllm/vllm-openai:20261101", None),
+        ("registry.example.com:5000/vllm", None),
+        ("vllm/vllm-openai@sha256:" + "a" * 64, None),
+    ],
+)
+def test_the_tag_tells_the_version(image: str, version: str | None) -> None:
+    engine = resource({"engine.image": image}).spec.engine
+
+    assert engine_version(engine) == (version and Version(version))
+
+
+@pytest.mark.parametrize("written", ["0.23.0", "v0.23.0"])
+def test_the_users_word_wins_over_the_tag(written: str) -> None:
+    assert engine_version(resource({"engine.version": written}).spec.engine) == Version("0.23.0")
+
+
+def test_a_registry_port_is_not_a_tag() -> None:
+    assert image_tag("registry.example.com:5000/vllm") == ""

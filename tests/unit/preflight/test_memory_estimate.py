@@ -1,0 +1,33 @@
+"""What CUDA graphs are estimated to cost."""
+
+import pytest
+
+from fathom.core.engine.cuda_graphs import Captured
+from fathom.manifests.engine_graphs import captured_by
+from fathom.preflight.memory_estimate import graph_cost
+from manifest_samples import resource
+
+MIB = 1 << 20
+
+
+def test_a_graph_of_the_target_costs_memory_and_time_and_one_of_the_draft_a_little_memory() -> None:
+    found = graph_cost(Captured(100, 20, 300, 20))
+    assert found.memory_bytes == (120 * 24 + 320) * MIB
+    assert (found.least_seconds, found.most_seconds) == pytest.approx((6.6, 51.6))
+
+
+def test_what_captures_nothing_costs_nothing() -> None:
+    eager = captured_by(resource({"engine.args": ["--enforce-eager"]}).spec)
+    assert eager is not None
+    assert graph_cost(eager).memory_bytes == 0
+
+
+def test_a_fixed_depth_captures_less_and_what_the_user_sets_is_not_known() -> None:
+    live = captured_by(resource({}).spec)
+    static = captured_by(resource({"speculation.tuning.mode": "Static"}).spec)
+    assert live is not None
+    assert static is not None
+    assert static.total < live.total
+    sizes = {"engine.args": ["--cudagraph-capture-sizes", "8", "16"]}
+    assert captured_by(resource(sizes).spec) is None
+    assert captured_by(resource({"speculation.drafting": "Disabled"}).spec) is None

@@ -1,0 +1,57 @@
+"""Windows of the same minute for both sides."""
+
+from fathom.core.measurement import EngineCounts, PodCounters
+from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+
+
+def counters(at_s: float, *pods: str, scraped_s: float | None = None) -> dict[str, PodCounters]:
+    """Pods that generate one token a second."""
+    sampled_s = at_s if scraped_s is None else scraped_s
+    return {
+        pod: PodCounters(
+            pod=pod,
+            at_s=sampled_s,
+            started_at_s=1,
+            engine=EngineCounts(generation_tokens=sampled_s),
+            live_depth=True,
+            depth_generation=1,
+        )
+        for pod in pods
+    }
+
+
+def test_a_window_holds_what_both_sides_counted_in_it() -> None:
+    windows = CanaryWindows()
+    assert windows.next({"c"}, {"a", "b"}, counters(100, "a", "b", "c"), 100, 60) is None
+    assert windows.next({"c"}, {"a", "b"}, counters(130, "a", "b", "c"), 130, 60) is None
+    window = windows.next({"c"}, {"a", "b"}, counters(160, "a", "b", "c"), 160, 60)
+    assert window is not None
+    assert [each.pod for each in (*window.canary, *window.stable)] == ["c", "a", "b"]
+    assert {each.engine.generation_tokens for each in window.stable} == {60}
+    # The next one begins where this one ended.
+    assert windows.next({"c"}, {"a"}, counters(200, "a", "c"), 200, 60) is None
+
+
+def test_a_slow_scrape_lengthens_the_window_and_a_lost_pod_ends_it_empty() -> None:
+    windows = CanaryWindows()
+    windows.next({"c"}, {"a"}, counters(100, "a", "c"), 100, 60)
+    stale = counters(160, "a", "c", scraped_s=100)
+    for now_s in (160, 220, 279):
+        assert windows.next({"c"}, {"a"}, stale, now_s, 60) is None
+    window = windows.next({"c"}, {"a"}, counters(280, "a"), 280, 60)
+    assert window is not None
+    assert window.canary == ()
+    assert len(window.stable) == 1
+
+
+def test_without_a_canary_nothing_is_counted_towards_one() -> None:
+    windows = CanaryWindows()
+    windows.next(set(), {"a"}, counters(100, "a"), 100, 60)
+    windows.next(set(), {"a"}, counters(200, "a"), 200, 60)
+    assert windows.next({"c"}, {"a"}, counters(230, "a", "c"), 230, 60) is None
+
+
+def test_short_bakes_have_short_windows() -> None:
+    assert window_length_s(1200) == 60
+    assert window_length_s(120) == 6
+    assert window_length_s(10) == 5

@@ -1,0 +1,148 @@
+"""What survives a restart of the operator."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from fathom.api.conditions import Reason
+from fathom.api.status import Compared
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import ModelFacts, ModelRef, Weights
+from fathom.fetch.standing import Fetched
+from fathom.quality.check import QualityCheck
+from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
+from fathom.rollout.comparison import ArmComparison
+from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence
+from fathom.rollout.refresh import PastRefresh, RefreshLog
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
+
+ROLLOUT = Rollout(
+    revision="bbbbbbbb",
+    stable="aaaaaaaa",
+    stage=Stage.CANARY,
+    began_at_s=1.5,
+    reason=Reason.CANARY_BAKING,
+    message="watched.",
+    why="image: one became another",
+    watch=CanaryWatch("kimi-b-1", ready_since_s=2.5, restarts=1),
+    evidence=CanaryEvidence(
+        BakeTotals(1, 2, 3, 4, ((0.1, 1.0), (inf, 2.0))),
+        BakeTotals(),
+        CanaryContrast(1, 2, 4, 0.5, 0.25),
+        CanaryContrast(2, 3, 5, 0.1, 0.02),
+        looks=1,
+    ),
+    retry="1",
+    arm=True,
+    compared=ArmComparison(Compared.FASTER, 3.5, mean=0.1, error=0.01, remark="But."),
+)
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = {"digest": Fetched((("draft", COMMIT), ("model", COMMIT)), 1 << 40)}
+CHECKPOINT = Checkpoint(
+    good_spec="{}",
+    good_revision="bbbbbbbb",
+    accepted_spec='{"y":1}',
+    accepted_revision="dddddddd",
+    stable_spec='{"x":1}',
+    rollout=ROLLOUT,
+    weights=WEIGHTS,
+    models={
+        ModelRef("org/a", "v1"): ModelFacts(
+            ModelConfig(("LlamaForCausalLM",), hidden_size=64), weights=Weights(5, has_d2t=False)
+        )
+    },
+    seen=SeenGeneration("uid", 3),
+)
+
+
+def parsed(data: Mapping[str, str]) -> dict[str, Any]:
+    return {key: json.loads(text) if key.endswith(".json") else text for key, text in data.items()}
+
+
+def test_everything_comes_back_as_it_was() -> None:
+    back = Checkpoint.of(CHECKPOINT.data())
+    assert (back, back.seen) == (CHECKPOINT, CHECKPOINT.seen)
+    assert Checkpoint.of({}) == Checkpoint()
+
+
+def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() -> None:
+    """A key or a field that is spelled in another way would move a fleet at an upgrade."""
+    folder = Path(__file__).parent / "checkpoints"
+    stored = json.loads((folder / "by_an_earlier_operator.json").read_text())
+    checkpoint = Checkpoint.of(stored)
+    assert checkpoint == replace(
+        CHECKPOINT,
+        refreshes=RefreshLog((PastRefresh("kimi-a-1", 7.5),)),
+        quality=stored["quality.json"],
+    )
+    assert (checkpoint.unread, checkpoint.lost, checkpoint.seen) == ({}, (), CHECKPOINT.seen)
+    assert parsed(checkpoint.data()) == parsed(stored)
+    check = QualityCheck.from_json(stored["quality.json"])
+    assert check is not None
+    assert check.to_json() == stored["quality.json"]
+
+
+def test_the_same_spec_is_not_kept_twice() -> None:
+    checkpoint = Checkpoint().with_good("{}", "bbbbbbbb")
+    assert checkpoint.with_accepted("{}", "bbbbbbbb") == checkpoint
+    accepted = checkpoint.with_accepted('{"y":1}', "bbbbbbbb")
+    assert accepted.specs() == (("bbbbbbbb", '{"y":1}'), ("bbbbbbbb", "{}"))
+    assert accepted.with_good('{"y":1}', "bbbbbbbb").specs() == (("bbbbbbbb", '{"y":1}'),)
+
+
+def test_what_matters_and_cannot_be_read_stays_as_it_is() -> None:
+    junk = {"lastGoodSpec.json": "[" * 20_000, "revision": "bbbb", "models.json": "{}"}
+    checkpoint = Checkpoint.of({**CHECKPOINT.data(), **junk, "weights.json": "["})
+    assert (checkpoint.good_spec, checkpoint.good_revision, checkpoint.models) == (None, None, {})
+    assert checkpoint.specs() == CHECKPOINT.specs()[:1] + CHECKPOINT.specs()[2:]
+    assert (checkpoint.unread, checkpoint.lost) == (junk, ("weights.json",))
+    assert checkpoint.data().items() >= junk.items()
+    assert checkpoint.rollout == ROLLOUT
+
+
+def test_what_another_fathom_wrote_is_no_rollout() -> None:
+    assert (
+        Checkpoint.of({**CHECKPOINT.data(), "rollout.json": '{"stage":"Sideways"}'}).rollout is None
+    )
+    assert Checkpoint.of({**CHECKPOINT.data(), "rollout.json": "not json"}).rollout is None
+
+
+def test_a_revisions_spec_is_the_newest_or_the_stable_one() -> None:
+    assert CHECKPOINT.spec_of("bbbbbbbb") == "{}"
+    assert CHECKPOINT.spec_of("aaaaaaaa") == '{"x":1}'
+    assert CHECKPOINT.spec_of("cccccccc") is None
+    assert replace(CHECKPOINT, rollout=None).spec_of("aaaaaaaa") is None
+
+
+def test_what_was_only_seen_can_wait_and_a_step_cannot() -> None:
+    seen = replace(ROLLOUT, evidence=CanaryEvidence(), message="still watched.")
+    assert CHECKPOINT.same_step(replace(CHECKPOINT, rollout=seen))
+    for change in (
+        {"stage": Stage.PROMOTED},
+        {"paused_at_s": 3.0},
+        {"arm": False},
+        {"compared": ArmComparison(Compared.CANNOT_TELL, 3.5)},
+        {"watch": replace(ROLLOUT.watch, unready_since_s=3.0)},  # type: ignore[type-var]
+    ):
+        stepped = replace(ROLLOUT, **change)  # type: ignore[arg-type]
+        assert not CHECKPOINT.same_step(replace(CHECKPOINT, rollout=stepped))
+    assert not CHECKPOINT.same_step(replace(CHECKPOINT, rollout=None))
+    assert not CHECKPOINT.same_step(replace(CHECKPOINT, stable_spec="{}"))
+    assert not CHECKPOINT.same_step(replace(CHECKPOINT, weights={}))
+
+
+def test_weights_are_kept_as_long_as_a_spec_wants_them() -> None:
+    other = Fetched((("model", COMMIT),))
+    assert CHECKPOINT.with_weights({"new": other}, {"new", "digest"}).weights == {
+        **WEIGHTS,
+        "new": other,
+    }
+    assert CHECKPOINT.with_weights({}, {"new"}).weights == {}
+
+
+def test_weights_that_cannot_be_read_are_not_known() -> None:
+    for text in ("", "not json", "[]", '{"digest": 1}', '{"digest": "not json"}'):
+        assert Checkpoint.of({**CHECKPOINT.data(), "weights.json": text}).weights == {}

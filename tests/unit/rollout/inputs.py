@@ -1,0 +1,77 @@
+"""Single looks at a rollout, for tests that need no cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+from fathom.api import names
+from fathom.core.cluster.observed import ObservedDeployment
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.rollout.input import RolloutInput, RolloutSettings
+
+NOW_S = 1_800_000_000.0
+SETTINGS = RolloutSettings(
+    replicas=3,
+    max_unavailable=1,
+    max_surge=0,
+    bake_s=1200.0,
+    startup_s=3600.0,
+    drain_s=60.0,
+    paused=False,
+    live=True,
+)
+PATIENCE_S = 60.0 + 3600.0 + 600.0
+"""Drain, the engine's start, and finding a node for it."""
+
+
+def pod(
+    revision: str = "new",
+    name: str = "canary",
+    *,
+    ready: bool = False,
+    restarts: int = 0,
+    fetch_restarts: int = 0,
+    waiting: str = "",
+) -> ObservedPod:
+    state = {"waiting": {"reason": waiting}} if waiting else {}
+    engine = {"name": "vllm", "image": "vllm:new", "restartCount": restarts, "state": state}
+    fetch = {"name": "fetch", "image": "vllm:new", "restartCount": fetch_restarts, "state": {}}
+    return ObservedPod.model_validate(
+        {
+            "metadata": {
+                "name": name,
+                "uid": f"uid of {name}",
+                "labels": {
+                    names.LABEL_REVISION: revision,
+                    names.LABEL_ROLE: names.ROLE_LEADER,
+                },
+            },
+            "status": {
+                "conditions": [{"type": "Ready", "status": str(ready)}],
+                "containerStatuses": [engine],
+                "initContainerStatuses": [fetch],
+            },
+        }
+    )
+
+
+def deployment(revision: str, replicas: int) -> ObservedDeployment:
+    metadata = {"name": f"kimi-{revision}", "labels": {names.LABEL_REVISION: revision}}
+    return ObservedDeployment.model_validate({"metadata": metadata, "spec": {"replicas": replicas}})
+
+
+def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutInput:
+    """At two replicas of `old` and these pods, so many seconds after `NOW_S`."""
+    stable = (pod("old", "a", ready=True), pod("old", "b", ready=True))
+    found = RolloutInput(
+        now_s=NOW_S + after_s,
+        revision="new",
+        settings=SETTINGS,
+        workloads=(deployment("old", 2), deployment("new", 1)),
+        pods=(*stable, *pods),
+        counters={},
+        document=None,
+        document_written_at_s=NOW_S,
+        window=None,
+        stable_spec_known=True,
+    )
+    return replace(found, **changes)

@@ -1,0 +1,105 @@
+"""Restarts for age, carried out: one pod, its record first, and never without being asked."""
+
+from dataclasses import replace
+
+from fathom.adapters.ports import KubeError
+from fathom.api.conditions import Reason
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
+from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision, TuningSnapshot
+from fathom.tuning.load import DAY_S, HourLoad, Load
+from fathom.tuning.state import TuningState
+from support.bench import START_S, Bench, holding
+
+DECAY = Alarm(
+    kind=AlarmKind.ACCEPTANCE_DECAY,
+    reason=Reason.OLDER_REPLICAS_ACCEPT_LESS,
+    message="Old ones accept less.",
+    recommendation="Restart them.",
+    since_s=START_S,
+    older_than_s=4 * 3600.0,
+)
+
+
+def decaying(snapshot: TuningSnapshot) -> TuningDecision:
+    return replace(holding(snapshot), alarms=(DECAY,))
+
+
+async def fleet(refresh: str = "Auto") -> Bench:
+    """Three replicas of a year's age, ready since the beginning, half an hour later."""
+    bench = Bench({"replicas": 3, "rollout.refresh": refresh}, decide=decaying)
+    await bench.until_ready()
+    bench.clock.at_s = START_S + 1900
+    bench.kube.writes.clear()
+    return bench
+
+
+async def test_one_replica_is_restarted_and_no_other_until_it_is_judged() -> None:
+    bench = await fleet()
+    pods = bench.kube.names(POD)
+    await bench.tick()
+    (gone,) = set(pods) - set(bench.kube.names(POD))
+    written = [(each.verb, each.kind) for each in bench.kube.writes]
+    assert written.index(("apply", "ConfigMap")) < written.index(("delete", "Pod"))
+    (event,) = [e for e in bench.kube.written("Event") if e.body["reason"] == "Refreshing"]
+    assert event.body["message"].startswith(f"{gone} has run for")
+    bench.play_controllers()
+    await bench.run_for(3600)
+    assert len(bench.kube.written("Pod")) == 1
+    assert (
+        "Now: 1 of 3 replicas started within 24 h" in bench.condition("AcceptanceDecay")["message"]
+    )
+
+
+async def test_a_killed_operator_restarts_no_second_one() -> None:
+    bench = await fleet()
+    await bench.tick()
+    bench.restart()
+    await bench.run_for(600)
+    bench.play_controllers()
+    await bench.run_for(600)
+    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
+
+
+async def test_nothing_is_restarted_unless_its_record_is_written() -> None:
+    bench = await fleet()
+
+    def refused(verb: str, kind: Kind) -> KubeError | None:
+        return KubeError(403, "no") if (verb, kind) == ("apply", CONFIG_MAP) else None
+
+    bench.kube.fail = refused
+    await bench.run_for(300)
+    assert bench.kube.written("Pod") == []
+
+
+async def test_never_is_the_default_and_says_so() -> None:
+    bench = await fleet("Never")
+    await bench.run_for(600)
+    assert bench.kube.written("Pod") == []
+    assert "rollout.refresh is Never" in bench.condition("AcceptanceDecay")["message"]
+
+
+async def test_a_restart_waits_for_an_hour_that_is_quiet_and_followed_by_another() -> None:
+    """A replica that is restarted is missing for about an hour."""
+    quiet = {8, *range(10, 21)}  # but not 9 o'clock
+    hours = tuple(
+        HourLoad(hour, ((4, 60.0 if hour in quiet else 3000.0),), 3600.0) for hour in range(24)
+    )
+    busy = TuningState(load=Load(hours, START_S - DAY_S, START_S))
+    bench = await fleet()
+    bench.decide = lambda snapshot: replace(decaying(snapshot), state=busy)
+    await bench.tick()
+    assert bench.kube.written("Pod") == []
+    assert "waits for an hour of low load" in bench.condition("AcceptanceDecay")["message"]
+    bench.clock.at_s += 3600
+    await bench.tick()
+    assert bench.kube.written("Pod") == []
+    bench.clock.at_s += 3600
+    await bench.tick()
+    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
+
+
+async def test_a_rollout_goes_first() -> None:
+    bench = await fleet()
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    await bench.run_for(300)
+    assert bench.kube.written("Pod") == []
