@@ -9,7 +9,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.fetch import Fetch, commits_in
 from fathom.core.model_facts import ModelRef, draft_ref, target_ref
-from fathom.manifests.vllm_args import Loading, loading, names_other_repositories
+from fathom.manifests.engine_command.stated_args import Loading, loading, names_other_repositories
 
 CACHE_DIRECTORY: Final = "/cache"
 HUB_HOME: Final = f"{CACHE_DIRECTORY}/huggingface"

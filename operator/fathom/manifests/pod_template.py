@@ -15,6 +15,8 @@ from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.depth_config_map import DEPTH_KEY
+from fathom.manifests.engine_command.engine_args import COMMAND, engine_args
+from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.engine_env import (
     DEPTH_DIRECTORY,
     PLUGIN_DIRECTORY,
@@ -35,7 +37,6 @@ from fathom.manifests.security_context import (
     writable_volumes,
 )
 from fathom.manifests.strategic_merge import merged
-from fathom.manifests.vllm_args import COMMAND, HTTP_PORT, engine_args
 
 CONTAINER: Final = "vllm"
 

@@ -20,17 +20,13 @@ from fathom.core.model_names import is_model_name
 from fathom.core.plugin import PluginBundle
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.revision import revision_of
+from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
+from fathom.manifests.engine_command.speculative_config import draft_option_problems
+from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
 from fathom.manifests.plain_secrets import plain_secret_problems
 from fathom.manifests.pod_template import CONTAINER, pod_template
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
-from fathom.manifests.vllm_args import (
-    draft_option_problems,
-    lone_argument_problems,
-    owned_flag_problems,
-    stated_kv_cache_dtype,
-    stated_max_num_seqs,
-)
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
 """`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py, in 0.23.0 to

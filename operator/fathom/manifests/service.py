@@ -1,7 +1,7 @@
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.manifest import Manifest
+from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.metadata import child_metadata, serving_labels
-from fathom.manifests.vllm_args import HTTP_PORT
 
 
 def service(sd: SpeculativeDeployment) -> Manifest:

@@ -39,7 +39,7 @@ from fathom.core.ownership import ours
 from fathom.core.served import ServedApis
 from fathom.core.snapshot import Objects, status_in
 from fathom.manifests.depth_config_map import DEPTH_KEY
-from fathom.manifests.vllm_args import HTTP_PORT
+from fathom.manifests.engine_command.flags import HTTP_PORT
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
 _FORBIDDEN: Final = 403

@@ -19,7 +19,7 @@ from fathom.core.observed import Meta, ObservedPod
 from fathom.core.quality import LONGEST_ID, QUALITY_KEY, QualityCheck, Question, begun
 from fathom.core.quality_replicas import Fleet, Replica
 from fathom.core.snapshot import Objects, Snapshot
-from fathom.manifests.vllm_args import HTTP_PORT
+from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.runtime.quality_step import QualityStep
 from fathom.runtime.tuning_input import pinned_depth
 

@@ -17,7 +17,7 @@ from fathom.api.spec import (
     TuningSpec,
 )
 from fathom.core.depth_set import named_depths
-from fathom.manifests.vllm_args import engine_args
+from fathom.manifests.engine_command.engine_args import engine_args
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
 from fathom_local.engine.model_pair import ModelPair, PairShape
 from fathom_local.engine.process import MODEL_NAME, EngineSetup, Part

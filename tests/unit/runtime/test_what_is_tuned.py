@@ -10,7 +10,7 @@ from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.depth import summary
 from fathom.core.observed import ObservedPod, PodSpec
-from fathom.manifests.vllm_args import engine_args
+from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.course import Course
 from fathom.runtime.tuning_input import settings_of, tuned_pods, tuning_snapshot
