@@ -5,9 +5,9 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.depth import DepthDocument
 from fathom.core.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
+from fathom_vllm.environment import DEPTH_KEY
 
 COMPONENT: Final = "depth"
-DEPTH_KEY: Final = "depth.json"
 
 
 def depth_config_map(sd: SpeculativeDeployment, document: DepthDocument) -> Manifest:

@@ -7,15 +7,19 @@ from pydantic import JsonValue
 from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
-from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.fabric_env import fabric_env
 from fathom.manifests.group import Role
 from fathom.manifests.security_context import user_env
 from fathom_vllm.bundle import STAT_LOGGER_NAME
+from fathom_vllm.environment import (
+    COUNTERS_FILE,
+    DEFAULT_COUNTERS_FILE,
+    DEFAULT_DEPTH_FILE,
+    DEPTH_FILE,
+    POD_NAME,
+)
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
-DEPTH_DIRECTORY: Final = "/etc/fathom/depth"
-COUNTERS_FILE: Final = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
 
 _Variable = dict[str, JsonValue]
 
@@ -39,9 +43,9 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
         own.append(_value("HF_HUB_OFFLINE", "1"))
     shared: list[_Variable] = []
     if live_depth(spec) and role is Role.LEADER:
-        own.append({"name": "FATHOM_POD_NAME", "valueFrom": {"fieldRef": _POD_NAME}})
-        own.append(_value("FATHOM_DEPTH_FILE", f"{DEPTH_DIRECTORY}/{DEPTH_KEY}"))
-        own.append(_value("FATHOM_COUNTERS_FILE", COUNTERS_FILE))
+        own.append({"name": POD_NAME, "valueFrom": {"fieldRef": _POD_NAME}})
+        own.append(_value(DEPTH_FILE, DEFAULT_DEPTH_FILE))
+        own.append(_value(COUNTERS_FILE, DEFAULT_COUNTERS_FILE))
     if live_depth(spec):
         # Every rank reads the same arguments, and those name the scheduler.
         shared += _shared("PYTHONPATH", PLUGIN_DIRECTORY, ":", user.pop("PYTHONPATH", None))

@@ -14,11 +14,9 @@ from fathom.core.nodes_per_replica import gpus_per_pod
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume
-from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.engine_command.engine_args import COMMAND, engine_args
 from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.engine_env import (
-    DEPTH_DIRECTORY,
     PLUGIN_DIRECTORY,
     engine_env,
 )
@@ -37,6 +35,7 @@ from fathom.manifests.security_context import (
     writable_volumes,
 )
 from fathom.manifests.strategic_merge import merged
+from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
 
 CONTAINER: Final = "vllm"
 

@@ -38,8 +38,8 @@ from fathom.core.observed import (
 from fathom.core.ownership import ours
 from fathom.core.served import ServedApis
 from fathom.core.snapshot import Objects, status_in
-from fathom.manifests.depth_config_map import DEPTH_KEY
 from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
 _FORBIDDEN: Final = 403
