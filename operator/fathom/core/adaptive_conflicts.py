@@ -1,7 +1,7 @@
 """What vLLM refuses beside adaptive verification, as far as a spec's options show it. Pure.
 
 Source: `_validate_adaptive_verification` and what else asks for it in vllm/config/vllm.py and
-vllm/config/speculative.py, 0.28 to 0.33. tests/engine/test_parser_matrix.py asks vLLM.
+vllm/config/speculative.py. tests/engine/test_parser_matrix.py asks vLLM.
 """
 
 from collections.abc import Iterator, Sequence

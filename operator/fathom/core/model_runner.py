@@ -2,7 +2,7 @@
 
 Only V2 has full CUDA graphs for more than one depth: V1 gives them up for all steps as soon as a
 depth schedule is set, where a static engine keeps them. Source: `use_v2_model_runner` and
-`_maybe_override_dynamic_sd_cudagraph_mode` in vllm/config/vllm.py, 0.32 and 0.33;
+`_maybe_override_dynamic_sd_cudagraph_mode` in vllm/config/vllm.py;
 tests/engine/test_graphs_equal_vllms.py asks them.
 """
 

@@ -80,8 +80,8 @@ def _graphs(spec: SpeculativeDeploymentSpec) -> str:
     beyond = f"; none for batches above {reach} at depth {depth}" if reach else ""
     with_live, without = price.estimates
     return (
-        f"{live}{whose} to capture, {static} if depth were not live{beyond} (by the rules of vLLM "
-        f"0.32, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
+        f"{live}{whose} to capture, {static} if depth were not live{beyond} (by vLLM's own "
+        f"rules, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
         f"{_gib(without.memory_bytes)} if depth were not live, and {_minutes(with_live)} of the "
         f"start.{_missed(spec, missed) if missed else ''}"
     )

@@ -1,6 +1,6 @@
 """The CUDA graphs of the engine that a spec asks for, and those it would have at a fixed depth.
 
-By vLLM 0.32's own rules (`fathom.core.cuda_graphs`): computed, and measured on no GPU. Pure.
+By vLLM's own rules (`fathom.core.cuda_graphs`): computed, and measured on no GPU. Pure.
 """
 
 from dataclasses import dataclass

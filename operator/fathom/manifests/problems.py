@@ -29,8 +29,8 @@ from fathom.manifests.preflight import preflight_of
 from fathom.manifests.strategic_merge import MergeError
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
-"""`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py, in 0.23.0 to
-0.32.0. `auto` becomes one of them where the checkpoint says so, which the preflight looks at."""
+"""`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py. `auto` becomes
+one of them where the checkpoint says so, which the preflight looks at."""
 
 
 def problems_of(
