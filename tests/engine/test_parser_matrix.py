@@ -25,10 +25,10 @@ from fathom.core.capability import engine_has, engine_problems, live_depth
 from fathom.core.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.core.depth_set import named_depths
 from fathom.core.model_runner import captures_graphs
-from fathom.manifests.capture_sizes import sets_graphs
+from fathom.manifests.engine_command.capture_sizes import sets_graphs
 from fathom.manifests.engine_command.engine_args import engine_args
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom.manifests.engine_command.stated_args import max_batch
-from fathom.manifests.startup_schedule import startup_schedule
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read

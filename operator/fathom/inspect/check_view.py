@@ -14,7 +14,7 @@ from fathom.core.preflight_checks import memory_estimate, shape
 from fathom.core.preflight_input import PreflightInput
 from fathom.core.revision import revision_of
 from fathom.inspect.resources import Judgement
-from fathom.manifests.engine_graphs import graph_price
+from fathom.manifests.engine_command.engine_graphs import graph_price
 
 
 def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:

@@ -17,7 +17,7 @@ from fathom.core.depth import DepthDocument
 from fathom.core.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.observed import Meta, ObservedConfigMap
 from fathom.core.snapshot import status_in
-from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.tuning.state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
 

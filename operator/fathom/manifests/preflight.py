@@ -7,8 +7,8 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine_options import last_value, options
 from fathom.core.model_facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.core.preflight_input import PreflightInput, StatedArgs
+from fathom.manifests.engine_command.engine_graphs import captured_by
 from fathom.manifests.engine_command.stated_args import max_batch, stated_kv_cache_dtype
-from fathom.manifests.engine_graphs import captured_by
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
 """Beginnings of options after which the target is not what its config.json says: --hf-overrides,

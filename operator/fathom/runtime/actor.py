@@ -15,7 +15,7 @@ from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.core.times import is_over
 from fathom.manifests.cache import fetched_by
-from fathom.manifests.tuning_config_map import STATE_KEY, tuning_config_map
+from fathom.manifests.children.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.rollout.refresh import Refresh
 from fathom.runtime.course import Course
 from fathom.runtime.fetch_operations import fetch_operations

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.changes.templates import first_change
 from fathom.core.capability import live_depth
 from fathom.core.events import Happening
 from fathom.core.fetch import NOT_WANTED, Fetched, FetchStanding, pinned
@@ -15,9 +16,8 @@ from fathom.core.observed import ObservedPod
 from fathom.core.plugin import PluginBundle
 from fathom.core.snapshot import Objects, Snapshot
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.pod_template import pod_template
-from fathom.manifests.template_change import first_change
-from fathom.manifests.workload import serving_template
+from fathom.manifests.children.workload import serving_template
+from fathom.manifests.pod.pod_template import pod_template
 from fathom.rollout.look import Look, Window, Wishes
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step

@@ -16,7 +16,7 @@ from fathom.core.kinds import Kind
 from fathom.core.snapshot import Objects
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
-from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.runtime.apply_guard import ApplyGuard
 from fathom.runtime.canary_windows import CanaryWindows

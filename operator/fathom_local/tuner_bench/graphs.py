@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fathom.core.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.depth_set import capture_sizes
-from fathom.manifests.startup_schedule import startup_schedule
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom_local.tuner_bench.world import DEEPEST, FleetPart, GraphsPart
 
 Floats = NDArray[np.float64]

@@ -4,7 +4,7 @@ import pytest
 
 from fathom.core.cuda_graphs import Captured
 from fathom.core.memory_estimate import graph_cost
-from fathom.manifests.engine_graphs import captured_by
+from fathom.manifests.engine_command.engine_graphs import captured_by
 from manifest_samples import resource
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ import pytest
 from fathom.core.observed import ObservedNode, PodSpec, Taint, Toleration
 from fathom.core.placement import why_no_node
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from manifest_samples import resource
 
 GB200 = "NVIDIA-GB200"

@@ -6,7 +6,7 @@ from typing import Final
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import engine_has
 from fathom.manifests.engine_command.flags import AFTER_ARGS, BEFORE_ARGS, Flag
-from fathom.manifests.group import Role
+from fathom.manifests.engine_command.ranks import Role
 
 COMMAND: Final = ("vllm", "serve")
 

@@ -14,10 +14,10 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
 from fathom.core.nodes_per_replica import nodes_per_replica, spans_nodes
-from fathom.manifests.capture_sizes import added_sizes
+from fathom.manifests.engine_command.capture_sizes import added_sizes
+from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.engine_command.speculative_config import speculative_config
 from fathom.manifests.engine_command.stated_args import max_batch, stated_max_num_seqs
-from fathom.manifests.group import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom_vllm.bundle import SCHEDULER_CLASS
 
 HTTP_PORT: Final = 8000

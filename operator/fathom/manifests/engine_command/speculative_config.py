@@ -11,8 +11,8 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.core.depth_set import named_depths
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom.manifests.engine_command.stated_args import max_batch
-from fathom.manifests.startup_schedule import startup_schedule
 
 
 @dataclass(frozen=True, slots=True)

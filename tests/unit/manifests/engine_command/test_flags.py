@@ -13,8 +13,8 @@ from fathom.core.capability_table import EVERY_RELEASE, TABLE
 from fathom.core.nodes_per_replica import spans_nodes
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS
+from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.engine_command.speculative_config import KEYS
-from fathom.manifests.group import Role
 
 REPOSITORY = Path(__file__).parents[4]
 SOURCES = sorted(

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.changes.templates import NOTHING_CHANGED, first_change
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
-from fathom.manifests.deployment import deployment
-from fathom.manifests.template_change import NOTHING_CHANGED, first_change
+from fathom.manifests.children.deployment import deployment
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TUNED, STATIC, LOCAL = "kimi-k2.6-gb200", "kimi-k2.6-gb200-static", "local-eagle3.1"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fathom.api.spec import Accelerator
-from fathom.manifests.engine_env import engine_env
-from fathom.manifests.fabric_env import INTERFACE, NVLINK, fabric_env
+from fathom.manifests.pod.engine_env import engine_env
+from fathom.manifests.pod.fabric_env import INTERFACE, NVLINK, fabric_env
 from manifest_samples import resource
 
 TWO_TRAYS = {"engine.tensorParallelSize": 8}

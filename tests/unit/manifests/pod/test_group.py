@@ -8,9 +8,9 @@ import pytest
 from fathom.core.observed import ObservedPod
 from fathom.core.plugin import PluginBundle
 from fathom.core.served import ALL
-from fathom.manifests.compute_domain import compute_domain
-from fathom.manifests.leader_worker_set import leader_worker_set
-from fathom.manifests.pod_disruption_budget import pod_disruption_budget
+from fathom.manifests.children.compute_domain import compute_domain
+from fathom.manifests.children.leader_worker_set import leader_worker_set
+from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "aaaa")

@@ -6,8 +6,8 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.kinds import LEADER_WORKER_SET, Kind
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.deployment import deployment
-from fathom.manifests.leader_worker_set import leader_worker_set
+from fathom.manifests.children.deployment import deployment
+from fathom.manifests.children.leader_worker_set import leader_worker_set
 
 
 def workload(

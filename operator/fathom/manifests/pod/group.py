@@ -8,7 +8,6 @@ ComputeDomain, both halves of it, the NVIDIA DRA driver's `demo/specs/imex`.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
 from pydantic import JsonValue
@@ -18,15 +17,11 @@ from fathom.api.accelerators import CLIQUE_LABEL
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.nodes_per_replica import domain_key, needs_compute_domain
-from fathom.manifests.compute_domain import CLAIM
+from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT
 from fathom.manifests.metadata import group_selector
 
-LEADER_ADDRESS: Final = "LWS_LEADER_ADDRESS"
-"""Variable with the leader's host name, in every container of a group."""
-WORKER_INDEX: Final = "LWS_WORKER_INDEX"
-"""Variable with the pod's number in its group; the leader's is 0."""
-MASTER_PORT: Final = 29501
-"""vLLM's default of --master-port, where the ranks of all nodes meet."""
+CLAIM: Final = "compute-domain-channel"
+"""Name of the claim to the ComputeDomain within a pod."""
 GROUP_KEY_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-key"
 """On pods: what tells one group from all others."""
 
@@ -51,13 +46,6 @@ while True:
 
 
 _SERVING: Final = frozenset({"ports", "startupProbe", "livenessProbe", "readinessProbe"})
-
-
-class Role(StrEnum):
-    """Of a pod in its replica."""
-
-    LEADER = names.ROLE_LEADER
-    WORKER = names.ROLE_WORKER
 
 
 def watched_worker(engine: EngineSpec) -> dict[str, JsonValue]:

@@ -16,28 +16,26 @@ from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.engine_command.engine_args import COMMAND, engine_args
 from fathom.manifests.engine_command.flags import HTTP_PORT
-from fathom.manifests.engine_env import (
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.pod.engine_env import (
     PLUGIN_DIRECTORY,
     engine_env,
 )
-from fathom.manifests.group import (
-    Role,
+from fathom.manifests.pod.group import (
     container_claims,
     for_worker,
     group_placement,
     resource_claims,
     watched_worker,
 )
-from fathom.manifests.security_context import (
+from fathom.manifests.pod.security_context import (
     container_security,
     pod_security,
     writable_mounts,
     writable_volumes,
 )
-from fathom.manifests.strategic_merge import merged
+from fathom.manifests.pod.strategic_merge import merged
 from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
-
-CONTAINER: Final = "vllm"
 
 PRE_STOP_SECONDS: Final = 5
 """Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
@@ -96,7 +94,11 @@ def _template(
             **resource_claims(sd),
         },
     }
-    patch = spec.pod_template if role is Role.LEADER else for_worker(spec.pod_template, CONTAINER)
+    patch = (
+        spec.pod_template
+        if role is Role.LEADER
+        else for_worker(spec.pod_template, names.ENGINE_CONTAINER)
+    )
     result = merged(built, patch, "spec.podTemplate")
     # Selectors stand on these, so no merge may change them.
     return merged(result, {"metadata": {"labels": labels}})
@@ -116,7 +118,7 @@ def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonVal
     http: JsonValue = {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}
     serves = role is Role.LEADER
     return {
-        "name": CONTAINER,
+        "name": names.ENGINE_CONTAINER,
         "image": engine.image,
         "command": list(COMMAND),
         "args": list(engine_args(spec, role)),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fathom.core.plugin import PluginBundle, plugin_bundle
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.problems import problems_of
 from manifest_samples import resource
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 
 from fathom.core.depth import depth_at
-from fathom.manifests.startup_schedule import startup_schedule
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 
 
 def test_names_every_depth_near_the_top() -> None:

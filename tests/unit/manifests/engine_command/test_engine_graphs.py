@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fathom.core.cuda_graphs import Replayed
-from fathom.manifests.engine_graphs import GraphPrice, graph_price
+from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
 from manifest_samples import resource
 
 GIB = 1 << 30

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from fathom.manifests.strategic_merge import MergeError, merged
+from fathom.manifests.pod.strategic_merge import MergeError, merged
 
 
 @pytest.mark.parametrize(

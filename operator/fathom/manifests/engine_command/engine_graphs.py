@@ -15,9 +15,9 @@ from fathom.core.depth_set import named_depths
 from fathom.core.engine_options import last_value, whole_number
 from fathom.core.memory_estimate import GraphCost, graph_cost
 from fathom.core.model_runner import captures_graphs
-from fathom.manifests.capture_sizes import added_sizes, ceiling, sets_graphs
+from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling, sets_graphs
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom.manifests.engine_command.stated_args import max_batch
-from fathom.manifests.startup_schedule import startup_schedule
 
 _UNBOUNDED: Final = 1 << 20
 """Tokens of one step: vLLM's defaults are beyond what it captures."""

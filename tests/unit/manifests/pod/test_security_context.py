@@ -8,8 +8,8 @@ import pytest
 from fathom.core.fetch_program import FetchProgram
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.fetch_job import fetch_job
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.children.fetch_job import fetch_job
+from fathom.manifests.pod.pod_template import pod_template
 from manifest_samples import resource
 from support.pod_security import below_baseline, below_restricted
 

@@ -6,9 +6,9 @@ from fathom.core.kinds import LEADER_WORKER_SET
 from fathom.core.manifest import Manifest
 from fathom.core.nodes_per_replica import nodes_per_replica
 from fathom.core.plugin import PluginBundle
+from fathom.manifests.children.workload_metadata import workload_annotations
 from fathom.manifests.metadata import child_metadata
-from fathom.manifests.pod_template import pod_template, worker_template
-from fathom.manifests.workload_metadata import workload_annotations
+from fathom.manifests.pod.pod_template import pod_template, worker_template
 
 _GROUP_RESTART: Final = "RecreateGroupOnPodRestart"
 """A rank that comes back alone finds no process group to join: the others wait for the old one."""

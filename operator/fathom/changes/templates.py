@@ -13,12 +13,11 @@ from typing import Final, TypeGuard
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.changes.options import changed_options
+from fathom.changes.server_defaults import is_server_default
+from fathom.changes.words import HIDDEN, in_words, is_secret_variable, shown
 from fathom.core.diff import list_key, same_value
 from fathom.core.manifest import Manifest
-from fathom.manifests.args_change import changed_options
-from fathom.manifests.change_words import HIDDEN, in_words, is_secret_variable, shown
-from fathom.manifests.pod_template import CONTAINER
-from fathom.manifests.server_defaults import is_server_default
 
 NOTHING_CHANGED: Final = "nothing in the pod template changed"
 
@@ -112,7 +111,7 @@ def _place(path: _Path) -> tuple[str, str]:
     kind = _CONTAINERS.get(path[1]) if len(path) > _CONTAINER_DEPTH else None
     if kind is None:
         heading, rest = path[1], path[2:]
-    elif path[1:3] == ("containers", CONTAINER):
+    elif path[1:3] == ("containers", names.ENGINE_CONTAINER):
         heading, rest = path[3], path[4:]
     else:
         heading, rest = f"{kind} {path[2]}, {path[3]}", path[4:]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.manifests.pod_monitor import pod_monitor
+from fathom.manifests.children.pod_monitor import pod_monitor
 from manifest_samples import resource
 
 

@@ -9,9 +9,6 @@ from fathom.core.manifest import Manifest
 from fathom.core.observed import ObservedPod
 from fathom.manifests.metadata import child_metadata
 
-CLAIM = "compute-domain-channel"
-"""Name of the claim within a pod."""
-
 
 def compute_domain(sd: SpeculativeDeployment, pods: Iterable[ObservedPod] = ()) -> Manifest:
     """What lets the nodes of one replica reach each other's GPUs over NVLink.

@@ -7,9 +7,9 @@ from pydantic import JsonValue
 from fathom.api.spec import EnvVar, SpeculativeDeploymentSpec
 from fathom.core.capability import live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
-from fathom.manifests.fabric_env import fabric_env
-from fathom.manifests.group import Role
-from fathom.manifests.security_context import user_env
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.pod.fabric_env import fabric_env
+from fathom.manifests.pod.security_context import user_env
 from fathom_vllm.bundle import STAT_LOGGER_NAME
 from fathom_vllm.environment import (
     COUNTERS_FILE,

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fathom.manifests.args_change import OptionChange, changed_options
+from fathom.changes.options import OptionChange, changed_options
 
 CONFIG = {"method": "eagle3", "num_speculative_tokens": 3}
 SCHEDULE = "num_speculative_tokens_per_batch_size"

@@ -12,10 +12,10 @@ from fathom.core.fetch_program import FetchProgram
 from fathom.core.manifest import Manifest
 from fathom.manifests.cache import CACHE_DIRECTORY, HUB_HOME
 from fathom.manifests.code_config_map import code_volume
-from fathom.manifests.engine_env import hub_token
 from fathom.manifests.metadata import child_metadata
-from fathom.manifests.pod_template import node_tolerations
-from fathom.manifests.security_context import (
+from fathom.manifests.pod.engine_env import hub_token
+from fathom.manifests.pod.pod_template import node_tolerations
+from fathom.manifests.pod.security_context import (
     container_security,
     pod_security,
     user_env,
