@@ -12,6 +12,7 @@ from typing import Final
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.counted import counted
 from fathom.core.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
 from fathom.core.nodes_per_replica import spans_nodes
 from fathom.core.observed import ObservedWorkload
@@ -264,5 +265,8 @@ def _progress(revision: str, fleets: Sequence[Fleet], bounds: Bounds) -> Progres
         )
     if new.pods + new.terminating > bounds.replicas:
         surplus = new.pods + new.terminating - bounds.replicas
-        return Progress(Reason.SCALING, f"{surplus} surplus replicas are draining.")
+        return Progress(
+            Reason.SCALING,
+            f"{counted(surplus, 'surplus replica is', 'surplus replicas are')} draining.",
+        )
     return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.core.completion import Completion
+from fathom.core.counted import counted
 from fathom.core.quality_comparison import TIE_NATS, Difference, continuations, tokens_compared
 from fathom.core.times import rfc3339
 
@@ -32,7 +33,7 @@ class Comparison:
             f"({TIE_NATS} nats). {self._told(others[0])}"
             if others
             else f"At depth {self.depth} {self.speculating_pod} says what {self.reference_pod} "
-            f"says at depth 0: {tokens} tokens of {len(self.reference)} prompts."
+            f"says at depth 0: {counted(tokens, 'token')} of {len(self.reference)} prompts."
         )
         if ties:
             message += f" Near-ties: {len(ties)}. {self._told(ties[0])}"

@@ -23,6 +23,7 @@ from typing import Final, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.api import names
+from fathom.core.counted import counted
 from fathom.core.observed import ObservedPod
 
 SETTLE_S: Final = 1800.0
@@ -170,7 +171,9 @@ def _incomplete(look: RefreshLook) -> str | None:
     if missing:
         return f"{missing[0]} is not ready: one replica is missing at a time."
     if len(look.pods) != look.replicas:
-        return f"{len(look.pods)} replicas stand and {look.replicas} are asked for: scaling first."
+        standing = counted(len(look.pods), "replica stands", "replicas stand")
+        asked = counted(look.replicas, "is asked for", "are asked for")
+        return f"{standing} and {asked}: scaling first."
     return None
 
 

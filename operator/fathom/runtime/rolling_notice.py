@@ -1,6 +1,7 @@
 """The event that says, before the first pod goes, that a change needs new pods, and why."""
 
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.counted import counted
 from fathom.core.events import Happening, Severity
 from fathom.core.manifest import Manifest
 from fathom.core.revision import changed_restart_fields
@@ -31,6 +32,7 @@ def rolling_notice(
         Severity.NORMAL,
         "Rolling",
         f"{because}, which needs new pods: revision {rollout.stable} is replaced by "
-        f"{rollout.revision}, one canary first, with at most {wishes.max_unavailable} replicas "
-        f"missing and {wishes.max_surge} added at a time.{held}",
+        f"{rollout.revision}, one canary first, with at most "
+        f"{counted(wishes.max_unavailable, 'replica')} missing and {wishes.max_surge} added at a "
+        f"time.{held}",
     )

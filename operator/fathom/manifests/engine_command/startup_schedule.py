@@ -13,8 +13,9 @@ def startup_schedule(depths: Sequence[int], max_batch: int) -> Schedule:
 
     vLLM captures CUDA graphs for the depths that this schedule names, and for no others. All but
     the base stand at one batch each, near the top, where they are rarely in force; and the plugin
-    puts `tokens` in force before the first step. It depends on what the engine is sized for and
-    on nothing that is live, so that changing `tokens` changes no pod.
+    puts the depth document in force before the first step, which begins with `tokens`. This depends
+    on what the engine is sized for and on nothing that is live, so that changing `tokens` changes
+    no pod.
 
     With fewer batches than depths not every depth finds a place: those nearest to the base are
     named, and the engine runs the others without full CUDA graphs.
