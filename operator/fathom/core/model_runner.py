@@ -36,9 +36,9 @@ def why_model_runner_v1(spec: SpeculativeDeploymentSpec) -> str:
         if stated_true and lacks(spec.draft.method):
             return f"spec.draft.options.{key}"
     args = spec.engine.args
-    if last_value(args, "--enable-dbo", shortest="--enable-db") is not None:
+    if last_value(args, "--enable-dbo") is not None:
         return "--enable-dbo in spec.engine.args"
-    if last_value(args, "--ubatch-size", shortest="--ub") not in {None, "0", "1"}:
+    if last_value(args, "--ubatch-size") not in {None, "0", "1"}:
         return "--ubatch-size in spec.engine.args"
     return ""
 

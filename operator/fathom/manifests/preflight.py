@@ -50,9 +50,9 @@ def preflight_of(
 def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
     """What `engine.args` and `engine.env` say that a preflight must know."""
     args = spec.engine.args
-    length = last_value(args, "--max-model-len", shortest="--max-mo")
+    length = last_value(args, "--max-model-len")
     cache = stated_kv_cache_dtype(spec)
-    share = last_value(args, "--gpu-memory-utilization", shortest="--gpu-m")
+    share = last_value(args, "--gpu-memory-utilization")
     defaults = StatedArgs()
     return StatedArgs(
         max_model_len=int(length) if length is not None and length.isdecimal() else None,

@@ -119,9 +119,7 @@ def _once(graphs: Graphs) -> Graphs:
 def _default_sizes(
     spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int
 ) -> tuple[int, ...]:
-    stated = whole_number(
-        last_value(spec.engine.args, "--max-num-batched-tokens", shortest="--max-num-b") or ""
-    )
+    stated = whole_number(last_value(spec.engine.args, "--max-num-batched-tokens") or "")
     # Larger batches than the largest size decide nothing.
     largest = min(max_batch(spec), ceiling(spec.node_pool))
     return default_sizes(

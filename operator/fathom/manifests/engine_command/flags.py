@@ -1,8 +1,9 @@
 """The flags of vLLM that the operator passes, and those that it keeps for itself: one table.
 
 A field of the spec that becomes a flag is one row: what is passed, what is refused in
-`spec.engine.args` and with which words, and what a release lacks all follow from it. Flags that
-are only read in `spec.engine.args` stand where they are read.
+`spec.engine.args` and with which words, and what a release lacks all follow from it. How
+those are spelled whose value is read in `spec.engine.args` stands in
+`fathom.core.engine_options.SHORTEST`.
 """
 
 import json

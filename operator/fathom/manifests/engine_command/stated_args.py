@@ -28,11 +28,9 @@ def max_batch(spec: SpeculativeDeploymentSpec) -> int:
     if spec.node_pool.accelerator is Accelerator.CUSTOM:
         own = _MAX_NUM_SEQS_OF_SMALL_GPUS
     args = spec.engine.args
-    if last_value(args, "--performance-mode", shortest="--perf") == "throughput":
+    if last_value(args, "--performance-mode") == "throughput":
         own *= 2
-    tokens = whole_number(
-        last_value(args, "--max-num-batched-tokens", shortest="--max-num-b") or ""
-    )
+    tokens = whole_number(last_value(args, "--max-num-batched-tokens") or "")
     return min(own, tokens) if tokens is not None and tokens > 0 else own
 
 
@@ -60,9 +58,9 @@ class Loading(Enum):
 
 def loading(args: Sequence[str]) -> Loading:
     """How `engine.args` have the weights loaded."""
-    if last_value(args, "--download-dir", shortest="--dow") is not None:
+    if last_value(args, "--download-dir") is not None:
         return Loading.ELSEWHERE
-    stated = last_value(args, "--load-format", shortest="--load") or ""
+    stated = last_value(args, "--load-format") or ""
     if stated in _LOADED_AS_THE_HUB_HAS_THEM:
         return Loading.CHOSEN
     return Loading.ALL if stated in _LOADED_FROM_ALL_FILES else Loading.ELSEWHERE
@@ -75,9 +73,9 @@ def names_other_repositories(args: Sequence[str]) -> bool:
 
 def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:
     """What `engine.args` says about the largest batch, in whatever spelling; None: nothing."""
-    return last_value(spec.engine.args, "--max-num-seqs", shortest="--max-num-se")
+    return last_value(spec.engine.args, "--max-num-seqs")
 
 
 def stated_kv_cache_dtype(spec: SpeculativeDeploymentSpec) -> str:
     """What `engine.args` says about the KV cache's type; `auto`, vLLM's default, for nothing."""
-    return last_value(spec.engine.args, "--kv-cache-dtype", shortest="--kv-cache-d") or "auto"
+    return last_value(spec.engine.args, "--kv-cache-dtype") or "auto"
