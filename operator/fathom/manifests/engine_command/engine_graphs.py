@@ -12,12 +12,11 @@ from fathom.core.capability import live_depth
 from fathom.core.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.depth_set import named_depths
-from fathom.core.engine_options import last_value, whole_number
 from fathom.core.memory_estimate import GraphCost, graph_cost
 from fathom.core.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling, sets_graphs
 from fathom.manifests.engine_command.startup_schedule import startup_schedule
-from fathom.manifests.engine_command.stated_args import max_batch
+from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
 
 _UNBOUNDED: Final = 1 << 20
 """Tokens of one step: vLLM's defaults are beyond what it captures."""
@@ -119,12 +118,11 @@ def _once(graphs: Graphs) -> Graphs:
 def _default_sizes(
     spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int
 ) -> tuple[int, ...]:
-    stated = whole_number(last_value(spec.engine.args, "--max-num-batched-tokens") or "")
     # Larger batches than the largest size decide nothing.
     largest = min(max_batch(spec), ceiling(spec.node_pool))
     return default_sizes(
         [depth_at(schedule, batch) for batch in range(1, largest + 1)],
         deepest,
         ceiling=ceiling(spec.node_pool),
-        max_num_batched_tokens=stated or _UNBOUNDED,
+        max_num_batched_tokens=stated_tokens_per_step(spec) or _UNBOUNDED,
     )

@@ -27,10 +27,9 @@ def max_batch(spec: SpeculativeDeploymentSpec) -> int:
     own = _MAX_NUM_SEQS
     if spec.node_pool.accelerator is Accelerator.CUSTOM:
         own = _MAX_NUM_SEQS_OF_SMALL_GPUS
-    args = spec.engine.args
-    if last_value(args, "--performance-mode") == "throughput":
+    if last_value(spec.engine.args, "--performance-mode") == "throughput":
         own *= 2
-    tokens = whole_number(last_value(args, "--max-num-batched-tokens") or "")
+    tokens = stated_tokens_per_step(spec)
     return min(own, tokens) if tokens is not None and tokens > 0 else own
 
 
@@ -74,6 +73,11 @@ def names_other_repositories(args: Sequence[str]) -> bool:
 def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:
     """What `engine.args` says about the largest batch, in whatever spelling; None: nothing."""
     return last_value(spec.engine.args, "--max-num-seqs")
+
+
+def stated_tokens_per_step(spec: SpeculativeDeploymentSpec) -> int | None:
+    """What `engine.args` says about the most tokens of one step; None: nothing, or no number."""
+    return whole_number(last_value(spec.engine.args, "--max-num-batched-tokens") or "")
 
 
 def stated_kv_cache_dtype(spec: SpeculativeDeploymentSpec) -> str:
