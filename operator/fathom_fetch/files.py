@@ -2,7 +2,7 @@
 
 The rules are vLLM's own: `_prepare_weights` in vllm/model_executor/model_loader/default_loader.py,
 `download_weights_from_hf` in weight_utils.py beside it, and `_WEIGHT_FILE_PATTERNS` in
-vllm/transformers_utils/repo_utils.py (0.23 to 0.32).
+vllm/transformers_utils/repo_utils.py.
 """
 
 from collections.abc import Collection

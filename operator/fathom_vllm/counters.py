@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fathom_vllm.buckets import bucket_count, bucket_index, first_batch, last_batch
+from fathom_vllm.environment import COUNTERS_FILE, DEFAULT_COUNTERS_FILE
 
-DEFAULT_COUNTERS_FILE = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod
 MAGIC = b"FATHOMC3"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
@@ -43,7 +43,7 @@ _REJECTIONS, _READY, _LOOKED_AT, _WATCH_ERRORS = 7, 11, 12, 13
 
 def counters_path(environ: Mapping[str, str]) -> str:
     """The file both processes agree on, from the pod's environment."""
-    return environ.get("FATHOM_COUNTERS_FILE") or DEFAULT_COUNTERS_FILE
+    return environ.get(COUNTERS_FILE) or DEFAULT_COUNTERS_FILE
 
 
 def _word_count(max_batch: int, max_depth: int) -> int:

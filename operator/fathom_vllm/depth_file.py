@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fathom_vllm.environment import DEFAULT_DEPTH_FILE, DEPTH_FILE, POD_NAME
 from fathom_vllm.schedule import DepthDocument, DepthDocumentError, parse_depth_document
 
-DEFAULT_DEPTH_FILE = "/etc/fathom/depth/depth.json"
 MAX_DOCUMENT_BYTES = 1 << 20
 """A ConfigMap holds no more."""
 
@@ -43,8 +43,8 @@ class DepthFile:
     def from_environment(cls, environ: Mapping[str, str], *, max_depth: int) -> "DepthFile":
         """The file and the pod name that the pod's environment gives."""
         return cls(
-            environ.get("FATHOM_DEPTH_FILE") or DEFAULT_DEPTH_FILE,
-            pod=environ.get("FATHOM_POD_NAME", ""),
+            environ.get(DEPTH_FILE) or DEFAULT_DEPTH_FILE,
+            pod=environ.get(POD_NAME, ""),
             max_depth=max_depth,
         )
 

@@ -56,15 +56,16 @@ class SchedulerHook:
         self._in_force: Ready | None = None
         self._watch_checked_at_s = clock()
         if engine_table and len(engine_table) == counters.max_batch + 1:
-            # Until a document says otherwise, the startup schedule's first range: it is the user's
-            # own depth, while its later ranges only name depths for the engine to prepare.
+            # Until a document says otherwise, the first depth of the startup schedule at every
+            # batch: its later ranges only name depths for the engine to prepare. The user's own
+            # depth is in the document, which lies there before the pod starts.
             startup = Ready(0, (0, *[engine_table[1]] * counters.max_batch))
             self.watch = DepthWatch(depth_file, counters, startup)
         else:
             log.warning(
-                "Fathom: this engine has no depth table for %d requests (it was started without "
-                "num_speculative_tokens_per_batch_size, with data parallelism, or is a version "
-                "that builds it otherwise). Depth stays as it is; steps are counted.",
+                "Fathom: this engine has no depth table for batches up to %d (it was started "
+                "without num_speculative_tokens_per_batch_size, with data parallelism, or is a "
+                "version that builds it otherwise). Depth stays as it is; steps are counted.",
                 counters.max_batch,
             )
         counters.set_live(live=self.watch is not None)

@@ -44,7 +44,7 @@ class NewRequest(Protocol):
 
 
 class ScheduledStep(Protocol):
-    """The part of vLLM's `SchedulerOutput` that is read (0.28 to 0.33).
+    """The part of vLLM's `SchedulerOutput` that is read.
 
     Since 0.33 there is `skip_drafts`, too.
     """

@@ -18,9 +18,10 @@ from fathom.core.depth import DepthRange, depth_at
 from fathom.core.engine.async_scheduling import why_synchronous
 from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.core.model_runner import captures_graphs
-from fathom.manifests.capture_sizes import added_sizes, ceiling
-from fathom.manifests.engine_graphs import GraphPrice, graph_price
-from fathom.manifests.vllm_args import max_batch, speculative_config
+from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling
+from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
+from fathom.manifests.engine_command.speculative_config import speculative_config
+from fathom.manifests.engine_command.stated_args import max_batch
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.releases import asked_releases, known_as

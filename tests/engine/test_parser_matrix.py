@@ -21,13 +21,14 @@ import yaml
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
-from fathom.core.capability import engine_problems, has_flag, live_depth
-from fathom.core.capability_table import LIVE_DEPTH, TABLE, Row, Shown
+from fathom.core.capability import engine_has, engine_problems, live_depth
+from fathom.core.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.model_runner import captures_graphs
-from fathom.manifests.capture_sizes import sets_graphs
-from fathom.manifests.startup_schedule import startup_schedule
-from fathom.manifests.vllm_args import engine_args, max_batch
+from fathom.manifests.engine_command.capture_sizes import sets_graphs
+from fathom.manifests.engine_command.engine_args import engine_args
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
+from fathom.manifests.engine_command.stated_args import max_batch
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read
@@ -235,7 +236,7 @@ def meant(spec: SpeculativeDeploymentSpec) -> dict[str, Any]:
         "tensor_parallel_size": engine.tensor_parallel_size,
         "pipeline_parallel_size": engine.pipeline_parallel_size,
         "scheduler_cls": SCHEDULER_CLASS if live else None,
-        "shutdown_timeout": engine.drain_seconds if has_flag(engine, "--shutdown-timeout") else 0,
+        "shutdown_timeout": engine.drain_seconds if engine_has(engine, SHUTDOWN_TIMEOUT) else 0,
         "backend": engine.attention_backend.upper() or None,
         "host": "0.0.0.0",
         "port": 8000,

@@ -16,9 +16,9 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.core.support import not_yet_supported
 from fathom.fetch.program import FetchProgram
+from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.manifests.problems import problems_of
 from fathom.manifests.render import children
-from fathom.manifests.tuning_config_map import tuning_config_map
 from golden.rendering import SOURCES, WORKLOADS, pod_templates, read
 from support.foreign_kinds import schema_of
 

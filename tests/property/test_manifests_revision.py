@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import changed_restart_fields, revision_of
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "0123")

@@ -36,6 +36,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/property/test_tuning.py",
         ),
     ),
+    "changes": Module(("operator/fathom/changes",), ("tests/unit/changes",)),
     "manifests": Module(
         ("operator/fathom/manifests",),
         (

@@ -1,6 +1,6 @@
 """Greedy completions over vLLM's OpenAI-compatible API.
 
-Fields as in `vllm/entrypoints/openai/completion/protocol.py` of vLLM 0.28.0 and 0.32.0.
+Fields as in `vllm/entrypoints/openai/completion/protocol.py`.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """From metric samples to `PodCounters`: the same for a pod's own page and for Prometheus. Pure.
 
-Names are vLLM's (0.28 to 0.32) and those of Fathom's plugin. vLLM's are summed over all label sets,
-that is, over the engines of one pod.
+Names are vLLM's and those of Fathom's plugin; tests/contract/test_engine_contract.py asks an engine
+for them. vLLM's are summed over all label sets, that is, over the engines of one pod.
 """
 
 import re

@@ -32,6 +32,9 @@ LABEL_COMPONENT: Final = f"{GROUP}/component"
 """On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
+ENGINE_CONTAINER: Final = "vllm"
+"""The container in which the engine runs."""
+
 ROLE_LEADER: Final = "leader"
 ROLE_WORKER: Final = "worker"
 

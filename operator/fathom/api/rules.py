@@ -25,7 +25,7 @@ TOKENSPEED_MLA_MAX_TOKENS: Final = 7
 
 BLACKWELL_BACKENDS: Final = ("tokenspeed_mla", "flashinfer_mla", "cutlass_mla")
 """Attention backends whose `supports_compute_capability` says 10 and nothing else, in every
-release that was read (vllm/v1/attention/backends/mla of 0.23.0 to 0.32.0)."""
+release that was read (vllm/v1/attention/backends/mla)."""
 _BLACKWELL: Final = 10
 
 _IMAGE: Final = (

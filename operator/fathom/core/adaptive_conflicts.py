@@ -1,7 +1,7 @@
 """What vLLM refuses beside adaptive verification, as far as a spec's options show it. Pure.
 
 Source: `_validate_adaptive_verification` and what else asks for it in vllm/config/vllm.py and
-vllm/config/speculative.py, 0.28 to 0.33. tests/engine/test_parser_matrix.py asks vLLM.
+vllm/config/speculative.py. tests/engine/test_parser_matrix.py asks vLLM.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,12 @@ _MODE: Final = "cudagraph_mode"
 _MODES_WITHOUT_FULL_GRAPHS: Final = frozenset({"NONE", "PIECEWISE"})
 _LEVELS_WITHOUT_FULL_GRAPHS: Final = frozenset({"0", "1"})
 _FLAGS: Final = (
-    ("--enable-lora", "--enable-lor"),
-    ("--enable-batch-sharded-sampling", "--enable-ba"),
-    ("--enable-return-routed-experts", "--enable-ret"),
-    ("--return-sampling-mask", "--return-s"),
+    "--enable-lora",
+    "--enable-batch-sharded-sampling",
+    "--enable-return-routed-experts",
+    "--return-sampling-mask",
 )
-"""Flags whose work needs to know on the CPU how many drafts of each request are left, and their
-shortest beginnings."""
+"""Flags whose work needs to know on the CPU how many drafts of each request are left."""
 
 
 def conflicts(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
@@ -33,8 +32,8 @@ def conflicts(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
         yield f"it needs full CUDA graphs, and {cause} in spec.engine.args has none: remove it"
     if cause := why_model_runner_v1(spec):
         yield f"{cause} selects vLLM's Model Runner V1, which does not have it: remove it"
-    for flag, shortest in _FLAGS:
-        if last_value(args, flag, shortest=shortest) is not None:
+    for flag in _FLAGS:
+        if last_value(args, flag) is not None:
             yield f"vLLM cannot combine it with {flag} in spec.engine.args: remove that"
     by_argmax = is_true(spec.draft.options.get("use_local_argmax_reduction", ""))
     if by_argmax and spec.draft.method is not Method.DSPARK:

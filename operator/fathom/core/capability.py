@@ -15,12 +15,13 @@ from fathom.core.capability_table import (
     ADAPTIVE_VERIFICATION,
     ATTENTION_BACKENDS,
     DRAFT_PIPELINE_PARALLEL,
-    FLAGS,
     FLASHINFER_MLA_ADAPTIVE,
     LIVE_DEPTH,
     LIVE_DEPTH_ADAPTIVE,
     LIVE_DEPTH_DATA_PARALLEL,
     METHODS,
+    SHUTDOWN_TIMEOUT,
+    Capability,
 )
 from fathom.core.engine.version import engine_version
 from fathom.core.model_runner import captures_graphs, why_model_runner_v1
@@ -82,7 +83,7 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
 
 def _no_drain(engine: EngineSpec) -> str:
     """Said beside, since nothing else tells of it: such an engine is served all the same."""
-    if has_flag(engine, "--shutdown-timeout"):
+    if engine_has(engine, SHUTDOWN_TIMEOUT):
         return ""
     return " It has no --shutdown-timeout either: a pod that goes aborts its requests."
 
@@ -92,10 +93,10 @@ def live_depth(spec: SpeculativeDeploymentSpec) -> bool:
     return spec.tunable and live_depth_refusal(spec) is None
 
 
-def has_flag(engine: EngineSpec, flag: str) -> bool:
-    """Whether this engine's parser knows a flag of ours. A version that is not known knows all."""
+def engine_has(engine: EngineSpec, capability: Capability) -> bool:
+    """Whether this engine's release has it, whatever the method. One that is not known has all."""
     version = engine_version(engine)
-    return version is None or FLAGS[flag].in_version(version)
+    return version is None or capability.in_version(version)
 
 
 def engine_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:

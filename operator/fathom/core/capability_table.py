@@ -66,31 +66,6 @@ EVERY_RELEASE: Final = Capability(SpecifierSet())
 _NONE_YET: Final = SpecifierSet("<0")
 
 SHUTDOWN_TIMEOUT: Final = Capability(SpecifierSet(">=0.18.0"))
-FLAGS: Final[Mapping[str, Capability]] = MappingProxyType(
-    {
-        "--revision": EVERY_RELEASE,
-        "--served-model-name": EVERY_RELEASE,
-        "--trust-remote-code": EVERY_RELEASE,
-        "--tensor-parallel-size": EVERY_RELEASE,
-        "--pipeline-parallel-size": EVERY_RELEASE,
-        "--data-parallel-size": EVERY_RELEASE,
-        "--attention-backend": EVERY_RELEASE,
-        "--speculative-config": EVERY_RELEASE,
-        "--scheduler-cls": EVERY_RELEASE,
-        "--max-num-seqs": EVERY_RELEASE,
-        "--compilation-config": EVERY_RELEASE,
-        "--nnodes": EVERY_RELEASE,
-        "--node-rank": EVERY_RELEASE,
-        "--master-addr": EVERY_RELEASE,
-        "--master-port": EVERY_RELEASE,
-        "--headless": EVERY_RELEASE,
-        "--host": EVERY_RELEASE,
-        "--port": EVERY_RELEASE,
-        "--shutdown-timeout": SHUTDOWN_TIMEOUT,
-    }
-)
-"""Every flag that the operator passes."""
-
 DEPTH_SCHEDULE: Final = Capability(SpecifierSet(">=0.24.0"))
 ADAPTIVE_VERIFICATION: Final = (
     Capability(SpecifierSet(">=0.28.0"), frozenset({Method.DSPARK})),
@@ -101,19 +76,6 @@ ADAPTIVE_VERIFICATION: Final = (
     # 0.30 runs draft models on Model Runner V1 only, and adaptive verification on V2 only.
     Capability(SpecifierSet(">=0.31.0"), frozenset({Method.DRAFT_MODEL})),
 )
-SPECULATIVE_CONFIG_KEYS: Final[Mapping[str, tuple[Capability, ...]]] = MappingProxyType(
-    {
-        "model": (EVERY_RELEASE,),
-        "revision": (EVERY_RELEASE,),
-        "method": (EVERY_RELEASE,),
-        "num_speculative_tokens": (EVERY_RELEASE,),
-        "draft_tensor_parallel_size": (EVERY_RELEASE,),
-        "enable_adaptive_verification": ADAPTIVE_VERIFICATION,
-        "num_speculative_tokens_per_batch_size": (DEPTH_SCHEDULE,),
-    }
-)
-"""Every key of --speculative-config that the operator passes."""
-
 DFLASH: Final = Capability(SpecifierSet(">=0.20.0"))
 DSPARK: Final = Capability(SpecifierSet(">=0.25.0"))
 METHODS: Final[Mapping[Method, Capability]] = MappingProxyType(

@@ -6,12 +6,34 @@ stands for it (argparse's own rule). A test compares these rules with the real p
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 _WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
+
+SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "--download-dir": "--dow",
+        "--enable-batch-sharded-sampling": "--enable-ba",
+        "--enable-dbo": "--enable-db",
+        "--enable-lora": "--enable-lor",
+        "--enable-return-routed-experts": "--enable-ret",
+        "--gpu-memory-utilization": "--gpu-m",
+        "--kv-cache-dtype": "--kv-cache-d",
+        "--load-format": "--load",
+        "--max-model-len": "--max-mo",
+        "--max-num-batched-tokens": "--max-num-b",
+        "--max-num-seqs": "--max-num-se",
+        "--performance-mode": "--perf",
+        "--return-sampling-mask": "--return-s",
+        "--speculative-config": "--speculative-config",
+        "--ubatch-size": "--ub",
+    }
+)
+"""Options whose value is read, and the shortest beginning of each that vLLM takes for it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +68,14 @@ def options(args: Sequence[str]) -> Iterator[Option]:
         yield Option(name, tuple(keys), attached if has_value else following, index, spelling)
 
 
-def last_value(args: Sequence[str], name: str, *, shortest: str) -> str | None:
+def last_value(args: Sequence[str], name: str) -> str | None:
     """The value that wins for an option, in whatever spelling; None: the option is absent.
 
     Args:
         args: the arguments.
-        name: the option, spelled out.
-        shortest: its shortest unambiguous beginning.
+        name: the option, spelled out: one of `SHORTEST`.
     """
+    shortest = SHORTEST[name]
     values = [
         option.value or ""
         for option in options(args)

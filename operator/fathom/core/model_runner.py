@@ -2,7 +2,7 @@
 
 Only V2 has full CUDA graphs for more than one depth: V1 gives them up for all steps as soon as a
 depth schedule is set, where a static engine keeps them. Source: `use_v2_model_runner` and
-`_maybe_override_dynamic_sd_cudagraph_mode` in vllm/config/vllm.py, 0.32 and 0.33;
+`_maybe_override_dynamic_sd_cudagraph_mode` in vllm/config/vllm.py;
 tests/engine/test_graphs_equal_vllms.py asks them.
 """
 
@@ -36,9 +36,9 @@ def why_model_runner_v1(spec: SpeculativeDeploymentSpec) -> str:
         if stated_true and lacks(spec.draft.method):
             return f"spec.draft.options.{key}"
     args = spec.engine.args
-    if last_value(args, "--enable-dbo", shortest="--enable-db") is not None:
+    if last_value(args, "--enable-dbo") is not None:
         return "--enable-dbo in spec.engine.args"
-    if last_value(args, "--ubatch-size", shortest="--ub") not in {None, "0", "1"}:
+    if last_value(args, "--ubatch-size") not in {None, "0", "1"}:
         return "--ubatch-size in spec.engine.args"
     return ""
 

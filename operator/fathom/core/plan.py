@@ -17,6 +17,7 @@ from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.replica_pods import ReplicaPods, replicas_in
 from fathom.core.cluster.snapshot import Objects
+from fathom.core.counted import counted
 from fathom.core.replicas import Fleet, ReplicaBounds, replicas_by_revision
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
@@ -264,5 +265,8 @@ def _progress(revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> 
         )
     if new.pods + new.terminating > bounds.replicas:
         surplus = new.pods + new.terminating - bounds.replicas
-        return Progress(Reason.SCALING, f"{surplus} surplus replicas are draining.")
+        return Progress(
+            Reason.SCALING,
+            f"{counted(surplus, 'surplus replica is', 'surplus replicas are')} draining.",
+        )
     return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")

@@ -15,6 +15,7 @@ from fathom.api.status import (
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
 from fathom.core.cluster.snapshot import Objects
+from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.findings import Finding, Findings
 from fathom.core.measurement import PodCounters
@@ -251,7 +252,8 @@ def _worst_trouble(objects: Objects) -> Trouble | None:
     if not troubles:
         return refused
     first = troubles[0]
-    more = f" {len(troubles) - 1} more pods are in trouble." if len(troubles) > 1 else ""
+    others = counted(len(troubles) - 1, "more pod is", "more pods are")
+    more = f" {others} in trouble." if len(troubles) > 1 else ""
     # A leader fails where its workers are refused: the cause is worth more than the consequence.
     why = f" And {refused.message}" if refused else ""
     return Trouble(first.reason, f"{first.message}{more}{why}")

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from fathom.core.counted import counted
+
 FORGOTTEN_AFTER_S: Final = 180.0
 """Looks are a minute apart at most: a pod that was read for so long is well again."""
 _TOLD_AFTER: Final = 2
@@ -67,7 +69,7 @@ class UnreadPods:
             return ""
         told = [f"{_listed(names)} ({cause})" for cause, names in sorted(pods.items())]
         rest = len(told) - _MOST_CAUSES
-        more = f"; others for {rest} more reasons" if rest > 0 else ""
+        more = f"; others for {counted(rest, 'more reason')}" if rest > 0 else ""
         return f"Metrics not read: {'; '.join(told[:_MOST_CAUSES])}{more}."
 
 

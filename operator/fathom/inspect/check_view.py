@@ -12,7 +12,7 @@ from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import ModelFacts
 from fathom.core.revision import revision_of
 from fathom.inspect.resources import Judgement
-from fathom.manifests.engine_graphs import graph_price
+from fathom.manifests.engine_command.engine_graphs import graph_price
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.memory_estimate import GIB, GraphCost
 from fathom.preflight.size_checks import memory_estimate
@@ -81,8 +81,8 @@ def _graphs(spec: SpeculativeDeploymentSpec) -> str:
     beyond = f"; none for batches above {reach} at depth {depth}" if reach else ""
     with_live, without = price.estimates
     return (
-        f"{live}{whose} to capture, {static} if depth were not live{beyond} (by the rules of vLLM "
-        f"0.32, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
+        f"{live}{whose} to capture, {static} if depth were not live{beyond} (by vLLM's own "
+        f"rules, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
         f"{_gib(without.memory_bytes)} if depth were not live, and {_minutes(with_live)} of the "
         f"start.{_missed(spec, missed) if missed else ''}"
     )

@@ -18,9 +18,9 @@ from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedConfigMap
 from fathom.core.cluster.snapshot import status_in
 from fathom.core.depth import DepthDocument
-from fathom.manifests.depth_config_map import DEPTH_KEY
-from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.tuning.state import TuningState
+from fathom_vllm.environment import DEPTH_KEY
 
 
 @dataclass(frozen=True, slots=True)

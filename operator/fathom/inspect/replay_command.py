@@ -16,6 +16,7 @@ from fathom.adapters.clock import SystemClock
 from fathom.adapters.prometheus_query import PrometheusUnreadableError
 from fathom.api.spec import Objective
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.counted import counted
 from fathom.inspect.feeding import Past, feed_files, feed_prometheus
 from fathom.inspect.options import refuse
 from fathom.inspect.recording import UnreadableRecordingError
@@ -148,4 +149,6 @@ class _Complaints:
         for sentence in self.first:
             typer.echo(sentence, err=True)
         if self.more:
-            typer.echo(f"{self.more} more looks were passed over.", err=True)
+            typer.echo(
+                f"{counted(self.more, 'more look was', 'more looks were')} passed over.", err=True
+            )

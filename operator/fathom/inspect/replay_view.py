@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fathom.core.counted import counted
 from fathom.core.depth import summary
 from fathom.core.times import rfc3339
 from fathom.inspect.chronicle import Occurrence
@@ -98,17 +99,17 @@ def _estimate(estimate: Estimate | None) -> tuple[str, str, str]:
 def _recorded(recorded: Recorded) -> str:
     length = timedelta(seconds=round(recorded.to_s - recorded.from_s))
     return (
-        f"Recorded: {recorded.looks} looks at {len(recorded.pods)} pods within {length}, from "
-        f"{rfc3339(recorded.from_s)} to {rfc3339(recorded.to_s)}; engines started anew: "
-        f"{recorded.restarts}."
+        f"Recorded: {counted(recorded.looks, 'look')} at {counted(len(recorded.pods), 'pod')} "
+        f"within {length}, from {rfc3339(recorded.from_s)} to {rfc3339(recorded.to_s)}; engines "
+        f"started anew: {recorded.restarts}."
     )
 
 
 def _asked(settings: Settings, windows: int) -> str:
     return (
-        f"Asked {windows} times, as with mode Auto: objective {settings.objective}, tokens "
-        f"{settings.tokens} within {settings.min_tokens} to {settings.max_tokens}, batches up to "
-        f"{settings.max_batch}, windows of {settings.window_seconds:g} s, gains from "
+        f"Asked {counted(windows, 'time')}, as with mode Auto: objective {settings.objective}, "
+        f"tokens {settings.tokens} within {settings.min_tokens} to {settings.max_tokens}, batches "
+        f"up to {settings.max_batch}, windows of {settings.window_seconds:g} s, gains from "
         f"{settings.min_gain:.1%}."
     )
 

@@ -9,7 +9,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.models.facts import ModelRef, draft_ref, target_ref
 from fathom.fetch.standing import Fetch, commits_in
-from fathom.manifests.vllm_args import Loading, loading, names_other_repositories
+from fathom.manifests.engine_command.stated_args import Loading, loading, names_other_repositories
 
 CACHE_DIRECTORY: Final = "/cache"
 HUB_HOME: Final = f"{CACHE_DIRECTORY}/huggingface"

@@ -6,8 +6,8 @@ from typing import Final
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine_options import last_value, options
 from fathom.core.models.facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
-from fathom.manifests.engine_graphs import captured_by
-from fathom.manifests.vllm_args import max_batch, stated_kv_cache_dtype
+from fathom.manifests.engine_command.engine_graphs import captured_by
+from fathom.manifests.engine_command.stated_args import max_batch, stated_kv_cache_dtype
 from fathom.preflight.input import PreflightInput, StatedArgs
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
@@ -50,9 +50,9 @@ def preflight_of(
 def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
     """What `engine.args` and `engine.env` say that a preflight must know."""
     args = spec.engine.args
-    length = last_value(args, "--max-model-len", shortest="--max-mo")
+    length = last_value(args, "--max-model-len")
     cache = stated_kv_cache_dtype(spec)
-    share = last_value(args, "--gpu-memory-utilization", shortest="--gpu-m")
+    share = last_value(args, "--gpu-memory-utilization")
     defaults = StatedArgs()
     return StatedArgs(
         max_model_len=int(length) if length is not None and length.isdecimal() else None,

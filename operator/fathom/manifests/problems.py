@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api import names
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
@@ -19,22 +20,18 @@ from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
+from fathom.manifests.engine_command.speculative_config import draft_option_problems
+from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
 from fathom.manifests.plain_secrets import plain_secret_problems
-from fathom.manifests.pod_template import CONTAINER, pod_template
+from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.pod.strategic_merge import MergeError
 from fathom.manifests.preflight import preflight_of
-from fathom.manifests.strategic_merge import MergeError
-from fathom.manifests.vllm_args import (
-    draft_option_problems,
-    lone_argument_problems,
-    owned_flag_problems,
-    stated_kv_cache_dtype,
-    stated_max_num_seqs,
-)
 from fathom.preflight.verdict import DraftVerdict, check_draft
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
-"""`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py, in 0.23.0 to
-0.32.0. `auto` becomes one of them where the checkpoint says so, which the preflight looks at."""
+"""`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py. `auto` becomes
+one of them where the checkpoint says so, which the preflight looks at."""
 
 
 def problems_of(
@@ -131,9 +128,10 @@ def _pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
         where, _, sentence = str(error).partition(": ")
         yield Problem(where, sentence)
         return
-    if CONTAINER not in _container_names(template):
+    if names.ENGINE_CONTAINER not in _container_names(template):
         yield Problem(
-            f"{field}.spec.containers", f"the container {CONTAINER} must stay: do not delete it."
+            f"{field}.spec.containers",
+            f"the container {names.ENGINE_CONTAINER} must stay: do not delete it.",
         )
 
 

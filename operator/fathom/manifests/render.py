@@ -18,19 +18,19 @@ from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.fetch.program import FetchProgram
-from fathom.manifests import vllm_args
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.cache_claim import cache_claim
-from fathom.manifests.compute_domain import compute_domain
-from fathom.manifests.depth_config_map import depth_config_map
-from fathom.manifests.fetch_config_map import fetch_config_map
-from fathom.manifests.fetch_job import fetch_job
-from fathom.manifests.plugin_config_map import plugin_config_map
-from fathom.manifests.pod_disruption_budget import pod_disruption_budget
-from fathom.manifests.pod_monitor import pod_monitor
-from fathom.manifests.service import service
-from fathom.manifests.service_account import service_account
-from fathom.manifests.workload import workload
+from fathom.manifests.children.cache_claim import cache_claim
+from fathom.manifests.children.compute_domain import compute_domain
+from fathom.manifests.children.depth_config_map import depth_config_map
+from fathom.manifests.children.fetch_config_map import fetch_config_map
+from fathom.manifests.children.fetch_job import fetch_job
+from fathom.manifests.children.plugin_config_map import plugin_config_map
+from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
+from fathom.manifests.children.pod_monitor import pod_monitor
+from fathom.manifests.children.service import service
+from fathom.manifests.children.service_account import service_account
+from fathom.manifests.children.workload import workload
+from fathom.manifests.engine_command import stated_args
 
 _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Manifest]]] = {
     POD_DISRUPTION_BUDGET: pod_disruption_budget,
@@ -40,7 +40,7 @@ _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Man
 
 def max_batch(spec: SpeculativeDeploymentSpec) -> int:
     """The last batch of every schedule: `--max-num-seqs` of an engine whose depth is live."""
-    return vllm_args.max_batch(spec)
+    return stated_args.max_batch(spec)
 
 
 def initial_depth(sd: SpeculativeDeployment) -> DepthDocument:

@@ -1,8 +1,8 @@
 """The checks of a preflight, in the order in which a reader wants their sentences.
 
 Each looks at one thing and returns what it found, or None: nothing stands against the pair, or it
-cannot be told. Refused is only what is certain to fail in the releases that were read (0.24.0,
-0.28.0, 0.32.0); each check names the module of vLLM that it judges by.
+cannot be told. Refused is only what is certain to fail in the releases that were read; each check
+names the module of vLLM that it judges by.
 """
 
 from collections.abc import Callable

@@ -97,8 +97,8 @@ def memory(given: PreflightInput) -> Objection | None:
     spec, stated = given.spec, given.stated
     if estimate.cannot_fit:
         return refused(
-            f"the weights of {spec.model.id} take {_gib(estimate.target_bytes)} GiB on each of "
-            f"{_gpus(given)} GPUs, and one {spec.node_pool.accelerator} has "
+            f"the weights of {spec.model.id} take {_gib(estimate.target_bytes)} GiB on "
+            f"{_each_gpu(given)}, and one {spec.node_pool.accelerator} has "
             f"{_gib(estimate.memory_bytes)}: raise tensorParallelSize, or use a quantised model.",
             _TENSOR_PARALLEL,
         )
@@ -146,6 +146,11 @@ def _divide(heads: int, gpus: int) -> bool:
 def _gpus(given: PreflightInput) -> int:
     engine = given.spec.engine
     return engine.tensor_parallel_size * engine.pipeline_parallel_size
+
+
+def _each_gpu(given: PreflightInput) -> str:
+    gpus = _gpus(given)
+    return "one GPU" if gpus == 1 else f"each of {gpus} GPUs"
 
 
 def _gib(size_bytes: int | None) -> str:

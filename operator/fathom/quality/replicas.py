@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import combinations
 
+from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument
 
 
@@ -61,8 +62,8 @@ def chosen(fleet: QualityFleet) -> Chosen | str:
     free = [each for each in fleet.replicas if each.live and not each.pinned]
     if not free:
         return (
-            f"None of the {len(fleet.replicas)} ready replicas can be held at a depth: they are "
-            "pinned by a person, or their metrics cannot be read or show no live depth."
+            f"Of {counted(len(fleet.replicas), 'ready replica')} none can be held at a depth: "
+            "pinned by a person, or metrics that cannot be read or show no live depth."
         )
     # A replica with depths of its own is in the middle of a probe, which need not be cut short.
     free.sort(key=lambda each: (each.name in document.pods, each.name))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fathom.api.status import QualityResult, QualityStatus
+from fathom.core.counted import counted
 from fathom.core.times import rfc3339
 from fathom.quality.comparison import TIE_NATS, Difference, continuations, tokens_compared
 from fathom.quality.completion import Completion
@@ -32,7 +33,7 @@ class QualityComparison:
             f"({TIE_NATS} nats). {self._told(others[0])}"
             if others
             else f"At depth {self.depth} {self.speculating_pod} says what {self.reference_pod} "
-            f"says at depth 0: {tokens} tokens of {len(self.reference)} prompts."
+            f"says at depth 0: {counted(tokens, 'token')} of {len(self.reference)} prompts."
         )
         if ties:
             message += f" Near-ties: {len(ties)}. {self._told(ties[0])}"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.changes.templates import first_change
 from fathom.core.capability import live_depth
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
@@ -15,9 +16,8 @@ from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.standing import NOT_WANTED, Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.pod_template import pod_template
-from fathom.manifests.template_change import first_change
-from fathom.manifests.workload import serving_template
+from fathom.manifests.children.workload import serving_template
+from fathom.manifests.pod.pod_template import pod_template
 from fathom.reconcile.arm import Arm, wanted_arm
 from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
 from fathom.reconcile.checkpoint import Checkpoint

@@ -8,9 +8,9 @@ from fathom.core.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from fathom.core.cluster.snapshot import Objects
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import COMPONENT, FetchStage, FetchStanding
-from fathom.manifests.cache_claim import cache_claim
-from fathom.manifests.fetch_config_map import fetch_config_map
-from fathom.manifests.fetch_job import fetch_job
+from fathom.manifests.children.cache_claim import cache_claim
+from fathom.manifests.children.fetch_config_map import fetch_config_map
+from fathom.manifests.children.fetch_job import fetch_job
 from fathom.reconcile.operations import Create, Operation, brought_about, deleted
 
 

@@ -20,7 +20,8 @@ from fathom.reconcile.memory import Memory
 from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision
+from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.interface import TuningDecision
 
 
 def findings_of(

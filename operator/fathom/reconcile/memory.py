@@ -16,7 +16,7 @@ from fathom.core.depth import DepthDocument
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.fetch.progress import FetchProgress
-from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration

@@ -21,14 +21,14 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument
 from fathom.core.plan import Plan, Template, WorkloadStep
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.compute_domain import compute_domain
-from fathom.manifests.depth_config_map import depth_config_map
-from fathom.manifests.plugin_config_map import plugin_config_map
+from fathom.manifests.children.compute_domain import compute_domain
+from fathom.manifests.children.depth_config_map import depth_config_map
+from fathom.manifests.children.plugin_config_map import plugin_config_map
+from fathom.manifests.children.service import service
+from fathom.manifests.children.service_account import service_account
+from fathom.manifests.children.tuning_config_map import tuning_config_map
+from fathom.manifests.children.workload import workload
 from fathom.manifests.render import optional_children
-from fathom.manifests.service import service
-from fathom.manifests.service_account import service_account
-from fathom.manifests.tuning_config_map import tuning_config_map
-from fathom.manifests.workload import workload
 
 
 @dataclass(frozen=True, slots=True)

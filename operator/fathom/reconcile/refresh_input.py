@@ -8,7 +8,8 @@ from fathom.core.plan import Plan
 from fathom.reconcile.desired_state import DesiredState
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
 from fathom.rollout.rollout import Stage
-from fathom.tuning.interface import AlarmKind, TuningDecision
+from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.interface import TuningDecision
 
 LOADING_S: Final = 3600.0
 """A replica that is restarted is missing for about so long: that time must be quiet as well."""

@@ -2,6 +2,7 @@
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
+from fathom.core.counted import counted
 from fathom.core.events import Event, Severity
 from fathom.core.revision import changed_restart_fields
 from fathom.reconcile.checkpoint import Checkpoint
@@ -31,6 +32,7 @@ def rollout_announcement(
         Severity.NORMAL,
         "Rolling",
         f"{because}, which needs new pods: revision {rollout.stable} is replaced by "
-        f"{rollout.revision}, one canary first, with at most {settings.max_unavailable} replicas "
-        f"missing and {settings.max_surge} added at a time.{held}",
+        f"{rollout.revision}, one canary first, with at most "
+        f"{counted(settings.max_unavailable, 'replica')} missing and {settings.max_surge} added at "
+        f"a time.{held}",
     )

@@ -9,7 +9,8 @@ from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
 from fathom.core.events import Event, Severity
 from fathom.core.findings import Finding
 from fathom.core.times import rfc3339
-from fathom.tuning.interface import Action, Measured, TuningDecision
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.measured import Measured
 
 HISTORY_LENGTH: Final = 10
 

@@ -16,7 +16,7 @@ from fathom.core.times import is_over
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
-from fathom.manifests.tuning_config_map import STATE_KEY
+from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.reconcile.checkpoint import KEYS, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_operations import fetch_operations

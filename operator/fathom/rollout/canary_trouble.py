@@ -6,6 +6,7 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.pod_trouble import trouble_with_pod
+from fathom.core.counted import counted
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout
 
@@ -52,8 +53,8 @@ def _crashed(watch: CanaryWatch, pod: ObservedPod | None) -> Failure | None:
     if watch.replaced >= CRASHES:
         return Failure(
             Reason.CANARY_CRASHED,
-            f"the group of pod {pod.name} was restarted {watch.replaced} times: see the logs of "
-            "its workers as well.",
+            f"the group of pod {pod.name} was restarted {counted(watch.replaced, 'time')}: see the "
+            "logs of its workers as well.",
         )
     restarts = restarts_of(pod)
     served = watch.ready_since_s is not None
@@ -61,7 +62,11 @@ def _crashed(watch: CanaryWatch, pod: ObservedPod | None) -> Failure | None:
         return None
     trouble = trouble_with_pod(pod)
     said = f": {trouble.message}" if trouble else "."
-    when = "after it had become ready" if served else f"{restarts} times before it was ready"
+    when = (
+        "after it had become ready"
+        if served
+        else f"{counted(restarts, 'time')} before it was ready"
+    )
     return Failure(Reason.CANARY_CRASHED, f"pod {pod.name} crashed {when}{said}")
 
 
@@ -89,8 +94,8 @@ def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
     return Failure(
         Reason.DEPTH_NOT_OBEYED,
         f"the engine of pod {watch.pod} does not have the depth in force that was written for it "
-        f"{(given.now_s - since_s) / 60:.0f} minutes ago: look for depth rejections and hook "
-        "errors on its /metrics, and at its log.",
+        f"{counted((given.now_s - since_s) / 60, 'minute')} ago: look for depth rejections and "
+        "hook errors on its /metrics, and at its log.",
     )
 
 
@@ -100,7 +105,7 @@ def _too_slow(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) 
     waited_s = given.now_s - watch.unready_since_s
     if waited_s < given.settings.patience_s:
         return None
-    minutes = f"within {waited_s / 60:.0f} minutes"
+    minutes = f"within {counted(waited_s / 60, 'minute')}"
     if pod is None:
         return Failure(Reason.CANARY_NOT_READY, f"its pod did not come into being {minutes}.")
     trouble = trouble_with_pod(pod)

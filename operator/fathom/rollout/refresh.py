@@ -24,6 +24,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.api import names
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.counted import counted
 
 SETTLE_S: Final = 1800.0
 """The alarm must see decay for half an hour, so that long a new replica must be seen as well: until
@@ -170,9 +171,9 @@ def _incomplete(given: RefreshInput) -> str | None:
     if missing:
         return f"{missing[0]} is not ready: one replica is missing at a time."
     if len(given.pods) != given.replicas:
-        return (
-            f"{len(given.pods)} replicas stand and {given.replicas} are asked for: scaling first."
-        )
+        standing = counted(len(given.pods), "replica stands", "replicas stand")
+        asked = counted(given.replicas, "is asked for", "are asked for")
+        return f"{standing} and {asked}: scaling first."
     return None
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.counted import counted
 from fathom.core.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
 from fathom.rollout.canary_watch import canary_pod, watched_on
@@ -288,7 +289,7 @@ def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, given: Rollout
         message = str(before) if before else f"{so_far(rollout.evidence)}: not certain yet."
         if baked_s < bake_s:
             left = max(1, round((bake_s - baked_s) / 60))
-            message = f"{so_far(rollout.evidence)}; compared for {left} more minutes."
+            message = f"{so_far(rollout.evidence)}; compared for {counted(left, 'more minute')}."
         message = f"pod {pod.name}: {message}"
         return Step(replace(rollout, reason=Reason.COMPARING, message=message))
     sentence = f"Pod {pod.name}, with adaptive verification, beside the others: {found}"

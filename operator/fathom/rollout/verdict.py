@@ -11,6 +11,7 @@ from math import exp, expm1, inf, log1p, sqrt
 from typing import Final
 
 from fathom.api.conditions import Reason
+from fathom.core.counted import counted
 from fathom.core.measurement import Histogram
 from fathom.rollout.evidence import (
     TAIL,
@@ -71,7 +72,7 @@ def verdict_on(evidence: CanaryEvidence, baked_s: float, bake_s: float) -> Verdi
         return worse
     if baked_s < bake_s:
         left = max(1, round((bake_s - baked_s) / 60))
-        return _watch(f"{so_far(evidence)}; watched for {left} more minutes.")
+        return _watch(f"{so_far(evidence)}; watched for {counted(left, 'more minute')}.")
     return _at_the_end(evidence, over=baked_s >= LONGEST_BAKE * bake_s)
 
 
@@ -194,7 +195,7 @@ def blind(evidence: CanaryEvidence) -> bool:
 def so_far(evidence: CanaryEvidence) -> str:
     speed = evidence.speed
     if not speed.windows:
-        return f"{evidence.canary.finished:.0f} requests served, too few to compare speed"
+        return f"{counted(evidence.canary.finished, 'request')} served, too few to compare speed"
     change = expm1(speed.mean) * 100
     if speed.error == inf:
         return f"{change:+.1f} % tokens per second and request, after one window"

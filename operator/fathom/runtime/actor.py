@@ -8,7 +8,7 @@ from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Event, Severity
-from fathom.manifests.tuning_config_map import STATE_KEY, tuning_config_map
+from fathom.manifests.children.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.operations import Create, Operation, brought_about, deleted, depth_nudges

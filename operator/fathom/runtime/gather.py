@@ -38,8 +38,8 @@ from fathom.core.cluster.ownership import ours
 from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects, status_in
 from fathom.core.depth import DepthDocument
-from fathom.manifests.depth_config_map import DEPTH_KEY
-from fathom.manifests.vllm_args import HTTP_PORT
+from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
 _FORBIDDEN: Final = 403

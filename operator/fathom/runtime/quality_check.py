@@ -11,16 +11,10 @@ from fathom.adapters.ports import CompletionsPort, PodEndpoint
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Snapshot
-from fathom.manifests.vllm_args import HTTP_PORT
+from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.quality.check import QualityCheck, Question, begun
 from fathom.quality.completion import Completion, Unanswered
-from fathom.reconcile.quality_step import (
-    QualityStep,
-    event_of,
-    fleet_of,
-    recalled,
-    requested,
-)
+from fathom.reconcile.quality_step import QualityStep, event_of, fleet_of, recalled, requested
 
 WAKE_S: Final = 5.0
 """Between two looks while a depth comes into force."""

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Final
 
 from fathom.api.conditions import Reason
+from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodDelta
 from fathom.tuning.acceptance import Acceptance, PodAcceptance
@@ -225,8 +226,8 @@ def _suspicious(survival: Survival, *, standing: bool) -> _Sight | None:
         return _Sight(
             AlarmKind.SUSPICIOUS_ACCEPTANCE,
             Reason.TOO_GOOD_TO_BE_TRUE,
-            f"Of {pooled.reached[0]:.0f} drafts, {first:.1%} were accepted at every one of "
-            f"{depth} positions.",
+            f"Of {pooled.reached[0]:.0f} drafts, {first:.1%} were accepted at each of "
+            f"{counted(depth, 'position')}.",
             "Check that the traffic is real and not one repeated prompt, and that the draft is not "
             "the target itself.",
             SUSPICIOUS_S,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
+from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, flat, same_depths, summary
 from fathom.tuning.alarms import standing
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
@@ -19,7 +20,8 @@ def static(snapshot: TuningSnapshot) -> TuningDecision:
         action=Action.HOLD,
         reason=Reason.STATIC,
         message=(
-            f"Mode Static: the engine speculates {snapshot.settings.tokens} tokens at every batch."
+            f"Mode Static: the engine speculates {counted(snapshot.settings.tokens, 'token')} at "
+            "every batch."
         ),
         document=snapshot.document or _first_document(snapshot),
         state=snapshot.state,

@@ -6,6 +6,7 @@ from math import log1p
 from typing import Final
 
 from fathom.api.conditions import Reason
+from fathom.core.counted import counted
 from fathom.tuning import sentences
 from fathom.tuning.interface import Action, TunedPod, TuningDecision
 from fathom.tuning.observe import SENTINEL_LOOK_S, is_stale
@@ -70,7 +71,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     return (
         given.hold(
             Reason.PROBING,
-            f"{probe.pod} tries {_what(given, asked)}: {probe.steps:.0f} steps so far.",
+            f"{probe.pod} tries {_what(given, asked)}: {counted(probe.steps, 'step')} so far.",
             wake_after_s=_look_again_s(probe),
         ),
         given,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from fathom.api.conditions import Reason
+from fathom.core.counted import counted
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.observe import is_stale, stale_after_s
 from fathom.tuning.probing import GIVE_UP_S, SOON_S, end_probe
@@ -18,7 +19,8 @@ def no_pods(given: Situation) -> TuningDecision | None:
     if any(pod.ready for pod in pods):
         return None
     return given.hold(
-        Reason.PODS_NOT_READY, f"None of {len(pods)} pods is ready; depth stays as it is."
+        Reason.PODS_NOT_READY,
+        f"Of {counted(len(pods), 'pod')} none is ready; depth stays as it is.",
     )
 
 
@@ -37,7 +39,7 @@ def no_metrics(given: Situation) -> TuningDecision | None:
     else:
         reason = Reason.NO_METRICS
         message = (
-            f"The metrics of none of {len(ready)} ready pods can be read; depth stays as it is."
+            f"Of {counted(len(ready), 'ready pod')} no metrics can be read; depth stays as it is."
         )
     return _or_end_probe(given, reason, message)
 

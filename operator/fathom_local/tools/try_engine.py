@@ -56,12 +56,12 @@ CHECKS: Final = (
         "matrix",
         "tests/engine/test_parser_matrix.py",
         "Correct the row in operator/fathom/core/capability_table.py, or what "
-        "operator/fathom/manifests/vllm_args.py writes.",
+        "operator/fathom/manifests/engine_command writes.",
     ),
     Check(
         "flags",
         "tests/engine/test_vllm_parser.py",
-        "Correct OWNED_FLAGS in operator/fathom/manifests/vllm_args.py.",
+        "Correct FLAGS in operator/fathom/manifests/engine_command/flags.py.",
     ),
     Check(
         "preflight",

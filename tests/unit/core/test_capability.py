@@ -5,11 +5,12 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.capability import (
     adaptive_verification_problem,
+    engine_has,
     engine_problems,
-    has_flag,
     live_depth,
     live_depth_refusal,
 )
+from fathom.core.capability_table import SHUTDOWN_TIMEOUT
 from manifest_samples import resource
 
 
@@ -294,7 +295,7 @@ def test_an_old_parser_is_told_of_where_nothing_is_refused(
     spec = resource(engine).spec
     refusal = live_depth_refusal(spec)
 
-    assert has_flag(spec.engine, "--shutdown-timeout") is known
+    assert engine_has(spec.engine, SHUTDOWN_TIMEOUT) is known
     assert engine_problems(spec) == ()
     assert refusal is not None
     assert ("a pod that goes aborts its requests" in refusal[1]) is not known

@@ -9,7 +9,7 @@ from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.fetch.standing import Fetched, pinned
 from fathom.manifests.cache import compile_cache, wanted_fetch
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from manifest_samples import resource
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -3,8 +3,8 @@
 import pytest
 
 from fathom.core.models.names import is_model_name
+from fathom.manifests.engine_command.owned_flags import lone_argument_problems
 from fathom.manifests.problems import problems_of
-from fathom.manifests.vllm_args import lone_argument_problems
 from manifest_samples import resource
 
 

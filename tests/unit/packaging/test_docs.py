@@ -21,7 +21,7 @@ from fathom.api.spec import (
 )
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from fathom_local.tools.api_reference import reference
 
 REPOSITORY = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import yaml
 
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.problems import problems_of
 from support.pod_security import below_baseline, below_restricted
 

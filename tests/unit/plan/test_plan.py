@@ -247,7 +247,7 @@ def test_surplus_pods_that_drain_are_progress() -> None:
         pod("c", "new", leaving=True),
     )
     assert found.progress.reason is Reason.SCALING
-    assert found.progress.message == "1 surplus replicas are draining."
+    assert found.progress.message == "1 surplus replica is draining."
 
 
 TWO_TRAYS = {"engine.tensorParallelSize": 8}

@@ -244,7 +244,7 @@ def test_says_why_a_config_is_not_at_hand() -> None:
             },
             "spec.engine.tensorParallelSize",
             (
-                "the weights of meta-llama/llama-70b take 141 GiB on each of 1 GPUs, and one "
+                "the weights of meta-llama/llama-70b take 141 GiB on one GPU, and one "
                 "H100 has 80: raise tensorParallelSize, or use a quantised model."
             ),
         ),

@@ -235,7 +235,7 @@ def test_a_probe_is_left_alone_where_there_is_another_replica() -> None:
     ("stage", "why"),
     [
         (Stage(()), "No replica is ready"),
-        (Stage((Replica("pod-a", pinned=True),)), "None of the 1 ready replicas can be held"),
+        (Stage((Replica("pod-a", pinned=True),)), "Of 1 ready replica none can be held"),
         (Stage(refusal="Mode Static: so."), "Mode Static: so."),
         (Stage(document=None), "No depth document was written yet."),
         (Stage(document=DepthDocument(1, flat(0, 16))), "Depth is 0 at every batch"),

@@ -10,7 +10,7 @@ from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
 from fathom.core.depth import summary
-from fathom.manifests.vllm_args import engine_args
+from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import _interval

@@ -52,8 +52,8 @@ def test_as_good_is_promoted_when_the_bake_is_over_and_not_before(ratio: float) 
     found = evidence(found=speed(ratio))
     early = verdict_on(found, BAKE_S - 60, BAKE_S)
     assert early.answer is Answer.WATCH
-    assert "1 more minutes" in early.message
-    assert "1 more minutes" in verdict_on(found, BAKE_S - 10, BAKE_S).message
+    assert "watched for 1 more minute." in early.message
+    assert "1 more minute." in verdict_on(found, BAKE_S - 10, BAKE_S).message
     assert at_the_end(found).answer is Answer.PROMOTE
 
 

@@ -66,7 +66,7 @@ async def test_it_is_watched_for_as_long_as_the_spec_says(trial: tuple[Bench, Se
     bench, _ = trial
     rollout = await rollout_after(bench, 10)
     assert rollout["stage"] == "Canary"
-    (left,) = re.findall(r"watched for (\d+) more minutes", rollout["message"])
+    (left,) = re.findall(r"watched for (\d+) more minutes?\.", rollout["message"])
     assert abs(MINUTES - 10 - int(left)) <= 2
 
 

@@ -20,7 +20,8 @@ from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.quality.check import QUALITY_KEY
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.quality.prompts import PROMPTS
-from fathom.runtime.quality_check import QualityChecker, QualityStep, requested
+from fathom.reconcile.quality_step import QualityStep, requested
+from fathom.runtime.quality_check import QualityChecker
 from manifest_samples import resource, started_with
 
 START_S = 1_800_000_000.0

@@ -27,16 +27,9 @@ from fathom.core.measurement import (
     StepKind,
     bucket_of,
 )
+from fathom.tuning.alarm import Alarm, AlarmKind
 from fathom.tuning.buckets import doubling
-from fathom.tuning.interface import (
-    Action,
-    Alarm,
-    AlarmKind,
-    Settings,
-    TunedPod,
-    TuningDecision,
-    TuningSnapshot,
-)
+from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 

@@ -7,7 +7,8 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import flat
-from fathom.tuning.interface import Action, AlarmKind, TuningDecision
+from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.interface import Action, TuningDecision
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, WINDOW_30, Fleet, hours_long
 
 ADVISE = replace(WINDOW_30, mode=TuningMode.ADVISE)

@@ -11,8 +11,9 @@ from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
 from fathom.tuning.acceptance import Acceptance, PodAcceptance
+from fathom.tuning.alarm import Alarm, AlarmKind
 from fathom.tuning.alarms import _never_pays, _other_depth, _pod_mismatch, _suspicious
-from fathom.tuning.interface import Alarm, AlarmKind, TuningSnapshot
+from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.survival import Survival, Trials
 from fathom.tuning.tuner import decide

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from fathom.tuning.alarm import AlarmKind
 from fathom.tuning.explanation import explain
-from fathom.tuning.interface import AlarmKind
 from fathom.tuning.yields import Yields
 from unit.tuning.plant import EASY, HARD, SETTINGS, Fleet, best_depth
 

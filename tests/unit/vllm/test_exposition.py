@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
+from fathom.adapters.exposition import FAMILIES, parse
+from fathom.core.measurement import Cell, CellCounts, DraftCell, DraftCounts, StepKind
 from fathom_vllm.bundle import bundle_hash
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
 from fathom_vllm.exposition import OVERDUE_SECONDS, FathomCollector
@@ -82,6 +84,21 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     assert pod.value("fathom_hook_seconds_total") == 0.5
     assert pod.value("fathom_live_depth") == 1
     assert pod.value("fathom_counters_shown") == 1
+
+
+def test_the_operator_reads_the_names_that_the_plugin_shows(
+    pod: Pod, writer: CountersWriter
+) -> None:
+    writer.set_live(live=True)
+    writer.step(batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
+    page = generate_latest(pod.registry).decode() + "vllm:generation_tokens_total 4\n"
+
+    found = parse(page, pod="kimi-0", at_s=1.0)
+
+    assert {name for name in FAMILIES if name.startswith("fathom_")} <= pod.names()
+    assert found.cells == {Cell(10, 2, StepKind.MIXED): CellCounts(1, 0.75, 4, 9)}
+    assert found.drafts == {DraftCell(10, 2): DraftCounts(3, (2, 1))}
+    assert found.live_depth
 
 
 def test_only_touched_cells_are_shown(pod: Pod, writer: CountersWriter) -> None:

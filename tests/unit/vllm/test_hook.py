@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from fathom.core.engine.depth_set import named_depths
+from fathom.manifests.engine_command.startup_schedule import BASE_DEPTH, startup_schedule
 from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.fuse import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS
 from fathom_vllm.hook import SchedulerHook
+from fathom_vllm.schedule import depth_table
+from manifest_samples import resource
 from support.vllm_outputs import Row, outputs_of
 
 ENGINE_TABLE = [0, 3, 3, 3, 3, 0, 1, 2, 7]
@@ -115,6 +119,20 @@ def test_without_a_document_the_whole_table_is_the_first_ranges_depth(engine: En
     engine.start()
     assert engine.table == (0, 3, 3, 3, 3, 3, 3, 3, 3)
     assert (engine.counts.live, engine.counts.generation, engine.counts.rejections) == (True, 0, 1)
+
+
+def test_the_users_own_depth_comes_from_the_document_and_from_nowhere_else(engine: Engine) -> None:
+    spec = resource({"speculation.tokens": 7}).spec
+    schedule = startup_schedule(named_depths(spec), 8)
+    engine.start(depth_table(tuple((p.first, p.last, p.depth) for p in schedule), 8))
+    began_at = list(engine.table)
+
+    engine.write(1, spec.speculation.tokens)
+    engine.look()
+    engine.step(4, 0.1)
+
+    assert began_at == [0, *[BASE_DEPTH] * 8]
+    assert list(engine.table) == [0, *[7] * 8]
 
 
 def test_a_document_is_in_force_before_the_first_step(engine: Engine) -> None:

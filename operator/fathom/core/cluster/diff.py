@@ -12,6 +12,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.core.counted import counted
 
 _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
 """Fields that identify an item of a list of objects, in the order in which they are tried."""
@@ -69,7 +70,8 @@ def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str
     key = list_key(rendered, live)
     if key is None:
         if len(rendered) != len(live):
-            return f"{path} has {len(live)} entries and should have {len(rendered)}"
+            entries = counted(len(live), "entry", "entries")
+            return f"{path} has {entries} and should have {len(rendered)}"
         pairs = enumerate(zip(rendered, live, strict=True))
         found = (first_difference(ours, theirs, f"{path}[{i}]") for i, (ours, theirs) in pairs)
         return next((each for each in found if each is not None), None)

@@ -11,6 +11,7 @@ from typing import Final
 from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL
 from fathom.core.cluster.observed import ObservedNode
 from fathom.core.cluster.observed_pods import ObservedToleration, PodSpec, Taint
+from fathom.core.counted import counted
 
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 _MOST_NAMED: Final = 4
@@ -61,7 +62,7 @@ def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str
             if key == PRODUCT_LABEL
             else "correct nodePool.nodeSelector."
         )
-        return f"none of {len(nodes)} nodes carries {key}: {advice}"
+        return f"of {counted(len(nodes), 'node')} none carries {key}: {advice}"
     others = _named(
         (f"{count} {'carries' if count == 1 else 'carry'} {each or 'none'}", count)
         for each, count in found.items()
@@ -99,8 +100,9 @@ def _no_size(gpus: int, largest: int, nodes: int) -> str:
     return f"a replica needs {gpus} {GPU_RESOURCE}, and {have}: {advice}"
 
 
-def _named(counted: Iterable[tuple[str, int]]) -> str:
+def _named(kinds: Iterable[tuple[str, int]]) -> str:
     """The most frequent ones, and how many kinds more there are."""
-    ordered = [text for text, _ in sorted(counted, key=lambda each: (-each[1], each[0]))]
+    ordered = [text for text, _ in sorted(kinds, key=lambda each: (-each[1], each[0]))]
     left = len(ordered) - _MOST_NAMED
-    return ", ".join(ordered[:_MOST_NAMED]) + (f" and {left} more kinds" if left > 0 else "")
+    more = f" and {counted(left, 'more kind')}" if left > 0 else ""
+    return ", ".join(ordered[:_MOST_NAMED]) + more

@@ -8,6 +8,7 @@ from fathom.api.conditions import Reason
 from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.placement import why_no_node
+from fathom.core.counted import counted
 
 _IMAGE_REASONS: Final = frozenset(
     {
@@ -86,7 +87,8 @@ def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None
     if ended is None or (ended.exit_code == 0 and status.restart_count == 0):
         return None
     said = ended.message.strip() or ended.reason or "it left no message"
-    times = f"{status.restart_count} restarts so far" if status.restart_count else "no restart yet"
+    restarts = counted(status.restart_count, "restart")
+    times = f"{restarts} so far" if status.restart_count else "no restart yet"
     return _trouble(
         Reason.POD_FAILING, f"{where} exited with code {ended.exit_code} ({times}): {said}"
     )

@@ -1,7 +1,7 @@
 """Whether an engine schedules a step while the one before it still runs. Pure.
 
 Depth is live without it, too; only each step waits for its scheduling. Source: `__post_init__` in
-vllm/config/vllm.py, 0.32; tests/engine/test_graphs_equal_vllms.py asks it.
+vllm/config/vllm.py; tests/engine/test_graphs_equal_vllms.py asks it.
 """
 
 from typing import Final

@@ -7,8 +7,8 @@ those has the step's own query length, the step runs piecewise; beyond the large
 graph. So each depth that is named may take full graphs from the others.
 
 Source: `_set_cudagraph_sizes` in vllm/config/vllm.py, `CudaGraphManager` in
-vllm/v1/worker/gpu/cudagraph_utils.py and `SpeculatorCudaGraphManager` beside the drafters, vLLM
-0.32. tests/engine/test_graphs_equal_vllms.py asks vLLM's own code the same questions.
+vllm/v1/worker/gpu/cudagraph_utils.py and `SpeculatorCudaGraphManager` beside the drafters.
+tests/engine/test_graphs_equal_vllms.py asks vLLM's own code the same questions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

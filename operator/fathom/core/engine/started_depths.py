@@ -31,9 +31,7 @@ def depths_in(args: tuple[str, ...]) -> frozenset[int] | None:
     None: they hold none, or one with so few batches that some depths may have found no place.
     """
     try:
-        config = _SpeculativeConfig.model_validate_json(
-            last_value(args, _OPTION, shortest=_OPTION) or ""
-        )
+        config = _SpeculativeConfig.model_validate_json(last_value(args, _OPTION) or "")
     except ValidationError:
         return None
     depths = frozenset(depth for _, _, depth in config.schedule)

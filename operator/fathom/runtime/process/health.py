@@ -2,6 +2,7 @@
 
 from aiohttp import web
 
+from fathom.core.counted import counted
 from fathom.runtime.loops import Loops
 
 
@@ -24,7 +25,7 @@ async def serve_health(loops: Loops, port: int) -> web.AppRunner:
         if overdue:
             stuck = ", ".join(str(key) for key in overdue)
             return web.Response(status=503, text=f"stuck: {stuck}\n")
-        return web.Response(text=f"ok, {len(loops)} resources\n")
+        return web.Response(text=f"ok, {counted(len(loops), 'resource')}\n")
 
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz)])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.engine.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.engine.depth_set import capture_sizes
-from fathom.manifests.startup_schedule import startup_schedule
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom_bench.tuner.worlds.parts import DEEPEST, FleetPart, GraphsPart
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from fathom.core.cluster.observed import ObservedNode
 from fathom.core.cluster.observed_pods import ObservedToleration, PodSpec, Taint
 from fathom.core.cluster.placement import why_no_node
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template
 from manifest_samples import resource
 
 GB200 = "NVIDIA-GB200"
@@ -61,7 +61,7 @@ def test_another_accelerator() -> None:
 
 def test_nodes_that_nobody_has_labelled() -> None:
     assert why_no_node(pod(), [node(None)] * 2) == (
-        "none of 2 nodes carries nvidia.com/gpu.product: install GPU Feature Discovery, which sets "
+        "of 2 nodes none carries nvidia.com/gpu.product: install GPU Feature Discovery, which sets "
         "it, or use nodePool.accelerator: Custom."
     )
 
@@ -73,7 +73,7 @@ def test_a_label_of_the_users_own() -> None:
         "0 nodes carry zone=a; 2 carry b: correct nodePool.nodeSelector, or add such nodes."
     )
     assert why_no_node(asked, [node()]) == (
-        "none of 1 nodes carries zone: correct nodePool.nodeSelector."
+        "of 1 node none carries zone: correct nodePool.nodeSelector."
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from fathom.core.depth import depth_at
 from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.engine.depth_set import capture_sizes
-from fathom.manifests.startup_schedule import startup_schedule
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
 
 MAX_NUM_SEQS = 256
 H100, GB200 = 512, 1024

@@ -4,7 +4,7 @@ import pytest
 
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.engine.started_depths import depths_in
-from fathom.manifests.vllm_args import engine_args
+from fathom.manifests.engine_command.engine_args import engine_args
 from manifest_samples import resource, started_with
 
 

@@ -1,0 +1,55 @@
+from typing import Final
+
+from fathom.api import names
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.kinds import LEADER_WORKER_SET
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.nodes_per_replica import nodes_per_replica
+from fathom.core.plugin import PluginBundle
+from fathom.manifests.children.workload_metadata import workload_annotations
+from fathom.manifests.metadata import child_metadata
+from fathom.manifests.pod.pod_template import pod_template, worker_template
+
+_GROUP_RESTART: Final = "RecreateGroupOnPodRestart"
+"""A rank that comes back alone finds no process group to join: the others wait for the old one."""
+
+
+def leader_worker_set(
+    sd: SpeculativeDeployment, *, revision: str, replicas: int, bundle: PluginBundle
+) -> Manifest:
+    """The serving pods of one revision where a replica spans several nodes: a group for each.
+
+    Its rollout strategy only ever repairs drift: a new revision is a LeaderWorkerSet of its own,
+    as it is a Deployment of its own elsewhere, so that canary and rollback are the same.
+
+    Raises:
+        MergeError: `podTemplate` does not fit.
+    """
+    rollout = sd.spec.rollout
+    return {
+        "apiVersion": LEADER_WORKER_SET.api_version,
+        "kind": LEADER_WORKER_SET.kind,
+        "metadata": child_metadata(
+            sd,
+            names.revision_child(sd.metadata.name, revision),
+            labels={names.LABEL_REVISION: revision},
+            annotations=workload_annotations(sd, bundle),
+        ),
+        "spec": {
+            "replicas": replicas,
+            "startupPolicy": "LeaderCreated",
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": {
+                    "maxUnavailable": rollout.max_unavailable,
+                    "maxSurge": 0 if rollout.max_unavailable else rollout.max_surge,
+                },
+            },
+            "leaderWorkerTemplate": {
+                "size": nodes_per_replica(sd.spec),
+                "restartPolicy": _GROUP_RESTART,
+                "leaderTemplate": pod_template(sd, revision=revision, bundle=bundle),
+                "workerTemplate": worker_template(sd, revision=revision, bundle=bundle),
+            },
+        },
+    }

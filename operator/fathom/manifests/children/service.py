@@ -1,0 +1,17 @@
+from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.manifest import Manifest
+from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.metadata import child_metadata, serving_labels
+
+
+def service(sd: SpeculativeDeployment) -> Manifest:
+    """Where clients reach the model: the leaders of every revision."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": child_metadata(sd, sd.metadata.name),
+        "spec": {
+            "selector": serving_labels(sd),
+            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }

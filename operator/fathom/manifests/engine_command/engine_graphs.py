@@ -1,0 +1,128 @@
+"""The CUDA graphs of the engine that a spec asks for, and those it would have at a fixed depth.
+
+By vLLM's own rules (`fathom.core.engine.cuda_graphs`): computed, and measured on no GPU. Pure.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.core.depth import DepthRange, Schedule, depth_at
+from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
+from fathom.core.engine.depth_set import named_depths
+from fathom.core.model_runner import captures_graphs
+from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling, sets_graphs
+from fathom.manifests.engine_command.startup_schedule import startup_schedule
+from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
+from fathom.preflight.memory_estimate import GraphCost, graph_cost
+
+_UNBOUNDED: Final = 1 << 20
+"""Tokens of one step: vLLM's defaults are beyond what it captures."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPrice:
+    """What live depth costs in graphs."""
+
+    live: Graphs
+    static: Graphs
+    """Of the same engine without live depth, at `tokens`."""
+    counts_draft: bool
+    """Whether the draft's graphs are known: those of EAGLE and MTP drafts."""
+
+    @property
+    def captured(self) -> tuple[int, int]:
+        """How many graphs live depth captures, and how many the engine would have without."""
+        live, static = self.live.captured, self.static.captured
+        return (live.total, static.total) if self.counts_draft else (live.target, static.target)
+
+    @property
+    def estimates(self) -> tuple[GraphCost, GraphCost]:
+        """What they cost, with live depth and without."""
+        return graph_cost(self.live.captured), graph_cost(self.static.captured)
+
+    def reach(self, depth: int) -> int | None:
+        """The largest batch that has graphs at all at a depth; None: the engine takes no larger."""
+        largest = self.live.sizes[-1] // (depth + 1)
+        return largest if largest < self.live.max_num_seqs else None
+
+    def missed(self, depth: int) -> int:
+        """How many batches within reach replay no full graph at a depth."""
+        most = min(self.live.sizes[-1] // (depth + 1), self.live.max_num_seqs)
+        return sum(
+            self.live.replayed(batch, depth) is not Replayed.FULL for batch in range(1, most + 1)
+        )
+
+
+def graph_price(spec: SpeculativeDeploymentSpec) -> GraphPrice | str:
+    """What the engine of a live spec captures and replays; or why that is not known.
+
+    Args:
+        spec: whose depth is live.
+    """
+    if not captures_graphs(spec):
+        return "none, as --enforce-eager asks"
+    if sets_graphs(spec):
+        return "as engine.args set them, which may leave depths without full ones"
+    return GraphPrice(
+        live=_live(spec),
+        static=_static(spec),
+        counts_draft=spec.draft.method in {Method.EAGLE, Method.EAGLE3, Method.MTP},
+    )
+
+
+def captured_by(spec: SpeculativeDeploymentSpec) -> Captured | None:
+    """How many graphs the engine captures at its start; None: not known."""
+    if not captures_graphs(spec):
+        return Captured(0, 0, 0, 0)
+    if sets_graphs(spec) or not spec.drafts:
+        return None
+    return (_live(spec) if live_depth(spec) else _static(spec)).captured
+
+
+def _live(spec: SpeculativeDeploymentSpec) -> Graphs:
+    most, deepest = max_batch(spec), spec.speculation.effective_max_tokens
+    live = startup_schedule(named_depths(spec), most)
+    sizes = added_sizes(spec, most) or _default_sizes(spec, live, deepest)
+    return _graphs(spec, live, deepest, sizes)
+
+
+def _static(spec: SpeculativeDeploymentSpec) -> Graphs:
+    tokens = spec.speculation.tokens
+    static = (DepthRange(1, max_batch(spec), tokens),)
+    return _graphs(spec, static, tokens, _default_sizes(spec, static, tokens))
+
+
+def _graphs(
+    spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int, sizes: tuple[int, ...]
+) -> Graphs:
+    graphs = Graphs(
+        mode=GraphMode.FULL_AND_PIECEWISE,
+        sizes=sizes,
+        max_num_seqs=max_batch(spec),
+        depths=frozenset(part.depth for part in schedule),
+        deepest=deepest,
+        any_length=spec.verifies_adaptively,
+    )
+    return _once(graphs)
+
+
+@lru_cache(maxsize=256)
+def _once(graphs: Graphs) -> Graphs:
+    """The same one for equal ones: it is asked in every pass, and counts its graphs once."""
+    return graphs
+
+
+def _default_sizes(
+    spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int
+) -> tuple[int, ...]:
+    # Larger batches than the largest size decide nothing.
+    largest = min(max_batch(spec), ceiling(spec.node_pool))
+    return default_sizes(
+        [depth_at(schedule, batch) for batch in range(1, largest + 1)],
+        deepest,
+        ceiling=ceiling(spec.node_pool),
+        max_num_batched_tokens=stated_tokens_per_step(spec) or _UNBOUNDED,
+    )

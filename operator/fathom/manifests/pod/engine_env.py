@@ -1,0 +1,95 @@
+"""The environment of the engine container."""
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api.pod_fields import EnvVar
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.manifests.cache import HUB_HOME, compile_cache, offline
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.pod.fabric_env import fabric_env
+from fathom.manifests.pod.security_context import user_env
+from fathom_vllm.bundle import STAT_LOGGER_NAME
+from fathom_vllm.environment import (
+    COUNTERS_FILE,
+    DEFAULT_COUNTERS_FILE,
+    DEFAULT_DEPTH_FILE,
+    DEPTH_FILE,
+    POD_NAME,
+)
+
+PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
+
+_Variable = dict[str, JsonValue]
+
+
+def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> list[JsonValue]:
+    """What serving needs, then the user's own, which win over ours of the same name.
+
+    Each of ours stands with its why in docs/environment.md.
+    """
+    user = {variable.name: _variable(variable) for variable in spec.engine.env}
+    own = [
+        # vLLM's own limit is ten minutes, whatever the startup probe allows.
+        _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
+        *(_value(*each) for each in {**user_env(spec), **fabric_env(spec)}.items()),
+    ]
+    own += hub_token(spec)
+    if spec.cache.exists:
+        own.append(_value("HF_HOME", HUB_HOME))
+        own.append(_value("VLLM_CACHE_ROOT", compile_cache(spec)))
+    if offline(spec):
+        own.append(_value("HF_HUB_OFFLINE", "1"))
+    shared: list[_Variable] = []
+    if live_depth(spec) and role is Role.LEADER:
+        own.append({"name": POD_NAME, "valueFrom": {"fieldRef": _POD_NAME}})
+        own.append(_value(DEPTH_FILE, DEFAULT_DEPTH_FILE))
+        own.append(_value(COUNTERS_FILE, DEFAULT_COUNTERS_FILE))
+    if live_depth(spec):
+        # Every rank reads the same arguments, and those name the scheduler.
+        shared += _shared("PYTHONPATH", PLUGIN_DIRECTORY, ":", user.pop("PYTHONPATH", None))
+        # Unset, every plugin is loaded; set, only those it lists.
+        if (plugins := user.pop("VLLM_PLUGINS", None)) is not None:
+            shared += _shared("VLLM_PLUGINS", STAT_LOGGER_NAME, ",", plugins)
+    return [
+        *(variable for variable in own if variable["name"] not in user),
+        *shared,
+        *user.values(),
+    ]
+
+
+def hub_token(spec: SpeculativeDeploymentSpec) -> list[_Variable]:
+    """What lets a hub's client in where a token is needed; empty: no token is given."""
+    secret = spec.model.token_secret_ref
+    if secret is None:
+        return []
+    reference: JsonValue = {"name": secret.name, "key": secret.key}
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
+
+
+_POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}
+
+
+def _shared(name: str, ours: str, separator: str, user: _Variable | None) -> list[_Variable]:
+    """A list that the user and the operator both write to; ours comes first."""
+    if user is None:
+        return [_value(name, ours)]
+    if "valueFrom" not in user:
+        return [_value(name, separator.join([ours, str(user.get("value", ""))]))]
+    # Kubernetes puts an earlier variable into a later one.
+    users_own = f"FATHOM_USER_{name}"
+    return [
+        {**user, "name": users_own},
+        _value(name, f"{ours}{separator}$({users_own})"),
+    ]
+
+
+def _variable(variable: EnvVar) -> _Variable:
+    dumped: _Variable = variable.model_dump(mode="json", exclude_defaults=True)
+    return dumped
+
+
+def _value(name: str, value: str) -> _Variable:
+    return {"name": name, "value": value}

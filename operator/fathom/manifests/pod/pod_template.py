@@ -1,0 +1,250 @@
+"""The pods of one replica: the one that serves and, over several nodes, its headless workers."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api import names
+from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
+from fathom.core.capability import live_depth
+from fathom.core.cluster.nodes_per_replica import gpus_per_pod
+from fathom.core.plugin import PluginBundle
+from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
+from fathom.manifests.code_config_map import code_volume
+from fathom.manifests.engine_command.engine_args import COMMAND, engine_args
+from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.pod.engine_env import (
+    PLUGIN_DIRECTORY,
+    engine_env,
+)
+from fathom.manifests.pod.group import (
+    container_claims,
+    for_worker,
+    group_placement,
+    resource_claims,
+    watched_worker,
+)
+from fathom.manifests.pod.security_context import (
+    container_security,
+    pod_security,
+    writable_mounts,
+    writable_volumes,
+)
+from fathom.manifests.pod.strategic_merge import merged
+from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
+
+PRE_STOP_SECONDS: Final = 5
+"""Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
+GRACE_MARGIN_SECONDS: Final = 15
+"""After the drain, for the engine to leave by itself before it is killed."""
+STARTUP_PERIOD_SECONDS: Final = 5
+LIVENESS_PERIOD_SECONDS: Final = 30
+LIVENESS_FAILURES: Final = 20
+"""Ten minutes: a long prefill or a graph capture may keep /health waiting, and a restart costs
+more than any of them."""
+
+
+def pod_template(
+    sd: SpeculativeDeployment, *, revision: str, bundle: PluginBundle
+) -> dict[str, JsonValue]:
+    """The template of a serving pod, `podTemplate` merged in.
+
+    Raises:
+        MergeError: `podTemplate` does not fit.
+    """
+    return _template(sd, selector_labels(sd, revision), Role.LEADER, bundle)
+
+
+def worker_template(
+    sd: SpeculativeDeployment, *, revision: str, bundle: PluginBundle
+) -> dict[str, JsonValue]:
+    """The template of a headless worker: the same engine, which no client reaches.
+
+    Raises:
+        MergeError: `podTemplate` does not fit.
+    """
+    labels = {**selector_labels(sd, revision), names.LABEL_ROLE: names.ROLE_WORKER}
+    return _template(sd, labels, Role.WORKER, bundle)
+
+
+def _template(
+    sd: SpeculativeDeployment, labels: dict[str, JsonValue], role: Role, bundle: PluginBundle
+) -> dict[str, JsonValue]:
+    spec = sd.spec
+    built: dict[str, JsonValue] = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "serviceAccountName": sd.metadata.name,
+            "automountServiceAccountToken": False,
+            # A Service called `vllm` would put VLLM_PORT into every pod, and vLLM reads that.
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": (
+                PRE_STOP_SECONDS + spec.engine.drain_seconds + GRACE_MARGIN_SECONDS
+            ),
+            "securityContext": pod_security(spec),
+            "nodeSelector": _node_selector(spec),
+            "tolerations": node_tolerations(spec),
+            **group_placement(sd),
+            "containers": [_container(spec, role)],
+            "volumes": _volumes(sd, role, bundle),
+            **resource_claims(sd),
+        },
+    }
+    patch = (
+        spec.pod_template
+        if role is Role.LEADER
+        else for_worker(spec.pod_template, names.ENGINE_CONTAINER)
+    )
+    result = merged(built, patch, "spec.podTemplate")
+    # Selectors stand on these, so no merge may change them.
+    return merged(result, {"metadata": {"labels": labels}})
+
+
+def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonValue]:
+    """Labels that tell the pods of one revision from all others."""
+    return {
+        names.LABEL_NAME: sd.metadata.name,
+        names.LABEL_REVISION: revision,
+        names.LABEL_ROLE: names.ROLE_LEADER,
+    }
+
+
+def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonValue]:
+    engine = spec.engine
+    http: JsonValue = {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}
+    serves = role is Role.LEADER
+    return {
+        "name": names.ENGINE_CONTAINER,
+        "image": engine.image,
+        "command": list(COMMAND),
+        "args": list(engine_args(spec, role)),
+        "env": engine_env(spec, role),
+        **({"ports": [http]} if serves else {}),
+        "resources": _resources(spec),
+        "securityContext": container_security(spec),
+        # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **(_watched_leader(engine) if serves else watched_worker(engine)),
+        "volumeMounts": _volume_mounts(spec, role),
+    }
+
+
+def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
+    """Probes of an engine that answers requests."""
+    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
+    return {
+        "startupProbe": {
+            **health,
+            "periodSeconds": STARTUP_PERIOD_SECONDS,
+            "timeoutSeconds": STARTUP_PERIOD_SECONDS,
+            "failureThreshold": engine.startup_minutes * 60 // STARTUP_PERIOD_SECONDS,
+        },
+        "readinessProbe": {
+            **health,
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+        "livenessProbe": {
+            **health,
+            "periodSeconds": LIVENESS_PERIOD_SECONDS,
+            "timeoutSeconds": LIVENESS_PERIOD_SECONDS,
+            "failureThreshold": LIVENESS_FAILURES,
+        },
+        # By exec: API servers before 1.30 refuse preStop.sleep.
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_SECONDS)]}}},
+    }
+
+
+def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    limits = {**_quantities(spec.engine.resources.limits), GPU_RESOURCE: str(gpus_per_pod(spec))}
+    resources: dict[str, JsonValue] = {"limits": limits, **container_claims(spec)}
+    requests = _quantities(spec.engine.resources.requests)
+    # Must equal the limit, which is its default.
+    requests.pop(GPU_RESOURCE, None)
+    if requests:
+        resources["requests"] = requests
+    return resources
+
+
+def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
+    """Quantities as Kubernetes keeps them: `8` and `"8"` are one."""
+    return {name: str(quantity) for name, quantity in quantities.items()}
+
+
+def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    product = preset_for(spec.node_pool).product
+    own: dict[str, JsonValue] = {PRODUCT_LABEL: product} if product else {}
+    return {**own, **spec.node_pool.node_selector}
+
+
+def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    """What lets a pod onto the nodes that replicas run on."""
+    tolerations: list[JsonValue] = []
+    if preset_for(spec.node_pool).architecture == "arm64":
+        tolerations.append(
+            {
+                "key": "kubernetes.io/arch",
+                "operator": "Equal",
+                "value": "arm64",
+                "effect": "NoSchedule",
+            }
+        )
+    tolerations.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
+    tolerations.extend(
+        toleration.model_dump(mode="json", exclude_defaults=True)
+        for toleration in spec.node_pool.tolerations
+    )
+    return tolerations
+
+
+def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> list[JsonValue]:
+    name, spec = sd.metadata.name, sd.spec
+    volumes: list[JsonValue] = [_shared_memory(spec), *writable_volumes(spec)]
+    if claim := claim_of(sd):
+        volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
+    if live_depth(spec):
+        plugin = names.plugin_config_map(name, bundle.content)
+        volumes.append(code_volume("fathom-plugin", plugin, bundle))
+    if live_depth(spec) and role is Role.LEADER:
+        volumes.append(
+            {
+                "name": "fathom-depth",
+                "configMap": {
+                    "name": names.depth_config_map(name),
+                    "items": [{"key": DEPTH_KEY, "path": DEPTH_KEY}],
+                },
+            }
+        )
+    return volumes
+
+
+def _shared_memory(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+    """Container runtimes give /dev/shm 64 MiB, in which an engine's workers cannot talk.
+
+    Unlimited by default: what is written counts as the container's memory, so its limit holds, and
+    a size that is too small for a model shows only when it is served.
+    """
+    memory: dict[str, JsonValue] = {"medium": "Memory"}
+    if spec.engine.shared_memory:
+        memory["sizeLimit"] = spec.engine.shared_memory
+    return {"name": "shm", "emptyDir": memory}
+
+
+def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValue]:
+    mounts: list[JsonValue] = [
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount
+        *writable_mounts(spec),
+    ]
+    if spec.cache.exists:
+        mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
+    if live_depth(spec):
+        mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
+    if live_depth(spec) and role is Role.LEADER:
+        # The directory, never a subPath: such mounts are not refreshed.
+        mounts.append({"name": "fathom-depth", "mountPath": DEPTH_DIRECTORY, "readOnly": True})
+    return mounts

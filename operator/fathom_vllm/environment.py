@@ -1,0 +1,12 @@
+"""What a pod's environment says to the plugin. The operator writes by the same names."""
+
+POD_NAME = "FATHOM_POD_NAME"
+"""The pod's name, by which it finds its own entry in the depth document."""
+DEPTH_FILE = "FATHOM_DEPTH_FILE"
+COUNTERS_FILE = "FATHOM_COUNTERS_FILE"
+
+DEPTH_DIRECTORY = "/etc/fathom/depth"
+DEPTH_KEY = "depth.json"
+"""The depth document's key in its ConfigMap, and so its file's name."""
+DEFAULT_DEPTH_FILE = f"{DEPTH_DIRECTORY}/{DEPTH_KEY}"
+DEFAULT_COUNTERS_FILE = "/dev/shm/fathom-counters"  # noqa: S108 - memory, private to the pod

@@ -1,0 +1,19 @@
+"""How often a Prometheus is asked to scrape the engines."""
+
+import pytest
+
+from fathom.manifests.children.pod_monitor import pod_monitor
+from manifest_samples import resource
+
+
+@pytest.mark.parametrize(
+    ("window_s", "interval"), [(5, "5s"), (10, "5s"), (30, "15s"), (60, "30s"), (300, "30s")]
+)
+def test_it_is_scraped_twice_a_window_and_at_least_every_half_minute(
+    window_s: int, interval: str
+) -> None:
+    monitor = pod_monitor(resource({"speculation.tuning.windowSeconds": window_s}))
+    spec = monitor["spec"]
+    assert spec["podMetricsEndpoints"] == [
+        {"port": "http", "path": "/metrics", "interval": interval}
+    ]

@@ -1,0 +1,70 @@
+"""What live depth costs in CUDA graphs, told of a spec."""
+
+from typing import Any
+
+import pytest
+
+from fathom.core.engine.cuda_graphs import Replayed
+from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
+from manifest_samples import resource
+
+GIB = 1 << 30
+H100 = {"nodePool.accelerator": "H100"}
+
+
+def price(changes: dict[str, Any]) -> GraphPrice:
+    found = graph_price(resource(H100 | changes).spec)
+    assert isinstance(found, GraphPrice)
+    return found
+
+
+def test_the_static_twin_drafts_at_tokens_at_every_batch() -> None:
+    found = price({"engine.args": ["--max-num-seqs", "64"]})
+    assert found.static.depths == {3}
+    assert found.static.max_num_seqs == found.live.max_num_seqs == 64
+    for batch in range(1, 65):
+        assert found.static.replayed(batch, 3) is Replayed.FULL
+
+
+def test_live_depth_costs_more_graphs_and_what_they_take() -> None:
+    found = price({})
+    live, static = found.captured
+    assert live > static > 0
+    with_live, without = found.estimates
+    assert 6 * GIB < with_live.memory_bytes < 8 * GIB
+    assert 2 * GIB < without.memory_bytes < 3 * GIB
+
+
+def test_of_a_draft_whose_graphs_are_not_known_only_the_targets_count() -> None:
+    draft = {"draft.method": "draft_model", "draft.tensorParallelSize": 4}
+    found = price(draft)
+    assert not found.counts_draft
+    assert found.captured == (found.live.captured.target, found.static.captured.target)
+
+
+@pytest.mark.parametrize(
+    ("depth", "most_seqs", "reach"), [(3, 1024, 128), (7, 1024, 64), (3, 128, None), (3, 129, 128)]
+)
+def test_beyond_the_largest_size_a_batch_has_no_graph(
+    depth: int, most_seqs: int, reach: int | None
+) -> None:
+    """512 tokens, and a step takes the depth and one of each request."""
+    found = price({"engine.args": ["--max-num-seqs", str(most_seqs)]})
+    assert found.reach(depth) == reach
+    assert found.live.replayed(128, 3) is Replayed.FULL
+    assert found.live.replayed(129, 3) is not Replayed.FULL
+
+
+def test_what_is_missed_is_counted_within_reach_and_to_its_last_batch() -> None:
+    own = {"speculation.depths": [1, 2, 3, 4], "engine.args": ["--max-num-seqs", "200"]}
+    found = price(own)
+    for depth in (1, 2, 3, 4):
+        most = min(512 // (depth + 1), 200)
+        batches = range(1, most + 1)
+        missed = [each for each in batches if found.live.replayed(each, depth) is not Replayed.FULL]
+        assert found.missed(depth) == len(missed)
+    assert found.missed(1) > 0
+    on_a_grid = price({"engine.args": ["--max-num-seqs", "200"]})
+    # Beyond its reach there is none either, which is not counted.
+    assert [on_a_grid.missed(depth) for depth in (1, 3, 7)] == [0, 0, 0]
+    assert on_a_grid.live.replayed(65, 7) is not Replayed.FULL
