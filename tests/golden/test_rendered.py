@@ -15,7 +15,6 @@ from fathom.core.arm import arm_of
 from fathom.core.fetch_program import FetchProgram
 from fathom.core.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.core.support import not_yet_supported
 from fathom.manifests.problems import problems_of
 from fathom.manifests.render import children
 from fathom.manifests.tuning_config_map import tuning_config_map
@@ -93,7 +92,6 @@ def test_nothing_stands_against_it(source: Path) -> None:
     sd = read(source)
 
     assert problems_of(sd) == ()
-    assert not_yet_supported(sd.spec) is None
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

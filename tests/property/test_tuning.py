@@ -363,27 +363,6 @@ def test_missing_data_moves_nothing_from_the_first_decision_on(fleet: Fleet, lea
     assert decision.state.ledger == fleet.state.ledger
 
 
-@some
-@given(fleets(), happenings)
-def test_by_rollout_bounds_hold_and_one_pod_at_most_differs(
-    fleet: Fleet, befalls: list[Happening]
-) -> None:
-    for pod in fleet.pods:
-        pod.pinned_depth = None
-    fleet.settings = replace(fleet.settings, by_rollout=True, window_seconds=120.0)
-    fleet.tick_s = 30.0
-    for happen in befalls:
-        fleet.run(1800)
-        if fleet.pods:
-            happen(fleet)
-        _well_again(fleet)
-    for _, document in fleet.writes:
-        assert well_formed(document, fleet)
-        assert len(document.pods) <= 1
-    if fleet.settings.mode is TuningMode.ADVISE:
-        assert len(fleet.writes) == 1
-
-
 @given(st.text(max_size=200))
 def test_any_text_is_a_state(text: str) -> None:
     assert TuningState.from_json(text) == TuningState()

@@ -13,7 +13,6 @@ from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment
 from fathom.core.model_facts import ModelFacts, ModelRef
 from fathom.core.preflight import DraftVerdict, check_draft
 from fathom.core.preflight_input import PreflightInput
-from fathom.core.support import not_yet_supported
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 
@@ -83,10 +82,7 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     """
     given = preflight_of(resource.spec, models)
     verdict = check_draft(given)
-    problems = problems_of(resource, verdict)
-    if not problems and (unsupported := not_yet_supported(resource.spec)) is not None:
-        problems = (unsupported,)
-    return Judgement(given, verdict, problems)
+    return Judgement(given, verdict, problems_of(resource, verdict))
 
 
 def tell(where: str, problems: Sequence[Problem]) -> None:

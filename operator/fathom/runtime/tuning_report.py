@@ -23,7 +23,6 @@ _WORKING: Final = frozenset(
         Reason.MOVED,
         Reason.PINNED,
         Reason.RETURNED,
-        Reason.CANARY,
         Reason.HOLDING,
         Reason.NO_TRAFFIC,
         Reason.GAIN_TOO_SMALL,

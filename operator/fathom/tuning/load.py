@@ -68,17 +68,6 @@ class Load:
             at_s,
         )
 
-    def shares(self) -> dict[int, float]:
-        """Share of all busy time per bucket."""
-        total = sum(each.total for each in self.hours)
-        shares: dict[int, float] = {}
-        if total <= 0:
-            return shares
-        for each in self.hours:
-            for bucket, busy in each.busy.items():
-                shares[bucket] = shares.get(bucket, 0.0) + busy / total
-        return shares
-
     def is_trough(self, now_s: float) -> bool:
         """Whether this hour has hardly more than the median hour's load.
 

@@ -8,9 +8,7 @@ from typing import Final
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning import step_filter
 from fathom.tuning.alarm import is_cliff, is_normal
-from fathom.tuning.buckets import depths_of
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
-from fathom.tuning.rolls import Rolls
 from fathom.tuning.state import TuningState
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import trials
@@ -70,15 +68,13 @@ def observe(snapshot: TuningSnapshot) -> Observation:
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
     state = _with_text(snapshot.settings, state, deltas, looks, at_s)
-    step_times = step_filter.updated(state.step_times, deltas)
     return Observation(
         state=replace(
             state,
-            step_times=step_times,
+            step_times=step_filter.updated(state.step_times, deltas),
             traffic=state.traffic.updated(cells, at_s, window),
             load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
             tail=state.tail.updated(deltas),
-            rolls=_rolls(snapshot, deltas, step_times),
             stepped=_stepped(snapshot, deltas),
         ),
         deltas=tuple(deltas),
@@ -111,23 +107,6 @@ def _with_text(
             normal=is_normal(state.watches),
             alarmed=is_cliff(state.watches),
         ),
-    )
-
-
-def _rolls(snapshot: TuningSnapshot, deltas: Sequence[PodDelta], times: StepTimes) -> Rolls:
-    """The canary, or the pod that would become one, beside the others."""
-    rolls = snapshot.state.rolls
-    pod = rolls.canary.pod if rolls.canary else candidate(snapshot)
-    if not snapshot.settings.by_rollout or pod is None or snapshot.document is None:
-        return rolls
-    in_force = depths_of(snapshot.document.schedule, snapshot.settings.max_batch)
-    return replace(rolls, comparison=rolls.comparison.updated(pod, deltas, in_force, times))
-
-
-def candidate(snapshot: TuningSnapshot) -> str | None:
-    """The pod that is tried on: always the same one, so that it is known; None: no pod may be."""
-    return max(
-        (pod.name for pod in snapshot.pods if pod.ready and pod.pinned_depth is None), default=None
     )
 
 

@@ -17,7 +17,6 @@ from fathom.tuning.measured import measure
 from fathom.tuning.obedience import Obedience, obedience
 from fathom.tuning.observe import observe
 from fathom.tuning.policy import Bounds, Policy
-from fathom.tuning.rolls import Canary
 from fathom.tuning.slo import Slo, mean_slope
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
 from fathom.tuning.tail import LEAST_REQUESTS
@@ -102,9 +101,7 @@ class Situation:
             or not set(self.obedience.disobeying) <= set(self.snapshot.state.disobeying),
         )
 
-    def next_document(
-        self, depths: Mapping[int, int], tried: Probe | Canary | None
-    ) -> DepthDocument:
+    def next_document(self, depths: Mapping[int, int], tried: Probe | None) -> DepthDocument:
         """The document for these depths; the very same one if nothing changes."""
         most = self.settings.max_batch
         pods = dict(self.pins)
@@ -146,7 +143,7 @@ class Situation:
         return self.with_state(replace(self.state, visits=visits[-MOST_VISITS:]))
 
 
-def within_bounds(tried: Probe | Canary, settings: Settings) -> bool:
+def within_bounds(tried: Probe, settings: Settings) -> bool:
     """Whether what was begun may still be chosen."""
     return all(depth in settings.depths for _, depth in tried.depths)
 

@@ -7,9 +7,9 @@ large, and costs one window to have again.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from fathom.core.measurement import PodCounters
 from fathom.tuning.acceptance import Acceptance
@@ -18,7 +18,6 @@ from fathom.tuning.by_text import ByText
 from fathom.tuning.ledger import Ledger
 from fathom.tuning.load import Load
 from fathom.tuning.measured import Measured
-from fathom.tuning.rolls import Rolls
 from fathom.tuning.step_time import StepTimes
 from fathom.tuning.survival import Survival
 from fathom.tuning.tail import Tail
@@ -105,7 +104,6 @@ class TuningState:
     sentinel_lasted_s: float = 5.0
     """The last one, or what one is expected to take."""
     load: Load = field(default_factory=Load)
-    rolls: Rolls = field(default_factory=Rolls)
     acceptance: Acceptance = field(default_factory=Acceptance)
     watches: tuple[Watch, ...] = ()
     """Alarms that stand, and those in the making."""
@@ -156,5 +154,15 @@ class TuningState:
         return replace(state, looks=MappingProxyType({}), stepped=())  # type: ignore[return-value]
 
 
+def _without_retired(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if name not in _RETIRED}
+
+
 _TRANSIENT: Final = {"looks", "stepped"}
-_ADAPTER: Final = TypeAdapter(TuningState)
+_RETIRED: Final = frozenset({"rolls"})
+"""What earlier versions remembered and this one does not: an upgrade must not cost the rest."""
+_ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(
+    Annotated[TuningState, BeforeValidator(_without_retired)]
+)

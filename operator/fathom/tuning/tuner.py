@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fathom.api.spec import TuningMode
-from fathom.tuning import advice, moving, orders, probing, readiness, returning, rolling
+from fathom.tuning import advice, moving, orders, probing, readiness, returning
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.situation import Situation, assess
 
@@ -34,15 +34,6 @@ _FIRST: Final[tuple[_Check, ...]] = (
     readiness.not_obeyed,
     readiness.no_traffic,
     advice.advise,
-)
-_BY_ROLLOUT: Final[tuple[_Check, ...]] = (
-    rolling.stop_canary,
-    readiness.no_pods,
-    readiness.no_metrics,
-    readiness.no_traffic,
-    advice.advise,
-    rolling.judge_canary,
-    rolling.start_canary,
 )
 _AFTER_PROBE: Final[tuple[_Check, ...]] = (
     moving.move,
@@ -70,8 +61,6 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     if snapshot.document is None and snapshot.live_refusal is None:
         return orders.start(snapshot)
     given = assess(snapshot, snapshot.document or orders.unwritten(snapshot))
-    if snapshot.settings.by_rollout:
-        return _first_answer(_BY_ROLLOUT, given) or given.stay()
     answer = _first_answer(_FIRST, given)
     if answer is None and given.state.probe is not None:
         answer, given = probing.continue_probe(given, given.state.probe)

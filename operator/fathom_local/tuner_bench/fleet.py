@@ -60,7 +60,7 @@ def by_batch(schedule: Schedule, max_batch: int) -> list[int]:
 
 
 class Fleet(ABC):
-    """Time, tick by tick; how a document is carried out is left to the two kinds of fleet."""
+    """Time, tick by tick; how a document is carried out is left to `LiveFleet`."""
 
     live_depth: bool
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, Schedule
+from fathom.core.depth import DepthDocument
 from fathom.tuning.alarm import AlarmKind
 from fathom_local.tuner_bench.course import Course, Floats, Ints
 
@@ -43,10 +43,6 @@ class Outcome:
     request_seconds: float | None = None
     """Time that requests spent in flight. Open traffic."""
     actions: Mapping[str, int] = field(default_factory=dict)
-    restarts: tuple[tuple[int, float], ...] = ()
-    """By rollout: which replica's engine started anew, and when, in seconds of the course."""
-    schedules: tuple[tuple[float, Schedule], ...] = ()
-    """By rollout: when each schedule was asked for, in seconds of the course."""
     alarms: tuple[AlarmRaised, ...] = ()
     log: tuple[Logged, ...] = field(default=(), repr=False)
 

@@ -17,7 +17,6 @@ from fathom_local.tuner_bench.policies.bandits import EpsilonGreedy, Thompson, U
 from fathom_local.tuner_bench.policies.learner import Learner, run_learner
 from fathom_local.tuner_bench.policies.queueing import Fixed, Foresight, Learning, run_queueing
 from fathom_local.tuner_bench.policies.reactive import Aimd, Slots
-from fathom_local.tuner_bench.rollout_fleet import RolloutFleet
 from fathom_local.tuner_bench.settings import settings
 from fathom_local.tuner_bench.slo import slo_of
 from fathom_local.tuner_bench.windows import Windows, windows
@@ -26,10 +25,7 @@ from fathom_local.tuner_bench.world import DEEPEST, World
 TICK_S: Final = 10.0
 ADVISE_TICK_S: Final = 60.0
 ADVISE_WINDOW_S: Final = 300.0
-ROLLOUT_TICK_S: Final = 120.0
-ROLLOUT_WINDOW_S: Final = 600.0
 """Where depth does not change within minutes, minutes are fine enough."""
-ROLLOUT_DAYS: Final = 7
 
 CLAIRVOYANT: Final = "clairvoyant"
 USER: Final = "static_user"
@@ -37,7 +33,6 @@ BEST_DEPTH: Final = "best_static_depth"
 BEST_SCHEDULE: Final = "best_static_schedule"
 LIVE: Final = "live"
 ADVISE: Final = "advise"
-ROLLOUT: Final = "rollout"
 STATICS: Final = tuple(f"static_{depth}" for depth in range(DEEPEST + 1))
 LEARNERS: Final[Mapping[str, Callable[[Windows], Learner]]] = {
     "aimd": lambda cut: Aimd(cut.course.world.fleet),
@@ -56,7 +51,6 @@ POLICIES: Final = (
     *LEARNERS,
     ADVISE,
     LIVE,
-    ROLLOUT,
     CLAIRVOYANT,
 )
 
@@ -78,19 +72,16 @@ class Campaign:
 
 
 def simulate(world: World, seed: int, policies: Collection[str] = POLICIES) -> tuple[Campaign, ...]:
-    """Live policies on the course of days; advice the same days, coarser; rollout, a week."""
+    """Live policies on the course of days; advice the same days, coarser."""
     fleet = world.fleet
     fast = clock(tick_s=TICK_S, window_s=fleet.window_seconds, days=fleet.days)
     slow = clock(tick_s=ADVISE_TICK_S, window_s=ADVISE_WINDOW_S, days=fleet.days)
-    week = clock(tick_s=ROLLOUT_TICK_S, window_s=ROLLOUT_WINDOW_S, days=ROLLOUT_DAYS)
     campaigns = []
-    if set(policies) - {ADVISE, ROLLOUT}:
+    if set(policies) - {ADVISE}:
         fleets = {LIVE: _live} if LIVE in policies else {}
         campaigns.append(campaign(draw(world, seed, fast), policies, fleets))
     if ADVISE in policies:
         campaigns.append(campaign(draw(world, seed, slow), (), {ADVISE: _advise}))
-    if ROLLOUT in policies:
-        campaigns.append(campaign(draw(world, seed, week), (), {ROLLOUT: _rollout}))
     return tuple(campaigns)
 
 
@@ -106,11 +97,6 @@ def _live(course: Course) -> Outcome:
 def _advise(course: Course) -> Outcome:
     wishes = settings(course.world, TuningMode.ADVISE, window_s=ADVISE_WINDOW_S)
     return LiveFleet(course, _load(course), wishes, ADVISE).run()
-
-
-def _rollout(course: Course) -> Outcome:
-    wishes = settings(course.world, TuningMode.AUTO, window_s=ROLLOUT_WINDOW_S, by_rollout=True)
-    return RolloutFleet(course, _load(course), wishes, ROLLOUT).run()
 
 
 def _load(course: Course) -> Load:

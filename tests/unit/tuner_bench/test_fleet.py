@@ -17,10 +17,9 @@ from fathom_local.tuner_bench.course import Course
 from fathom_local.tuner_bench.fleet import EPOCH_S
 from fathom_local.tuner_bench.live_fleet import LiveFleet
 from fathom_local.tuner_bench.load import ClosedLoad
-from fathom_local.tuner_bench.rollout_fleet import RolloutFleet
 from fathom_local.tuner_bench.score import scores
 from fathom_local.tuner_bench.settings import settings
-from fathom_local.tuner_bench.simulate import LIVE, ROLLOUT, campaign
+from fathom_local.tuner_bench.simulate import LIVE, campaign
 from fathom_local.tuner_bench.world import World, load
 from unit.tuner_bench.worlds import course, days, world
 
@@ -219,51 +218,6 @@ def test_scrapes_show_values_of_their_own_time() -> None:
         if each.counters is not None
     }
     assert ages == {0, 10, 20}
-
-
-def rollout(of: Course, script: Script) -> RolloutFleet:
-    wishes = settings(of.world, TuningMode.AUTO, window_s=300, by_rollout=True)
-    return RolloutFleet(of, ClosedLoad(of), wishes, "test", script)
-
-
-def test_a_rollout_restarts_pods_one_at_a_time_and_the_others_take_their_load() -> None:
-    script = Script(changing(3, 1, at_s=3600))
-    of = days(world(traffic={"concurrency": 12}, fleet={"restart_minutes": [10, 10]}), 1)
-    fleet = rollout(of, script)
-    outcome = fleet.run()
-    down = (outcome.batch == 0).sum(axis=1)
-    assert len(outcome.restarts) == 4
-    assert down.max() == 1
-    assert down.sum() == pytest.approx(40, abs=4)
-    assert outcome.batch[65].max() == 16
-    assert (outcome.depth[50] == 3).all()
-    assert (outcome.depth[-1] == 1).all()
-    shown = [each.counters for snapshot in script.shown for each in snapshot.pods if each.counters]
-    assert not any(each.live_depth or each.depth_generation for each in shown)
-
-
-def test_a_canary_is_restarted_first() -> None:
-    def documents(now_s: float) -> tuple[Schedule, dict[str, Schedule]]:
-        later = now_s >= 3600
-        return flat(1 if later else 3, 128), {"pod-2-0": flat(6, 128)} if later else {}
-
-    of = days(world(fleet={"restart_minutes": [10, 10]}), 1)
-    outcome = rollout(of, Script(documents)).run()
-    first_down = int(np.argmax((outcome.batch == 0).any(axis=1)))
-    assert outcome.batch[first_down].tolist()[2] == 0
-    assert outcome.depth[-1].tolist() == [1, 1, 6, 1]
-
-
-def test_a_roll_is_judged_by_what_it_truly_gains() -> None:
-    # Half of what was accepted at first is, by the time of the roll.
-    of = days(world(events=({"kind": "mismatch", "at_minutes": 30, "factor": 0.5},)), 1)
-    outcome = campaign(
-        of, ["static_3"], {ROLLOUT: lambda each: rollout(each, Script(changing(3, 7, 3600))).run()}
-    )
-    (score,) = scores(outcome, [ROLLOUT])
-    (roll,) = score.rolls
-    length = [sum(0.25**i for i in range(depth + 1)) for depth in range(8)]
-    assert roll.gain == pytest.approx((length[7] / 17) / (length[3] / 13) - 1, rel=0.01)
 
 
 @pytest.mark.parametrize(

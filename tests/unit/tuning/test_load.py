@@ -1,10 +1,9 @@
-"""When the load is: hours of the day; and what is remembered of rollouts."""
+"""When the load is: hours of the day."""
 
 import pytest
 
 from fathom.core.measurement import Cell, CellCounts, StepKind
 from fathom.tuning.load import HALF_LIFE_S, HOURS, Load, hour_of
-from fathom.tuning.rolls import Canary, Rolls
 
 HOUR_S = 3600.0
 WEEK_S = 7 * 24 * HOUR_S
@@ -56,13 +55,6 @@ def test_before_a_whole_day_every_hour_will_do() -> None:
     assert load.is_trough(MIDNIGHT_S + 5 * HOUR_S)
 
 
-def test_shares_are_of_the_busy_time_over_all_hours() -> None:
-    load = Load().updated(busy(30, bucket=4), MIDNIGHT_S, 60)
-    load = load.updated(busy(90, bucket=8), MIDNIGHT_S + 6 * HOUR_S, 60)
-    assert load.shares() == {4: pytest.approx(0.25), 8: pytest.approx(0.75)}
-    assert Load().shares() == {}
-
-
 def test_without_traffic_nothing_is_noted() -> None:
     load = a_day(Load())
     assert load.updated({}, MIDNIGHT_S + WEEK_S, 60) is load
@@ -95,35 +87,3 @@ def test_it_stays_bounded() -> None:
     for day in range(10):
         load = a_day(load, day)
     assert len(load.hours) == HOURS
-
-
-# Rollouts
-
-
-def may_roll(rolls: Rolls, now_s: float) -> bool:
-    return rolls.may_roll(now_s, most=2, within_s=WEEK_S, cooldown_s=3 * HOUR_S)
-
-
-def test_at_most_so_many_promotions_a_week() -> None:
-    rolls = Rolls()
-    assert may_roll(rolls, 0.0)
-    rolls = rolls.promoted({4: 3}, {4: 5}, 0.0, WEEK_S)
-    assert not may_roll(rolls, HOUR_S)
-    assert may_roll(rolls, 4 * HOUR_S)
-    rolls = rolls.promoted({4: 5}, {4: 6}, 4 * HOUR_S, WEEK_S)
-    assert not may_roll(rolls, WEEK_S - 1)
-    assert may_roll(rolls, WEEK_S + 1)
-
-
-def test_one_canary_at_a_time_and_a_rest_after_one_that_failed() -> None:
-    assert not may_roll(Rolls(canary=Canary("pod-1", ((4, 5),), 0.0)), HOUR_S)
-    rested = Rolls(rest_until_s=24 * HOUR_S)
-    assert not may_roll(rested, 23 * HOUR_S)
-    assert may_roll(rested, 24 * HOUR_S)
-
-
-def test_promotions_beyond_a_week_are_forgotten() -> None:
-    rolls = Rolls()
-    for week in range(10):
-        rolls = rolls.promoted({4: 3}, {4: 5}, week * WEEK_S, WEEK_S)
-    assert len(rolls.promoted_at_s) == 1
