@@ -1,13 +1,13 @@
 """Probes: one pod at another depth for some seconds, by an override in the depth document."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import log1p
 from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.tuning import sentences
-from fathom.tuning.interface import Action, TunedPod, TuningDecision
+from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
 from fathom.tuning.observe import SENTINEL_LOOK_S, is_stale
 from fathom.tuning.policy import Option, ProbePlan, expected_gain
 from fathom.tuning.situation import Situation
@@ -43,6 +43,60 @@ RECENT_WINDOWS: Final = 5.0
 SOON_S: Final = 3.0
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeChoice:
+    """What one pod should try now."""
+
+    options: tuple[Option, ...]
+    """One depth in each of some buckets."""
+    sentinel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoProbe:
+    """Why nothing is tried now."""
+
+    why: str
+    """Such as `until the last move is judged`."""
+    later: tuple[Option, ...] = ()
+    """What would be tried but for that."""
+
+
+def planned_s(settings: Settings) -> float:
+    """How long a probe is meant to take (seconds)."""
+    return max(LEAST_DEADLINE_S, settings.window_seconds / 2)
+
+
+def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
+    """What may be better; or, now and then, the user's own depth, to know the gain.
+
+    Args:
+        given: what is known.
+        pods: how many are ready; one of them would try it.
+    """
+    policy, state = given.policy, given.state
+    if policy.slo is not None and policy.slo.is_near and policy.has_compared:
+        # What else could be told gains less than it would cost to miss the SLO.
+        return NoProbe("while the SLO is kept by little")
+    options = policy.experiments(ProbePlan(seconds=planned_s(given.settings), pods=pods))
+    stake = sum(each.share * each.gain.expected_improvement for each in options)
+    rest_s = _rest_s(given, pods, stake) - (given.now_s - state.probe_ended_at_s)
+    undisturbed = state.trial is None
+    may_try = rest_s <= 0 and (undisturbed or stake >= MUCH_AT_STAKE)
+    if may_try and (options := options or policy.control(pods)):
+        return ProbeChoice(options)
+    # Once in a fleet's life for each bucket, so they need no budget.
+    if given.settings.probing and undisturbed and (ends := policy.ends(pods)):
+        return ProbeChoice(ends)
+    if sentinel := _sentinel(given, pods):
+        return ProbeChoice(sentinel, sentinel=True)
+    later = () if may_try else options or policy.control(pods)
+    if not later:
+        return NoProbe("is expected to be worth more than it costs")
+    rests = f"for {rest_s:.0f} s: probes have had their share of the traffic"
+    return NoProbe(rests if rest_s > 0 else "until the last move is judged", later)
+
+
 def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | None, Situation]:
     """Wait for the probe that runs.
 
@@ -55,7 +109,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     tried = tuple(each for each in asked if each.bucket in present)
     elapsed_s = given.now_s - (probe.in_force_at_s or probe.started_at_s)
     least = log1p(given.settings.min_gain)
-    deadline_s = _deadline_s(given)
+    deadline_s = planned_s(given.settings)
     if sum(each.share * (each.gain.mean - least) for each in tried) > 0:
         deadline_s *= PROMISING  # it seems faster, so looking on costs nothing
     decided = _decided(tried, least, probe.steps)
@@ -102,25 +156,11 @@ def clear_override(given: Situation) -> TuningDecision | None:
 
 
 def start_probe(given: Situation) -> TuningDecision | None:
-    """Try what may be better; or, now and then, the user's own depth, to know the gain."""
-    if given.policy.slo is not None and given.policy.slo.is_near and given.policy.has_compared:
-        return None  # What else could be told gains less than it would cost to miss the SLO.
-    pods = sum(pod.ready for pod in given.snapshot.pods)
-    options = given.policy.experiments(ProbePlan(seconds=_deadline_s(given), pods=pods))
-    stake = sum(each.share * each.gain.expected_improvement for each in options)
-    rested = given.now_s - given.state.probe_ended_at_s >= _rest_s(given, pods, stake)
-    undisturbed = given.state.trial is None
-    if not rested or not (undisturbed or stake >= MUCH_AT_STAKE):
-        options = ()
-    else:
-        options = options or given.policy.control(pods)
-    if given.settings.probing and undisturbed:
-        # Once in a fleet's life for each bucket, so it needs no budget.
-        options = options or given.policy.ends(pods)
-    sentinel = () if options else _sentinel(given, pods)
-    options = options or sentinel
-    if not options:
+    """Let one pod try what is chosen."""
+    choice = next_probe(given, sum(pod.ready for pod in given.snapshot.pods))
+    if isinstance(choice, NoProbe):
         return None
+    options = choice.options
     if not given.settings.probing:
         return given.hold(
             Reason.PROBING_DISABLED,
@@ -133,7 +173,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
         pod=pod,
         depths=tuple((each.bucket, each.to) for each in options),
         started_at_s=given.now_s,
-        sentinel=bool(sentinel),
+        sentinel=choice.sentinel,
     )
     after = given.with_state(replace(given.state, probe=probe))
     return replace(
@@ -156,10 +196,6 @@ def _sentinel(given: Situation, pods: int) -> tuple[Option, ...]:
 
 def _look_again_s(probe: Probe) -> float:
     return SENTINEL_LOOK_S if probe.sentinel else SOON_S
-
-
-def _deadline_s(given: Situation) -> float:
-    return max(LEAST_DEADLINE_S, given.window_seconds / 2)
 
 
 def _rest_s(given: Situation, pods: int, stake: float) -> float:
