@@ -17,12 +17,12 @@ from fathom.inspect.chronicle import Chronicle, Occurrence
 from fathom.inspect.estimate import Estimate, Load, Window
 from fathom.inspect.recorded_depths import RecordedDepths
 from fathom.inspect.unplugged import Unplugged
-from fathom.tuning.alarm import Alarm
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import buckets, depths_of, schedule_of
+from fathom.tuning.checks.probing import planned_s
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
-from fathom.tuning.observe import STALE_S, STALE_WINDOWS, observe
-from fathom.tuning.probing import planned_s
+from fathom.tuning.learning import STALE_S, STALE_WINDOWS, observe
 from fathom.tuning.situation import clamped
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide

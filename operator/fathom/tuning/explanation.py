@@ -9,16 +9,17 @@ from typing import Final
 
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
-from fathom.tuning import returning, sentences
-from fathom.tuning.alarm import Alarm
+from fathom.tuning import sentences
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import batches
+from fathom.tuning.checks import returning
+from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
+from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import Settings, TuningSnapshot
-from fathom.tuning.policy import Option
-from fathom.tuning.probing import NoProbe, ProbeChoice, continue_probe, next_probe
+from fathom.tuning.policy.option import Option
+from fathom.tuning.policy.value import Gain
 from fathom.tuning.situation import Situation, assess, clamped
 from fathom.tuning.state import TuningState
-from fathom.tuning.survival import Survival
-from fathom.tuning.value import Gain
 
 MOST_DOUBTS: Final = 2
 """Open questions told per bucket; the rest are smaller."""

@@ -8,20 +8,21 @@ from fathom.api.spec import Objective
 from fathom.core.depth import DepthDocument, Schedule, flat, nearest_depth
 from fathom.core.measurement import PodDelta, pooled_cells
 from fathom.tuning import sentences
-from fathom.tuning.alarms import standing, watched
+from fathom.tuning.alarms.watching import standing, watched
 from fathom.tuning.buckets import depths_of, schedule_of
-from fathom.tuning.by_text import ByText
+from fathom.tuning.checks.convergence import Obedience, obedience
+from fathom.tuning.estimate.measured import measure
+from fathom.tuning.estimate.tail import LEAST_REQUESTS
+from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.traffic import steps_in
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.ledger import Ledger
-from fathom.tuning.measured import measure
-from fathom.tuning.obedience import Obedience, obedience
-from fathom.tuning.observe import observe
-from fathom.tuning.policy import Bounds, Policy
-from fathom.tuning.slo import Slo, mean_slope
+from fathom.tuning.learning import observe
+from fathom.tuning.policy.ledger import Ledger
+from fathom.tuning.policy.option import Bounds
+from fathom.tuning.policy.policy import Policy
+from fathom.tuning.policy.slo import Slo, mean_slope
+from fathom.tuning.policy.value import Evidence
 from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
-from fathom.tuning.tail import LEAST_REQUESTS
-from fathom.tuning.traffic import steps_in
-from fathom.tuning.value import Evidence
 
 
 @dataclass(frozen=True, slots=True)

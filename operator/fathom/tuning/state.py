@@ -12,17 +12,17 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from fathom.core.measurement import PodCounters
-from fathom.tuning.acceptance import Acceptance
-from fathom.tuning.alarm import Watch
-from fathom.tuning.by_text import ByText
-from fathom.tuning.ledger import Ledger
-from fathom.tuning.load import Load
-from fathom.tuning.measured import Measured
-from fathom.tuning.step_time import StepTimes
-from fathom.tuning.survival import Survival
-from fathom.tuning.tail import Tail
-from fathom.tuning.traffic import Traffic
-from fathom.tuning.yields import Yields
+from fathom.tuning.alarms.alarm import Watch
+from fathom.tuning.estimate.acceptance import Acceptance
+from fathom.tuning.estimate.load import Load
+from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.tail import Tail
+from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.yields import Yields
+from fathom.tuning.policy.ledger import Ledger
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fathom.api.spec import TuningMode
-from fathom.tuning import advice, moving, orders, probing, readiness, returning
+from fathom.tuning.checks import advice, moving, orders, probing, readiness, returning
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.situation import Situation, assess
 

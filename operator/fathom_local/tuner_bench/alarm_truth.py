@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_local.tuner_bench.course import OBEYS, Course
 from fathom_local.tuner_bench.outcome import AlarmRaised, Outcome
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_local.tuner_bench.course import Course, Floats, Ints
 
 

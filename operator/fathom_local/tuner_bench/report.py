@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_local.tuner_bench.score import AlarmScore, RunScore
 
 MONTH_DAYS: Final = 30

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import Action
 from fathom_local.tuner_bench.alarm_truth import is_justified
 from fathom_local.tuner_bench.course import Course, Floats

@@ -5,8 +5,8 @@ from dataclasses import replace
 from fathom.adapters.ports import KubeError
 from fathom.api.conditions import Reason
 from fathom.core.kinds import CONFIG_MAP, POD, Kind
+from fathom.tuning.estimate.load import DAY_S, HourLoad, Load
 from fathom.tuning.interface import Alarm, AlarmKind, TuningDecision, TuningSnapshot
-from fathom.tuning.load import DAY_S, HourLoad, Load
 from fathom.tuning.state import TuningState
 from support.bench import START_S, Bench, holding
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_local.tuner_bench.alarm_truth import is_justified
 from fathom_local.tuner_bench.course import Course
 from fathom_local.tuner_bench.outcome import AlarmRaised, Outcome, outcome_of_depths

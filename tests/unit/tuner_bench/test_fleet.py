@@ -11,7 +11,7 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
-from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom_local.tuner_bench.course import Course
 from fathom_local.tuner_bench.fleet import EPOCH_S

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fathom.api.conditions import Reason
 from fathom.cli import app
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_local.tuner_bench.outcome import AlarmRaised
 from fathom_local.tuner_bench.random_worlds import random_world
 from fathom_local.tuner_bench.report import report

@@ -5,21 +5,21 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.measurement import StepKind
-from fathom.tuning import acceptance
-from fathom.tuning.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
-from fathom.tuning.alarm import AlarmKind, Watch
+from fathom.tuning.alarms.alarm import AlarmKind, Watch
 from fathom.tuning.buckets import buckets
-from fathom.tuning.by_text import ByText
-from fathom.tuning.ledger import Ledger
-from fathom.tuning.load import HOURS, HourLoad, Load
-from fathom.tuning.measured import Measured
+from fathom.tuning.estimate import acceptance
+from fathom.tuning.estimate.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
+from fathom.tuning.estimate.load import HOURS, HourLoad, Load
+from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
+from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
+from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival, Trials
+from fathom.tuning.estimate.tail import Ran, Tail
+from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.traffic import BucketLoad, Traffic
+from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.situation import assess
 from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
-from fathom.tuning.step_filter import MOST_CELLS, MOST_PODS
-from fathom.tuning.step_time import CellTime, PodSpeed, StepTimes
-from fathom.tuning.survival import FRESH_WINDOWS, Survival, Trials
-from fathom.tuning.tail import Ran, Tail
-from fathom.tuning.traffic import BucketLoad, Traffic
 from unit.tuning.plant import EASY, Fleet
 
 UGLY = 1_700_000_000.1234567
