@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fathom.api.spec import Objective
 from fathom.tuning.explanation import explain
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.situation import assess
+from fathom.tuning.judging import assess
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet
 
 some = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])

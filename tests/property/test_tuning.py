@@ -13,8 +13,8 @@ from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.buckets import depths_of
 from fathom.tuning.checks.moving import WORSE_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.policy import RETURN_S, RETURN_Z, Policy
-from fathom.tuning.situation import assess
 from fathom.tuning.state import LARGEST_BYTES, TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import SETTINGS, START_S, Fleet

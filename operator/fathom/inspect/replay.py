@@ -22,7 +22,7 @@ from fathom.tuning.buckets import buckets, depths_of, schedule_of
 from fathom.tuning.checks.probing import planned_s
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
-from fathom.tuning.learning import STALE_S, STALE_WINDOWS, observe
+from fathom.tuning.learning import STALE_S, STALE_WINDOWS, learn
 from fathom.tuning.situation import clamped
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
@@ -183,7 +183,7 @@ class Replay:
             return
         pods = tuple(self._pod(each, now_s) for each in looks)
         snapshot = self._snapshot(pods, now_s)
-        deltas = observe(snapshot).deltas
+        deltas = learn(snapshot).deltas
         self._depths = self._depths.updated(deltas)
         self._document = self._recorded_document(looks, now_s)
         deviating = self._depths.deviating

@@ -16,9 +16,10 @@ from fathom.tuning.checks import returning
 from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import Settings, TuningSnapshot
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.option import Option
 from fathom.tuning.policy.value import Gain
-from fathom.tuning.situation import Situation, assess, clamped
+from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import TuningState
 
 MOST_DOUBTS: Final = 2

@@ -29,7 +29,7 @@ STALE_S: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class Learnt:
     """The state with all that was learnt, and the deltas it was learnt from."""
 
     state: TuningState
@@ -46,7 +46,7 @@ def stale_after_s(snapshot: TuningSnapshot) -> float:
     return max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
 
 
-def observe(snapshot: TuningSnapshot) -> Observation:
+def learn(snapshot: TuningSnapshot) -> Learnt:
     """Take in what the pods counted since they were last looked at. Idempotent."""
     state = snapshot.state
     window = snapshot.settings.window_seconds
@@ -64,11 +64,11 @@ def observe(snapshot: TuningSnapshot) -> Observation:
             deltas.append(moved)
     state = replace(state, looks=MappingProxyType(looks))
     if not deltas:
-        return Observation(state, ())
+        return Learnt(state, ())
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
     state = _with_text(snapshot.settings, state, deltas, looks, at_s)
-    return Observation(
+    return Learnt(
         state=replace(
             state,
             step_times=step_filter.updated(state.step_times, deltas),

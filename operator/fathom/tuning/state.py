@@ -19,7 +19,7 @@ from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.tail import Tail
-from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.policy.ledger import Ledger
@@ -108,7 +108,7 @@ class TuningState:
     watches: tuple[Watch, ...] = ()
     """Alarms that stand, and those in the making."""
     tail: Tail = field(default_factory=Tail)
-    by_text: ByText = field(default_factory=ByText)
+    by_text: TextSpread = field(default_factory=TextSpread)
     ledger: Ledger = field(default_factory=Ledger)
     returned_at_s: float = 0.0
     """When the tuner last gave the user's depth back (Unix seconds); 0: never."""

@@ -15,10 +15,10 @@ from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
 from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival, Trials
 from fathom.tuning.estimate.tail import Ran, Tail
-from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import BucketLoad, Traffic
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.ledger import Ledger
-from fathom.tuning.situation import assess
 from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
 from unit.tuning.plant import EASY, Fleet
 
@@ -86,7 +86,7 @@ def largest() -> TuningState:
             UGLY,
             tuple(Ran(bucket, depth, UGLY) for bucket in BUCKETS for depth in range(8)),
         ),
-        by_text=ByText(*(UGLY,) * 6),
+        by_text=TextSpread(*(UGLY,) * 6),
         ledger=Ledger(*(UGLY,) * 4),
         disobeying=(POD,) * MOST_REPLICAS,
     )

@@ -38,8 +38,8 @@ OLD_S: Final = 3600.0
 """An engine that runs for less is young, whatever the others' age."""
 TOO_GOOD: Final = 0.995
 """No draft that differs from its target accepts so much; a draft that *is* its target does."""
-NOTHING: Final = 0.01
-SOMETHING: Final = 0.02
+NOTHING_BELOW: Final = 0.01
+SOMETHING_ABOVE: Final = 0.02
 """Acceptance above which nothing is no longer what is accepted."""
 SUSPICIOUS_S: Final = 600.0
 LEAST_STEPS: Final = 100.0
@@ -231,7 +231,7 @@ def _suspicious(survival: Survival, *, standing: bool) -> _Sight | None:
             "the target itself.",
             SUSPICIOUS_S,
         )
-    if first <= (SOMETHING if standing else NOTHING):
+    if first <= (SOMETHING_ABOVE if standing else NOTHING_BELOW):
         return _Sight(
             AlarmKind.SUSPICIOUS_ACCEPTANCE,
             Reason.NOTHING_ACCEPTED,

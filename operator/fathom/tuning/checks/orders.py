@@ -8,7 +8,7 @@ from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, flat, same_depths, summary
 from fathom.tuning.alarms.watching import standing
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from fathom.tuning.learning import observe
+from fathom.tuning.learning import learn
 from fathom.tuning.situation import Situation, clamped, pins, within_bounds
 from fathom.tuning.state import Probe
 
@@ -38,7 +38,7 @@ def start(snapshot: TuningSnapshot) -> TuningDecision:
         message=f"Starts at your own depth, {tokens}, at every batch.",
         document=document,
         state=replace(
-            observe(snapshot).state,
+            learn(snapshot).state,
             probe=None,
             trial=None,
             tokens=tokens,

@@ -134,6 +134,15 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     )
 
 
+def wait_for_probe(given: Situation) -> TuningDecision | Situation | None:
+    """Wait for the probe that runs; once it is over, go on with what it taught."""
+    probe = given.state.probe
+    if probe is None:
+        return None
+    waits, after = continue_probe(given, probe)
+    return waits or replace(after, probed=probe)
+
+
 def end_probe(given: Situation, reason: Reason, message: str) -> TuningDecision:
     """Give the pod its depth back."""
     probe = given.state.probe
@@ -146,14 +155,13 @@ def end_probe(given: Situation, reason: Reason, message: str) -> TuningDecision:
 def clear_override(given: Situation) -> TuningDecision | None:
     """Once nothing follows a probe, the pod gets its depth back."""
     document = given.next_document(given.policy.depths, None)
-    ended = given.snapshot.state.probe
-    if document is given.document or ended is None:
+    if document is given.document or given.probed is None:
         return None
-    tried = _what(given, _tried(given, ended))
+    tried = _what(given, _tried(given, given.probed))
     return given.act(
         Action.END_PROBE,
         Reason.MEASURING,
-        f"{ended.pod} tried {tried}; depth stays.",
+        f"{given.probed.pod} tried {tried}; depth stays.",
         document,
     )
 
@@ -294,7 +302,7 @@ def _pod_for(given: Situation, options: tuple[Option, ...]) -> str | None:
             pod.ready
             and pod.ready_for_s > WARM_S
             and pod.pinned_depth is None
-            and pod.name not in given.obedience.disobeying
+            and pod.name not in given.convergence.disobeying
             and pod.counters is not None
             and pod.counters.live_depth
             and not is_stale(pod.counters, given.snapshot)

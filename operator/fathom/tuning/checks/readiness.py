@@ -44,7 +44,7 @@ def no_metrics(given: Situation) -> TuningDecision | None:
 
 def not_obeyed(given: Situation) -> TuningDecision | None:
     """Engines that do not run what the document says: tell them again; hold if they are many."""
-    found, before = given.obedience, given.snapshot.state.disobeying
+    found, before = given.convergence, given.snapshot.state.disobeying
     if found.is_lost:
         return given.hold(Reason.DEPTH_NOT_OBEYED, f"{found.sentence} Depth is held.")
     if set(found.disobeying) - set(before):
@@ -82,12 +82,12 @@ def no_traffic(given: Situation) -> TuningDecision | None:
 
 def not_in_force_yet(given: Situation) -> TuningDecision | None:
     """One change at a time: the last one has yet to reach the engines."""
-    if not given.obedience.waiting:
+    if not given.convergence.waiting:
         return None
     return given.hold(
         Reason.MEASURING,
         f"Generation {given.document.generation} is not in force yet on "
-        f"{', '.join(given.obedience.waiting)}.",
+        f"{', '.join(given.convergence.waiting)}.",
         wake_after_s=SOON_S,
     )
 

@@ -8,7 +8,7 @@ from fathom.core.measurement import Cell, CellCounts
 
 HOURS: Final = 24
 HALF_LIFE_S: Final = 7 * 24 * 3600.0
-EVEN: Final = 1.1
+EVEN_RATIO: Final = 1.1
 """Hours whose loads differ by no more are alike: none of them is worth waiting for."""
 _HOUR_S: Final = 3600.0
 DAY_S: Final = HOURS * _HOUR_S
@@ -78,7 +78,7 @@ class Load:
             return True
         known = {each.hour: each.total for each in self.hours}
         totals = sorted(known.get(hour, 0.0) for hour in range(HOURS))
-        return known.get(hour_of(now_s), 0.0) <= EVEN * totals[HOURS // 2 - 1]
+        return known.get(hour_of(now_s), 0.0) <= EVEN_RATIO * totals[HOURS // 2 - 1]
 
 
 def hour_of(at_s: float) -> int:

@@ -18,7 +18,7 @@ PRIOR_RANGE: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class ByText:
+class TextSpread:
     """Weighted moments of spread and slope over windows."""
 
     weight: float = 0.0
@@ -30,7 +30,7 @@ class ByText:
     """Sum of products of the deviations of both."""
     at_s: float = 0.0
 
-    def updated(self, slope: float, spread: float, at_s: float) -> "ByText":
+    def updated(self, slope: float, spread: float, at_s: float) -> "TextSpread":
         """With one more window.
 
         Args:
@@ -42,7 +42,7 @@ class ByText:
         weight = kept * self.weight + 1
         off, by = slope - self.slope, spread - self.spread
         now = self.slope + off / weight
-        return ByText(
+        return TextSpread(
             weight,
             now,
             self.spread + by / weight,

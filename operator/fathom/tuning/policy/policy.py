@@ -14,7 +14,7 @@ from fathom.core.depth import nearest_depth
 from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_table import MEASURED_SD
 from fathom.tuning.policy.option import Bounds, Option
-from fathom.tuning.policy.slo import ENTER, Slo
+from fathom.tuning.policy.slo import ENTER_BELOW, Slo
 from fathom.tuning.policy.value import Evidence, Gain, Z
 from fathom.tuning.state import Visit
 
@@ -27,7 +27,7 @@ SPEED_COUNTS: Final = 0.1
 """Weight of speed beside keeping an SLO that is missed."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
 """How long a depth is left alone after it was tried once, twice, more often."""
-BLIND: Final = 2.0
+DEPTH_0_GAIN_FACTOR: Final = 2.0
 """How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
 the next look."""
 GAIN_COVERAGE: Final = 0.8
@@ -173,7 +173,7 @@ class Policy:
             return gain
         if self.slo.loses(slow_start):
             # Enough is enough: of the depths that would keep the SLO, the fastest.
-            needed = log(slow_start / (ENTER * self.slo.wanted_seconds))
+            needed = log(slow_start / (ENTER_BELOW * self.slo.wanted_seconds))
             mended = min(log(slow_start / slow_to), needed)
             return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
         return gain if self.slo.allows(self.evidence, bucket, to) else None
@@ -224,7 +224,7 @@ class Policy:
 
     def _least_gain(self, option: Option) -> float:
         least = log1p(self.bounds.min_gain)
-        return BLIND * least if option.to == 0 else least
+        return DEPTH_0_GAIN_FACTOR * least if option.to == 0 else least
 
     def _just_left(self, bucket: int, depth: int) -> bool:
         return any(

@@ -5,17 +5,17 @@ from math import exp
 from typing import Final
 
 from fathom.tuning.estimate.tail import Tail
-from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.policy.value import Evidence
 
 KEPT_Z: Final = 1.6
 """An SLO must hold in nearly every window, not on average: what counts is this many standard
 deviations between windows above the mean."""
-LEAVE: Final = 0.99
+LEAVE_ABOVE: Final = 0.99
 """A depth is left when its slow requests take more than this share of the SLO even so."""
-ENTER: Final = 0.96
+ENTER_BELOW: Final = 0.96
 """And gone to only below this share, so that it does not go back and forth."""
-NEAR: Final = 0.9
+STILL_ABOVE: Final = 0.9
 """Above this share of the SLO, as long as it is kept, nothing is tried any more once two depths
 were compared: until then, how much another one would gain is no more than a guess."""
 
@@ -26,7 +26,7 @@ class Slo:
 
     seconds: float
     tail: Tail
-    by_text: ByText = field(default_factory=ByText)
+    text_spread: TextSpread = field(default_factory=TextSpread)
 
     @property
     def is_missed(self) -> bool:
@@ -43,7 +43,9 @@ class Slo:
     def is_near(self) -> bool:
         """Whether it is kept, but by little."""
         slow = self.tail.slow_seconds
-        return slow is not None and slow > NEAR * self.wanted_seconds and not self.loses(slow)
+        return (
+            slow is not None and slow > STILL_ABOVE * self.wanted_seconds and not self.loses(slow)
+        )
 
     def bears(self, slower: float, share: float) -> bool:
         """Whether the SLO stays kept if slow requests take longer in some of the traffic.
@@ -79,9 +81,9 @@ class Slo:
         if spread is None or slope is None or slope <= 0:
             return mean * overhead * exp(spread or 0.0)
         further = evidence.lengths(bucket).logit_slope(depth) - slope
-        steepness = self.by_text.steepness(slope, spread)
+        steepness = self.text_spread.steepness(slope, spread)
         if at_most:
-            least, most = self.by_text.bounds(slope, spread)
+            least, most = self.text_spread.bounds(slope, spread)
             steepness = most if further > 0 else least
         spread = max(0.0, spread + steepness * further)
         return mean * overhead * exp(spread)
@@ -89,11 +91,11 @@ class Slo:
     def allows(self, evidence: Evidence, bucket: int, depth: int) -> bool:
         """Whether a depth keeps the SLO with a margin, as far as is known."""
         slow = self.slow_seconds(evidence, bucket, depth)
-        return slow is not None and slow <= ENTER * self.wanted_seconds
+        return slow is not None and slow <= ENTER_BELOW * self.wanted_seconds
 
     def loses(self, slow_seconds: float) -> bool:
         """Whether a depth with such slow requests must be left."""
-        return slow_seconds > LEAVE * self.wanted_seconds
+        return slow_seconds > LEAVE_ABOVE * self.wanted_seconds
 
     @property
     def wanted_seconds(self) -> float:

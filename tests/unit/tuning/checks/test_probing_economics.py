@@ -11,11 +11,11 @@ from fathom.api.conditions import Reason
 from fathom.core.depth import depth_at, flat
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.interface import Action
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import worth
 from fathom.tuning.policy.option import Option, ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import Gain
-from fathom.tuning.situation import assess
 from fathom.tuning.state import Probe, Trial
 from unit.tuning.plant import (
     EASY,

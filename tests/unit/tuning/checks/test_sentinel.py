@@ -16,13 +16,14 @@ from fathom.tuning.estimate.survival import TURN_S, Survival, Trials
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import OVERHEAD
 from fathom.tuning.policy.option import Bounds, ProbePlan
-from fathom.tuning.policy.policy import BLIND, Policy
+from fathom.tuning.policy.policy import DEPTH_0_GAIN_FACTOR, Policy
 from fathom.tuning.policy.scheduled_looks import LEAST_MISSED, SENTINEL_S, sentinel
 from fathom.tuning.policy.slo import Slo
 from fathom.tuning.policy.value import Evidence, Gain
-from fathom.tuning.situation import Situation, assess
+from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe, Visit
 from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, Hardware
 
@@ -190,9 +191,11 @@ def test_the_more_drafts_normally_gain_the_sooner_it_comes() -> None:
 @pytest.mark.parametrize(("times", "to"), [(0.9, 3), (1.1, 0)])
 def test_depth_0_must_gain_twice_as_much(times: float, to: int) -> None:
     least = log1p(0.01)
-    values = {depth: -times * BLIND * least - 0.1 * abs(depth - 3) for depth in range(1, 8)}
+    values = {
+        depth: -times * DEPTH_0_GAIN_FACTOR * least - 0.1 * abs(depth - 3) for depth in range(1, 8)
+    }
     moves = {each.bucket: each.to for each in at_depth(3, values).moves()}
-    assert BLIND == 2.0
+    assert DEPTH_0_GAIN_FACTOR == 2.0
     assert moves.get(4, 3) == to
 
 

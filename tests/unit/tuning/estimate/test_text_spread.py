@@ -2,15 +2,15 @@
 
 import pytest
 
-from fathom.tuning.estimate.text_spread import HALF_LIFE_S, PRIOR, ByText
+from fathom.tuning.estimate.text_spread import HALF_LIFE_S, PRIOR, TextSpread
 
 SHALLOW, DEEP = 0.2, 0.4
 """Slopes at two depths."""
 
 
-def seen(*windows: tuple[float, float], times: int = 200) -> ByText:
+def seen(*windows: tuple[float, float], times: int = 200) -> TextSpread:
     """Windows of slope and spread, in turn."""
-    learnt = ByText()
+    learnt = TextSpread()
     for i in range(times):
         for slope, spread in windows:
             learnt = learnt.updated(slope, spread, 30.0 * (i + 1))
@@ -18,7 +18,7 @@ def seen(*windows: tuple[float, float], times: int = 200) -> ByText:
 
 
 def test_until_two_depths_ran_the_prior_holds() -> None:
-    assert ByText().steepness(SHALLOW, 0.5) == pytest.approx(PRIOR * 0.5 / SHALLOW)
+    assert TextSpread().steepness(SHALLOW, 0.5) == pytest.approx(PRIOR * 0.5 / SHALLOW)
     assert seen((SHALLOW, 0.5)).steepness(SHALLOW, 0.5) == pytest.approx(PRIOR * 0.5 / SHALLOW)
 
 
@@ -43,12 +43,12 @@ def test_what_was_long_ago_counts_for_less() -> None:
 
 
 def test_where_drafts_do_not_matter_nothing_grows() -> None:
-    assert ByText().steepness(0.0, 0.5) == 0
+    assert TextSpread().steepness(0.0, 0.5) == 0
 
 
 def test_as_far_as_it_is_not_learnt_it_may_be_none_or_all() -> None:
-    assert ByText().bounds(SHALLOW, 0.5) == (0.0, pytest.approx(0.5 / SHALLOW))
-    assert ByText().bounds(0.0, 0.5) == (0.0, 0.0)
+    assert TextSpread().bounds(SHALLOW, 0.5) == (0.0, pytest.approx(0.5 / SHALLOW))
+    assert TextSpread().bounds(0.0, 0.5) == (0.0, 0.0)
 
     for times in (2, 20, 2000):
         learnt = seen((SHALLOW, 0.5), (DEEP, 0.75), times=times)

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.option import ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.scheduled_looks import control
-from fathom.tuning.situation import assess
 from fathom.tuning.state import Visit
 from unit.tuning.plant import EASY, SETTINGS, Fleet
 

@@ -19,15 +19,15 @@ from fathom.core.measurement import (
 )
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.estimate.tail import HALF_LIFE_S, LEAST_REQUESTS, Tail
-from fathom.tuning.estimate.text_spread import ByText
+from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.interface import Action
+from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import experiments
 from fathom.tuning.policy.option import ProbePlan
 from fathom.tuning.policy.policy import MEND_Z, Policy
 from fathom.tuning.policy.scheduled_looks import control
-from fathom.tuning.policy.slo import LEAVE, Slo, mean_slope
+from fathom.tuning.policy.slo import LEAVE_ABOVE, Slo, mean_slope
 from fathom.tuning.policy.value import Gain, Z
-from fathom.tuning.situation import assess
 from fathom.tuning.state import TuningState
 from unit.tuning.plant import TPOT_BOUNDS, WINDOW_30, Fleet, Hardware, hours_long, slow_tpot
 
@@ -314,7 +314,7 @@ def test_what_comes_from_the_text_is_learnt_though_depth_changes_every_few_minut
 ) -> None:
     """Windows of 30 s, ten of them at each depth in turn; requests are remembered for minutes."""
     slope = learnt.evidence.lengths(1).logit_slope
-    tail, found = Tail(), ByText()
+    tail, found = Tail(), TextSpread()
     for i in range(240):
         depth = 2 if i // 10 % 2 else 5
         over_mean = 0.4 * (1 - by_text + by_text * slope(depth) / slope(2))
@@ -331,7 +331,7 @@ def test_what_comes_from_the_text_is_learnt_though_depth_changes_every_few_minut
 
 # While the SLO is missed
 
-ALL_BY_TEXT = ByText(squares=1e6, products=1e9)
+ALL_BY_TEXT = TextSpread(squares=1e6, products=1e9)
 """All of the spread comes from the text."""
 
 
@@ -387,7 +387,7 @@ def test_whatever_is_tried_keeps_the_slo_however_slow_it_may_be(
         for each in (*experiments(own, plan), *control(own, plan)):
             if each.bucket == 8:
                 at_most = log(slow_s[each.to] / slow_s[depth]) + Z * each.gain.sd
-                assert slow_s[depth] * exp(at_most / pods) <= LEAVE * policy.slo.seconds
+                assert slow_s[depth] * exp(at_most / pods) <= LEAVE_ABOVE * policy.slo.seconds
 
 
 @pytest.mark.parametrize(

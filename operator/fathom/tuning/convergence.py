@@ -13,7 +13,7 @@ DEADLINE_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Obedience:
+class Convergence:
     """Pods that step, but not (yet) by the document."""
 
     judged: int
@@ -31,12 +31,14 @@ class Obedience:
     def is_lost(self) -> bool:
         """Whether so many do not obey that nothing can be tuned.
 
-        One deaf pod must not hold a large fleet at yesterday's depth.
+        One pod that is behind must not hold a large fleet at yesterday's depth.
         """
         return 2 * len(self.disobeying) >= self.judged > 0 and bool(self.disobeying)
 
 
-def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningState) -> Obedience:
+def convergence(
+    snapshot: TuningSnapshot, document: DepthDocument, state: TuningState
+) -> Convergence:
     """Judge ready pods.
 
     An engine puts a document in force when it schedules, so one that has not stepped since it was
@@ -45,7 +47,7 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
     stepped = dict(state.stepped)
     waiting: list[str] = []
     late: list[str] = []
-    deaf: list[str] = []
+    behind: list[str] = []
     unplugged: list[str] = []
     unseen: list[str] = []
     judged = 0
@@ -60,24 +62,24 @@ def obedience(snapshot: TuningSnapshot, document: DepthDocument, state: TuningSt
         if pod.counters.depth_generation == document.generation:
             continue
         if pod.name in state.disobeying:
-            # A deaf pod is no less deaf for a newer document that it does not read either.
-            deaf.append(pod.name)
+            # It is no less behind for a newer document that it does not read either.
+            behind.append(pod.name)
             continue
         waited = _waited(pod, snapshot)
         if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
             continue
         if waited > DEADLINE_S:
-            deaf.append(pod.name)
+            behind.append(pod.name)
             continue
         waiting.append(pod.name)
         if waited > POKE_AFTER_S:
             late.append(pod.name)
-    return Obedience(
+    return Convergence(
         judged=judged,
         waiting=tuple(waiting),
         late=tuple(late),
-        disobeying=(*deaf, *unplugged, *unseen),
-        sentence=_sentence(document.generation, deaf, unplugged, unseen),
+        disobeying=(*behind, *unplugged, *unseen),
+        sentence=_sentence(document.generation, behind, unplugged, unseen),
     )
 
 
@@ -85,12 +87,12 @@ def _waited(pod: TunedPod, snapshot: TuningSnapshot) -> float:
     return min(snapshot.now_s - snapshot.document_written_at_s, pod.ready_for_s)
 
 
-def _sentence(generation: int, deaf: list[str], unplugged: list[str], unseen: list[str]) -> str:
+def _sentence(generation: int, behind: list[str], unplugged: list[str], unseen: list[str]) -> str:
     parts: list[str] = []
-    if deaf:
+    if behind:
         parts.append(
-            f"{', '.join(deaf)} step, but do not run generation {generation} of the depth document "
-            f"after {DEADLINE_S:.0f} s. Check the pod's log for 'fathom' and that "
+            f"{', '.join(behind)} step, but do not run generation {generation} of the depth "
+            f"document after {DEADLINE_S:.0f} s. Check the pod's log for 'fathom' and that "
             "the depth ConfigMap is mounted as a directory."
         )
     if unplugged:
