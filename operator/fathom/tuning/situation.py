@@ -13,7 +13,8 @@ from fathom.tuning.convergence import Convergence
 from fathom.tuning.estimate.tail import LEAST_REQUESTS
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.policy.policy import Policy
-from fathom.tuning.state import MOST_VISITS, Probe, TuningState, Visit
+from fathom.tuning.policy.visit import Visit
+from fathom.tuning.state import MOST_VISITS, Probe, TuningState
 
 
 @dataclass(frozen=True, slots=True)

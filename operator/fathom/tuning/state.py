@@ -23,6 +23,7 @@ from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.policy.ledger import Ledger
+from fathom.tuning.policy.visit import Visit
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
@@ -65,19 +66,6 @@ class Trial:
     at_s: float
     steps: float = 0.0
     """Steps seen so far in the buckets at their new depths."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """A depth that was tried, or left, in one bucket; when, and under which traffic."""
-
-    bucket: int
-    depth: int
-    at_s: float
-    epoch: int
-    times: int = 1
-    failed: bool = False
-    """It was slower than what it replaced: not again under this traffic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import BucketLoad, Traffic
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.ledger import Ledger
-from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
+from fathom.tuning.policy.visit import Visit
+from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState
 from unit.tuning.plant import EASY, Fleet
 
 UGLY = 1_700_000_000.1234567

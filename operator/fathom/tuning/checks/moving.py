@@ -11,8 +11,9 @@ from fathom.tuning.buckets import batches
 from fathom.tuning.checks.probing import SOON_S
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.option import Option, expected_gain, expected_gain_sd
+from fathom.tuning.policy.visit import Visit
 from fathom.tuning.situation import Situation, clamped
-from fathom.tuning.state import Change, Trial, Visit
+from fathom.tuning.state import Change, Trial
 
 TRIAL_STEPS: Final = 200.0
 """Steps at the new depth that a verdict needs."""

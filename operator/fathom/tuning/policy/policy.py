@@ -16,7 +16,7 @@ from fathom.tuning.estimate.step_table import MEASURED_SD
 from fathom.tuning.policy.option import Bounds, Option
 from fathom.tuning.policy.slo import ENTER_BELOW, Slo
 from fathom.tuning.policy.value import Evidence, Gain, Z
-from fathom.tuning.state import Visit
+from fathom.tuning.policy.visit import Visit
 
 RETURN_Z: Final = 3.0
 """Certainty asked for going back to a depth that was left a short while ago."""

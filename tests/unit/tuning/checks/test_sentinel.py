@@ -23,8 +23,9 @@ from fathom.tuning.policy.policy import DEPTH_0_GAIN_FACTOR, Policy
 from fathom.tuning.policy.scheduled_looks import LEAST_MISSED, SENTINEL_S, sentinel
 from fathom.tuning.policy.slo import Slo
 from fathom.tuning.policy.value import Evidence, Gain
+from fathom.tuning.policy.visit import Visit
 from fathom.tuning.situation import Situation
-from fathom.tuning.state import Probe, Visit
+from fathom.tuning.state import Probe
 from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, Hardware
 
 NO_LEAST = replace(SETTINGS, min_tokens=0)

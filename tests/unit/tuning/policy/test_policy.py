@@ -6,7 +6,7 @@ from fathom.tuning.judging import assess
 from fathom.tuning.policy.option import ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.scheduled_looks import control
-from fathom.tuning.state import Visit
+from fathom.tuning.policy.visit import Visit
 from unit.tuning.plant import EASY, SETTINGS, Fleet
 
 
