@@ -34,6 +34,10 @@ DECAY: Final = 0.05
 """Older replicas' acceptance below that of younger ones, relative."""
 DECAY_Z: Final = 3.0
 DECAY_S: Final = 1800.0
+PODS_SD: Final = 0.01
+"""Spread of acceptance between replicas of one age, relative, at least."""
+MEAN_DEVIATION_TO_SD: Final = 1.25
+"""√(π/2): a normal distribution's standard deviation over its mean absolute deviation."""
 OLD_S: Final = 3600.0
 """An engine that runs for less is young, whatever the others' age."""
 TOO_GOOD: Final = 0.995
@@ -45,6 +49,7 @@ SUSPICIOUS_S: Final = 600.0
 LEAST_STEPS: Final = 100.0
 OTHER_DEPTH_SHARE: Final = 0.2
 """Share of steps at another depth than asked."""
+OTHER_DEPTH_S: Final = 300.0
 NEVER_PAYS_S: Final = 2 * 3600.0
 """Seconds under traffic without any batch at which speculation pays."""
 LEAST_DRAFTS: Final = 1000.0
@@ -211,7 +216,7 @@ def _compared(old: Sequence[PodAcceptance], young: Sequence[PodAcceptance]) -> t
     within = [abs(ratios[each.pod] - first) for each in old]
     within += [abs(ratios[each.pod] - second) for each in young]
     # Two pods cannot tell their own spread: routers alone make several percent.
-    spread = max(0.01, 1.25 * sum(within) / len(within))
+    spread = max(PODS_SD, MEAN_DEVIATION_TO_SD * sum(within) / len(within))
     return first / second if second > 0 else 1.0, spread * (1 / len(old) + 1 / len(young)) ** 0.5
 
 
@@ -267,7 +272,7 @@ def _other_depth(
                 "steps verify another number of drafts than that schedule asks for.",
                 "Look for another part that shortens drafts (a grammar, "
                 "max_model_len), and in the pod's log for 'fathom'.",
-                SUSPICIOUS_S / 2,
+                OTHER_DEPTH_S,
             )
     return None
 

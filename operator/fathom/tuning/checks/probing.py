@@ -22,13 +22,18 @@ SENTINEL_STEPS: Final = 40.0
 """Steps after which a sentinel has seen whether drafts are accepted."""
 EARLY_Z: Final = 2.5
 """Certainty that ends a probe after fewer steps."""
+PLANNED_WINDOWS: Final = 0.5
+"""How long a probe is meant to take, in windows …"""
 LEAST_DEADLINE_S: Final = 9.0
+"""… and in seconds at least."""
 PROMISING: Final = 3.0
 """How much longer a probe may take while it seems to gain."""
 GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
 HOPELESS: Final = -0.1
-"""A depth slower by so much is not worth another second."""
+"""A depth slower by so much is not worth another second …"""
+HOPELESS_STEPS: Final = 50.0
+"""… after so many steps."""
 MOST_PROBED: Final = 0.02
 """Largest share of the traffic, over time, that probes take."""
 MOST_PROBED_COLD: Final = 0.2
@@ -42,7 +47,9 @@ VERY_MUCH_AT_STAKE: Final = 0.1
 WARM_S: Final = 30.0
 """Pods that became ready more recently are still warming up."""
 RECENT_WINDOWS: Final = 5.0
+"""A pod that has not stepped for so long has no traffic to probe with."""
 SOON_S: Final = 3.0
+"""When to look again at what changes within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class NoProbe:
 
 def planned_s(settings: Settings) -> float:
     """How long a probe is meant to take (seconds)."""
-    return max(LEAST_DEADLINE_S, settings.window_seconds / 2)
+    return max(LEAST_DEADLINE_S, PLANNED_WINDOWS * settings.window_seconds)
 
 
 def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
@@ -117,7 +124,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
         deadline_s *= PROMISING  # it seems faster, so looking on costs nothing
     decided = _decided(tried, least, probe.steps)
     decided = decided or (probe.sentinel and probe.steps >= SENTINEL_STEPS)
-    hopeless = probe.steps >= ENOUGH_STEPS / 4 and all(
+    hopeless = probe.steps >= HOPELESS_STEPS and all(
         each.gain.step_time_measured and each.gain.upper() < HOPELESS for each in tried
     )
     seen = probe.in_force_at_s > 0 and probe.looks > 0 and elapsed_s >= deadline_s

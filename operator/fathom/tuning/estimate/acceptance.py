@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fathom.core.measurement import PodCounters, PodDelta
+from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters, PodDelta
+from fathom.tuning.estimate.decay import decay
 from fathom.tuning.estimate.survival import Trials, trials
 
 LEVELS: Final = 40
@@ -159,7 +160,7 @@ class Acceptance:
         return None, HealedCliff(lowest, at_s)
 
     def _levels(self, rate: float, watched_s: float, passed_s: float) -> tuple[float, ...]:
-        kept = 0.5 ** (passed_s / LEVELS_HALF_LIFE_S)
+        kept = decay(passed_s, LEVELS_HALF_LIFE_S)
         levels = [kept * each for each in self.levels or (0.0,) * LEVELS]
         levels[min(LEVELS - 1, int(rate * LEVELS))] += watched_s
         return tuple(levels)
@@ -177,9 +178,9 @@ class Acceptance:
             look = looks.get(pod)
             started_at_s = look.started_at_s if look else 0.0
             before = known.get(pod)
-            if before is None or abs(before.started_at_s - started_at_s) > 1.0:
+            if before is None or abs(before.started_at_s - started_at_s) > CLOCK_TOLERANCE_S:
                 before = PodAcceptance(pod, started_at_s, 0.0, 0.0, 0.0, to_s)
-            kept = 0.5 ** (max(0.0, to_s - before.at_s) / POD_HALF_LIFE_S)
+            kept = decay(to_s - before.at_s, POD_HALF_LIFE_S)
             known[pod] = replace(
                 before,
                 drafts=kept * before.drafts + window.reached[0],

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.core.measurement import Cell, CellCounts
+from fathom.tuning.estimate.decay import decay
 
 HOURS: Final = 24
 HALF_LIFE_S: Final = 7 * 24 * 3600.0
@@ -50,7 +51,7 @@ class Load:
             return self
         hour = hour_of(at_s)
         before = next((each for each in self.hours if each.hour == hour), HourLoad(hour, ()))
-        kept = 0.5 ** (max(0.0, at_s - self.at_s) / HALF_LIFE_S) if self.at_s else 1.0
+        kept = decay(at_s - self.at_s, HALF_LIFE_S) if self.at_s else 1.0
         # Only this hour is discounted, by what passed since the last window: the others are when
         # their hour comes. So an hour that is looked at seldom fades as one looked at often.
         seconds = {bucket: kept * each for bucket, each in before.busy_seconds}

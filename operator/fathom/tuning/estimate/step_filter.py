@@ -32,6 +32,12 @@ MIXED_SD: Final = 1.0
 """Relative spread of single mixed steps: their prompts differ in length."""
 DISPERSIONS: Final = (0.25, 64.0)
 """Bounds of what is learnt of the spread between windows."""
+DISPERSION_GAIN: Final = 0.05
+"""Weight of one window in what is learnt of it, as a logarithm."""
+MOST_SURPRISING: Final = 6.0
+"""One window's squared surprise counts as at most so many times its variance."""
+BATCH_GAIN: Final = 0.3
+"""Weight of one window in the mean batch that a cell is believed to be measured at."""
 USUAL_KEPT: Final = 0.99
 """Of the weight of the windows before, with each new one: a hundred windows are what is usual."""
 JUMP_Z: Final = 4.0
@@ -136,7 +142,7 @@ class _Filter:
         surprise = seen - known.log_seconds - speed.log_factor
         total = known.variance + speed.variance + noise
         low, high = DISPERSIONS
-        learnt = exp(0.05 * (min(surprise**2 / total, 6.0) - 1))
+        learnt = exp(DISPERSION_GAIN * (min(surprise**2 / total, MOST_SURPRISING) - 1))
         bucket = known.batch_le
         self._dispersions[bucket] = min(high, max(low, self._dispersions.get(bucket, 1.0) * learnt))
         if surprise**2 > JUMP_Z**2 * total:
@@ -170,7 +176,7 @@ class _Filter:
             )  # fmt: skip
         variance = known.variance_at(at_s)
         if at_s - known.at_s <= LAPSE_S:
-            batch = 0.7 * known.log_batch + 0.3 * batch
+            batch = (1 - BATCH_GAIN) * known.log_batch + BATCH_GAIN * batch
         else:
             variance += (BATCH_SD * (batch - known.log_batch)) ** 2
         return replace(known, variance=variance, at_s=max(at_s, known.at_s), log_batch=batch)

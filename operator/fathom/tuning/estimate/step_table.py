@@ -30,7 +30,13 @@ NO_DRAFT_SD: Final = 0.1
 """Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
 BORROWED_SD: Final = 0.1
 """Error per factor of two in batch when a bucket has nothing of its own."""
-
+LEAST_VARIANCE: Final = 1e-6
+"""Of a cell on a line, relative to its square: a thousandth is as exact as any measurement is."""
+LEAST_BASE: Final = 0.2
+"""Step time at depth 0, relative to the middle of what was measured, at least: no draft costs more
+than four fifths of a step …"""
+LEAST_RELATIVE: Final = 0.05
+"""… and the step time at any depth."""
 
 _Row = tuple[int, StepKind]
 """A bucket's steps of one kind, at all depths."""
@@ -226,7 +232,12 @@ class _Line:
             (
                 c.depth,
                 exp(c.log_seconds),
-                1 / (c.variance_at(now_s) + 1e-6 + (near.variance(c.depth) if near else 0.0)),
+                1
+                / (
+                    c.variance_at(now_s)
+                    + LEAST_VARIANCE
+                    + (near.variance(c.depth) if near else 0.0)
+                ),
             )
             for c in cells
         ]
@@ -258,13 +269,13 @@ class _Line:
 
     def slope_at_zero(self) -> tuple[float, float]:
         """The slope and its error relative to depth 0, which all buckets have in common."""
-        base = max(0.2, self.level - self.slope * self.centre)
+        base = max(LEAST_BASE, self.level - self.slope * self.centre)
         return self.slope / base, self.slope_variance**0.5 / base**2
 
     def at(self, depth: int) -> tuple[float, float]:
         """Relative step time and its variance."""
         distance = depth - self.centre
         return (
-            max(0.05, self.level + self.slope * distance),
+            max(LEAST_RELATIVE, self.level + self.slope * distance),
             self.level_variance + self.slope_variance * distance**2,
         )

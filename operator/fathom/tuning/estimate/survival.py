@@ -22,6 +22,7 @@ from math import sqrt
 from typing import Final
 
 from fathom.core.measurement import DraftCell, DraftCounts, position_at
+from fathom.tuning.estimate.decay import decay
 from fathom.tuning.estimate.length import Lengths, Position
 
 HALF_LIFE_S: Final = 600.0
@@ -43,6 +44,10 @@ PRIOR_TRIALS: Final = 10.0
 """Weight, in independent trials, of the belief that a position resembles the one before."""
 SLOW_TRIALS: Final = 50.0
 """Independent trials at which the slow horizon is believed about how positions relate."""
+LEAST_DOUBT: Final = 0.0005
+"""No conditional acceptance is nearer to 0 or 1: there its logarithm and its error would end."""
+MOST_EXPECTED: Final = 0.999
+"""What is expected of a position from the one before it, at most."""
 CHANGE_Z: Final = 4.0
 CHANGE_LEAST: Final = 0.03
 """Differences in acceptance below this are no change worth forgetting for."""
@@ -117,8 +122,8 @@ class Survival:
         if not any(window.reached):
             return self
         seconds = max(0.0, at_s - self.at_s) if self.at_s else 0.0
-        horizon = self.horizon.scaled(0.5 ** (seconds / HALF_LIFE_S))
-        kept = 0.5 ** (seconds / SLOW_HALF_LIFE_S)
+        horizon = self.horizon.scaled(decay(seconds, HALF_LIFE_S))
+        kept = decay(seconds, SLOW_HALF_LIFE_S)
         slow = self.slow.scaled(kept) + window if normal else self.slow
         watched_s = kept * self.watched_s + min(seconds, HALF_LIFE_S)
         fresh = self.fresh
@@ -168,7 +173,7 @@ class Survival:
         probe.
         """
         pooled = self.pooled()
-        age = 0.5 ** (max(0.0, now_s - self.at_s) / HALF_LIFE_S) if self.at_s else 1.0
+        age = decay(now_s - self.at_s, HALF_LIFE_S) if self.at_s else 1.0
         worth = age / self.design_effect
         positions: list[Position] = []
         expected, weight, carry = *PRIOR_FIRST, 0.0
@@ -176,12 +181,12 @@ class Survival:
             n = position_at(pooled.reached, i) * worth
             accepted = position_at(pooled.accepted, i) * worth
             mean = (accepted + weight * expected) / (n + weight)
-            mean = min(0.9995, max(0.0005, mean))
+            mean = min(1 - LEAST_DOUBT, max(LEAST_DOUBT, mean))
             positions.append(
                 Position(mean, mean * (1 - mean) / (n + weight + 1), carry * weight / (n + weight))
             )
             fade = self._fade(i + 1)
-            expected, weight, carry = min(0.999, fade * mean), PRIOR_TRIALS, fade
+            expected, weight, carry = min(MOST_EXPECTED, fade * mean), PRIOR_TRIALS, fade
         return Lengths(tuple(positions))
 
     def is_drafted(self, bucket: int, depth: int) -> bool:  # noqa: ARG002

@@ -20,6 +20,7 @@ from statistics import NormalDist
 from typing import Final
 
 from fathom.core.measurement import Histogram, PodDelta
+from fathom.tuning.estimate.decay import decay
 
 QUANTILE: Final = 0.95
 HALF_LIFE_S: Final = 120.0
@@ -67,7 +68,7 @@ class Tail:
             if not each.tpot or each.tpot[-1][1] <= 0:
                 continue
             if not added:
-                kept = 0.5 ** (max(0.0, each.to_s - at_s) / HALF_LIFE_S) if at_s else 0.0
+                kept = decay(each.to_s - at_s, HALF_LIFE_S) if at_s else 0.0
                 histogram = {le: kept * count for le, count in histogram.items()}
                 seconds *= kept
                 ran = {where: kept * tokens for where, tokens in ran.items()}

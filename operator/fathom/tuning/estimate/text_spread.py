@@ -9,6 +9,8 @@ squares, with a prior for how steep it is.
 from dataclasses import dataclass
 from typing import Final
 
+from fathom.tuning.estimate.decay import decay
+
 HALF_LIFE_S: Final = 12 * 3600.0
 PRIOR: Final = 0.1
 """Share of the spread that is taken to come from the text, until two depths were seen."""
@@ -38,7 +40,7 @@ class TextSpread:
             spread: logarithm of the 95th percentile of TPOT over its mean.
             at_s: the window's end (Unix seconds).
         """
-        kept = 0.5 ** (max(0.0, at_s - self.at_s) / HALF_LIFE_S) if self.at_s else 0.0
+        kept = decay(at_s - self.at_s, HALF_LIFE_S) if self.at_s else 0.0
         weight = kept * self.weight + 1
         off, by = slope - self.slope, spread - self.spread
         now = self.slope + off / weight

@@ -6,12 +6,15 @@ from math import log2
 from typing import Final
 
 from fathom.core.measurement import Cell, CellCounts, StepKind
+from fathom.tuning.estimate.decay import decay
 
 HALF_LIFE_WINDOWS: Final = 2.0
 DECODE_SHARE: Final = 0.05
 """With a smaller share of decode steps, mixed ones must do: they scatter three times as much, as
 prompts differ in length, so ten of them tell as much as one. Decode steps are better until then: a
 prompt is prefilled once whatever the depth, so only they tell what depth costs."""
+IDLE_S: Final = 1e-6
+"""Busy seconds that are none: a bucket with less is forgotten."""
 PRESENT_S: Final = 5.0
 """Looks at a probe are short, and in a short one a bucket may be missing by chance."""
 LEAST_SHARE: Final = 0.05
@@ -52,11 +55,9 @@ class Traffic:
         """With the cells of one more window; at rest nothing changes, so nothing is written."""
         if not cells:
             return self
-        decay = 0.5 ** (max(0.0, at_s - self.at_s) / (HALF_LIFE_WINDOWS * window_seconds))
+        kept = decay(at_s - self.at_s, HALF_LIFE_WINDOWS * window_seconds)
         loads = {
-            load.batch_le: load.scaled(decay)
-            for load in self.loads
-            if load.busy_seconds > 1e-6  # noqa: PLR2004 - a microsecond is nothing
+            load.batch_le: load.scaled(kept) for load in self.loads if load.busy_seconds > IDLE_S
         }
         for cell, counts in cells.items():
             load = loads.get(cell.batch_le, BucketLoad(cell.batch_le, 0.0, 0.0, 0.0, 0.0))

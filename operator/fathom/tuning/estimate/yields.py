@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from math import exp, exp2, log, log2, sqrt
+from math import exp, log, log2, sqrt
 from typing import Final
 
 from fathom.core.measurement import Cell, CellCounts, StepKind
+from fathom.tuning.estimate.decay import decay
 from fathom.tuning.estimate.length import Position
 from fathom.tuning.estimate.survival import (
     CHANGE_Z,
@@ -44,6 +45,10 @@ BUCKET_SD: Final = 0.1
 """The same per factor of two in batch."""
 UNKNOWN: Final = (0.6, 0.3)
 """Acceptance, and the error of a yield's logarithm, before anything was measured."""
+LEAST_DOUBT: Final = 0.001
+"""No yield is nearer to its bounds, in tokens: there its variance would be 0."""
+ACCEPTANCE_ERROR: Final = 1e-4
+"""How exactly the acceptance that gives a yield is found."""
 MOST_CELLS: Final = 144
 
 
@@ -62,11 +67,11 @@ class Yield:
     @property
     def mean(self) -> float:
         """Tokens per request and step."""
-        return min(self.depth + 0.999, max(1.001, self.tokens / self.requests))
+        return min(self.depth + 1 - LEAST_DOUBT, max(1 + LEAST_DOUBT, self.tokens / self.requests))
 
     def aged(self, now_s: float) -> "Yield":
         """As it counts now."""
-        kept = _kept(now_s - self.at_s)
+        kept = decay(now_s - self.at_s, HALF_LIFE_S)
         return replace(self, requests=kept * self.requests, tokens=kept * self.tokens)
 
     def variance(self, now_s: float) -> float:
@@ -75,7 +80,7 @@ class Yield:
         It may have turned a little since it was measured, without being noticed.
         """
         spread = (self.mean - 1) * (self.depth + 1 - self.mean) / self.mean**2
-        passed = 1 - _kept(now_s - self.at_s)
+        passed = 1 - decay(now_s - self.at_s, HALF_LIFE_S)
         return (
             WINDOW_SD**2 + UNNOTICED**2 * passed + DESIGN_EFFECT * spread / max(1.0, self.requests)
         )
@@ -83,15 +88,10 @@ class Yield:
     def acceptance(self) -> float:
         """Of each draft, if all were accepted alike: 1 + a + … + aᵈ is the mean."""
         low, high = 0.0, 1.0
-        while high - low > 1e-4:  # noqa: PLR2004
+        while high - low > ACCEPTANCE_ERROR:
             middle = (low + high) / 2
             low, high = (middle, high) if _length(middle, self.depth) < self.mean else (low, middle)
         return (low + high) / 2
-
-
-def _kept(seconds: float) -> float:
-    """Of what was counted so long ago."""
-    return exp2(-max(0.0, seconds) / HALF_LIFE_S)
 
 
 def _length(acceptance: float, depth: int) -> float:
@@ -196,7 +196,7 @@ class Yields:
             if (each.batch_le, each.depth) in known
         )
         seconds = max(0.0, at_s - self.at_s) if self.at_s else 0.0
-        kept = exp2(-seconds / SLOW_HALF_LIFE_S)
+        kept = decay(seconds, SLOW_HALF_LIFE_S)
         return Yields(
             cells=_newest((() if changed else self.cells), seen, at_s),
             at_s=at_s,
