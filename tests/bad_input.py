@@ -25,6 +25,10 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "'ngram', 'suffix', 'dflash' or 'dspark'."
         ),
     ),
+    "depth by rollout": (
+        {"speculation.tuning.actuation": "Rollout"},
+        "spec.speculation.tuning.actuation: 'Rollout' is not one of 'Auto' or 'Live'.",
+    ),
     "no tray layout": (
         {"engine.tensorParallelSize": 3},
         (

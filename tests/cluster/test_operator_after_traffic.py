@@ -6,8 +6,8 @@ import json
 import pytest
 
 from fathom.reconcile.memory import QUIET_S
-from fathom.tuning.probing import GIVE_UP_S
-from fathom.tuning.readiness import TRAFFIC_WINDOWS
+from fathom.tuning.checks.probing import GIVE_UP_S
+from fathom.tuning.checks.readiness import TRAFFIC_WINDOWS
 from support.local_cluster import TestNamespace, eventually
 from support.operated import SPEC, Resource, operator, resource, under_traffic
 from support.operator_process import Operator

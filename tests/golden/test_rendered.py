@@ -14,7 +14,6 @@ from fathom.adapters.yaml_documents import to_yaml
 from fathom.core.arm import arm_of
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.core.support import not_yet_supported
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.manifests.problems import problems_of
@@ -93,7 +92,6 @@ def test_nothing_stands_against_it(source: Path) -> None:
     sd = read(source)
 
     assert problems_of(sd) == ()
-    assert not_yet_supported(sd.spec) is None
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

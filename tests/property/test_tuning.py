@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.buckets import depths_of
+from fathom.tuning.checks.moving import WORSE_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.moving import WORSE_Z
-from fathom.tuning.policy import RETURN_S, RETURN_Z, Policy
-from fathom.tuning.situation import assess
+from fathom.tuning.judging import assess
+from fathom.tuning.policy.policy import RETURN_S, RETURN_Z, Policy
 from fathom.tuning.state import LARGEST_BYTES, TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import SETTINGS, START_S, Fleet
@@ -361,27 +361,6 @@ def test_missing_data_moves_nothing_from_the_first_decision_on(fleet: Fleet, lea
     assert decision.state.step_times == fleet.state.step_times
     assert decision.state.watches == fleet.state.watches
     assert decision.state.ledger == fleet.state.ledger
-
-
-@some
-@given(fleets(), happenings)
-def test_by_rollout_bounds_hold_and_one_pod_at_most_differs(
-    fleet: Fleet, befalls: list[Happening]
-) -> None:
-    for pod in fleet.pods:
-        pod.pinned_depth = None
-    fleet.settings = replace(fleet.settings, by_rollout=True, window_seconds=120.0)
-    fleet.tick_s = 30.0
-    for happen in befalls:
-        fleet.run(1800)
-        if fleet.pods:
-            happen(fleet)
-        _well_again(fleet)
-    for _, document in fleet.writes:
-        assert well_formed(document, fleet)
-        assert len(document.pods) <= 1
-    if fleet.settings.mode is TuningMode.ADVISE:
-        assert len(fleet.writes) == 1
 
 
 @given(st.text(max_size=200))

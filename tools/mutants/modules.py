@@ -33,6 +33,7 @@ MODULES: Final[Mapping[str, Module]] = {
         (
             "tests/unit/tuning",
             "tests/unit/inspect/test_explain.py",
+            "tests/property/test_next_step.py",
             "tests/property/test_tuning.py",
         ),
     ),

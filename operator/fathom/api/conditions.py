@@ -67,7 +67,6 @@ class Reason(StrEnum):
     # Degraded
     AS_EXPECTED = "AsExpected"
     INVALID_SPEC = "InvalidSpec"
-    NOT_YET_SUPPORTED = "NotYetSupported"
     API_MISSING = "ApiMissing"
     POD_FAILING = "PodFailing"
     POD_UNSCHEDULABLE = "PodUnschedulable"
@@ -93,7 +92,6 @@ class Reason(StrEnum):
     PROBING = "Probing"
     EXPLOITING = "Exploiting"
     MOVED = "Moved"
-    CANARY = "Canary"
     RETURNED = "ReturnedToTokens"
     PINNED = "Pinned"
     HOLDING = "Holding"

@@ -63,7 +63,6 @@ class TuningMode(StrEnum):
 class Actuation(StrEnum):
     AUTO = "Auto"
     LIVE = "Live"
-    ROLLOUT = "Rollout"
 
 
 class Objective(StrEnum):
@@ -152,8 +151,7 @@ class TuningSpec(ApiModel):
     """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
     engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
     actuation: Actuation = Actuation.AUTO
-    """Live changes depth between two engine steps; Rollout by new pods; Auto takes Live where
-    the engine can."""
+    """Live changes depth between two engine steps; Auto takes Live where the engine can."""
     objective: Objective = Objective.THROUGHPUT
     """Latency: tokens per second per request. Throughput: tokens per second. Goodput: throughput
     while time per output token stays within `tpotMilliseconds`."""

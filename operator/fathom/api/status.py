@@ -24,7 +24,7 @@ class EngineStatus(ApiModel):
     version: str = ""
     """vLLM version in use, as far as known."""
     actuation: str = ""
-    """How depth is changed: Live, Rollout or None."""
+    """How depth is changed: Live or None."""
     reason: str = ""
     """Why depth cannot be changed live, if it cannot."""
 

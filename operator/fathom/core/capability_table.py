@@ -118,7 +118,8 @@ LIVE_DEPTH: Final = Capability(
 LIVE_DEPTH_DATA_PARALLEL: Final = Capability(_NONE_YET)
 # The draft tokens of a request are cut on the GPU, after the scheduler has counted them. Neither it
 # nor vLLM's metrics learn how many were verified, so the tuner judges by tokens per step instead of
-# acceptance (`fathom.tuning.yields`). The cut never exceeds what was scheduled, whatever its depth.
+# acceptance (`fathom.tuning.estimate.yields`). The cut never exceeds what was scheduled, whatever
+# its depth.
 LIVE_DEPTH_ADAPTIVE: Final = Capability(SpecifierSet(">=0.32.0,<0.34"))
 
 EAGLE31_ON_MLA: Final = Capability(

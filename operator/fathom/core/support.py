@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
-from fathom.api.spec import Actuation, SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, SPANNING_KINDS, Kind
 from fathom.core.cluster.nodes_per_replica import (
     gpus_per_replica,
@@ -34,8 +34,6 @@ def obstacle_to(
         served: what the cluster has.
         usable: of the kinds that not every cluster has, those that the operator may use in it.
     """
-    if (problem := not_yet_supported(spec)) is not None:
-        return Obstacle(Reason.NOT_YET_SUPPORTED, problem)
     missing = next((kind for kind in _needed(spec) if kind not in usable), None)
     if missing is None:
         return None
@@ -89,13 +87,3 @@ def _domain_need(spec: SpeculativeDeploymentSpec) -> _Need:
         "install the NVIDIA DRA driver for GPUs, or set computeDomain to External if another "
         "component makes the domain, or to Never if the nodes use another network",
     )
-
-
-def not_yet_supported(spec: SpeculativeDeploymentSpec) -> Problem | None:
-    """The first thing in a valid spec that this Fathom cannot do yet; None: it can do all."""
-    if spec.speculation.tuning.actuation is Actuation.ROLLOUT:
-        return Problem(
-            "spec.speculation.tuning.actuation",
-            "changing depth by new pods is not supported yet: use Auto or Live.",
-        )
-    return None

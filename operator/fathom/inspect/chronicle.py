@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, Schedule
-from fathom.tuning.alarm import Alarm
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, TuningDecision
 
 

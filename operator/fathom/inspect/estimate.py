@@ -11,10 +11,10 @@ from math import exp, expm1
 from typing import Final
 
 from fathom.tuning.buckets import Depths
-from fathom.tuning.step_time import StepTimes
-from fathom.tuning.survival import Survival
-from fathom.tuning.traffic import Traffic
-from fathom.tuning.value import Evidence, Gain
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.policy.value import Evidence, Gain
 
 Z: Final = 1.96
 """Two-sided 95 %."""

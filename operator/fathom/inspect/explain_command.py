@@ -68,7 +68,8 @@ def live_view(
     if resource.spec.tunable and resource.spec.drafts:
         named = named_depths(resource.spec)
         settings = settings_from(speculation, max_batch(resource.spec), named)
-        yield explanation_view(explain(live.state, settings, live.document, now_s))
+        ready = live.status.ready_replicas or None
+        yield explanation_view(explain(live.state, settings, live.document, now_s, pods=ready))
     yield from bullets("What needs attention", attention(live.status))
     if live.status.tuning.history:
         yield Text()

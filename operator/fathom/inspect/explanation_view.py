@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.core.depth import summary
-from fathom.tuning.alarm import Alarm
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.explanation import BucketExplanation, Explanation, PositionExplanation, Worth
 
 _LITTLE: Final = 0.005

@@ -17,12 +17,12 @@ from fathom.inspect.chronicle import Chronicle, Occurrence
 from fathom.inspect.estimate import BusyTime, Estimate, Window
 from fathom.inspect.recorded_depths import RecordedDepths
 from fathom.inspect.unplugged import Unplugged
-from fathom.tuning.alarm import Alarm
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import buckets, depths_of, schedule_of
+from fathom.tuning.checks.probing import planned_s
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
-from fathom.tuning.observe import STALE_S, STALE_WINDOWS, observe
-from fathom.tuning.probing import LEAST_DEADLINE_S
+from fathom.tuning.learning import STALE_S, STALE_WINDOWS, learn
 from fathom.tuning.situation import clamped
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
@@ -97,7 +97,7 @@ class Replay:
         self._document_since_s = 0.0
         self._unplugged = Unplugged()
         self._first_s = self._last_s = self._next_s = 0.0
-        self._looks = self._restarts = self._asked = 0
+        self._looks = self._restarts = self._asked = self._ready = 0
         self._gaps: list[Gap] = []
         self._windows: list[Window] = []
         self._chronicle = Chronicle()
@@ -154,7 +154,9 @@ class Replay:
                 estimate.best_of(range(settings.min_tokens, settings.max_tokens + 1)),
                 estimate.recorded,
             ),
-            explanation=explain(self._state, self._settings, self._document, self._last_s),
+            explanation=explain(
+                self._state, self._settings, self._document, self._last_s, pods=self._ready
+            ),
             left_out=tuple(_left_out(self._windows, settings)),
             unplugged=self._unplugged.sentence(),
         )
@@ -181,13 +183,14 @@ class Replay:
             return
         pods = tuple(self._pod(each, now_s) for each in looks)
         snapshot = self._snapshot(pods, now_s)
-        deltas = observe(snapshot).deltas
+        deltas = learn(snapshot).deltas
         self._depths = self._depths.updated(deltas)
         self._document = self._recorded_document(looks, now_s)
         deviating = self._depths.deviating
         pods = tuple(replace(pod, pinned_depth=deviating.get(pod.name)) for pod in pods)
         decision = decide(replace(snapshot, pods=pods, document=self._document))
         self._asked += 1
+        self._ready = len(pods)
         self._state = self._after(decision, now_s)
         self._chronicle.add(decision, self._document, now_s)
         loads = tuple(
@@ -208,8 +211,12 @@ class Replay:
         """
         if decision.action is not Action.PROBE:
             return decision.state
-        lasted_s = max(LEAST_DEADLINE_S, self._settings.window_seconds / 2)
-        return replace(decision.state, probe=None, probe_ended_at_s=now_s, probe_lasted_s=lasted_s)
+        return replace(
+            decision.state,
+            probe=None,
+            probe_ended_at_s=now_s,
+            probe_lasted_s=planned_s(self._settings),
+        )
 
     def _pod(self, look: PodCounters, now_s: float) -> TunedPod:
         since_s = look.started_at_s or self._seen_since_s[look.pod]

@@ -11,7 +11,6 @@ from fathom.adapters.yaml_documents import UnreadableManifestError, read_documen
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.support import not_yet_supported
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 from fathom.preflight.input import PreflightInput
@@ -83,10 +82,7 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     """
     given = preflight_of(resource.spec, models)
     verdict = check_draft(given)
-    problems = problems_of(resource, verdict)
-    if not problems and (unsupported := not_yet_supported(resource.spec)) is not None:
-        problems = (unsupported,)
-    return Judgement(given, verdict, problems)
+    return Judgement(given, verdict, problems_of(resource, verdict))
 
 
 def tell(where: str, problems: Sequence[Problem]) -> None:

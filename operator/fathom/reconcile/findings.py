@@ -20,7 +20,7 @@ from fathom.reconcile.memory import Memory
 from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import TuningDecision
 
 

@@ -8,7 +8,7 @@ from fathom.core.plan import Plan
 from fathom.reconcile.desired_state import DesiredState
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
 from fathom.rollout.rollout import Stage
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import TuningDecision
 
 LOADING_S: Final = 3600.0

@@ -9,8 +9,8 @@ from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
 from fathom.core.events import Event, Severity
 from fathom.core.findings import Finding
 from fathom.core.times import rfc3339
+from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.measured import Measured
 
 HISTORY_LENGTH: Final = 10
 
@@ -24,7 +24,6 @@ _WORKING: Final = frozenset(
         Reason.MOVED,
         Reason.PINNED,
         Reason.RETURNED,
-        Reason.CANARY,
         Reason.HOLDING,
         Reason.NO_TRAFFIC,
         Reason.GAIN_TOO_SMALL,

@@ -10,15 +10,17 @@ from typing import Final
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning import sentences
-from fathom.tuning.alarm import Alarm
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import batches
+from fathom.tuning.checks import returning
+from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
+from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import Settings, TuningSnapshot
-from fathom.tuning.policy import Option, ProbePlan
-from fathom.tuning.probing import LEAST_DEADLINE_S
-from fathom.tuning.situation import Situation, assess, clamped
+from fathom.tuning.judging import assess
+from fathom.tuning.policy.option import Option
+from fathom.tuning.policy.value import Gain
+from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import TuningState
-from fathom.tuning.survival import Survival
-from fathom.tuning.value import Gain
 
 MOST_DOUBTS: Final = 2
 """Open questions told per bucket; the rest are smaller."""
@@ -85,7 +87,12 @@ class Explanation:
 
 
 def explain(
-    state: TuningState, settings: Settings, document: DepthDocument | None, now_s: float
+    state: TuningState,
+    settings: Settings,
+    document: DepthDocument | None,
+    now_s: float,
+    *,
+    pods: int | None = None,
 ) -> Explanation:
     """Explain a state.
 
@@ -94,6 +101,7 @@ def explain(
         settings: the user's wishes.
         document: the depth document in force; None: none was written.
         now_s: Unix seconds; what was measured long ago is less certain.
+        pods: how many are ready; None: as many as were measured.
     """
     tokens = clamped(settings.tokens, settings)
     if document is None:
@@ -112,7 +120,7 @@ def explain(
         buckets=tuple(_bucket(given, bucket, tokens, rivals) for bucket in _shown(given)),
         positions=_positions(given),
         doubts=(*_doubts(given), *_undrafted(given)),
-        next_step=_next_step(given),
+        next_step=_next_step(given, pods or max(1, len(state.step_times.pods))),
         turning_points=tuple(
             _turning_point(given, each) for bucket, each in rivals.items() if bucket not in due
         ),
@@ -262,20 +270,27 @@ def _undrafted(given: Situation) -> tuple[str, ...]:
     )
 
 
-def _next_step(given: Situation) -> str:
-    settings, probe = given.settings, given.state.probe
-    if moves := given.policy.moves():
-        return f"Moves {sentences.moves(moves, settings.max_batch)}."
+def _next_step(given: Situation, pods: int) -> str:
+    """What `decide` does with this state, in its order, as far as pods have no say in it."""
+    probe = given.state.probe
     if probe is not None:
-        return f"{probe.pod} is trying another depth at this moment."
-    plan = ProbePlan(
-        seconds=max(LEAST_DEADLINE_S, settings.window_seconds / 2),
-        pods=max(1, len(given.state.step_times.pods)),
-    )
-    options = given.policy.experiments(plan)
-    if not options:
-        return "Nothing: no probe is expected to be worth more than it costs."
-    what = sentences.tries(options, settings.max_batch)
+        waits, given = continue_probe(given, probe)
+        if waits is not None:
+            return f"{probe.pod} is trying another depth at this moment."
+    elif returns := returning.return_to_tokens(given) or returning.rest_after_return(given):
+        return returns.message
+    if moves := given.policy.moves():
+        return f"Moves {sentences.moves(moves, given.settings.max_batch)}."
+    return _probe(next_probe(given, pods), given.settings)
+
+
+def _probe(choice: ProbeChoice | NoProbe, settings: Settings) -> str:
+    if isinstance(choice, NoProbe) and not choice.later:
+        return f"Nothing: no probe {choice.why}."
+    if isinstance(choice, NoProbe):
+        what = sentences.tries(choice.later, settings.max_batch)
+        return f"Nothing {choice.why}. Then, as things are, one pod tries {what}."
+    what = sentences.tries(choice.options, settings.max_batch)
     if settings.mode is TuningMode.ADVISE:
         return f"Nothing, since mode Advise never tries; Auto would probe {what}."
     if not settings.probing:

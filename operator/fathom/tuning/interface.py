@@ -7,8 +7,8 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
-from fathom.tuning.alarm import Alarm, AlarmKind
-from fathom.tuning.measured import Measured
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.state import TuningState
 
 __all__ = [
@@ -40,8 +40,6 @@ class Settings:
     max_tokens: int
     max_batch: int
     """`--max-num-seqs`: the last batch of every schedule."""
-    by_rollout: bool = False
-    """The document is carried out by new pods, since depth cannot be changed live."""
     named: frozenset[int] | None = None
     """The depths that the engines have; None: all."""
     drafts_are_cut: bool = False
@@ -96,10 +94,6 @@ class Action(StrEnum):
     PIN = "Pin"
     RETURN = "Return"
     """Back to the user's own depth, since the tuner lost by its own."""
-    CANARY = "Canary"
-    """One pod is restarted with another schedule; only where depth cannot be changed live."""
-    PROMOTE = "Promote"
-    ROLL_BACK = "RollBack"
     POKE = "Poke"
     """The document stays; the engines are told again that it is there."""
 

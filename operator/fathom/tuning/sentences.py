@@ -5,7 +5,7 @@ from math import log1p
 
 from fathom.api.conditions import Reason
 from fathom.tuning.buckets import batches
-from fathom.tuning.policy import Option
+from fathom.tuning.policy.option import Option
 
 
 def moves(options: Iterable[Option], max_batch: int) -> str:

@@ -4,25 +4,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fathom.api.conditions import Reason
-from fathom.api.spec import Objective
 from fathom.core.depth import DepthDocument, Schedule, flat, nearest_depth
-from fathom.core.measurement import PodDelta, pooled_cells
+from fathom.core.measurement import PodDelta
 from fathom.tuning import sentences
-from fathom.tuning.alarms import standing, watched
-from fathom.tuning.buckets import depths_of, schedule_of
-from fathom.tuning.by_text import ByText
+from fathom.tuning.alarms.watching import standing
+from fathom.tuning.buckets import schedule_of
+from fathom.tuning.convergence import Convergence
+from fathom.tuning.estimate.tail import LEAST_REQUESTS
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
-from fathom.tuning.ledger import Ledger
-from fathom.tuning.measured import measure
-from fathom.tuning.obedience import Obedience, obedience
-from fathom.tuning.observe import observe
-from fathom.tuning.policy import Bounds, Policy
-from fathom.tuning.rolls import Canary
-from fathom.tuning.slo import Slo, mean_slope
-from fathom.tuning.state import MOST_VISITS, Probe, Trial, TuningState, Visit
-from fathom.tuning.tail import LEAST_REQUESTS
-from fathom.tuning.traffic import steps_in
-from fathom.tuning.value import Evidence
+from fathom.tuning.policy.policy import Policy
+from fathom.tuning.policy.visit import Visit
+from fathom.tuning.state import MOST_VISITS, Probe, TuningState
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,9 @@ class Situation:
     deltas: tuple[PodDelta, ...]
     policy: Policy
     pins: Mapping[str, Schedule]
-    obedience: Obedience
+    convergence: Convergence
+    probed: Probe | None = None
+    """The probe that has just ended: its pod's depth must change by this decision."""
 
     @property
     def settings(self) -> Settings:
@@ -96,15 +90,13 @@ class Situation:
             wake_after_s=wake_after_s or self.window_seconds,
             measured=self.state.measured,
             alarms=standing(self.state.watches),
-            not_obeyed=self.obedience.disobeying,
-            # A pod that has just been found deaf is news, whatever is decided.
+            not_obeyed=self.convergence.disobeying,
+            # A pod that has just been found not to obey is news, whatever is decided.
             notable=notable
-            or not set(self.obedience.disobeying) <= set(self.snapshot.state.disobeying),
+            or not set(self.convergence.disobeying) <= set(self.snapshot.state.disobeying),
         )
 
-    def next_document(
-        self, depths: Mapping[int, int], tried: Probe | Canary | None
-    ) -> DepthDocument:
+    def next_document(self, depths: Mapping[int, int], tried: Probe | None) -> DepthDocument:
         """The document for these depths; the very same one if nothing changes."""
         most = self.settings.max_batch
         pods = dict(self.pins)
@@ -146,7 +138,7 @@ class Situation:
         return self.with_state(replace(self.state, visits=visits[-MOST_VISITS:]))
 
 
-def within_bounds(tried: Probe | Canary, settings: Settings) -> bool:
+def within_bounds(tried: Probe, settings: Settings) -> bool:
     """Whether what was begun may still be chosen."""
     return all(depth in settings.depths for _, depth in tried.depths)
 
@@ -169,137 +161,3 @@ def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:
         for pod in snapshot.pods
         if pod.pinned_depth is not None
     }
-
-
-def _slo(settings: Settings, state: TuningState) -> Slo | None:
-    wanted = settings.tpot_slo_seconds
-    if settings.objective is not Objective.GOODPUT or wanted is None:
-        return None
-    return Slo(wanted, state.tail, state.by_text)
-
-
-def _by_text(state: TuningState, policy: Policy) -> ByText:
-    """With one more window, where there is an SLO and requests were finished."""
-    if policy.slo is None:
-        return state.by_text
-    spread = state.tail.slow_over_mean()
-    slope = mean_slope(policy.evidence, state.tail)
-    if spread is None or slope is None:
-        return state.by_text
-    return state.by_text.updated(slope, spread, policy.evidence.now_s)
-
-
-def _entered(
-    state: TuningState, deltas: tuple[PodDelta, ...], policy: Policy, settings: Settings
-) -> Ledger:
-    """The ledger after this window; another `tokens` opens a new one."""
-    ledger = state.ledger if state.tokens in {None, settings.tokens} else Ledger()
-    at_s = max((each.to_s for each in deltas), default=0.0)
-    return ledger.updated(deltas, policy.gain_over_tokens, at_s)
-
-
-def _deepest(settings: Settings, state: TuningState, in_force: Iterable[int]) -> int:
-    """The deepest that anything is asked about: bounds may have been wider when it was begun."""
-    trial = state.trial.changes if state.trial else ()
-    probe = state.probe.depths if state.probe else ()
-    return max(
-        settings.max_tokens,
-        settings.tokens,
-        *in_force,
-        *(cell.depth for cell in state.step_times.cells),
-        *(each.depth for each in state.tail.ran),
-        *(max(change.start, change.to) for change in trial),
-        *(depth for _, depth in probe),
-    )
-
-
-def assess(snapshot: TuningSnapshot, document: DepthDocument) -> Situation:
-    """Take in what was counted since the last decision, and see where that leaves us."""
-    settings = snapshot.settings
-    seen = observe(snapshot)
-    state = seen.state
-    depths = depths_of(document.schedule, settings.max_batch)
-    policy = Policy(
-        evidence=Evidence(
-            state.text,
-            state.step_times,
-            state.traffic,
-            snapshot.now_s,
-            deepest=_deepest(settings, state, depths.values()),
-        ),
-        depths={bucket: clamped(depth, settings) for bucket, depth in depths.items()},
-        bounds=Bounds(
-            depths=settings.depths,
-            tokens=settings.tokens,
-            min_gain=settings.min_gain,
-        ),
-        visits=state.visits,
-        left=state.left,
-        slo=_slo(settings, state),
-    )
-    measured = measure(
-        seen.deltas,
-        snapshot.now_s,
-        policy.gain_over(settings.tokens),
-        by_position=not settings.drafts_are_cut,
-    )
-    state = replace(
-        state,
-        watches=watched(
-            state.watches,
-            snapshot=snapshot,
-            document=document,
-            deltas=seen.deltas,
-            policy=policy,
-            acceptance=state.acceptance,
-        ),
-        ledger=_entered(state, seen.deltas, policy, settings),
-        by_text=_by_text(state, policy) if seen.deltas else state.by_text,
-        measured=measured or state.measured,
-        generation=max(state.generation, document.generation),
-        probe=_progress(state.probe, seen.deltas, snapshot, document),
-        trial=_trial_progress(state.trial, seen.deltas, policy.depths),
-    )
-    found = obedience(snapshot, document, state)
-    return Situation(
-        snapshot=snapshot,
-        document=document,
-        state=replace(state, disobeying=found.disobeying),
-        deltas=seen.deltas,
-        policy=policy,
-        pins=pins(snapshot),
-        obedience=found,
-    )
-
-
-def _progress(
-    probe: Probe | None,
-    deltas: tuple[PodDelta, ...],
-    snapshot: TuningSnapshot,
-    document: DepthDocument,
-) -> Probe | None:
-    """The probe with what was seen of it; None if the document does not hold it."""
-    if probe is None or probe.pod not in document.pods:
-        return None
-    counters = next((pod.counters for pod in snapshot.pods if pod.name == probe.pod), None)
-    in_force_at_s = probe.in_force_at_s
-    if not in_force_at_s and counters and counters.depth_generation == document.generation:
-        in_force_at_s = counters.at_s
-    own = [each for each in deltas if each.pod == probe.pod]
-    steps = steps_in(pooled_cells(own), probe.depths)
-    return replace(
-        probe,
-        in_force_at_s=in_force_at_s,
-        steps=probe.steps + steps,
-        looks=probe.looks + (1 if steps and in_force_at_s else 0),
-    )
-
-
-def _trial_progress(
-    trial: Trial | None, deltas: tuple[PodDelta, ...], depths: Mapping[int, int]
-) -> Trial | None:
-    """The trial with what was seen of it; None if the move is not in the document."""
-    if trial is None or any(depths.get(each.bucket) != each.to for each in trial.changes):
-        return None
-    pairs = [(each.bucket, each.to) for each in trial.changes]
-    return replace(trial, steps=trial.steps + steps_in(pooled_cells(deltas), pairs))

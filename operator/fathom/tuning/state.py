@@ -7,23 +7,23 @@ large, and costs one window to have again.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from fathom.core.measurement import PodCounters
-from fathom.tuning.acceptance import Acceptance
-from fathom.tuning.alarm import Watch
-from fathom.tuning.by_text import ByText
-from fathom.tuning.ledger import Ledger
-from fathom.tuning.load import Load
-from fathom.tuning.measured import Measured
-from fathom.tuning.rolls import Rolls
-from fathom.tuning.step_time import StepTimes
-from fathom.tuning.survival import Survival
-from fathom.tuning.tail import Tail
-from fathom.tuning.traffic import Traffic
-from fathom.tuning.yields import Yields
+from fathom.tuning.alarms.alarm import Watch
+from fathom.tuning.estimate.acceptance import Acceptance
+from fathom.tuning.estimate.load import Load
+from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.tail import Tail
+from fathom.tuning.estimate.text_spread import TextSpread
+from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.yields import Yields
+from fathom.tuning.policy.ledger import Ledger
+from fathom.tuning.policy.visit import Visit
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
@@ -69,19 +69,6 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A depth that was tried, or left, in one bucket; when, and under which traffic."""
-
-    bucket: int
-    depth: int
-    at_s: float
-    epoch: int
-    times: int = 1
-    failed: bool = False
-    """It was slower than what it replaced: not again under this traffic."""
-
-
-@dataclass(frozen=True, slots=True)
 class TuningState:
     """All that is carried from one decision to the next. Frozen; bounded; versioned."""
 
@@ -105,12 +92,11 @@ class TuningState:
     sentinel_lasted_s: float = 5.0
     """The last one, or what one is expected to take."""
     load: Load = field(default_factory=Load)
-    rolls: Rolls = field(default_factory=Rolls)
     acceptance: Acceptance = field(default_factory=Acceptance)
     watches: tuple[Watch, ...] = ()
     """Alarms that stand, and those in the making."""
     tail: Tail = field(default_factory=Tail)
-    by_text: ByText = field(default_factory=ByText)
+    by_text: TextSpread = field(default_factory=TextSpread)
     ledger: Ledger = field(default_factory=Ledger)
     returned_at_s: float = 0.0
     """When the tuner last gave the user's depth back (Unix seconds); 0: never."""
@@ -156,5 +142,15 @@ class TuningState:
         return replace(state, looks=MappingProxyType({}), stepped=())  # type: ignore[return-value]
 
 
+def _without_retired(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if name not in _RETIRED}
+
+
 _TRANSIENT: Final = {"looks", "stepped"}
-_ADAPTER: Final = TypeAdapter(TuningState)
+_RETIRED: Final = frozenset({"rolls"})
+"""What earlier versions remembered and this one does not: an upgrade must not cost the rest."""
+_ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(
+    Annotated[TuningState, BeforeValidator(_without_retired)]
+)

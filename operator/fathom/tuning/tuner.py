@@ -1,32 +1,46 @@
 """The tuner: `decide(snapshot) -> decision`. Pure; the caller owns the clock and all I/O.
 
-A decision is the first answer of an ordered chain of checks; each either answers or passes on:
+What was counted since the last look is taken in (`learning`), and held against the depths in force
+(`judging`). Then a chain of checks is asked, in this order. Each answers, or passes on; the first
+answer is the decision:
 
-1. take in what was counted since the last look (`observe`);
-2. `orders`: the mode, the spec's bounds, a person's pins;
-3. `readiness`: ready pods, fresh metrics, engines that obey, traffic;
+1. `orders`: the engine has no live depth; mode Advise, the spec's bounds, a person's pins;
+2. `readiness`: ready pods, fresh metrics, engines that do as the document says, traffic;
+3. `advice`: in mode Advise, say what Auto would aim at;
 4. `probing`: wait for the probe that runs;
-5. `moving`: judge the last move; take it back if it lost;
-6. `moving`: a depth is better beyond doubt: move;
-7. `probing`: a depth may be better: try it on one pod;
-8. hold, and say why.
+5. `readiness`: wait until the last change is in force (*);
+6. `returning`: behind the user's own depth: return to it, and rest (*);
+7. `moving`: judge the last move; take it back if it lost (*);
+8. `moving`: a depth is better beyond doubt: move;
+9. `probing`: a depth may be better, or a look is due: try it on one pod;
+10. `probing`: the pod of a probe that has just ended gets its depth back.
 
-Two kinds of knowledge decide: `survival`, which belongs to the traffic and is forgotten when the
-traffic changes, and `step_time`, which belongs to the hardware and is kept. So a class of requests
-that returns, or a new one, is answered with what the hardware was measured to do.
+If none answers, depth stays, and the decision says why. (*) Not where a probe has just ended: its
+pod must not keep a depth that nobody looks at any more.
+
+Two kinds of knowledge decide: `estimate.survival`, which belongs to the traffic and is forgotten
+when the traffic changes, and `estimate.step_time`, which belongs to the hardware and is kept. So a
+class of requests that returns, or a new one, is answered with what the hardware was measured to do.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from fathom.api.spec import TuningMode
-from fathom.tuning import advice, moving, orders, probing, readiness, returning, rolling
+from fathom.tuning.checks import advice, moving, orders, probing, readiness, returning
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from fathom.tuning.situation import Situation, assess
+from fathom.tuning.judging import assess
+from fathom.tuning.situation import Situation
 
-_Check = Callable[[Situation], TuningDecision | None]
+_Check = Callable[[Situation], TuningDecision | Situation | None]
+"""A decision is the answer; a situation is passed on instead of the one before; None: nothing."""
 
-_FIRST: Final[tuple[_Check, ...]] = (
+
+def _unless_probed(check: _Check) -> _Check:
+    return lambda given: None if given.probed is not None else check(given)
+
+
+_CHAIN: Final[tuple[_Check, ...]] = (
     orders.cannot_change_live,
     orders.orders,
     readiness.no_pods,
@@ -34,28 +48,14 @@ _FIRST: Final[tuple[_Check, ...]] = (
     readiness.not_obeyed,
     readiness.no_traffic,
     advice.advise,
-)
-_BY_ROLLOUT: Final[tuple[_Check, ...]] = (
-    rolling.stop_canary,
-    readiness.no_pods,
-    readiness.no_metrics,
-    readiness.no_traffic,
-    advice.advise,
-    rolling.judge_canary,
-    rolling.start_canary,
-)
-_AFTER_PROBE: Final[tuple[_Check, ...]] = (
+    probing.wait_for_probe,
+    _unless_probed(readiness.not_in_force_yet),
+    _unless_probed(returning.return_to_tokens),
+    _unless_probed(returning.rest_after_return),
+    _unless_probed(moving.judge_move),
     moving.move,
     probing.start_probe,
     probing.clear_override,
-)
-_THEN: Final[tuple[_Check, ...]] = (
-    readiness.not_in_force_yet,
-    returning.return_to_tokens,
-    returning.rest_after_return,
-    moving.judge_move,
-    moving.move,
-    probing.start_probe,
 )
 
 
@@ -70,14 +70,10 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     if snapshot.document is None and snapshot.live_refusal is None:
         return orders.start(snapshot)
     given = assess(snapshot, snapshot.document or orders.unwritten(snapshot))
-    if snapshot.settings.by_rollout:
-        return _first_answer(_BY_ROLLOUT, given) or given.stay()
-    answer = _first_answer(_FIRST, given)
-    if answer is None and given.state.probe is not None:
-        answer, given = probing.continue_probe(given, given.state.probe)
-        return answer or _first_answer(_AFTER_PROBE, given) or given.stay()
-    return answer or _first_answer(_THEN, given) or given.stay()
-
-
-def _first_answer(checks: tuple[_Check, ...], given: Situation) -> TuningDecision | None:
-    return next((answer for check in checks if (answer := check(given)) is not None), None)
+    for check in _CHAIN:
+        match check(given):
+            case TuningDecision() as answer:
+                return answer
+            case Situation() as after:
+                given = after
+    return given.stay()

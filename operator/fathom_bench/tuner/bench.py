@@ -28,7 +28,7 @@ from fathom_bench.tuner.results.table import (
     policy_table,
 )
 from fathom_bench.tuner.results.trace import write_trace, write_world
-from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, POLICIES, ROLLOUT, USER, simulate
+from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, POLICIES, USER, simulate
 from fathom_bench.tuner.worlds.errors import WorldError
 from fathom_bench.tuner.worlds.files import load, shipped
 from fathom_bench.tuner.worlds.random_worlds import random_world
@@ -206,10 +206,9 @@ def _run_graphs(job: _GraphJob) -> GraphRun:
 def _run(job: _Job) -> tuple[RunScore, ...]:
     campaigns = simulate(job.world, job.seed, job.policies)
     for campaign in campaigns:
-        own = next((each for each in (LIVE, ROLLOUT) if each in campaign.outcomes), None)
-        if job.trace is not None and own is not None:
-            write_trace(job.trace, campaign, own)
+        if job.trace is not None and LIVE in campaign.outcomes:
+            write_trace(job.trace, campaign, LIVE)
     first, *others = (scores(campaign, job.policies) for campaign in campaigns)
     names = {run.policy for run in first}
-    # The clairvoyant's week is what rollout is measured by; its own row is its day.
+    # The clairvoyant of the coarser days is what advice is measured by; its row is the finer ones.
     return (*first, *(run for runs in others for run in runs if run.policy not in names))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, Schedule
-from fathom.tuning.alarm import AlarmKind
+from fathom.core.depth import DepthDocument
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_bench.tuner.course.course import Floats, Ints, WorldCourse
 
 
@@ -43,10 +43,6 @@ class CourseOutcome:
     request_seconds: float | None = None
     """Time that requests spent in flight. Open traffic."""
     actions: Mapping[str, int] = field(default_factory=dict)
-    restarts: tuple[tuple[int, float], ...] = ()
-    """By rollout: which replica's engine started anew, and when, in seconds of the course."""
-    schedules: tuple[tuple[float, Schedule], ...] = ()
-    """By rollout: when each schedule was asked for, in seconds of the course."""
     alarms: tuple[AlarmRaised, ...] = ()
     log: tuple[Logged, ...] = field(default=(), repr=False)
 

@@ -11,7 +11,6 @@ from fathom_bench.tuner.course.course import Bools, Ints, WorldCourse
 from fathom_bench.tuner.course.drawing import clock, draw, generator
 from fathom_bench.tuner.fleet.live_fleet import LiveFleet
 from fathom_bench.tuner.fleet.load import ClosedLoad, CourseLoad, OpenLoad
-from fathom_bench.tuner.fleet.rollout_fleet import RolloutFleet
 from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.outcome import CourseOutcome, outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
@@ -27,10 +26,7 @@ from fathom_bench.tuner.worlds.world import SimulatedWorld
 TICK_S: Final = 10.0
 ADVISE_TICK_S: Final = 60.0
 ADVISE_WINDOW_S: Final = 300.0
-ROLLOUT_TICK_S: Final = 120.0
-ROLLOUT_WINDOW_S: Final = 600.0
 """Where depth does not change within minutes, minutes are fine enough."""
-ROLLOUT_DAYS: Final = 7
 
 CLAIRVOYANT: Final = "clairvoyant"
 USER: Final = "static_user"
@@ -38,7 +34,6 @@ BEST_DEPTH: Final = "best_static_depth"
 BEST_SCHEDULE: Final = "best_static_schedule"
 LIVE: Final = "live"
 ADVISE: Final = "advise"
-ROLLOUT: Final = "rollout"
 STATICS: Final = tuple(f"static_{depth}" for depth in range(DEEPEST + 1))
 LEARNERS: Final[Mapping[str, Callable[[Windows], Learner]]] = {
     "aimd": lambda cut: Aimd(cut.course.world.fleet),
@@ -57,7 +52,6 @@ POLICIES: Final = (
     *LEARNERS,
     ADVISE,
     LIVE,
-    ROLLOUT,
     CLAIRVOYANT,
 )
 
@@ -81,19 +75,16 @@ class Campaign:
 def simulate(
     world: SimulatedWorld, seed: int, policies: Collection[str] = POLICIES
 ) -> tuple[Campaign, ...]:
-    """Live policies on the course of days; advice the same days, coarser; rollout, a week."""
+    """Live policies on the course of days; advice the same days, coarser."""
     fleet = world.fleet
     fast = clock(tick_s=TICK_S, window_s=fleet.window_seconds, days=fleet.days)
     slow = clock(tick_s=ADVISE_TICK_S, window_s=ADVISE_WINDOW_S, days=fleet.days)
-    week = clock(tick_s=ROLLOUT_TICK_S, window_s=ROLLOUT_WINDOW_S, days=ROLLOUT_DAYS)
     campaigns = []
-    if set(policies) - {ADVISE, ROLLOUT}:
+    if set(policies) - {ADVISE}:
         fleets = {LIVE: _live} if LIVE in policies else {}
         campaigns.append(campaign(draw(world, seed, fast), policies, fleets))
     if ADVISE in policies:
         campaigns.append(campaign(draw(world, seed, slow), (), {ADVISE: _advise}))
-    if ROLLOUT in policies:
-        campaigns.append(campaign(draw(world, seed, week), (), {ROLLOUT: _rollout}))
     return tuple(campaigns)
 
 
@@ -109,11 +100,6 @@ def _live(course: WorldCourse) -> CourseOutcome:
 def _advise(course: WorldCourse) -> CourseOutcome:
     wishes = settings(course.world, TuningMode.ADVISE, window_s=ADVISE_WINDOW_S)
     return LiveFleet(course, _load(course), wishes, ADVISE).run()
-
-
-def _rollout(course: WorldCourse) -> CourseOutcome:
-    wishes = settings(course.world, TuningMode.AUTO, window_s=ROLLOUT_WINDOW_S, by_rollout=True)
-    return RolloutFleet(course, _load(course), wishes, ROLLOUT).run()
 
 
 def _load(course: WorldCourse) -> CourseLoad:

@@ -56,16 +56,3 @@ def test_a_draft_that_nothing_is_known_of_is_not_refused(tmp_path: Path) -> None
     result = render(tmp_path / "unknown.yaml", document)
 
     assert result.exit_code == 0
-
-
-def test_what_is_not_built_yet_is_refused_as_such(tmp_path: Path) -> None:
-    file = tmp_path / "by-rollout.yaml"
-
-    result = render(file, manifest({"speculation.tuning.actuation": "Rollout"}))
-
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"{file}: spec.speculation.tuning.actuation: changing depth by new pods is not supported "
-        "yet: use Auto or Live.\n"
-    )
-    assert result.stdout == ""

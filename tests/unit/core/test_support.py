@@ -5,40 +5,8 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, Kind
 from fathom.core.cluster.served import ALL, ServedApis
-from fathom.core.support import not_yet_supported, obstacle_to
+from fathom.core.support import obstacle_to
 from manifest_samples import resource
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"speculation.tuning.actuation": "Rollout"}, "spec.speculation.tuning.actuation"),
-    ],
-)
-def test_what_is_not_built_is_said_and_not_guessed(changes: dict[str, Any], field: str) -> None:
-    problem = not_yet_supported(resource(changes).spec)
-
-    assert problem is not None
-    assert problem.field == field
-    assert "not supported yet" in problem.message
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"engine.tensorParallelSize": 2, "engine.pipelineParallelSize": 2},
-        {"engine.tensorParallelSize": 8, "nodePool.accelerator": "H200"},
-        {"engine.tensorParallelSize": 8},
-        {"engine.pipelineParallelSize": 2},
-        {"engine.dataParallelSize": 2},
-        {"speculation.tuning.actuation": "Live"},
-        {"rollout.refresh": "Auto"},
-    ],
-)
-def test_what_is_built_is_supported(changes: dict[str, Any]) -> None:
-    assert not_yet_supported(resource(changes).spec) is None
-
 
 TWO_TRAYS = {"engine.tensorParallelSize": 8}
 

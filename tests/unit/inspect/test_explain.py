@@ -12,14 +12,14 @@ from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, DepthRange, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind, pooled_cells
 from fathom.inspect.explanation_view import explanation_view
+from fathom.tuning.estimate.step_filter import updated
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.survival import Survival, Trials
+from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action
 from fathom.tuning.state import TuningState
-from fathom.tuning.step_filter import updated
-from fathom.tuning.step_time import StepTimes
-from fathom.tuning.survival import Survival, Trials
-from fathom.tuning.traffic import Traffic
-from fathom.tuning.yields import Yields
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, START_S, Fleet, best_depth
 
 NOW_S = START_S + 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tuning.md").read_text()
-ROWS = re.findall(r"^\| `(\w+)\.(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
+ROWS = re.findall(r"^\| `([\w.]+)\.(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
 
 
 def test_the_page_has_constants() -> None:

@@ -8,8 +8,8 @@ from fathom.api.spec import TuningMode
 from fathom.api.status import MeasuredStatus, TuningStatus
 from fathom.core.depth import DepthDocument, flat
 from fathom.reconcile.tuning_report import report
+from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.measured import Measured
 from fathom.tuning.state import TuningState
 
 NOW_S = 1_800_000_000.0

@@ -8,7 +8,7 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
-from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.bench import Bench, holding
 

@@ -253,12 +253,12 @@ async def test_a_bad_first_spec_starts_nothing() -> None:
     assert "nothing is started" in bench.condition("Degraded")["message"]
 
 
-async def test_what_is_not_built_yet_is_said_and_never_a_wrong_pod(bench: Bench) -> None:
+async def test_a_value_that_does_not_exist_is_said_and_never_a_wrong_pod(bench: Bench) -> None:
     deployments = bench.kube.names(DEPLOYMENT)
     bench.edit({"speculation.tuning.actuation": "Rollout"})
     await bench.until_ready()
     assert bench.kube.names(DEPLOYMENT) == deployments
-    assert bench.condition("Degraded")["reason"] == "NotYetSupported"
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
     assert "spec.speculation.tuning.actuation" in bench.condition("Degraded")["message"]
 
 

@@ -11,8 +11,8 @@ from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.core.depth import DepthDocument, flat
+from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from fathom.tuning.measured import Measured
 from fathom.tuning.tuner import decide as decide_for_real
 from manifest_samples import started_with
 from support.bench import Bench, holding, moved

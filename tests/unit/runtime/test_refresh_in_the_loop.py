@@ -5,9 +5,9 @@ from dataclasses import replace
 from fathom.adapters.ports import KubeError
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
-from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.estimate.load import DAY_S, HourLoad, Load
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
-from fathom.tuning.load import DAY_S, HourLoad, Load
 from fathom.tuning.state import TuningState
 from support.bench import START_S, Bench, holding
 

@@ -1,9 +1,9 @@
 """A fleet in simulated time: what the tuner is tried on, in a closed loop and without waiting.
 
 Step time is linear in depth with a term in the batch; acceptance is a property of the traffic's
-class; depth documents reach a pod one to three seconds after they are written, or, by rollout, with
-the pod's restart. Noise: correlated drafts, single slow steps, and pods whose speed wanders. Steps,
-drafts and finished requests are counted by the tick; long runs take longer ticks.
+class; depth documents reach a pod one to three seconds after they are written. Noise: correlated
+drafts, single slow steps, and pods whose speed wanders. Steps, drafts and finished requests are
+counted by the tick; long runs take longer ticks.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from fathom.core.measurement import (
     StepKind,
     bucket_of,
 )
-from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
 from fathom.tuning.buckets import doubling
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
@@ -282,8 +282,6 @@ class Fleet:
     concurrency: int = 4
     jitter: int = 1
     tick_s: float = TICK_S
-    load_s: float = 600.0
-    """How long a pod loads that is restarted to change depth."""
     now_s: float = START_S
     readable: bool = True
     frozen_at_s: float | None = None
@@ -303,9 +301,6 @@ class Fleet:
         self.pods: list[Pod] = []
         for _ in range(self.replicas):
             self.add_pod()
-        self.loading: dict[str, float] = {}
-        """When each pod that loads will be ready."""
-        self.restarts = 0
         self.wake_at_s = self.now_s
         self.last_looks: dict[str, PodCounters] = {}
 
@@ -353,7 +348,7 @@ class Fleet:
             self.document = decision.document
             self.written_at_s = self.now_s
             self.writes.append((self.now_s, decision.document))
-            for pod in () if self.settings.by_rollout else self.pods:
+            for pod in self.pods:
                 pod.pending.append((self.now_s + self.random.uniform(1, 3), decision.document))
         self.wake_at_s = self.now_s + decision.wake_after_s
         return decision
@@ -364,8 +359,6 @@ class Fleet:
         while self.now_s < until:
             if self.now_s >= self.wake_at_s:
                 self.step()
-            if self.settings.by_rollout:
-                self._roll()
             for pod in self.pods:
                 batch = self.concurrency
                 if batch:
@@ -374,24 +367,6 @@ class Fleet:
                 pod.ready_for_s += self.tick_s
             self.now_s += self.tick_s
         return self
-
-    def _roll(self) -> None:
-        """Restart one pod at a time that does not run what the document asks of it."""
-        for pod in self.pods:
-            if pod.name in self.loading and self.now_s >= self.loading[pod.name]:
-                del self.loading[pod.name]
-                pod.ready = True
-                pod.restart(self.now_s)
-        if self.document is None or self.loading:
-            return
-        for pod in self.pods:
-            wanted = self.document.for_pod(pod.name)
-            pod.generation = self.document.generation
-            if pod.schedule != wanted:
-                pod.schedule, pod.ready = wanted, False
-                self.loading[pod.name] = self.now_s + self.load_s
-                self.restarts += 1
-                return
 
     def depth(self, batch: int | None = None) -> int:
         """The depth asked for at a batch."""

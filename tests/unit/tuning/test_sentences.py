@@ -3,9 +3,9 @@
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.tuning.policy import Option
+from fathom.tuning.policy.option import Option
+from fathom.tuning.policy.value import Gain
 from fathom.tuning.sentences import moves, stays
-from fathom.tuning.value import Gain
 
 
 def option(mean: float, bucket: int = 8) -> Option:

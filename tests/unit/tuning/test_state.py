@@ -1,27 +1,27 @@
+import json
 from dataclasses import replace
 
 import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.measurement import StepKind
-from fathom.tuning import acceptance
-from fathom.tuning.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
-from fathom.tuning.alarm import AlarmKind, Watch
+from fathom.tuning.alarms.alarm import AlarmKind, Watch
 from fathom.tuning.buckets import buckets
-from fathom.tuning.by_text import ByText
-from fathom.tuning.ledger import Ledger
-from fathom.tuning.load import HOURS, HourLoad, Load
-from fathom.tuning.measured import Measured
-from fathom.tuning.rolls import Canary, Rolls
-from fathom.tuning.situation import assess
-from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState, Visit
-from fathom.tuning.step_filter import MOST_CELLS, MOST_PODS
-from fathom.tuning.step_time import CellTime, PodSpeed, StepTimes
-from fathom.tuning.survival import FRESH_WINDOWS, Survival, Trials
-from fathom.tuning.tail import Ran, Tail
-from fathom.tuning.traffic import BucketLoad, Traffic
+from fathom.tuning.estimate import acceptance
+from fathom.tuning.estimate.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
+from fathom.tuning.estimate.load import HOURS, HourLoad, Load
+from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
+from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
+from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival, Trials
+from fathom.tuning.estimate.tail import Ran, Tail
+from fathom.tuning.estimate.text_spread import TextSpread
+from fathom.tuning.estimate.traffic import BucketLoad, Traffic
+from fathom.tuning.judging import assess
+from fathom.tuning.policy.ledger import Ledger
+from fathom.tuning.policy.visit import Visit
+from fathom.tuning.state import LARGEST_BYTES, MOST_VISITS, Change, Probe, Trial, TuningState
 from unit.tuning.plant import EASY, Fleet
-from unit.tuning.test_comparison import full
 
 UGLY = 1_700_000_000.1234567
 BUCKETS = buckets(2048)
@@ -67,7 +67,6 @@ def largest() -> TuningState:
             UGLY,
             UGLY,
         ),
-        rolls=Rolls(Canary(POD, depths, UGLY), full(8, 2), 6, 6, (UGLY, UGLY), UGLY),
         acceptance=Acceptance(
             (UGLY,) * LEVELS,
             UGLY,
@@ -88,7 +87,7 @@ def largest() -> TuningState:
             UGLY,
             tuple(Ran(bucket, depth, UGLY) for bucket in BUCKETS for depth in range(8)),
         ),
-        by_text=ByText(*(UGLY,) * 6),
+        by_text=TextSpread(*(UGLY,) * 6),
         ledger=Ledger(*(UGLY,) * 4),
         disobeying=(POD,) * MOST_REPLICAS,
     )
@@ -126,6 +125,18 @@ def test_looks_are_not_persisted() -> None:
 )
 def test_garbage_is_a_fresh_state(text: str) -> None:
     assert TuningState.from_json(text) == TuningState()
+
+
+def test_what_an_earlier_version_remembered_besides_costs_nothing() -> None:
+    """Depth by rollout had its canary and its comparison in there."""
+    text = largest().to_json()
+    rolls = {
+        "canary": {"pod": POD, "depths": [[8, 5]], "started_at_s": UGLY},
+        "comparison": {"pod": POD, "itself": [0, 0, 0, 1.5, 2.25, 0.01, 0.0, 3], "contrasts": []},
+        "promoted_at_s": [UGLY],
+    }
+    assert TuningState.read(json.dumps({**json.loads(text), "rolls": rolls})) == largest()
+    assert TuningState.read('{"version": 1, "rolls": null}') == TuningState()
 
 
 def test_what_was_tried_last_is_remembered_and_no_more() -> None:

@@ -4,7 +4,6 @@ Drawn once per world and seed, and served to every policy: with common random nu
 differ by what they decide and by nothing else.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from fathom_bench.tuner.course.acceptance import request_factors
 from fathom_bench.tuner.course.hardware import Hardware
-from fathom_bench.tuner.course.wear import worn
 from fathom_bench.tuner.worlds.events import Decay
 from fathom_bench.tuner.worlds.parts import DEEPEST
 from fathom_bench.tuner.worlds.world import SimulatedWorld
@@ -101,17 +99,6 @@ class WorldCourse:
     def ideal(self) -> "WorldCourse":
         """The same where each depth has an engine of its own: what the clairvoyant scores."""
         return self if self.alone is self.hardware else replace(self, hardware=self.alone)
-
-    def restarted(self, restarts: Iterable[tuple[int, float]]) -> "WorldCourse":
-        """The same with engines that started anew: replica, and seconds of the course."""
-        if not self.decays:
-            return self
-        at_s = np.arange(len(self.wear), dtype=np.float64) * self.clock.tick_s
-        begun_s = self.started_s.copy()
-        for replica, started_s in restarts:
-            since = begun_s[at_s >= started_s, replica]
-            begun_s[at_s >= started_s, replica] = np.maximum(since, started_s)
-        return replace(self, wear=worn(self.decays, at_s, begun_s))
 
     @cached_property
     def length(self) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import PodCounters
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
@@ -60,7 +60,7 @@ def by_batch(schedule: Schedule, max_batch: int) -> list[int]:
 
 
 class CourseFleet(ABC):
-    """Time, tick by tick; how a document is carried out is left to the two kinds of fleet."""
+    """Time, tick by tick; how a document is carried out is left to `LiveFleet`."""
 
     live_depth: bool
 

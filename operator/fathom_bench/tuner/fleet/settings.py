@@ -5,9 +5,7 @@ from fathom.tuning.interface import Settings
 from fathom_bench.tuner.worlds.world import SimulatedWorld
 
 
-def settings(
-    world: SimulatedWorld, mode: TuningMode, *, window_s: float, by_rollout: bool = False
-) -> Settings:
+def settings(world: SimulatedWorld, mode: TuningMode, *, window_s: float) -> Settings:
     fleet = world.fleet
     slo = fleet.tpot_milliseconds
     return Settings(
@@ -21,7 +19,6 @@ def settings(
         min_tokens=fleet.min_tokens,
         max_tokens=fleet.max_tokens,
         max_batch=fleet.max_batch,
-        by_rollout=by_rollout,
         named=None if fleet.graphs is None else frozenset(fleet.named),
         drafts_are_cut=fleet.adaptive_verification,
     )

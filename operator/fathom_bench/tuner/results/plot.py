@@ -14,7 +14,6 @@ SHOWN: Final = {
     "best_static_schedule": "tab:green",
     "slots": "tab:brown",
     "thompson": "tab:purple",
-    "rollout": "tab:orange",
     "live": "tab:blue",
 }
 """What is told apart by world; the left half shows every policy."""

@@ -7,12 +7,10 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_bench.tuner.results.score import AlarmScore, RunScore
 
 MONTH_DAYS: Final = 30
-WEEK_S: Final = 7 * 86400.0
-LOSING: Final = -0.01
 
 
 class PolicySummary(BaseModel):
@@ -30,11 +28,6 @@ class PolicySummary(BaseModel):
     """None: in some world never."""
     probes_per_day: float
     moves_per_day: float
-    restarts: int
-    rolls_first_week_max: int
-    rolls: int
-    rolls_losing_over_1_percent: int
-    """How many of the rolls."""
     slo_kept_fraction: float | None
     """Of the windows in which the clairvoyant keeps it; None: no world with an SLO."""
     worst_speed_fraction: float | None
@@ -115,7 +108,6 @@ def summary(runs: Sequence[RunScore]) -> PolicySummary:
     days = [(day, run) for run in runs for day in run.days]
     fractions = np.array([day.oracle_fraction for day, _ in days])
     worst, worst_run = min(days, key=lambda each: each[0].oracle_fraction)
-    rolls = [roll for run in runs for roll in run.rolls]
     with_slo = [(run.slo_kept, run.slo_windows) for run in runs if run.slo_kept is not None]
     speeds = [run.speed_fraction for run in runs if run.speed_fraction is not None]
     return PolicySummary(
@@ -128,10 +120,6 @@ def summary(runs: Sequence[RunScore]) -> PolicySummary:
         minutes_to_97_percent_max=_longest([run.minutes_to_97_percent for run in runs]),
         probes_per_day=float(np.mean([run.probes_per_day for run in runs])),
         moves_per_day=float(np.mean([run.moves_per_day for run in runs])),
-        restarts=sum(run.restarts for run in runs),
-        rolls_first_week_max=max(sum(r.at_s < WEEK_S for r in run.rolls) for run in runs),
-        rolls=len(rolls),
-        rolls_losing_over_1_percent=sum(roll.gain < LOSING for roll in rolls),
         slo_kept_fraction=_fraction(with_slo),
         worst_speed_fraction=min(speeds, default=None),
         world_days=len(days),

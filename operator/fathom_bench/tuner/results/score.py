@@ -6,19 +6,16 @@ from typing import Final
 
 import numpy as np
 
-from fathom.core.depth import Schedule
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import Action
 from fathom_bench.tuner.course.course import Floats, WorldCourse
 from fathom_bench.tuner.course.drawing import DAY_S
-from fathom_bench.tuner.fleet.fleet import by_batch
 from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome
 from fathom_bench.tuner.results.alarm_truth import is_justified
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, USER, Campaign
 
 GOOD: Final = 0.97
 GOOD_FOR_S: Final = 300.0
-WEEK_DAYS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +27,6 @@ class DayScore:
     """Tokens over the clairvoyant's."""
     vs_user_percent: float
     """Tokens more than with the user's own depth; negative: fewer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Roll:
-    """A change of the schedule that was carried out by new pods."""
-
-    at_s: float
-    gain: float
-    """True relative gain of the new schedule over the old, over the day that followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +53,6 @@ class RunScore:
     """From a cold start until five minutes at 97 % of the clairvoyant begin; None: never."""
     probes_per_day: float
     moves_per_day: float
-    restarts: int
-    rolls: tuple[Roll, ...]
     slo_kept: int | None
     """Windows in which the SLO was kept, of those in which the clairvoyant keeps it."""
     slo_windows: int
@@ -96,8 +82,6 @@ def _score(campaign: Campaign, policy: str) -> RunScore:
         ),
         probes_per_day=outcome.actions.get(Action.PROBE.value, 0) / len(days),
         moves_per_day=outcome.actions.get(Action.MOVE.value, 0) / len(days),
-        restarts=len(outcome.restarts),
-        rolls=_rolls(course, outcome),
         slo_kept=kept,
         slo_windows=possible,
         speed_fraction=_speed(outcome) / _speed(best) if outcome.request_seconds else None,
@@ -135,30 +119,6 @@ def minutes_to_good(own: Floats, best: Floats, tick_s: float) -> float | None:
     possible = running(best)
     good = (running(own) >= GOOD * possible) & (possible > 0)
     return float(np.argmax(good) * tick_s / 60) if good.any() else None
-
-
-def _rolls(course: WorldCourse, outcome: CourseOutcome) -> tuple[Roll, ...]:
-    course = course.restarted(outcome.restarts)
-    changes = zip(outcome.schedules, outcome.schedules[1:], strict=False)
-    return tuple(
-        Roll(at_s, _gain(course, outcome, before, after, at_s))
-        for (_, before), (at_s, after) in changes
-    )
-
-
-def _gain(
-    course: WorldCourse, outcome: CourseOutcome, before: Schedule, after: Schedule, at_s: float
-) -> float:
-    first = int(at_s // course.clock.tick_s)
-    ticks = slice(first, first + round(DAY_S / course.clock.tick_s))
-    rate, batch = course.rate_of(outcome.batch)[ticks], outcome.batch[ticks]
-
-    def made(schedule: Schedule) -> float:
-        depth = np.array(by_batch(schedule, course.world.fleet.max_batch))[batch]
-        return float(np.take_along_axis(rate, depth[:, :, None], axis=2).sum())
-
-    old = made(before)
-    return made(after) / old - 1 if old else 0.0
 
 
 def _slo(campaign: Campaign, policy: str) -> tuple[int | None, int]:

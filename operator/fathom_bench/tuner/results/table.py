@@ -14,7 +14,6 @@ _COLUMNS = (
     "to 97 %",
     "probes",
     "moves",
-    "restarts",
     "SLO kept",
     "worst in",
 )
@@ -114,7 +113,6 @@ def _cells(of: PolicySummary) -> tuple[str, ...]:
         "never" if minutes is None else f"{minutes:.0f} min",
         f"{of.probes_per_day:.0f}",
         f"{of.moves_per_day:.0f}",
-        str(of.restarts),
         "" if of.slo_kept_fraction is None else f"{100 * of.slo_kept_fraction:.1f}",
         f"{of.worst_world} {of.worst_seed}",
     )

@@ -52,7 +52,6 @@ class FleetPart(WorldPart):
     min_gain_percent: NonNegativeFloat = 1.0
     days: Annotated[int, Field(ge=1, le=7)] = 1
     delivery_seconds: Span = (1.0, 8.0)
-    restart_minutes: Span = (4.0, 8.0)
     graphs: GraphsPart | None = None
     adaptive_verification: bool = False
     """The engines verify as many of their drafts as make a step fastest, and nobody knows which."""

@@ -11,16 +11,15 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
-from fathom.tuning.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.fleet.fleet import EPOCH_S
 from fathom_bench.tuner.fleet.live_fleet import LiveFleet
 from fathom_bench.tuner.fleet.load import ClosedLoad
-from fathom_bench.tuner.fleet.rollout_fleet import RolloutFleet
 from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.results.score import scores
-from fathom_bench.tuner.simulate import LIVE, ROLLOUT, campaign
+from fathom_bench.tuner.simulate import LIVE, campaign
 from fathom_bench.tuner.worlds.files import load
 from fathom_bench.tuner.worlds.world import SimulatedWorld
 from unit.bench.tuner.worlds import course, days, world
@@ -220,51 +219,6 @@ def test_scrapes_show_values_of_their_own_time() -> None:
         if each.counters is not None
     }
     assert ages == {0, 10, 20}
-
-
-def rollout(of: WorldCourse, script: Script) -> RolloutFleet:
-    wishes = settings(of.world, TuningMode.AUTO, window_s=300, by_rollout=True)
-    return RolloutFleet(of, ClosedLoad(of), wishes, "test", script)
-
-
-def test_a_rollout_restarts_pods_one_at_a_time_and_the_others_take_their_load() -> None:
-    script = Script(changing(3, 1, at_s=3600))
-    of = days(world(traffic={"concurrency": 12}, fleet={"restart_minutes": [10, 10]}), 1)
-    fleet = rollout(of, script)
-    outcome = fleet.run()
-    down = (outcome.batch == 0).sum(axis=1)
-    assert len(outcome.restarts) == 4
-    assert down.max() == 1
-    assert down.sum() == pytest.approx(40, abs=4)
-    assert outcome.batch[65].max() == 16
-    assert (outcome.depth[50] == 3).all()
-    assert (outcome.depth[-1] == 1).all()
-    shown = [each.counters for snapshot in script.shown for each in snapshot.pods if each.counters]
-    assert not any(each.live_depth or each.depth_generation for each in shown)
-
-
-def test_a_canary_is_restarted_first() -> None:
-    def documents(now_s: float) -> tuple[Schedule, dict[str, Schedule]]:
-        later = now_s >= 3600
-        return flat(1 if later else 3, 128), {"pod-2-0": flat(6, 128)} if later else {}
-
-    of = days(world(fleet={"restart_minutes": [10, 10]}), 1)
-    outcome = rollout(of, Script(documents)).run()
-    first_down = int(np.argmax((outcome.batch == 0).any(axis=1)))
-    assert outcome.batch[first_down].tolist()[2] == 0
-    assert outcome.depth[-1].tolist() == [1, 1, 6, 1]
-
-
-def test_a_roll_is_judged_by_what_it_truly_gains() -> None:
-    # Half of what was accepted at first is, by the time of the roll.
-    of = days(world(events=({"kind": "mismatch", "at_minutes": 30, "factor": 0.5},)), 1)
-    outcome = campaign(
-        of, ["static_3"], {ROLLOUT: lambda each: rollout(each, Script(changing(3, 7, 3600))).run()}
-    )
-    (score,) = scores(outcome, [ROLLOUT])
-    (roll,) = score.rolls
-    length = [sum(0.25**i for i in range(depth + 1)) for depth in range(8)]
-    assert roll.gain == pytest.approx((length[7] / 17) / (length[3] / 13) - 1, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from fathom.api.conditions import Reason
 from fathom.cli import app
-from fathom.tuning.alarm import AlarmKind
+from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_bench.tuner.outcome import AlarmRaised
 from fathom_bench.tuner.results.report import report
-from fathom_bench.tuner.results.score import AlarmScore, DayScore, Roll, RunScore, minutes_to_good
+from fathom_bench.tuner.results.score import AlarmScore, DayScore, RunScore, minutes_to_good
 from fathom_bench.tuner.results.table import false_alarm_table
 from fathom_bench.tuner.worlds.files import load
 from fathom_bench.tuner.worlds.random_worlds import random_world
@@ -35,8 +35,6 @@ def run(policy: str, world: str, fractions: list[float], **other: object) -> Run
         "minutes_to_97_percent": 3.0,
         "probes_per_day": 10.0,
         "moves_per_day": 2.0,
-        "restarts": 0,
-        "rolls": (),
         "slo_kept": None,
         "slo_windows": 0,
         "speed_fraction": None,
@@ -68,20 +66,16 @@ def test_one_run_that_never_gets_there_is_told() -> None:
     assert got.per_world["a"]["live"].minutes_to_97_percent_max == 3.0
 
 
-def test_rolls_slo_and_alarms_are_summed_over_runs() -> None:
-    rolls = (Roll(1000.0, 0.03), Roll(700_000.0, -0.02))
+def test_slo_and_alarms_are_summed_over_runs() -> None:
     got = report(
         [
-            run("rollout", "a", [0.99], rolls=rolls, slo_kept=90, slo_windows=100),
-            run("rollout", "b", [0.99], rolls=rolls[:1]),
+            run("slots", "a", [0.99], slo_kept=90, slo_windows=100),
+            run("slots", "b", [0.99]),
             run("live", "a", [0.99], alarms=AlarmScore((4.0, None), (CLIFF,), 10.0, FITTING)),
             run("live", "b", [0.99], alarms=AlarmScore((6.0,), (), 20.0, FITTING)),
         ]
     )
-    rollout = got.__pydantic_extra__["rollout"]
-    assert (rollout.rolls, rollout.rolls_first_week_max) == (3, 1)
-    assert rollout.rolls_losing_over_1_percent == 1
-    assert rollout.slo_kept_fraction == pytest.approx(0.9)
+    assert got.__pydantic_extra__["slots"].slo_kept_fraction == pytest.approx(0.9)
     assert (got.alarms.mismatches, got.alarms.missed) == (3, 1)
     assert got.alarms.mismatch_minutes_max is None
     assert got.alarms.false_per_month == pytest.approx(1.0)

@@ -1,0 +1,82 @@
+"""What an alarm is, and what is suspected before. `watching` decides which is which."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from fathom.api.conditions import Reason
+
+
+class AlarmKind(StrEnum):
+    """Also the condition's type in the resource's status, and the label of the metric."""
+
+    DRAFT_MISMATCH = "DraftMismatch"
+    """Acceptance fell off a cliff: traffic the draft was not made for, or the wrong draft."""
+    ACCEPTANCE_DECAY = "AcceptanceDecay"
+    """Replicas that run for longer accept less than those that started lately."""
+    SUSPICIOUS_ACCEPTANCE = "SuspiciousAcceptance"
+    """Acceptance too good to be true, or an engine that drafts at another depth than asked."""
+    SPECULATION_NEVER_PAYS = "SpeculationNeverPays"
+    """Without speculation this model would be faster at every batch under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something a person should look at. It says what was seen, and what to do."""
+
+    kind: AlarmKind
+    reason: Reason
+    """Which of the kind's causes."""
+    message: str
+    recommendation: str
+    since_s: float
+    """Since when it stands (Unix seconds)."""
+    older_than_s: float | None = None
+    """Age of the engines that it is about; None: it is not about age."""
+
+
+NORMAL_AFTER_S: Final = 3600.0
+"""How long acceptance must be low before that is learnt as normal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One alarm in the making, or one that stands."""
+
+    kind: AlarmKind
+    reason: Reason
+    message: str
+    recommendation: str
+    first_seen_s: float
+    last_seen_s: float
+    raised_at_s: float = 0.0
+    """Since when it stands; 0: not yet."""
+    older_than_s: float | None = None
+
+    def alarm(self) -> Alarm:
+        return Alarm(
+            self.kind,
+            self.reason,
+            self.message,
+            self.recommendation,
+            self.raised_at_s,
+            self.older_than_s,
+        )
+
+
+def is_normal(watches: Iterable[Watch]) -> bool:
+    """Whether acceptance may be learnt as normal.
+
+    Not while the draft is suspected; but what lasts is what people live with.
+    """
+    return all(
+        each.kind is not AlarmKind.DRAFT_MISMATCH
+        or each.last_seen_s - each.first_seen_s > NORMAL_AFTER_S
+        for each in watches
+    )
+
+
+def is_cliff(watches: Iterable[Watch]) -> bool:
+    """Whether the alarm stands that acceptance fell off a cliff."""
+    return any(each.reason is Reason.ACCEPTANCE_CLIFF and each.raised_at_s for each in watches)

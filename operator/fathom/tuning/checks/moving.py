@@ -1,0 +1,134 @@
+"""Moves: the schedule of all pods changes, and then it is checked that it was worth it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import Objective
+from fathom.tuning import sentences
+from fathom.tuning.buckets import batches
+from fathom.tuning.checks.probing import SOON_S
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.policy.option import Option, expected_gain, expected_gain_sd
+from fathom.tuning.policy.visit import Visit
+from fathom.tuning.situation import Situation, clamped
+from fathom.tuning.state import Change, Trial
+
+TRIAL_STEPS: Final = 200.0
+"""Steps at the new depth that a verdict needs."""
+TRIAL_WINDOWS: Final = 3.0
+"""After so many windows without enough steps there is no verdict."""
+WORSE_Z: Final = 1.0
+"""A move is taken back sooner than it is made: the benefit of doubt is with what was there."""
+
+
+def move(given: Situation) -> TuningDecision | None:
+    """Go where it is better beyond doubt, all buckets at once."""
+    options = given.policy.moves()
+    if not options:
+        return None
+    epoch = given.state.text.epoch
+    gain = expected_gain(options)
+    moved = {each.bucket for each in options}
+    after = given.with_state(
+        replace(
+            given.state,
+            probe=None,
+            trial=Trial(
+                changes=tuple(Change(each.bucket, each.start, each.to) for each in options),
+                expected_gain=gain,
+                at_s=given.now_s,
+            ),
+            left=(
+                *(each for each in given.state.left if each.bucket not in moved),
+                *(Visit(each.bucket, each.start, given.now_s, epoch) for each in options),
+            ),
+        )
+    )
+    return replace(
+        after.act(
+            Action.MOVE,
+            Reason.MOVED,
+            f"Moves {sentences.moves(options, given.settings.max_batch)}.{_slo(given, options)}",
+            after.next_document(given.policy.after(options), None),
+            notable=True,
+        ),
+        expected_gain=gain,
+        expected_gain_sd=expected_gain_sd(options),
+    )
+
+
+def judge_move(given: Situation) -> TuningDecision | None:
+    """Compare what the last move gained with what was expected; take it back if it lost.
+
+    Both depths are compared as they would do now, under the present traffic and at the pods'
+    present speed: tokens per second before and after would compare two hours of the day. With
+    Goodput, a depth with faster slow requests has not lost, however many tokens it makes.
+    """
+    trial = given.state.trial
+    if trial is None:
+        return None
+    age_s = given.now_s - trial.at_s
+    enough = trial.steps >= TRIAL_STEPS
+    if age_s < given.window_seconds * (1.0 if enough else TRIAL_WINDOWS):
+        return None
+    after = given.with_state(replace(given.state, trial=None))
+    shares = given.policy.shares
+    judged = [
+        Option(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
+        for each in trial.changes
+        if (gain := given.policy.evidence.gain(each.bucket, each.to, each.start)) is not None
+    ]
+    if not enough or not judged:
+        return after.stay()
+    measured = expected_gain(judged)
+    worse = [
+        each
+        for each in judged
+        if each.gain.upper(WORSE_Z) < 0
+        and not given.policy.steadier(each.bucket, each.to, each.start)
+    ]
+    if worse:
+        decision = _take_back(after, worse)
+    else:
+        reason, message = after.why_stay()
+        decision = after.hold(
+            reason,
+            f"The last move gained {measured:+.1%} (expected {trial.expected_gain:+.1%}). "
+            f"{message}",
+            wake_after_s=SOON_S,
+        )
+    return replace(decision, expected_gain=trial.expected_gain, measured_gain=measured)
+
+
+def _take_back(given: Situation, worse: list[Option]) -> TuningDecision:
+    depths = dict(given.policy.depths)
+    depths.update({each.bucket: clamped(each.start, given.settings) for each in worse})
+    after = given.noted([(each.bucket, each.to) for each in worse], failed=True)
+    return after.act(
+        Action.MOVE,
+        Reason.MOVED,
+        f"Takes back what was slower: {sentences.moves(worse, given.settings.max_batch)}.",
+        after.next_document(depths, None),
+        notable=True,
+    )
+
+
+def _slo(given: Situation, options: Iterable[Option]) -> str:
+    """With Goodput: where even the fastest depth misses the SLO."""
+    slo_s = given.settings.tpot_slo_seconds
+    if given.settings.objective is not Objective.GOODPUT or slo_s is None:
+        return ""
+    missed = [
+        f"{batches(each.bucket, given.settings.max_batch)} ({seconds * 1000:.1f} ms)"
+        for each in options
+        if (seconds := given.policy.evidence.tpot_seconds(each.bucket, each.to)) is not None
+        and seconds > slo_s
+    ]
+    if not missed:
+        return ""
+    return (
+        f" Even so the time per output token exceeds {slo_s * 1000:g} ms at {', '.join(missed)}: "
+        "fewer requests at once would help, depth cannot."
+    )

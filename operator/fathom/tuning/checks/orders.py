@@ -1,0 +1,151 @@
+"""What the spec and people ask for outright, whatever was measured."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fathom.api.conditions import Reason
+from fathom.api.spec import TuningMode
+from fathom.core.counted import counted
+from fathom.core.depth import DepthDocument, flat, same_depths, summary
+from fathom.tuning.alarms.watching import standing
+from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
+from fathom.tuning.learning import learn
+from fathom.tuning.situation import Situation, clamped, pins, within_bounds
+from fathom.tuning.state import Probe
+
+
+def static(snapshot: TuningSnapshot) -> TuningDecision:
+    """Mode Static: nothing to decide."""
+    return TuningDecision(
+        action=Action.HOLD,
+        reason=Reason.STATIC,
+        message=(
+            f"Mode Static: the engine speculates {counted(snapshot.settings.tokens, 'token')} at "
+            "every batch."
+        ),
+        document=snapshot.document or _first_document(snapshot),
+        state=snapshot.state,
+        wake_after_s=snapshot.settings.window_seconds,
+        measured=snapshot.state.measured,
+    )
+
+
+def start(snapshot: TuningSnapshot) -> TuningDecision:
+    """The first document: the user's own depth at every batch."""
+    document = _first_document(snapshot)
+    tokens = snapshot.settings.tokens
+    return TuningDecision(
+        action=Action.MOVE,
+        reason=Reason.MEASURING,
+        message=f"Starts at your own depth, {tokens}, at every batch.",
+        document=document,
+        state=replace(
+            learn(snapshot).state,
+            probe=None,
+            trial=None,
+            tokens=tokens,
+            generation=document.generation,
+        ),
+        wake_after_s=snapshot.settings.window_seconds,
+        measured=snapshot.state.measured,
+        alarms=standing(snapshot.state.watches),
+    )
+
+
+def _first_document(snapshot: TuningSnapshot) -> DepthDocument:
+    """The document to start from, newer than any that an engine may hold."""
+    settings = snapshot.settings
+    return DepthDocument(
+        generation=snapshot.state.generation + 1,
+        schedule=flat(clamped(settings.tokens, settings), settings.max_batch),
+        pods=pins(snapshot),
+    )
+
+
+def unwritten(snapshot: TuningSnapshot) -> DepthDocument:
+    """What engines do whose depth is not live, and for which no document is ever written."""
+    return replace(_first_document(snapshot), generation=snapshot.state.generation)
+
+
+def cannot_change_live(given: Situation) -> TuningDecision | None:
+    """The engine has no live depth."""
+    if given.snapshot.live_refusal is None:
+        return None
+    reason, message = given.snapshot.live_refusal
+    # No document was written for these engines that they could obey.
+    held = replace(given.hold(reason, message), not_obeyed=())
+    if reason is Reason.DRAFTING_DISABLED:
+        # Nothing is drafted that could be wrong, and no counter would ever say that it is over.
+        return replace(held, alarms=(), state=replace(held.state, watches=()))
+    return held
+
+
+def orders(given: Situation) -> TuningDecision | None:
+    """Mode Advise, the spec's bounds, a new guess, pins; and probes that may not go on."""
+    settings = given.settings
+    advising = settings.mode is TuningMode.ADVISE
+    depths: Mapping[int, int] = given.policy.depths
+    new_guess = given.state.tokens not in {None, settings.tokens}
+    if advising or (new_guess and not given.state.step_times.cells):
+        depths = dict.fromkeys(depths, clamped(settings.tokens, settings))
+    probe = None if advising else _still_valid(given)
+    document = given.next_document(depths, probe)
+    ended = given.snapshot.state.probe if probe is None else None
+    given = given.with_state(
+        replace(
+            given.state,
+            probe=probe,
+            trial=None if advising else given.state.trial,
+            probe_ended_at_s=given.now_s if ended else given.state.probe_ended_at_s,
+        )
+    )
+    if document is given.document:
+        return None
+    if document.schedule != given.document.schedule and same_depths(
+        document.schedule, given.document.schedule
+    ):
+        return given.act(
+            Action.MOVE,
+            Reason.MEASURING,
+            f"The depths stay; their last range ends at the largest batch, {settings.max_batch}.",
+            document,
+        )
+    if document.schedule != given.document.schedule:
+        why = (
+            "mode Advise keeps your own depth"
+            if advising
+            else "these are the depths that its spec allows"
+        )
+        return given.act(
+            Action.MOVE,
+            Reason.ADVISING if advising else Reason.MOVED,
+            f"From {summary(given.document.schedule)} to {summary(document.schedule)}: {why}.",
+            document,
+            notable=True,
+        )
+    if ended is not None and ended.pod in given.document.pods:
+        return given.act(
+            Action.END_PROBE,
+            Reason.ADVISING if advising else Reason.MEASURING,
+            f"The probe is over: {ended.pod} is pinned, gone or not ready, or probing was ended.",
+            document,
+        )
+    held = ", ".join(
+        f"{pod} at {summary(schedule)}" for pod, schedule in sorted(given.pins.items())
+    )
+    return given.act(
+        Action.PIN,
+        Reason.PINNED,
+        f"Pods held by annotation or by a quality check: {held or 'none any more'}.",
+        document,
+    )
+
+
+def _still_valid(given: Situation) -> Probe | None:
+    """The probe that runs, unless its pod cannot carry it any longer."""
+    probe = given.state.probe
+    if probe is None or not given.settings.probing:
+        return None
+    pod = next((each for each in given.snapshot.pods if each.name == probe.pod), None)
+    within = within_bounds(probe, given.settings)
+    return probe if within and pod and pod.ready and pod.pinned_depth is None else None

@@ -1,0 +1,102 @@
+"""Is there anything to go by? If not, depth stays as it is: no data is never a reason to act."""
+
+from dataclasses import replace
+from typing import Final
+
+from fathom.api.conditions import Reason
+from fathom.core.counted import counted
+from fathom.tuning.checks.probing import GIVE_UP_S, SOON_S, end_probe
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.learning import is_stale, stale_after_s
+from fathom.tuning.situation import Situation
+
+TRAFFIC_WINDOWS: Final = 2.5
+"""Without a step for so many windows there is no traffic."""
+
+
+def no_pods(given: Situation) -> TuningDecision | None:
+    pods = given.snapshot.pods
+    if any(pod.ready for pod in pods):
+        return None
+    return given.hold(
+        Reason.PODS_NOT_READY,
+        f"Of {counted(len(pods), 'pod')} none is ready; depth stays as it is.",
+    )
+
+
+def no_metrics(given: Situation) -> TuningDecision | None:
+    ready = [pod for pod in given.snapshot.pods if pod.ready]
+    readable = [pod.counters for pod in ready if pod.counters is not None]
+    if any(not is_stale(counters, given.snapshot) for counters in readable):
+        return None
+    if readable:
+        reason = Reason.STALE_METRICS
+        # Without their age: it would make every message a new one, and every new message a write.
+        message = (
+            f"The newest metrics are more than {stale_after_s(given.snapshot):.0f} s old; depth "
+            "stays as it is. Check what scrapes the pods."
+        )
+    else:
+        reason = Reason.NO_METRICS
+        message = (
+            f"Of {counted(len(ready), 'ready pod')} no metrics can be read; depth stays as it is."
+        )
+    return _or_end_probe(given, reason, message)
+
+
+def not_obeyed(given: Situation) -> TuningDecision | None:
+    """Engines that do not run what the document says: tell them again; hold if they are many."""
+    found, before = given.convergence, given.snapshot.state.disobeying
+    if found.is_lost:
+        return given.hold(Reason.DEPTH_NOT_OBEYED, f"{found.sentence} Depth is held.")
+    if set(found.disobeying) - set(before):
+        return given.hold(
+            Reason.DEPTH_NOT_OBEYED, f"{found.sentence} The other pods are tuned meanwhile."
+        )
+    generation = given.document.generation
+    if found.late and given.state.poked_generation != generation:
+        poked = given.with_state(replace(given.state, poked_generation=generation))
+        return poked.act(
+            Action.POKE,
+            Reason.MEASURING,
+            f"{', '.join(found.late)} do not run generation {generation} yet; they are told again.",
+            given.document,
+            wake_after_s=SOON_S,
+        )
+    if before and not found.disobeying:
+        return replace(
+            given.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or are gone."),
+            notable=True,
+        )
+    return None
+
+
+def no_traffic(given: Situation) -> TuningDecision | None:
+    if not given.state.traffic.loads:
+        return given.hold(Reason.MEASURING, "Waits for the first window with traffic.")
+    # Where Prometheus scrapes seldom, its interval sets the pace and not the window.
+    pace_s = max([given.window_seconds, *(each.seconds for each in given.deltas)])
+    if given.now_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * pace_s:
+        return None
+    # Without the age, as above.
+    return _or_end_probe(given, Reason.NO_TRAFFIC, "No engine step lately; depth stays as it is.")
+
+
+def not_in_force_yet(given: Situation) -> TuningDecision | None:
+    """One change at a time: the last one has yet to reach the engines."""
+    if not given.convergence.waiting:
+        return None
+    return given.hold(
+        Reason.MEASURING,
+        f"Generation {given.document.generation} is not in force yet on "
+        f"{', '.join(given.convergence.waiting)}.",
+        wake_after_s=SOON_S,
+    )
+
+
+def _or_end_probe(given: Situation, reason: Reason, message: str) -> TuningDecision:
+    """Hold; but a probe that nobody can see is not left running."""
+    probe = given.state.probe
+    if probe is not None and given.now_s - probe.started_at_s > GIVE_UP_S:
+        return end_probe(given, reason, f"The probe is ended. {message}")
+    return given.hold(reason, message)

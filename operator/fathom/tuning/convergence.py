@@ -1,0 +1,110 @@
+"""Whether the engines run the depths that the document asks for: they themselves say so."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.core.depth import DepthDocument
+from fathom.tuning.interface import TunedPod, TuningSnapshot
+from fathom.tuning.learning import is_stale
+from fathom.tuning.state import TuningState
+
+POKE_AFTER_S: Final = 30.0
+DEADLINE_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """Pods that step, but not (yet) by the document."""
+
+    judged: int
+    """Pods that could be judged."""
+    waiting: tuple[str, ...]
+    """Not yet in force, but within the deadline; the kubelet may still bring it."""
+    late: tuple[str, ...]
+    """Of those: long enough to tell them again."""
+    disobeying: tuple[str, ...]
+    """Not in force after the deadline."""
+    sentence: str
+    """Why, for a person."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether so many do not obey that nothing can be tuned.
+
+        One pod that is behind must not hold a large fleet at yesterday's depth.
+        """
+        return 2 * len(self.disobeying) >= self.judged > 0 and bool(self.disobeying)
+
+
+def convergence(
+    snapshot: TuningSnapshot, document: DepthDocument, state: TuningState
+) -> Convergence:
+    """Judge ready pods.
+
+    An engine puts a document in force when it schedules, so one that has not stepped since it was
+    written has disobeyed nothing.
+    """
+    stepped = dict(state.stepped)
+    waiting: list[str] = []
+    late: list[str] = []
+    behind: list[str] = []
+    unplugged: list[str] = []
+    unseen: list[str] = []
+    judged = 0
+    for pod in snapshot.pods:
+        if not pod.ready or pod.counters is None or is_stale(pod.counters, snapshot):
+            continue
+        judged += 1
+        if not pod.counters.live_depth:
+            if pod.ready_for_s > DEADLINE_S:
+                (unplugged if pod.counters.counters_shown else unseen).append(pod.name)
+            continue
+        if pod.counters.depth_generation == document.generation:
+            continue
+        if pod.name in state.disobeying:
+            # It is no less behind for a newer document that it does not read either.
+            behind.append(pod.name)
+            continue
+        waited = _waited(pod, snapshot)
+        if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
+            continue
+        if waited > DEADLINE_S:
+            behind.append(pod.name)
+            continue
+        waiting.append(pod.name)
+        if waited > POKE_AFTER_S:
+            late.append(pod.name)
+    return Convergence(
+        judged=judged,
+        waiting=tuple(waiting),
+        late=tuple(late),
+        disobeying=(*behind, *unplugged, *unseen),
+        sentence=_sentence(document.generation, behind, unplugged, unseen),
+    )
+
+
+def _waited(pod: TunedPod, snapshot: TuningSnapshot) -> float:
+    return min(snapshot.now_s - snapshot.document_written_at_s, pod.ready_for_s)
+
+
+def _sentence(generation: int, behind: list[str], unplugged: list[str], unseen: list[str]) -> str:
+    parts: list[str] = []
+    if behind:
+        parts.append(
+            f"{', '.join(behind)} step, but do not run generation {generation} of the depth "
+            f"document after {DEADLINE_S:.0f} s. Check the pod's log for 'fathom' and that "
+            "the depth ConfigMap is mounted as a directory."
+        )
+    if unplugged:
+        parts.append(
+            f"{', '.join(unplugged)} cannot change depth live: the engine shows no live plugin. "
+            "Check the pod's log for 'fathom', and that PYTHONPATH and --scheduler-cls are as "
+            "rendered."
+        )
+    if unseen:
+        parts.append(
+            f"{', '.join(unseen)} run the plugin, but its counters do not reach /metrics: most "
+            "often /dev/shm was full when the engine started. The pod's log says why (look for "
+            "'fathom'); make room there, then replace the pod."
+        )
+    return " ".join(parts)

@@ -1,0 +1,192 @@
+"""Acceptance as alarms look at it: what is normal here, and which pods differ. Pure.
+
+The first position's conditional acceptance says most: it is drafted at every depth but 0, so it is
+never a matter of how deep the engine happens to speculate.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters, PodDelta
+from fathom.tuning.estimate.decay import decay
+from fathom.tuning.estimate.survival import Trials, trials
+
+LEVELS: Final = 40
+"""Bins of the histogram of acceptance, from 0 to 1."""
+LEVELS_HALF_LIFE_S: Final = 24 * 3600.0
+"""What is normal is remembered for a day or two: traffic has a time of day."""
+LOW_QUANTILE: Final = 0.1
+LEAST_DRAFTS: Final = 200.0
+"""Windows with fewer say nothing."""
+HEALED_S: Final = 7 * 24 * 3600.0
+"""How long a cliff is remembered from which acceptance came back."""
+HEALED: Final = 0.85
+"""Share of its lowest level above which another one is the same again."""
+POD_HALF_LIFE_S: Final = 240.0
+MOST_PODS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PodAcceptance:
+    """One pod's acceptance relative to all pods' in the same windows."""
+
+    pod: str
+    started_at_s: float
+    """When its engine started (Unix seconds); 0: unknown."""
+    drafts: float
+    expected: float
+    """First drafts that would have been accepted at all pods' rate."""
+    accepted: float
+    at_s: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Accepted over expected; None: unknown."""
+        return self.accepted / self.expected if self.expected > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cliff:
+    """A time of low acceptance, for which an alarm stands."""
+
+    lowest: float
+    since_s: float
+    """When the alarm was raised (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealedCliff:
+    """A time of low acceptance that ended though no engine restarted.
+
+    A wrong draft stays wrong until then, so this was traffic.
+    """
+
+    lowest: float
+    over_at_s: float
+    """When the alarm was over (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """The present level, the levels seen before, and each pod's part."""
+
+    levels: tuple[float, ...] = ()
+    """Seconds spent at each level, discounted over a day."""
+    level: float | None = None
+    """First position's conditional acceptance over the last minute or so; None: unknown."""
+    pods: tuple[PodAcceptance, ...] = ()
+    at_s: float = 0.0
+    cliff: Cliff | None = None
+    """That an alarm stands for."""
+    healed: HealedCliff | None = None
+    """The lowest of the last days."""
+
+    def updated(
+        self,
+        deltas: Iterable[PodDelta],
+        looks: Mapping[str, PodCounters],
+        *,
+        normal: bool,
+        alarmed: bool = False,
+    ) -> "Acceptance":
+        """With one more window.
+
+        Args:
+            deltas: what each pod counted.
+            looks: each pod's latest counters, for when its engine started.
+            normal: False while the draft is suspected: then this window is no part of what is
+                normal.
+            alarmed: whether the alarm of a cliff stands.
+        """
+        deltas = tuple(deltas)
+        windows = {each.pod: (each.to_s, trials(each.drafts)) for each in deltas}
+        pooled = sum((window for _, window in windows.values()), Trials())
+        if not pooled.reached or pooled.reached[0] < LEAST_DRAFTS:
+            return self
+        rate = pooled.accepted[0] / pooled.reached[0]
+        at_s = max(to_s for to_s, _ in windows.values())
+        passed_s = max(0.0, at_s - self.at_s) if self.at_s else 0.0
+        level = rate if self.level is None else 0.5 * (self.level + rate)
+        # Not what passed: after a night without requests the first window would be normal at once.
+        watched_s = min(passed_s, max(each.seconds for each in deltas))
+        cliff, healed = self._cliffs(level, at_s, looks, alarmed=alarmed)
+        return Acceptance(
+            levels=self._levels(rate, watched_s, passed_s) if normal else self.levels,
+            level=level,
+            pods=self._pods(windows, looks, rate),
+            at_s=at_s,
+            cliff=cliff,
+            healed=healed,
+        )
+
+    @property
+    def normal(self) -> float | None:
+        """The low end of what was seen over the last day; None: too little was seen."""
+        total = sum(self.levels)
+        if total <= 0:
+            return None
+        seen = 0.0
+        for i, seconds in enumerate(self.levels):
+            seen += seconds
+            if seen >= LOW_QUANTILE * total:
+                return (i + 0.5) / LEVELS
+        return None
+
+    @property
+    def known_s(self) -> float:
+        """Seconds that `normal` rests on."""
+        return sum(self.levels)
+
+    @property
+    def is_known_traffic(self) -> bool:
+        """Whether acceptance came back by itself from as low a level before."""
+        low = self.level
+        return low is not None and self.healed is not None and low >= HEALED * self.healed.lowest
+
+    def _cliffs(
+        self, level: float, at_s: float, looks: Mapping[str, PodCounters], *, alarmed: bool
+    ) -> tuple[Cliff | None, HealedCliff | None]:
+        """The cliff that an alarm stands for, and the lowest that has healed."""
+        cliff, healed = self.cliff, self.healed
+        if healed is not None and at_s - healed.over_at_s > HEALED_S:
+            healed = None
+        if alarmed:
+            cliff = cliff or Cliff(level, at_s)
+            return replace(cliff, lowest=min(cliff.lowest, level)), healed
+        if cliff is None or any(each.started_at_s > cliff.since_s for each in looks.values()):
+            return None, healed
+        lowest = min(cliff.lowest, healed.lowest if healed is not None else cliff.lowest)
+        return None, HealedCliff(lowest, at_s)
+
+    def _levels(self, rate: float, watched_s: float, passed_s: float) -> tuple[float, ...]:
+        kept = decay(passed_s, LEVELS_HALF_LIFE_S)
+        levels = [kept * each for each in self.levels or (0.0,) * LEVELS]
+        levels[min(LEVELS - 1, int(rate * LEVELS))] += watched_s
+        return tuple(levels)
+
+    def _pods(
+        self,
+        windows: Mapping[str, tuple[float, Trials]],
+        looks: Mapping[str, PodCounters],
+        rate: float,
+    ) -> tuple[PodAcceptance, ...]:
+        known = {each.pod: each for each in self.pods}
+        for pod, (to_s, window) in windows.items():
+            if not window.reached:
+                continue
+            look = looks.get(pod)
+            started_at_s = look.started_at_s if look else 0.0
+            before = known.get(pod)
+            if before is None or abs(before.started_at_s - started_at_s) > CLOCK_TOLERANCE_S:
+                before = PodAcceptance(pod, started_at_s, 0.0, 0.0, 0.0, to_s)
+            kept = decay(to_s - before.at_s, POD_HALF_LIFE_S)
+            known[pod] = replace(
+                before,
+                drafts=kept * before.drafts + window.reached[0],
+                expected=kept * before.expected + window.reached[0] * rate,
+                accepted=kept * before.accepted + window.accepted[0],
+                at_s=to_s,
+            )
+        newest = sorted(known.values(), key=lambda each: -each.at_s)[:MOST_PODS]
+        return tuple(sorted(newest, key=lambda each: each.pod))

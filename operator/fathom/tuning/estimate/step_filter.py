@@ -1,0 +1,211 @@
+"""From what pods counted to step times: how much is the depth, and how much the pod?
+
+A Kalman filter over the logarithms of the cells' mean step times and of each pod's speed, whose
+observations are their sums; covariances are not kept (kept, they made the filter too sure of itself
+in simulated fleets). A cell that is new starts at its prediction. A surprise that no error explains
+is the cell's where it is new (a cliff that no line foretold), else the pod's (a neighbour on the
+node, a throttled clock).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import exp, inf, log, log2
+from typing import Final, TypeVar
+
+from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
+from fathom.tuning.buckets import doubling
+from fathom.tuning.estimate.step_table import StepTable
+from fathom.tuning.estimate.step_time import (
+    BATCH_SD,
+    SPEED_SD,
+    STEP_SD,
+    WINDOW_SD,
+    CellTime,
+    Elasticity,
+    PodSpeed,
+    StepTimes,
+)
+
+LEAST_STEPS: Final = 3.0
+"""The logarithm of a mean over fewer steps is biased; its error says the rest."""
+MIXED_SD: Final = 1.0
+"""Relative spread of single mixed steps: their prompts differ in length."""
+DISPERSIONS: Final = (0.25, 64.0)
+"""Bounds of what is learnt of the spread between windows."""
+DISPERSION_GAIN: Final = 0.05
+"""Weight of one window in what is learnt of it, as a logarithm."""
+MOST_SURPRISING: Final = 6.0
+"""One window's squared surprise counts as at most so many times its variance."""
+BATCH_GAIN: Final = 0.3
+"""Weight of one window in the mean batch that a cell is believed to be measured at."""
+USUAL_KEPT: Final = 0.99
+"""Of the weight of the windows before, with each new one: a hundred windows are what is usual."""
+JUMP_Z: Final = 4.0
+"""Surprise, in standard errors, that is a jump of the pod's speed."""
+LAPSE_S: Final = 120.0
+"""A cell that was not measured for so long may have been measured at other batches."""
+MOST_CELLS: Final = 288
+MOST_PODS: Final = 40
+
+_Item = TypeVar("_Item", CellTime, PodSpeed)
+
+
+def updated(times: StepTimes, deltas: Iterable[PodDelta]) -> StepTimes:
+    """The table with what the pods measured in one more window."""
+    filter_ = _Filter(times)
+    for delta in deltas:
+        filter_.add(delta)
+    return filter_.result()
+
+
+class _Filter:
+    """One update of the table, in the making."""
+
+    def __init__(self, times: StepTimes) -> None:
+        self._before = times
+        self._cells: dict[Cell, CellTime] = {cell.cell: cell for cell in times.cells}
+        self._pods: dict[str, PodSpeed] = {pod.pod: pod for pod in times.pods}
+        self._dispersions = dict(times.dispersions)
+        self._elasticities = {each.batch_le: each for each in times.elasticities}
+
+    def add(self, delta: PodDelta) -> None:
+        decoded = any(
+            cell.step is StepKind.DECODE and counts.steps >= LEAST_STEPS
+            for cell, counts in delta.cells.items()
+        )
+        # Well-known cells first: they tell the pod's speed, against which new ones are measured.
+        for cell, counts in sorted(
+            delta.cells.items(), key=lambda item: (self._variance(item[0]), item[0])
+        ):
+            # A page may show anything: steps without requests or seconds tell nothing.
+            least = min(counts.step_seconds, counts.scheduled_requests)
+            if counts.steps >= LEAST_STEPS and least > 0:
+                mixed = cell.step is StepKind.MIXED
+                self._add(delta, cell, counts, tells_speed=not (mixed and decoded))
+
+    def _variance(self, cell: Cell) -> float:
+        known = self._cells.get(cell)
+        return known.variance if known else inf
+
+    def _add(self, delta: PodDelta, cell: Cell, counts: CellCounts, *, tells_speed: bool) -> None:
+        spread = MIXED_SD if cell.step is StepKind.MIXED else STEP_SD
+        dispersion = self._dispersions.get(cell.batch_le, 1.0)
+        noise = dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
+        batch = log2(counts.scheduled_requests / counts.steps)
+        whole = doubling(cell.batch_le)
+        elasticity = self._elasticities.get(whole) or Elasticity(whole)
+        # All of a bucket's cells are told at the same batch.
+        seen = log(counts.step_seconds / counts.steps) - elasticity.slope * (
+            batch - log2(cell.batch_le)
+        )
+        speed = self._speed(delta.pod, delta.to_s, dispersion)
+        is_new = cell not in self._cells
+        known = self._known(cell, delta.to_s, batch)
+        if known is None:
+            first = CellTime(
+                cell.batch_le, cell.depth, cell.step, seen - speed.log_factor,
+                noise + speed.variance, delta.to_s, batch,
+            )  # fmt: skip
+            self._cells[cell], self._pods[delta.pod] = first, speed
+            return
+        if not tells_speed:
+            total = known.variance + speed.variance + noise
+            surprise = seen - known.log_seconds - speed.log_factor
+            self._cells[cell] = _moved(known, surprise, total)
+            self._pods[delta.pod] = speed
+            return
+        surprise = self._share(delta.pod, known, speed, seen, noise, is_new=is_new)
+        if speed.batch_le == cell.batch_le:
+            change = batch - speed.log_batch
+            self._elasticities[whole] = elasticity.updated(
+                change, surprise + elasticity.slope * change
+            )
+        self._pods[delta.pod] = replace(
+            self._pods[delta.pod], batch_le=cell.batch_le, log_batch=batch
+        )
+
+    def _share(
+        self,
+        pod: str,
+        known: CellTime,
+        speed: PodSpeed,
+        seen: float,
+        noise: float,
+        *,
+        is_new: bool,
+    ) -> float:
+        """Split one observation between the cell and the pod's speed, by their variances.
+
+        Returns:
+            The surprise: observed minus expected.
+        """
+        surprise = seen - known.log_seconds - speed.log_factor
+        total = known.variance + speed.variance + noise
+        low, high = DISPERSIONS
+        learnt = exp(DISPERSION_GAIN * (min(surprise**2 / total, MOST_SURPRISING) - 1))
+        bucket = known.batch_le
+        self._dispersions[bucket] = min(high, max(low, self._dispersions.get(bucket, 1.0) * learnt))
+        if surprise**2 > JUMP_Z**2 * total:
+            if is_new:
+                known = replace(known, variance=known.variance + surprise**2)
+            else:
+                speed = replace(speed, variance=speed.variance + surprise**2)
+            total += surprise**2
+        self._cells[known.cell] = _moved(known, surprise, total)
+        self._pods[pod] = replace(
+            speed,
+            log_factor=(now := speed.log_factor + surprise * speed.variance / total),
+            variance=speed.variance * (1 - speed.variance / total),
+            usual=speed.usual
+            + (now - speed.usual) / (windows := 1 + USUAL_KEPT * speed.usual_windows),
+            usual_windows=windows,
+        )
+        return surprise
+
+    def _known(self, cell: Cell, at_s: float, batch: float) -> CellTime | None:
+        """What is believed of a cell before this window; None: nothing at all."""
+        known = self._cells.get(cell)
+        if known is None:
+            table = StepTable(self._before, at_s)
+            predicted = table.estimate(cell.batch_le, cell.depth, cell.step)
+            if predicted is None:
+                return None
+            return CellTime(
+                cell.batch_le, cell.depth, cell.step, predicted.log_seconds,
+                predicted.variance, at_s, batch,
+            )  # fmt: skip
+        variance = known.variance_at(at_s)
+        if at_s - known.at_s <= LAPSE_S:
+            batch = (1 - BATCH_GAIN) * known.log_batch + BATCH_GAIN * batch
+        else:
+            variance += (BATCH_SD * (batch - known.log_batch)) ** 2
+        return replace(known, variance=variance, at_s=max(at_s, known.at_s), log_batch=batch)
+
+    def _speed(self, pod: str, at_s: float, dispersion: float) -> PodSpeed:
+        known = self._pods.get(pod)
+        if known is not None:
+            return known.at(at_s, dispersion)
+        # The first pod ever sets the scale of the table; the others are measured against it.
+        return PodSpeed(pod, 0.0, SPEED_SD**2 if self._cells else WINDOW_SD**2, at_s)
+
+    def result(self) -> StepTimes:
+        """The new table, bounded: what was measured last is kept."""
+        return StepTimes(
+            cells=_newest(self._cells.values(), MOST_CELLS),
+            pods=_newest(self._pods.values(), MOST_PODS),
+            elasticities=tuple(self._elasticities[each] for each in sorted(self._elasticities)),
+            dispersions=tuple(sorted(self._dispersions.items())),
+        )
+
+
+def _moved(cell: CellTime, surprise: float, total: float) -> CellTime:
+    """A cell after one observation whose surprise has this variance."""
+    return replace(
+        cell,
+        log_seconds=cell.log_seconds + surprise * cell.variance / total,
+        variance=cell.variance * (1 - cell.variance / total),
+    )
+
+
+def _newest(items: Iterable[_Item], most: int) -> tuple[_Item, ...]:
+    return tuple(sorted(items, key=lambda item: -item.at_s)[:most])

@@ -1,0 +1,252 @@
+"""Survival: a property of the traffic, so it is remembered for minutes.
+
+Estimated as conditional acceptance, position by position: a_i = P(draft i accepted | all before it
+were), over drafts that were deep enough. Unlike plain survival this may pool drafts of different
+depths and times. Survival is its running product, S_i = a_1 … a_i.
+
+Two horizons. The *fast* one decides: minutes long, and dropped as soon as the newest windows differ
+from it by more than chance, so that a new class of requests is answered within one window. The
+*slow* one, hours long, is what is normal here: alarms compare with it, and where nothing has been
+drafted so deep lately, a position is expected to relate to the one before it as it did over those
+hours, with a wide error. That prior fades as trials arrive.
+
+Drafts of one request resemble each other, so n drafts are worth n / design effect independent
+trials. The design effect is learnt: it is the mean of (accepted - n·a)² / (n·a·(1 - a)) over
+windows, which is 1 for independent drafts (Kish, Survey Sampling, 1965, gives the name).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from math import sqrt
+from typing import Final
+
+from fathom.core.measurement import DraftCell, DraftCounts, position_at
+from fathom.tuning.estimate.decay import decay
+from fathom.tuning.estimate.length import Lengths, Position
+
+HALF_LIFE_S: Final = 600.0
+SLOW_HALF_LIFE_S: Final = 6 * 3600.0
+DESIGN_EFFECT: Final = 10.0
+"""Until it is learnt. Windows of real engines showed 10 to 19."""
+DESIGN_EFFECTS: Final = (2.0, 40.0)
+"""Bounds of what is learnt: above the upper one no change of traffic would ever be noticed."""
+MOST_SURPRISING: Final = 6.0
+"""One window counts as at most so many times the design effect."""
+DISPERSION_WINDOWS: Final = 30.0
+"""Windows over which the design effect is learnt."""
+FADE: Final = 0.98
+"""Expected ratio of one position's conditional acceptance to that of the position before, until the
+slow horizon knows."""
+PRIOR_FIRST: Final = (0.6, 2.0)
+"""Mean and weight, in independent trials, of what is believed of the first position."""
+PRIOR_TRIALS: Final = 10.0
+"""Weight, in independent trials, of the belief that a position resembles the one before."""
+SLOW_TRIALS: Final = 50.0
+"""Independent trials at which the slow horizon is believed about how positions relate."""
+LEAST_DOUBT: Final = 0.0005
+"""No conditional acceptance is nearer to 0 or 1: there its logarithm and its error would end."""
+MOST_EXPECTED: Final = 0.999
+"""What is expected of a position from the one before it, at most."""
+CHANGE_Z: Final = 4.0
+CHANGE_LEAST: Final = 0.03
+"""Differences in acceptance below this are no change worth forgetting for."""
+TESTED_POSITIONS: Final = 3
+TURN_S: Final = 900.0
+"""Seconds in which traffic is expected to turn once, until it was watched for longer."""
+FRESH_WINDOWS: Final = 3
+FRESH_DRAFTS: Final = 200.0
+"""Windows with fewer drafts are joined to the next: a test on a handful has no power."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Drafts that reached each position, and those accepted there."""
+
+    reached: tuple[float, ...] = ()
+    accepted: tuple[float, ...] = ()
+
+    def __add__(self, other: "Trials") -> "Trials":
+        return Trials(
+            _sum(self.reached, other.reached),
+            _sum(self.accepted, other.accepted),
+        )
+
+    def scaled(self, factor: float) -> "Trials":
+        return Trials(
+            tuple([factor * each for each in self.reached]),
+            tuple([factor * each for each in self.accepted]),
+        )
+
+
+def _sum(one: tuple[float, ...], two: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple([a + b for a, b in zip_longest(one, two, fillvalue=0.0)])
+
+
+def trials(drafts: Mapping[DraftCell, DraftCounts]) -> Trials:
+    """Trials per position: position i only over drafts deeper than i."""
+    total = Trials()
+    for cell, counts in drafts.items():
+        accepted = tuple(position_at(counts.accepted, i) for i in range(cell.depth))
+        total += Trials((counts.drafts, *accepted)[: cell.depth], accepted)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """What is known of the present traffic."""
+
+    horizon: Trials = Trials()
+    """Older windows, discounted."""
+    fresh: tuple[Trials, ...] = ()
+    """The newest windows, oldest first, not yet discounted."""
+    slow: Trials = Trials()
+    """What is normal here: discounted over hours."""
+    design_effect: float = DESIGN_EFFECT
+    at_s: float = 0.0
+    epoch: int = 0
+    """Counts the changes of traffic that were noticed."""
+    turns: float = 0.0
+    """The same, discounted over hours …"""
+    watched_s: float = 0.0
+    """… and the seconds in which they would have been noticed: of a longer gap, a half-life."""
+
+    def updated(self, window: Trials, at_s: float, *, normal: bool = True) -> "Survival":
+        """With one more window; tells a change from chance.
+
+        Args:
+            window: trials of all pods in the window.
+            at_s: its end (Unix seconds).
+            normal: False keeps the window out of the slow horizon, which an alarm compares with.
+        """
+        if not any(window.reached):
+            return self
+        seconds = max(0.0, at_s - self.at_s) if self.at_s else 0.0
+        horizon = self.horizon.scaled(decay(seconds, HALF_LIFE_S))
+        kept = decay(seconds, SLOW_HALF_LIFE_S)
+        slow = self.slow.scaled(kept) + window if normal else self.slow
+        watched_s = kept * self.watched_s + min(seconds, HALF_LIFE_S)
+        fresh = self.fresh
+        if fresh and fresh[-1].reached[0] < FRESH_DRAFTS:
+            fresh = (*fresh[:-1], fresh[-1] + window)
+        else:
+            fresh = (*fresh, window)
+        if len(fresh) > FRESH_WINDOWS:
+            horizon += fresh[0]
+            fresh = fresh[1:]
+        changed = self._change(horizon, fresh)
+        if changed:
+            return replace(
+                self,
+                horizon=Trials(),
+                fresh=fresh[-changed:],
+                slow=slow,
+                at_s=at_s,
+                epoch=self.epoch + 1,
+                turns=kept * self.turns + 1,
+                watched_s=watched_s,
+            )
+        return replace(
+            self,
+            horizon=horizon,
+            fresh=fresh,
+            slow=slow,
+            design_effect=self._design_effect(window),
+            at_s=at_s,
+            turns=kept * self.turns,
+            watched_s=watched_s,
+        )
+
+    @property
+    def turns_per_s(self) -> float:
+        """How often traffic turns: as of a Poisson process, with TURN_S watched beforehand."""
+        return (1 + self.turns) / (TURN_S + self.watched_s)
+
+    def normal(self, now_s: float) -> "Survival":
+        """As if the present traffic were what is normal here."""
+        return replace(self, horizon=self.slow, fresh=(), at_s=now_s)
+
+    def lengths(self, deepest: int, now_s: float) -> Lengths:
+        """E[L] at depths 0 … `deepest`, as it is believed now; in all buckets alike.
+
+        Without drafts, as at depth 0, what is known gets old: the error grows until it is worth a
+        probe.
+        """
+        pooled = self.pooled()
+        age = decay(now_s - self.at_s, HALF_LIFE_S) if self.at_s else 1.0
+        worth = age / self.design_effect
+        positions: list[Position] = []
+        expected, weight, carry = *PRIOR_FIRST, 0.0
+        for i in range(deepest):
+            n = position_at(pooled.reached, i) * worth
+            accepted = position_at(pooled.accepted, i) * worth
+            mean = (accepted + weight * expected) / (n + weight)
+            mean = min(1 - LEAST_DOUBT, max(LEAST_DOUBT, mean))
+            positions.append(
+                Position(mean, mean * (1 - mean) / (n + weight + 1), carry * weight / (n + weight))
+            )
+            fade = self._fade(i + 1)
+            expected, weight, carry = min(MOST_EXPECTED, fade * mean), PRIOR_TRIALS, fade
+        return Lengths(tuple(positions))
+
+    def is_drafted(self, bucket: int, depth: int) -> bool:  # noqa: ARG002
+        """Whether drafts of such a depth were made lately, in whichever bucket."""
+        return depth <= self.drafted()
+
+    def drafted(self) -> int:
+        """The deepest that drafts were made lately; beyond it acceptance is extrapolated."""
+        reached = self.pooled().reached
+        # Few drafts reach a deep position where acceptance is low; the drafts were made.
+        return next((i for i, each in enumerate(reached) if each <= 0), len(reached))
+
+    def pooled(self) -> Trials:
+        """All trials of the fast horizon."""
+        return sum(self.fresh, self.horizon)
+
+    def _fade(self, i: int) -> float:
+        """Conditional acceptance at position `i` over that at the position before."""
+        trials = position_at(self.slow.reached, i)
+        if trials < SLOW_TRIALS * self.design_effect:
+            return FADE
+        before = self.slow.accepted[i - 1] / self.slow.reached[i - 1]
+        return (self.slow.accepted[i] / trials) / before if before > 0 else FADE
+
+    def _change(self, horizon: Trials, fresh: tuple[Trials, ...]) -> int:
+        """How many of the newest windows differ from all before them; 0: none."""
+        for newest in range(1, len(fresh) + 1):
+            recent = sum(fresh[-newest:], Trials())
+            older = sum(fresh[:-newest], horizon)
+            if _differ(recent, older, self.design_effect):
+                return newest
+        return 0
+
+    def _design_effect(self, window: Trials) -> float:
+        """Learnt from one more window: how far it lies from what was expected of it."""
+        pooled = self.pooled()
+        n, m = position_at(window.reached, 0), position_at(pooled.reached, 0)
+        if n < FRESH_DRAFTS or m < FRESH_DRAFTS:
+            return self.design_effect
+        expected = pooled.accepted[0] / m
+        chance = expected * (1 - expected) * (1 / n + 1 / m)
+        if chance <= 0:
+            return self.design_effect
+        seen = (window.accepted[0] / n - expected) ** 2 / chance
+        low, high = DESIGN_EFFECTS
+        # A change of traffic that is too small to be noticed must not pass for dispersion.
+        seen = min(seen, MOST_SURPRISING * self.design_effect)
+        learnt = self.design_effect + (seen - self.design_effect) / DISPERSION_WINDOWS
+        return min(high, max(low, learnt))
+
+
+def _differ(recent: Trials, older: Trials, design_effect: float) -> bool:
+    for i in range(TESTED_POSITIONS):
+        n, m = position_at(recent.reached, i), position_at(older.reached, i)
+        if n <= 0 or m <= 0:
+            return False
+        a, b = position_at(recent.accepted, i), position_at(older.accepted, i)
+        pooled = (a + b + 1) / (n + m + 2)
+        error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
+        difference = abs(a / n - b / m)
+        if difference > CHANGE_LEAST and difference > CHANGE_Z * error:
+            return True
+    return False

@@ -1,0 +1,111 @@
+"""Where the load is: busy seconds and steps per batch bucket, remembered for a minute or so."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import log2
+from typing import Final
+
+from fathom.core.measurement import Cell, CellCounts, StepKind
+from fathom.tuning.estimate.decay import decay
+
+HALF_LIFE_WINDOWS: Final = 2.0
+DECODE_SHARE: Final = 0.05
+"""With a smaller share of decode steps, mixed ones must do: they scatter three times as much, as
+prompts differ in length, so ten of them tell as much as one. Decode steps are better until then: a
+prompt is prefilled once whatever the depth, so only they tell what depth costs."""
+IDLE_S: Final = 1e-6
+"""Busy seconds that are none: a bucket with less is forgotten."""
+PRESENT_S: Final = 5.0
+"""Looks at a probe are short, and in a short one a bucket may be missing by chance."""
+LEAST_SHARE: Final = 0.05
+"""Buckets with less of the busy time decide nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLoad:
+    batch_le: int
+    busy_seconds: float
+    decode_steps: float
+    mixed_steps: float
+    requests: float
+    """Requests scheduled, summed over the steps."""
+    at_s: float = 0.0
+    """End of the last window with steps in it (Unix seconds)."""
+
+    def scaled(self, factor: float) -> "BucketLoad":
+        return replace(
+            self,
+            busy_seconds=self.busy_seconds * factor,
+            decode_steps=self.decode_steps * factor,
+            mixed_steps=self.mixed_steps * factor,
+            requests=self.requests * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Discounted sums over the recent windows."""
+
+    loads: tuple[BucketLoad, ...] = ()
+    at_s: float = 0.0
+
+    def updated(
+        self, cells: Mapping[Cell, CellCounts], at_s: float, window_seconds: float
+    ) -> "Traffic":
+        """With the cells of one more window; at rest nothing changes, so nothing is written."""
+        if not cells:
+            return self
+        kept = decay(at_s - self.at_s, HALF_LIFE_WINDOWS * window_seconds)
+        loads = {
+            load.batch_le: load.scaled(kept) for load in self.loads if load.busy_seconds > IDLE_S
+        }
+        for cell, counts in cells.items():
+            load = loads.get(cell.batch_le, BucketLoad(cell.batch_le, 0.0, 0.0, 0.0, 0.0))
+            decode = cell.step is StepKind.DECODE
+            loads[cell.batch_le] = BucketLoad(
+                cell.batch_le,
+                load.busy_seconds + counts.step_seconds,
+                load.decode_steps + (counts.steps if decode else 0.0),
+                load.mixed_steps + (0.0 if decode else counts.steps),
+                load.requests + counts.scheduled_requests,
+                at_s,
+            )
+        return Traffic(tuple(loads[key] for key in sorted(loads)), at_s)
+
+    def shares(self) -> dict[int, float]:
+        """Share of the busy time per bucket, those with too little left out."""
+        total = sum(load.busy_seconds for load in self.loads)
+        if total <= 0:
+            return {}
+        shares = {load.batch_le: load.busy_seconds / total for load in self.loads}
+        return {bucket: share for bucket, share in shares.items() if share >= LEAST_SHARE}
+
+    def present(self) -> frozenset[int]:
+        """Buckets that had steps just now: only there can anything be measured.
+
+        Shares tell where the load has been for some windows, and will probably be again.
+        """
+        since_s = self.at_s - PRESENT_S
+        return frozenset(load.batch_le for load in self.loads if load.at_s >= since_s)
+
+    def log_batches(self) -> dict[int, float]:
+        """Logarithm to base 2 of each bucket's mean batch."""
+        return {
+            load.batch_le: log2(load.requests / steps)
+            for load in self.loads
+            if (steps := load.decode_steps + load.mixed_steps) > 0 and load.requests > 0
+        }
+
+    def kind(self, batch_le: int) -> StepKind:
+        """The kind of step that a bucket's speed is judged by."""
+        load = next((each for each in self.loads if each.batch_le == batch_le), None)
+        if load is None:
+            return StepKind.DECODE
+        share = load.decode_steps / (load.decode_steps + load.mixed_steps)
+        return StepKind.DECODE if share >= DECODE_SHARE else StepKind.MIXED
+
+
+def steps_in(cells: Mapping[Cell, CellCounts], wanted: Iterable[tuple[int, int]]) -> float:
+    """Steps in these (bucket, depth) pairs."""
+    pairs = set(wanted)
+    return sum(c.steps for cell, c in cells.items() if (cell.batch_le, cell.depth) in pairs)

@@ -1,0 +1,130 @@
+"""From two looks at each pod to the estimates: what was learnt since the last decision."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
+from fathom.tuning.alarms.alarm import is_cliff, is_normal
+from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.survival import trials
+from fathom.tuning.estimate.yields import Yields
+from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
+from fathom.tuning.state import TuningState
+
+PROBE_LOOK_S: Final = 2.0
+"""Shortest window while a probe runs."""
+SENTINEL_LOOK_S: Final = 1.0
+"""The same for a sentinel: it needs few steps, and the less it costs, the more often it may be."""
+SHORTEST_WINDOW: Final = 0.8
+"""Of `windowSeconds`: pokes in between must not chop windows into pieces that say nothing."""
+LONGEST_WINDOWS: Final = 10.0
+LONGEST_S: Final = 300.0
+"""What was counted over a longer gap is nobody's present."""
+STALE_WINDOWS: Final = 3.0
+STALE_S: Final = 90.0
+"""Age beyond which a sample says nothing of the present; Prometheus commonly scrapes at 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """The state with all that was learnt, and the deltas it was learnt from."""
+
+    state: TuningState
+    deltas: tuple[PodDelta, ...]
+
+
+def is_stale(counters: PodCounters, snapshot: TuningSnapshot) -> bool:
+    """Whether a look is too old to act on."""
+    return snapshot.now_s - counters.at_s > stale_after_s(snapshot)
+
+
+def stale_after_s(snapshot: TuningSnapshot) -> float:
+    """Age in seconds beyond which a look says nothing of the present."""
+    return max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
+
+
+def learn(snapshot: TuningSnapshot) -> Learnt:
+    """Take in what the pods counted since they were last looked at. Idempotent."""
+    state = snapshot.state
+    window = snapshot.settings.window_seconds
+    least = SHORTEST_WINDOW * window
+    if state.probe is not None:
+        least = SENTINEL_LOOK_S if state.probe.sentinel else PROBE_LOOK_S
+    longest = max(LONGEST_WINDOWS * window, LONGEST_S)
+    looks: dict[str, PodCounters] = {}
+    deltas: list[PodDelta] = []
+    for pod in snapshot.pods:
+        look, moved = _look(pod, state.looks.get(pod.name), least)
+        if look is not None:
+            looks[pod.name] = look
+        if moved is not None and moved.seconds <= longest:
+            deltas.append(moved)
+    state = replace(state, looks=MappingProxyType(looks))
+    if not deltas:
+        return Learnt(state, ())
+    at_s = max(each.to_s for each in deltas)
+    cells = pooled_cells(deltas)
+    state = _with_text(snapshot.settings, state, deltas, looks, at_s)
+    return Learnt(
+        state=replace(
+            state,
+            step_times=step_filter.updated(state.step_times, deltas),
+            traffic=state.traffic.updated(cells, at_s, window),
+            load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
+            tail=state.tail.updated(deltas),
+            stepped=_stepped(snapshot, deltas),
+        ),
+        deltas=tuple(deltas),
+    )
+
+
+def _with_text(
+    settings: Settings,
+    state: TuningState,
+    deltas: Sequence[PodDelta],
+    looks: Mapping[str, PodCounters],
+    at_s: float,
+) -> TuningState:
+    """What drafts are worth, by their positions or, where they are cut, by what came of them."""
+    if settings.drafts_are_cut:
+        before = state.yields or Yields()
+        yields = before.updated(pooled_cells(deltas), at_s)
+        # Other text is cut to other lengths, so that steps take as long as other ones.
+        turned = yields.epoch != before.epoch
+        return replace(state, yields=yields, step_times=StepTimes() if turned else state.step_times)
+    return replace(
+        state,
+        yields=None,
+        survival=state.survival.updated(
+            trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
+        ),
+        acceptance=state.acceptance.updated(
+            deltas,
+            looks,
+            normal=is_normal(state.watches),
+            alarmed=is_cliff(state.watches),
+        ),
+    )
+
+
+def _look(
+    pod: TunedPod, before: PodCounters | None, least_s: float
+) -> tuple[PodCounters | None, PodDelta | None]:
+    """The look to measure from next time, and what was counted since the one before."""
+    if pod.counters is None:
+        return before, None
+    if before is None:
+        return pod.counters, None
+    if pod.counters.at_s - before.at_s < least_s:
+        return before, None
+    return pod.counters, delta(before, pod.counters)
+
+
+def _stepped(snapshot: TuningSnapshot, deltas: list[PodDelta]) -> tuple[tuple[str, float], ...]:
+    known = {pod.name for pod in snapshot.pods}
+    stepped = {pod: at_s for pod, at_s in snapshot.state.stepped if pod in known}
+    stepped.update({each.pod: each.from_s for each in deltas if each.steps > 0})
+    return tuple(sorted(stepped.items()))

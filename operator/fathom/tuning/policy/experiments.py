@@ -1,0 +1,66 @@
+"""What is worth trying: depths that may be better, and would be known better by a probe."""
+
+from math import exp, log1p, sqrt
+from typing import Final
+
+from fathom.tuning.estimate.step_time import STEP_SD
+from fathom.tuning.policy.option import Option, ProbePlan
+from fathom.tuning.policy.policy import Policy
+
+FARTHEST_GUESS: Final = 2
+"""Tokens that a probe may be away from what was measured while the slope is a guess."""
+HORIZON_S: Final = 3600.0
+"""How long what a probe teaches is counted as useful: an hour, after which load has moved on."""
+PROBE_SD: Final = 0.012
+"""Error of a contrast between two depths on one pod, however many steps the probe has."""
+OVERHEAD: Final = 0.002
+"""What any probe costs the probed pod: two changes of depth, steps that mix both."""
+
+
+def experiments(policy: Policy, probe: ProbePlan) -> tuple[Option, ...]:
+    """The depth most worth trying in each bucket under load, if it is worth more than it costs.
+
+    Worth: what knowing it better gains all pods for an hour. Cost: what the probed pod is
+    expected to lose in the meantime.
+    """
+    wanted: list[tuple[float, Option]] = []
+    for bucket, share in policy.measurable.items():
+        options = [
+            (gained, option)
+            for option in policy.alternatives(bucket, share)
+            if policy.may_visit(bucket, option.to)
+            and _in_reach(policy, bucket, option.to)
+            and policy.may_try(option, probe.pods)
+            and (gained := worth(policy, option, probe)) > 0
+        ]
+        if options:
+            wanted.append(max(options, key=lambda each: each[0]))
+    return tuple(option for _, option in wanted)
+
+
+def worth(policy: Policy, option: Option, probe: ProbePlan) -> float:
+    """Pod-seconds of throughput that a probe gains by what it teaches, less what it costs."""
+    kind = policy.evidence.traffic.kind(option.bucket)
+    time = policy.evidence.table.estimate(option.bucket, option.to, kind)
+    if time is None:
+        return 0.0
+    steps = max(1.0, option.share * probe.seconds / exp(time.log_seconds))
+    dispersion = policy.evidence.step_times.dispersion(option.bucket)
+    noise = sqrt(dispersion * (PROBE_SD**2 + STEP_SD**2 / steps))
+    taught = option.gain.knowledge_gradient(log1p(policy.bounds.min_gain), noise)
+    cost = option.gain.expected_loss + OVERHEAD
+    return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
+
+
+def _in_reach(policy: Policy, bucket: int, depth: int) -> bool:
+    """Whether the slope is known well enough to look that far; the next one always is."""
+    table, kind = policy.evidence.table, policy.evidence.traffic.kind(bucket)
+    known = table.measured_depths(bucket, kind)
+    if len(known) > 1 or table.compared_elsewhere(bucket, kind):
+        return True
+    anchors = [cell.depth for cell in known] or [policy.depths[bucket]]
+    return any(
+        abs(depth - anchor) <= FARTHEST_GUESS
+        or not any(min(depth, anchor) < each < max(depth, anchor) for each in policy.bounds.depths)
+        for anchor in anchors
+    )

@@ -1,0 +1,257 @@
+"""Which depth each bucket should have, and which one is worth trying. Pure, knows no pods.
+
+A bucket moves when another depth has been measured and is better beyond doubt; what is only
+predicted to be better is tried on one pod first. What decides is the lower, or the upper, end of
+the error: not knowing leads to a probe and never to a move.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import expm1, log, log1p, log2
+from typing import Final
+
+from fathom.core.depth import nearest_depth
+from fathom.tuning.buckets import Depths
+from fathom.tuning.estimate.step_table import MEASURED_SD
+from fathom.tuning.policy.option import Bounds, Option
+from fathom.tuning.policy.slo import ENTER_BELOW, Slo
+from fathom.tuning.policy.value import Evidence, Gain, Z
+from fathom.tuning.policy.visit import Visit
+
+RETURN_Z: Final = 3.0
+"""Certainty asked for going back to a depth that was left a short while ago."""
+RETURN_S: Final = 600.0
+MEND_Z: Final = 1.0
+"""The same where the SLO is missed: to stay by mistake costs as much as to go by mistake."""
+SPEED_COUNTS: Final = 0.1
+"""Weight of speed beside keeping an SLO that is missed."""
+VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
+"""How long a depth is left alone after it was tried once, twice, more often."""
+DEPTH_0_GAIN_FACTOR: Final = 2.0
+"""How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
+the next look."""
+GAIN_COVERAGE: Final = 0.8
+"""Share of the busy time for which the gain must be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The evidence, what is in force, and what was tried before."""
+
+    evidence: Evidence
+    depths: Depths
+    bounds: Bounds
+    visits: tuple[Visit, ...]
+    left: tuple[Visit, ...]
+    slo: Slo | None = None
+    """With objective Goodput."""
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """Share of the busy time per bucket.
+
+        An engine that was made smaller has fewer buckets than it had traffic in.
+        """
+        shares = self.evidence.traffic.shares()
+        return {bucket: share for bucket, share in shares.items() if bucket in self.depths}
+
+    @property
+    def measurable(self) -> dict[int, float]:
+        """The same, of those where something can be measured now."""
+        present = self.evidence.traffic.present()
+        return {bucket: share for bucket, share in self.shares.items() if bucket in present}
+
+    def moves(self) -> tuple[Option, ...]:
+        """Buckets under load that should move now, each to its best depth."""
+        best = (self._best(b, share) for b, share in self.shares.items())
+        return tuple(option for option in best if option is not None)
+
+    def after(self, moves: Iterable[Option]) -> dict[int, int]:
+        """All buckets' depths after these moves; idle buckets follow, since they have no say.
+
+        Survival is shared, so an idle bucket that was measured earlier moves to where it would now
+        be best. One that never was takes after its nearest neighbour that was; but batches larger
+        than any that was seen get at most the user's own depth: depth is dearest there.
+        """
+        depths = dict(self.depths)
+        shares = self.shares
+        for option in moves:
+            depths[option.bucket] = option.to
+        known = set(shares)
+        for bucket in depths:
+            if bucket in shares or not self.compared(bucket):
+                continue
+            known.add(bucket)
+            best = self._best(bucket, 0.0)
+            if best is not None:
+                depths[bucket] = best.to
+        for bucket in depths:
+            if bucket not in known and known:
+                nearest = min(known, key=lambda other: (abs(log2(bucket / other)), other))
+                depths[bucket] = depths[nearest]
+                if bucket > 2 * max(known):
+                    depths[bucket] = min(depths[nearest], self.clamped(self.bounds.tokens))
+        return depths
+
+    def nearest_rivals(self) -> tuple[Option, ...]:
+        """For people: in each bucket under load, the best other depth."""
+        rivals: list[Option] = []
+        for bucket, share in self.shares.items():
+            options = self.alternatives(bucket, share)
+            if options:
+                rivals.append(max(options, key=lambda each: each.gain.mean))
+        return tuple(rivals)
+
+    def gain_over_tokens(self, bucket: int, depth: int) -> float | None:
+        """Relative gain of a depth over the user's own; None: unknown.
+
+        With an SLO that the user's own depth misses, a slower depth is no loss.
+        """
+        tokens = self.clamped(self.bounds.tokens)
+        gain = self.evidence.gain(bucket, depth, tokens)
+        if gain is None:
+            return None
+        if self.slo is not None:
+            slow = self.slo.slow_seconds(self.evidence, bucket, tokens)
+            if slow is not None and self.slo.loses(slow):
+                return max(0.0, expm1(gain.mean))
+        return expm1(gain.mean)
+
+    def gain_over(self, tokens: int) -> float | None:
+        """Relative gain of the depths in force over `tokens` at every batch, weighted by load.
+
+        Returns:
+            None unless most of the load runs in buckets where both depths were measured.
+        """
+        shares = self.shares
+        covered = slower = 0.0
+        for bucket, share in shares.items():
+            gain = self.evidence.gain(bucket, self.depths[bucket], self.clamped(tokens))
+            if gain is not None and gain.step_time_measured and gain.sd <= MEASURED_SD:
+                covered += share
+                slower += share * (expm1(gain.mean) + 1)
+        if not shares or covered < GAIN_COVERAGE * sum(shares.values()):
+            return None
+        return slower / covered - 1
+
+    def clamped(self, depth: int) -> int:
+        return nearest_depth(depth, self.bounds.depths)
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether at least two depths were measured in some bucket."""
+        return any(self.compared(bucket) for bucket in self.depths)
+
+    def compared(self, bucket: int) -> bool:
+        """Whether at least two depths were measured in a bucket."""
+        kind = self.evidence.traffic.kind(bucket)
+        return len(self.evidence.table.measured_depths(bucket, kind)) > 1
+
+    def alternatives(self, bucket: int, share: float) -> list[Option]:
+        start = self.depths[bucket]
+        options: list[Option] = []
+        for depth in self.bounds.depths:
+            if depth == start or self._failed(bucket, depth):
+                continue
+            gain = self.gain(bucket, depth, start)
+            if gain is not None:
+                options.append(Option(bucket, start, depth, gain, share))
+        return options
+
+    def gain(self, bucket: int, to: int, start: int) -> Gain | None:
+        """What going to a depth gains under the objective; None: unknown, or not allowed.
+
+        With an SLO, a depth that keeps it is worth its speed. Where the depth in force misses it,
+        what counts is how much faster the slow requests get, at any depth, up to what is needed.
+        """
+        gain = self.evidence.gain(bucket, to, start)
+        if gain is None or self.slo is None:
+            return gain
+        slow_to = self.slo.slow_seconds(self.evidence, bucket, to)
+        slow_start = self.slo.slow_seconds(self.evidence, bucket, start)
+        if slow_to is None or slow_start is None:
+            return gain
+        if self.slo.loses(slow_start):
+            # Enough is enough: of the depths that would keep the SLO, the fastest.
+            needed = log(slow_start / (ENTER_BELOW * self.slo.wanted_seconds))
+            mended = min(log(slow_start / slow_to), needed)
+            return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
+        return gain if self.slo.allows(self.evidence, bucket, to) else None
+
+    def steadier(self, bucket: int, depth: int, other: int) -> bool:
+        """With objective Goodput: whether slow requests are faster at a depth than at another."""
+        if self.slo is None:
+            return False
+        slow = self.slo.slow_seconds(self.evidence, bucket, depth)
+        slow_other = self.slo.slow_seconds(self.evidence, bucket, other)
+        return slow is not None and slow_other is not None and slow < slow_other
+
+    def may_try(self, option: Option, pods: int) -> bool:
+        """With an SLO: whether one pod of so many may try a depth.
+
+        While the SLO is missed, slow requests may be faster there, within the error; else the SLO
+        is kept even where they are as slow as the error allows for. Not known is not safe.
+        """
+        if self.slo is None:
+            return True
+        kept = not self.slo.is_missed
+        slow = self.slo.slow_seconds(self.evidence, option.bucket, option.to, at_most=kept)
+        slow_start = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
+        if slow is None or slow_start is None:
+            return not kept
+        slower, error = log(slow / slow_start), Z * option.gain.sd
+        return self.slo.bears(slower + error, 1 / max(1, pods)) if kept else slower <= error
+
+    def _best(self, bucket: int, share: float) -> Option | None:
+        """The depth that is certainly better, and by how much at least."""
+        options = [
+            option
+            for option in self.alternatives(bucket, share)
+            if option.gain.step_time_measured
+            and option.gain.mean >= self._least_gain(option)
+            and option.gain.lower(self._certainty(option)) > 0
+        ]
+        return max(options, key=lambda each: each.gain.lower(), default=None)
+
+    def _certainty(self, option: Option) -> float:
+        """Standard errors that a move takes."""
+        if self._just_left(option.bucket, option.to):
+            return RETURN_Z
+        if self.slo is None:
+            return Z
+        slow = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
+        return MEND_Z if slow is not None and self.slo.loses(slow) else Z
+
+    def _least_gain(self, option: Option) -> float:
+        least = log1p(self.bounds.min_gain)
+        return DEPTH_0_GAIN_FACTOR * least if option.to == 0 else least
+
+    def _just_left(self, bucket: int, depth: int) -> bool:
+        return any(
+            visit.bucket == bucket
+            and visit.depth == depth
+            and visit.epoch == self.evidence.text.epoch
+            and self.evidence.now_s - visit.at_s < RETURN_S
+            for visit in self.left
+        )
+
+    def _failed(self, bucket: int, depth: int) -> bool:
+        visit = self._visit(bucket, depth)
+        return (
+            visit is not None
+            and visit.failed
+            and self.evidence.now_s - visit.at_s < VISIT_AGAIN_S[-1]
+        )
+
+    def may_visit(self, bucket: int, depth: int) -> bool:
+        visit = self._visit(bucket, depth)
+        if visit is None:
+            return True
+        rest = VISIT_AGAIN_S[min(visit.times, len(VISIT_AGAIN_S)) - 1]
+        return self.evidence.now_s - visit.at_s >= rest
+
+    def _visit(self, bucket: int, depth: int) -> Visit | None:
+        epoch = self.evidence.text.epoch
+        return next(
+            (v for v in self.visits if (v.bucket, v.depth, v.epoch) == (bucket, depth, epoch)), None
+        )

@@ -1,0 +1,14 @@
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A depth that was tried, or left, in one bucket; when, and under which traffic."""
+
+    bucket: int
+    depth: int
+    at_s: float
+    epoch: int
+    times: int = 1
+    failed: bool = False
+    """It was slower than what it replaced: not again under this traffic."""

@@ -1,0 +1,263 @@
+from dataclasses import replace
+from math import exp, log, log2, sqrt
+
+import pytest
+
+from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS, updated
+from fathom.tuning.estimate.step_table import StepTable
+from fathom.tuning.estimate.step_time import StepTimes
+
+D, M = StepKind.DECODE, StepKind.MIXED
+
+
+def counted(
+    pod: str, at_s: float, *cells: tuple[int, int, float], kind: StepKind = D, steps: float = 1000
+) -> PodDelta:
+    """One window of a pod; cells are (bucket, depth, seconds a step)."""
+    return PodDelta(
+        pod=pod,
+        from_s=at_s - 10,
+        to_s=at_s,
+        engine=EngineCounts(),
+        cells={
+            Cell(bucket, depth, kind): CellCounts(steps, steps * seconds, steps, steps * bucket)
+            for bucket, depth, seconds in cells
+        },
+        drafts={},
+    )
+
+
+def ratio(times: StepTimes, bucket: int, to: int, start: int, now_s: float = 100.0) -> float:
+    a, b = (
+        StepTable(times, now_s).estimate(bucket, to, D),
+        StepTable(times, now_s).estimate(bucket, start, D),
+    )
+    assert a is not None
+    assert b is not None
+    return exp(a.log_seconds - b.log_seconds)
+
+
+def test_nothing_measured_is_no_estimate() -> None:
+    assert StepTable(StepTimes(), 0.0).estimate(4, 3, D) is None
+
+
+def test_steps_without_requests_tell_nothing() -> None:
+    empty = counted("a", 10.0, (4, 3, 0.01))
+    counts = replace(empty.cells[Cell(4, 3, D)], scheduled_requests=0.0)
+    assert updated(StepTimes(), [replace(empty, cells={Cell(4, 3, D): counts})]) == StepTimes()
+
+
+def test_a_slow_pod_does_not_make_its_depth_look_slow() -> None:
+    times = StepTimes()
+    for i in range(1, 11):
+        times = updated(
+            times, [counted("a", 10.0 * i, (4, 3, 0.010)), counted("b", 10.0 * i, (4, 3, 0.012))]
+        )
+    times = updated(times, [counted("b", 110.0, (4, 5, 0.0132))])
+
+    assert ratio(times, 4, 5, 3) == pytest.approx(1.1, abs=0.02)
+
+
+def test_a_slow_moment_does_not_make_a_depth_look_slow() -> None:
+    times = StepTimes()
+    for i in range(1, 31):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010))])
+    for i in range(31, 40):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.015))])
+    times = updated(times, [counted("a", 400.0, (4, 5, 0.0165))])
+
+    assert ratio(times, 4, 5, 3, 400.0) == pytest.approx(1.1, abs=0.03)
+
+
+def test_a_cliff_that_no_line_foretold_is_the_new_depths_and_not_the_pods() -> None:
+    times = StepTimes()
+    for i in range(1, 31):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010), (4, 5, 0.010))])
+    for i in range(31, 33):
+        times = updated(times, [counted("a", 10.0 * i, (4, 1, 0.001))])
+
+    assert ratio(times, 4, 1, 3, 320.0) == pytest.approx(0.1, rel=0.1)
+    assert times.speed() == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_jump_at_a_depth_that_is_known_is_the_pods() -> None:
+    times = StepTimes()
+    for i in range(1, 31):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010), (4, 5, 0.012))])
+    times = updated(times, [counted("a", 310.0, (4, 3, 0.020))])
+
+    assert ratio(times, 4, 5, 3, 310.0) == pytest.approx(1.2, rel=0.05)
+    assert times.speed() == pytest.approx(log(2), abs=0.1)
+
+
+def test_a_depth_between_two_measured_ones_is_interpolated() -> None:
+    times = updated(
+        StepTimes(),
+        [counted("a", 100.0, (4, 1, 0.010), (4, 3, 0.012), (4, 5, 0.014), steps=100_000)],
+    )
+    estimate = StepTable(times, 100.0).estimate(4, 4, D)
+    assert estimate is not None
+    assert not estimate.measured
+    assert exp(estimate.log_seconds) == pytest.approx(0.013, rel=0.02)
+
+
+def error_of(times: StepTimes, depth: int) -> float:
+    estimate = StepTable(times, 100.0).estimate(4, depth, D)
+    assert estimate is not None
+    return sqrt(estimate.variance)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_between_two_depths_of_very_different_times_a_cliff_may_be_anywhere(depth: int) -> None:
+    ends = (4, 1, 0.010), (4, 5, 0.040)
+    far = updated(StepTimes(), [counted("a", 100.0, *ends, steps=100_000)])
+    share = (depth - 1) / 4
+
+    assert error_of(far, depth) == pytest.approx(log(4) * sqrt(share * (1 - share)), rel=0.1)
+
+
+def test_between_two_depths_of_the_same_time_there_is_no_cliff() -> None:
+    ends = (4, 1, 0.010), (4, 5, 0.040)
+    far, near = (
+        updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+        for cells in (ends, (*ends, (4, 3, 0.010)))
+    )
+    assert error_of(near, 2) < 0.25 * error_of(far, 2)
+
+
+def test_the_slope_is_borrowed_from_the_nearest_bucket_that_knows_its_own() -> None:
+    times = updated(
+        StepTimes(),
+        [counted("a", 100.0, (4, 1, 0.010), (4, 5, 0.020), (8, 1, 0.012), steps=100_000)],
+    )
+    assert ratio(times, 8, 5, 1) == pytest.approx(2.0, rel=0.15)
+    assert StepTable(times, 100.0).compared_elsewhere(8, D)
+
+
+def test_the_further_the_guess_the_wider_its_error() -> None:
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    variances = []
+    for bucket, depth in ((4, 3), (4, 4), (4, 7), (32, 7)):
+        estimate = StepTable(times, 100.0).estimate(bucket, depth, D)
+        assert estimate is not None
+        variances.append(estimate.variance)
+    assert variances == sorted(variances)
+
+
+def test_knowledge_of_hardware_fades_slowly() -> None:
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    fresh, old = (
+        StepTable(times, 100.0).estimate(4, 3, D),
+        StepTable(times, 100.0 + 3600).estimate(4, 3, D),
+    )
+    assert fresh is not None
+    assert old is not None
+    assert fresh.variance < old.variance
+    assert old.measured
+
+
+def test_mixed_steps_are_kept_apart() -> None:
+    times = updated(
+        StepTimes(),
+        [
+            counted("a", 100.0, (4, 3, 0.010)),
+            counted("a", 100.0, (4, 3, 0.030), kind=M, steps=100_000),
+        ],
+    )
+    mixed = StepTable(times, 100.0).at(4, 3, M)
+    assert mixed is not None
+    assert mixed.log_seconds == pytest.approx(log(0.03), abs=0.05)
+
+
+def test_it_stays_bounded() -> None:
+    times = StepTimes()
+    for i in range(MOST_PODS + 20):
+        times = updated(times, [counted(f"pod-{i}", 10.0 * i, (4, i % 7, 0.01))])
+    for depth in range(64):
+        for bucket in (1, 2, 4, 8):
+            times = updated(times, [counted("x", 5000.0 + depth, (bucket, depth, 0.01))])
+    assert len(times.pods) <= MOST_PODS
+    assert len(times.cells) <= MOST_CELLS
+
+
+def test_what_is_usual_for_a_pod_is_its_last_hundred_windows() -> None:
+    times = StepTimes()
+    for i in range(1, 601):
+        times = updated(times, [counted("a", 10.0 * i, (4, 3, 0.010))])
+    assert times.pods[0].usual_windows == pytest.approx(100, rel=0.01)
+
+
+def test_steps_without_drafts_tell_nothing_of_what_a_token_costs() -> None:
+    """To draft at all costs more here than any further token."""
+    cells = (4, 0, 0.005), (4, 1, 0.010), (4, 2, 0.0105), (4, 3, 0.011)
+    times = updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+    assert ratio(times, 4, 4, 3) == pytest.approx(0.0115 / 0.011, rel=0.01)
+
+
+def test_no_line_says_much_of_what_it_takes_to_draft_at_all() -> None:
+    times = updated(
+        StepTimes(),
+        [counted("a", 100.0, (4, 1, 0.010), (4, 2, 0.0105), (4, 3, 0.011), steps=100_000)],
+    )
+    assert error_of(times, 0) > 0.1 > 2 * error_of(times, 4)
+
+
+def test_where_the_line_bends_the_nearest_depths_count_most() -> None:
+    """Steep up to depth 6, flat from there."""
+    cells = (4, 1, 0.006), (4, 6, 0.018), (4, 7, 0.0182), (4, 8, 0.0184)
+    times = updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+    assert ratio(times, 4, 9, 8) < 1.1
+
+
+def test_what_a_new_pod_shows_of_a_new_depth_is_the_depths() -> None:
+    """Pods differ by a few percent, a guess of a depth's step time by more."""
+    times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])
+    times = updated(times, [counted("b", 100.0, (4, 5, 0.014), steps=100_000)])
+    assert ratio(times, 4, 5, 3) == pytest.approx(1.4, rel=0.1)
+
+
+def test_prompts_that_are_longer_for_a_while_slow_no_pod() -> None:
+    times = StepTimes()
+    for i in range(1, 21):
+        prefill_s = 0.030 if i <= 10 else 0.040
+        both = dict(counted("a", 10.0 * i, (4, 3, 0.010)).cells)
+        both |= counted("a", 10.0 * i, (4, 3, prefill_s), kind=M).cells
+        times = updated(times, [replace(counted("a", 10.0 * i), cells=both)])
+    assert times.speed() == pytest.approx(0.0, abs=0.005)
+    assert StepTable(times, 200.0).at(4, 3, D).log_seconds == pytest.approx(log(0.010), abs=0.005)
+
+
+def at_batch(at_s: float, batch: float) -> PodDelta:
+    cell = CellCounts(1000, 10.0, 1000, 1000 * batch)
+    return PodDelta("a", at_s - 10, at_s, EngineCounts(), {Cell(8, 3, D): cell}, {})
+
+
+@pytest.mark.parametrize(("after_s", "kept"), [(10.0, 0.7), (1e6, 0.0)])
+def test_the_batch_of_a_cell_is_smoothed_unless_it_is_long_ago(after_s: float, kept: float) -> None:
+    times = updated(StepTimes(), [at_batch(10.0, 8)])
+    times = updated(times, [at_batch(10.0 + after_s, 5)])
+    (cell,) = times.cells
+    assert cell.log_batch == pytest.approx(kept * log2(8) + (1 - kept) * log2(5))
+
+
+def growing(at_s: float, bucket: int, batch: float) -> PodDelta:
+    """A window of a pod whose steps take longer by 0.8 (log) per doubling of the batch."""
+    seconds = 0.01 * batch ** (0.8 / log(2))
+    window = counted("a", at_s, (bucket, 3, seconds))
+    (cell,) = window.cells
+    counts = replace(window.cells[cell], scheduled_requests=1000 * batch)
+    return replace(window, cells={cell: counts})
+
+
+def test_the_buckets_of_one_doubling_share_how_step_time_grows_with_the_batch() -> None:
+    """What batches 29 to 32 have taught keeps a pod at 17 to 20 from looking slow."""
+    times = StepTimes()
+    for i in range(1, 400):
+        times = updated(times, [growing(10.0 * i, 32, 29.0 + i % 2 * 3)])
+    assert {each.batch_le for each in times.elasticities} == {32}
+    for i in range(400, 404):
+        times = updated(times, [growing(10.0 * i, 20, 20.0)])
+    before = times.speed()
+    times = updated(times, [growing(4040.0, 20, 17.0)])
+    assert times.speed() == pytest.approx(before, abs=0.05)

@@ -1,0 +1,62 @@
+from dataclasses import replace
+
+import pytest
+
+from fathom.tuning.judging import assess
+from fathom.tuning.policy.option import ProbePlan
+from fathom.tuning.policy.policy import Policy
+from fathom.tuning.policy.scheduled_looks import control
+from fathom.tuning.policy.visit import Visit
+from unit.tuning.plant import EASY, SETTINGS, Fleet
+
+
+def policy_back_at_the_start() -> Policy:
+    """All is known of easy traffic, and the depth in force is the user's own."""
+    fleet = Fleet(acceptance=EASY).run(240)
+    assert fleet.document is not None
+    policy = assess(fleet.snapshot(), fleet.document).policy
+    return replace(policy, depths=dict.fromkeys(policy.depths, SETTINGS.tokens), left=())
+
+
+def targets(policy: Policy) -> dict[int, int]:
+    return {option.bucket: option.to for option in policy.moves()}
+
+
+def test_what_is_better_beyond_doubt_is_a_move() -> None:
+    assert targets(policy_back_at_the_start())[4] == 7
+
+
+def test_what_failed_under_this_traffic_is_no_move_until_the_traffic_changes() -> None:
+    policy = policy_back_at_the_start()
+    survival = policy.evidence.text
+    now_s = policy.evidence.now_s
+    failed = replace(policy, visits=(Visit(4, 7, now_s, survival.epoch, failed=True),))
+    other_traffic = replace(
+        failed,
+        evidence=replace(failed.evidence, text=replace(survival, epoch=survival.epoch + 1)),
+    )
+
+    assert targets(failed).get(4) != 7
+    assert targets(other_traffic)[4] == 7
+
+
+@pytest.mark.parametrize(("busy_s", "looks"), [(8.0, False), (14.0, True)])
+def test_the_users_own_depth_is_looked_at_again_only_where_there_is_load(
+    busy_s: float, *, looks: bool
+) -> None:
+    fleet = Fleet(acceptance=EASY, jitter=0).run(240)
+    assert fleet.document is not None
+    policy = assess(fleet.snapshot(), fleet.document).policy
+    evidence = policy.evidence
+    (four,) = (each for each in evidence.traffic.loads if each.batch_le == 4)
+    loads = (replace(four, busy_seconds=90.0), replace(four, batch_le=8, busy_seconds=busy_s))
+    later = replace(evidence, traffic=replace(evidence.traffic, loads=loads))
+    due = control(replace(policy, evidence=later, visits=()), ProbePlan(15.0, 8))
+    assert (8 in {each.bucket for each in due}) is looks
+
+
+def test_idle_buckets_follow_those_that_were_measured() -> None:
+    policy = policy_back_at_the_start()
+    after = policy.after(policy.moves())
+    assert after[1] == 7
+    assert set(after) == set(policy.depths)
