@@ -12,12 +12,12 @@ import yaml
 
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
-from fathom.core.capability_table import LIVE_DEPTH
 from fathom.core.depth import DepthRange, depth_at
 from fathom.core.engine.async_scheduling import why_synchronous
+from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability_table import LIVE_DEPTH
 from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
-from fathom.core.model_runner import captures_graphs
+from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling
 from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
 from fathom.manifests.engine_command.speculative_config import speculative_config
@@ -255,7 +255,7 @@ def test_the_largest_batch_is_the_one_that_vllm_would_choose(
 
 
 def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked]) -> None:
-    """As `fathom.core.model_runner` says. Without a schedule V1 keeps its full graphs."""
+    """As `fathom.core.engine.model_runner` says. Without a schedule V1 keeps its full graphs."""
     runners = {name: asked[name].answer["runner"] for name in RUNNERS}
     modes = {name: asked[name].answer["mode"] for name in RUNNERS}
 

@@ -21,10 +21,10 @@ import yaml
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
-from fathom.core.capability import engine_has, engine_problems, live_depth
-from fathom.core.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
+from fathom.core.engine.capability import engine_has, engine_problems, live_depth
+from fathom.core.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.core.engine.depth_set import named_depths
-from fathom.core.model_runner import captures_graphs
+from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import sets_graphs
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.startup_schedule import startup_schedule

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.changes.words import HIDDEN, is_secret_option, shown
-from fathom.core.engine_options import options
+from fathom.core.engine.options import options
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 
 _DERIVED: Final = ("num_speculative_tokens_per_batch_size", "cudagraph_capture_sizes")

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
+from fathom.core.engine.capability import live_depth
 from fathom.core.engine.depth_set import named_depths, usual_depths
 
 _MODE: Final = "spec.speculation.tuning.mode"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
-from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.engine.async_scheduling import why_synchronous
+from fathom.core.engine.capability import live_depth, live_depth_refusal
 from fathom.core.engine.depth_set import WIDEST_GRID, named_depths, richer_tokens
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import ModelFacts

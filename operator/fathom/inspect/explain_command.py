@@ -14,8 +14,8 @@ from fathom.adapters.clock import SystemClock
 from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
-from fathom.core.capability import live_depth_refusal
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.engine.depth_set import named_depths
 from fathom.inspect.cluster import LiveResource, connected, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine_options import last_value, options
+from fathom.core.engine.options import last_value, options
 from fathom.core.models.facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
 from fathom.manifests.engine_command.engine_graphs import captured_by
 from fathom.manifests.engine_command.stated_args import max_batch, stated_kv_cache_dtype

@@ -15,7 +15,7 @@ from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import engine_problems, live_depth
+from fathom.core.engine.capability import engine_problems, live_depth
 from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
 from fathom.core.plugin import PluginBundle

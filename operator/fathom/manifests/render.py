@@ -7,13 +7,13 @@ from typing import Final
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
-from fathom.core.capability import live_depth
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.nodes_per_replica import needs_compute_domain
 from fathom.core.cluster.optional_kinds import wanted_optional
 from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.engine.capability import live_depth
 from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of

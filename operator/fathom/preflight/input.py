@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
+from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured
 from fathom.core.engine.version import engine_version
 from fathom.core.models.config import ModelConfig

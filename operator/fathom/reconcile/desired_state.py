@@ -8,9 +8,9 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.changes.templates import first_change
-from fathom.core.capability import live_depth
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.capability import live_depth
 from fathom.core.events import Event
 from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.plugin import PluginBundle

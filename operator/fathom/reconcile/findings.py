@@ -5,9 +5,9 @@ from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
-from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.capability import live_depth, live_depth_refusal
 from fathom.core.engine.version import engine_version
 from fathom.core.findings import Finding, Findings
 from fathom.core.plan import Plan, Progress

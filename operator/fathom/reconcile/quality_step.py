@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import QualityResult, QualityStatus
-from fathom.core.capability import live_depth_refusal
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.events import Event, Severity
 from fathom.core.measurement import PodCounters
 from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck

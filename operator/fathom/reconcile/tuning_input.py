@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth, live_depth_refusal
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import nearest_depth
+from fathom.core.engine.capability import live_depth, live_depth_refusal
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
 from fathom.reconcile.desired_state import DesiredState

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.capability import live_depth
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind
 from fathom.core.cluster.ownership import Taken, left_behind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
+from fathom.core.engine.capability import live_depth
 from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.times import is_over

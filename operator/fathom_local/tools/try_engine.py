@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 from packaging.version import InvalidVersion, Version
 
-from fathom.core.capability_table import (
+from fathom.core.engine.capability_table import (
     ARCHITECTURES,
     EVERY_RELEASE,
     LIVE_DEPTH,
@@ -32,7 +32,9 @@ from fathom_local.engine.sources import AskedEngine, ensure_asked_engine
 _MOST_CHARACTERS: Final = 600
 """Of what one test says."""
 _NOT_LIVE: Final = "depth is live in {versions}, and not here"
-_BEFORE: Final = "or end LIVE_DEPTH in operator/fathom/core/capability_table.py before this release"
+_BEFORE: Final = (
+    "or end LIVE_DEPTH in operator/fathom/core/engine/capability_table.py before this release"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ CHECKS: Final = (
     Check(
         "matrix",
         "tests/engine/test_parser_matrix.py",
-        "Correct the row in operator/fathom/core/capability_table.py, or what "
+        "Correct the row in operator/fathom/core/engine/capability_table.py, or what "
         "operator/fathom/manifests/engine_command writes.",
     ),
     Check(
@@ -67,7 +69,7 @@ CHECKS: Final = (
         "preflight",
         "tests/engine/test_preflight_in_vllm.py",
         "Correct operator/fathom/preflight/draft_architectures.py, or end ARCHITECTURES in "
-        "operator/fathom/core/capability_table.py before this release.",
+        "operator/fathom/core/engine/capability_table.py before this release.",
         only_in=ARCHITECTURES,
         elsewhere="its names are said of {versions} alone, and preflight refuses none of them here",
     ),
@@ -241,7 +243,7 @@ def try_engine(release: str, engine: AskedEngine) -> int:
         _say(
             f"\nvLLM {release} does as {NEWEST_KNOWN} does, as far as this shows. To support it: "
             "read what is shown by source, raise the bounds in "
-            "operator/fathom/core/capability_table.py and NEWEST_KNOWN in "
+            "operator/fathom/core/engine/capability_table.py and NEWEST_KNOWN in "
             "operator/fathom_local/engine/releases.py, and put the cells into docs/engines.md."
         )
     return int(bool(failed))

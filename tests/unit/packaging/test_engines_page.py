@@ -4,7 +4,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from fathom.core.capability_table import TABLE
+from fathom.core.engine.capability_table import TABLE
 from fathom_local.engine.releases import NEWEST_KNOWN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()

@@ -7,7 +7,7 @@ vllm/config/vllm.py; tests/engine/test_graphs_equal_vllms.py asks it.
 from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.engine_options import options
+from fathom.core.engine.options import options
 from fathom.core.foreign_json import is_true
 
 _UNPADDED: Final = "disable_padded_drafter_batch"

@@ -13,8 +13,8 @@ from math import ceil, lcm, sqrt
 from typing import Final
 
 from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
-from fathom.core.model_runner import captures_graphs
+from fathom.core.engine.capability import live_depth
+from fathom.core.engine.model_runner import captures_graphs
 
 WIDEST_GRID: Final = 48
 """Tokens: a step is padded to the next multiple."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, ValidationError
 
 from fathom.api.spec import MAX_TOKENS_LIMIT
-from fathom.core.engine_options import last_value
+from fathom.core.engine.options import last_value
 
 _OPTION: Final = "--speculative-config"
 

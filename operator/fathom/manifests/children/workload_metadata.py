@@ -1,7 +1,7 @@
 from fathom import __version__
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.capability import live_depth
+from fathom.core.engine.capability import live_depth
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import fetched_by
 

@@ -5,8 +5,8 @@ from typing import Final
 from fathom.api.accelerators import preset_for
 from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
 from fathom.core.engine.depth_set import capture_sizes, named_depths
-from fathom.core.engine_options import options
-from fathom.core.model_runner import captures_graphs
+from fathom.core.engine.model_runner import captures_graphs
+from fathom.core.engine.options import options
 
 _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import engine_has
+from fathom.core.engine.capability import engine_has
 from fathom.manifests.engine_command.flags import AFTER_ARGS, BEFORE_ARGS, Flag
 from fathom.manifests.engine_command.ranks import Role
 

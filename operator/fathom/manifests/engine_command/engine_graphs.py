@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
 from fathom.core.depth import DepthRange, Schedule, depth_at
+from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
 from fathom.core.engine.depth_set import named_depths
-from fathom.core.model_runner import captures_graphs
+from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling, sets_graphs
 from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step

@@ -3,7 +3,7 @@
 A field of the spec that becomes a flag is one row: what is passed, what is refused in
 `spec.engine.args` and with which words, and what a release lacks all follow from it. How
 those are spelled whose value is read in `spec.engine.args` stands in
-`fathom.core.engine_options.SHORTEST`.
+`fathom.core.engine.options.SHORTEST`.
 """
 
 import json
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
-from fathom.core.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
 from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
+from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
 from fathom.manifests.engine_command.capture_sizes import added_sizes
 from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.engine_command.speculative_config import speculative_config

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.problem import Problem
-from fathom.core.engine_options import Option, options
+from fathom.core.engine.options import Option, options
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.manifests.engine_command.flags import FLAGS
 

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
+from fathom.core.engine.capability import live_depth
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.manifests.engine_command.startup_schedule import startup_schedule

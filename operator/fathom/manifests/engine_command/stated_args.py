@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from fathom.api.spec import Accelerator, SpeculativeDeploymentSpec
-from fathom.core.engine_options import last_value, options, whole_number
+from fathom.core.engine.options import last_value, options, whole_number
 
 _MAX_NUM_SEQS: Final = 1024
 _MAX_NUM_SEQS_OF_SMALL_GPUS: Final = 256

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from fathom.api.pod_fields import EnvVar
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
+from fathom.core.engine.capability import live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.fabric_env import fabric_env

@@ -9,8 +9,8 @@ from fathom.api import names
 from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.core.capability import live_depth
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
+from fathom.core.engine.capability import live_depth
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume

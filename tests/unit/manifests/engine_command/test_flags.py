@@ -9,8 +9,8 @@ from pydantic.fields import FieldInfo
 
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import DraftSpec, EngineSpec
-from fathom.core.capability_table import EVERY_RELEASE, TABLE
 from fathom.core.cluster.nodes_per_replica import spans_nodes
+from fathom.core.engine.capability_table import EVERY_RELEASE, TABLE
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS
 from fathom.manifests.engine_command.ranks import Role

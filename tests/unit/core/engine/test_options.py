@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.core.engine_options import SHORTEST, last_value
+from fathom.core.engine.options import SHORTEST, last_value
 
 
 @pytest.mark.parametrize("name", SHORTEST)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.engine_options import last_value, options
+from fathom.core.engine.options import last_value, options
 from fathom.core.foreign_json import is_true
 
 _VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"

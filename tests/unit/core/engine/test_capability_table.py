@@ -4,7 +4,7 @@ import pytest
 from packaging.version import Version
 
 from fathom.api.spec import Method
-from fathom.core.capability_table import (
+from fathom.core.engine.capability_table import (
     ADAPTIVE_VERIFICATION,
     LIVE_DEPTH,
     METHODS,

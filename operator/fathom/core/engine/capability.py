@@ -1,4 +1,4 @@
-"""What this engine can do: the rules over `fathom.core.capability_table`. Pure."""
+"""What this engine can do: the rules over `fathom.core.engine.capability_table`. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from packaging.version import Version
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.core.adaptive_conflicts import conflicts
 from fathom.core.arm import arm_of
-from fathom.core.capability_table import (
+from fathom.core.engine.adaptive_conflicts import conflicts
+from fathom.core.engine.capability_table import (
     ADAPTIVE_BACKENDS,
     ADAPTIVE_PIPELINE_PARALLEL,
     ADAPTIVE_VERIFICATION,
@@ -23,8 +23,8 @@ from fathom.core.capability_table import (
     SHUTDOWN_TIMEOUT,
     Capability,
 )
+from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
 from fathom.core.engine.version import engine_version
-from fathom.core.model_runner import captures_graphs, why_model_runner_v1
 
 _ADAPTIVE_FIELD = "spec.speculation.adaptiveVerification"
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
-from fathom.core.engine_options import Option, last_value, options
+from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
+from fathom.core.engine.options import Option, last_value, options
 from fathom.core.foreign_json import UnreadableJsonError, is_true, parsed_json
-from fathom.core.model_runner import captures_graphs, why_model_runner_v1
 
 _MODE: Final = "cudagraph_mode"
 _MODES_WITHOUT_FULL_GRAPHS: Final = frozenset({"NONE", "PIECEWISE"})

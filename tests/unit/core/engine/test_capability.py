@@ -3,14 +3,14 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.capability import (
+from fathom.core.engine.capability import (
     adaptive_verification_problem,
     engine_has,
     engine_problems,
     live_depth,
     live_depth_refusal,
 )
-from fathom.core.capability_table import SHUTDOWN_TIMEOUT
+from fathom.core.engine.capability_table import SHUTDOWN_TIMEOUT
 from manifest_samples import resource
 
 

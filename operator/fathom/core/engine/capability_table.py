@@ -1,4 +1,4 @@
-"""What each vLLM release can do: the table. Its rules are in `fathom.core.capability`.
+"""What each vLLM release can do: the table. Its rules are in `fathom.core.engine.capability`.
 
 Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engines.md names.
 """
