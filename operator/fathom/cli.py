@@ -29,7 +29,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "run": "fathom.runtime.process.command",
         "top": "fathom.inspect.top_command",
         "explain": "fathom.inspect.explain_command",
-        "replay": "fathom.inspect.replay_command",
+        "replay": "fathom.inspect.replaying.command",
         "local": "fathom_bench.cli",
     }
 )

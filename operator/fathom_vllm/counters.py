@@ -194,7 +194,7 @@ class StepCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftCounts:
+class DraftTally:
     """Sums over the drafts verified in one (batch bucket, depth)."""
 
     batch_ge: int
@@ -224,7 +224,7 @@ class Counts:
     hook_seconds: float
     transitions: float
     steps: tuple[StepCounts, ...]
-    drafts: tuple[DraftCounts, ...]
+    drafts: tuple[DraftTally, ...]
 
 
 def read_counts(path: str) -> Counts | None:
@@ -269,7 +269,7 @@ def read_counts(path: str) -> Counts | None:
             if block[at]
         ),
         drafts=tuple(
-            DraftCounts(
+            DraftTally(
                 *batches, depth, block[_DRAFTS], tuple(block[_DRAFTS + 1 : _DRAFTS + 1 + depth])
             )
             for batches, depth, block in blocks

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fathom_vllm.environment import DEFAULT_DEPTH_FILE, DEPTH_FILE, POD_NAME
-from fathom_vllm.schedule import DepthDocument, DepthDocumentError, parse_depth_document
+from fathom_vllm.schedule import DepthDocumentError, PodDepths, parse_depth_document
 
 MAX_DOCUMENT_BYTES = 1 << 20
 """A ConfigMap holds no more."""
@@ -18,7 +18,7 @@ _Signature = tuple[int, int, int, int]
 class Adopted:
     """The file holds a document to obey."""
 
-    document: DepthDocument
+    document: PodDepths
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ class DepthDocumentError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class DepthDocument:
+class PodDepths:
     """A validated document, reduced to what one pod has to obey."""
 
     generation: int
     schedule: Schedule
 
 
-def parse_depth_document(text: str, *, pod: str, max_depth: int) -> DepthDocument:
+def parse_depth_document(text: str, *, pod: str, max_depth: int) -> PodDepths:
     """Read a document for one pod: its entry in `pods` replaces the common schedule.
 
     Keys this version does not know are passed over, so that a newer operator can still steer the
@@ -61,7 +61,7 @@ def parse_depth_document(text: str, *, pod: str, max_depth: int) -> DepthDocumen
         raise DepthDocumentError("pods must be an object: pod name to schedule")
     if pod and pod in pods:
         schedule = _parse_schedule(pods[pod], where=f"pods[{pod!r}]", max_depth=max_depth)
-    return DepthDocument(generation=generation, schedule=schedule)
+    return PodDepths(generation=generation, schedule=schedule)
 
 
 def _parse_schedule(value: object, *, where: str, max_depth: int) -> Schedule:

@@ -106,7 +106,7 @@ class ClientOutputs(Protocol):
         """Given to one client; None for the others, and where vLLM keeps no statistics."""
 
 
-class Step(NamedTuple):
+class EngineStep(NamedTuple):
     """One step, ready to be counted. A tuple, since one is made in every step."""
 
     batch: int
@@ -118,7 +118,7 @@ class Step(NamedTuple):
     accepted: Sequence[int] = ()
 
 
-def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> Step | None:
+def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> EngineStep | None:
     """Describe a step from what was scheduled and what vLLM made of it.
 
     Args:
@@ -133,7 +133,7 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> S
     skipped = depth > 0 and getattr(step, "skip_drafts", False)
     kind = None if skipped else DECODE if _is_plain(step, batch, depth) else _kind(step)
     if kind is None:
-        return Step(batch, None)
+        return EngineStep(batch, None)
     stats: StepStats | None = None
     tokens = 0
     for client in outputs.values():
@@ -143,10 +143,12 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> S
         return None
     verified = stats.spec_decoding_stats
     if verified is None:
-        return Step(batch, depth, kind, tokens)
+        return EngineStep(batch, depth, kind, tokens)
     # Of stops that cut what a request emitted, these do not know yet: the engine made all of it.
     accepted = verified.num_accepted_tokens_per_pos
-    return Step(batch, depth, kind, tokens + sum(accepted), verified.num_drafts, accepted[:depth])
+    return EngineStep(
+        batch, depth, kind, tokens + sum(accepted), verified.num_drafts, accepted[:depth]
+    )
 
 
 def _emitting(outputs: Sequence[RequestOutput]) -> int:
@@ -245,7 +247,7 @@ class StepsInFlight:
 _MOST_IN_FLIGHT = 64
 
 
-def count_step(counters: CountersWriter, step: Step, seconds: float) -> None:
+def count_step(counters: CountersWriter, step: EngineStep, seconds: float) -> None:
     """Put an observed step into its cell."""
     if not step.batch:
         return

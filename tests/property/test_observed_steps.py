@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fathom_vllm.counters import DECODE, MIXED
-from fathom_vllm.steps import Step, observe_step
+from fathom_vllm.steps import EngineStep, observe_step
 from support.vllm_outputs import Row as Emitted
 from support.vllm_outputs import outputs_of
 
@@ -52,7 +52,7 @@ class Case:
     """One list stands for all drafts of a length."""
 
 
-def one_by_one(case: Case) -> Step:
+def one_by_one(case: Case) -> EngineStep:
     """The rules of `fathom_vllm.steps`, a request at a time."""
     rows, drafting = case.rows, case.drafting
     depths: set[int] = set()
@@ -72,11 +72,11 @@ def one_by_one(case: Case) -> Step:
             for position in range(min(row.emitted - 1, drafting)):
                 accepted[position] += 1
     if depths - {drafting}:
-        return Step(len(rows), None)
-    return Step(len(rows), drafting, kind, tokens, drafts, accepted if drafts else ())
+        return EngineStep(len(rows), None)
+    return EngineStep(len(rows), drafting, kind, tokens, drafts, accepted if drafts else ())
 
 
-def all_at_once(case: Case) -> Step | None:
+def all_at_once(case: Case) -> EngineStep | None:
     """What vLLM would hand over for the same."""
     rows = case.rows
     names = [f"r{at}" for at in range(len(rows))]

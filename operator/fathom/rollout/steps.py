@@ -21,6 +21,7 @@ from fathom.core.counted import counted
 from fathom.core.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
 from fathom.rollout.canary_watch import canary_pod, watched_on
+from fathom.rollout.clocks import not_ahead, resumed, standing_still
 from fathom.rollout.comparison import comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
@@ -33,52 +34,37 @@ WARM_UP_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     rollout: Rollout | None
     """As it is now; None: none is under way."""
     events: tuple[Event, ...] = ()
 
 
-def next_step(before: Rollout | None, given: RolloutInput) -> Step:
+def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
     """Where the rollout is after this look. Idempotent: the same look twice moves it once.
 
     Args:
         before: as it was; None: none was under way.
         given: this pass's view.
     """
-    before = before and _not_ahead(before, given.now_s)
+    before = before and not_ahead(before, given.now_s)
     rollout, events = _of_this_spec(before, given)
     if rollout is None:
-        return Step(None)
+        return RolloutStep(None)
     if rollout.stage is Stage.CANARY and not given.settings.replicas:
         # It neither failed nor passed, so it is watched from where it was once there are replicas.
         message = "the canary comes back with the others: spec.replicas is 0."
-        held = replace(_held(rollout, given.now_s), reason=Reason.CANARY_STARTING, message=message)
-        return Step(held, events)
+        held = replace(
+            standing_still(rollout, given.now_s), reason=Reason.CANARY_STARTING, message=message
+        )
+        return RolloutStep(held, events)
     if given.settings.paused:
-        return Step(_held(rollout, given.now_s), events)
+        return RolloutStep(standing_still(rollout, given.now_s), events)
     if rollout is not before and rollout.stage is Stage.PROMOTED:
         # Where it is over at once, the status would go on to tell of the one before.
-        return Step(rollout, events)
-    step = _advanced(_resumed(rollout, given.now_s), given)
-    return Step(step.rollout, (*events, *step.events))
-
-
-def _not_ahead(rollout: Rollout, now_s: float) -> Rollout:
-    """With nothing later than now: a clock that is set back makes nobody wait for hours."""
-    if rollout.began_at_s > now_s:
-        rollout = replace(rollout, began_at_s=now_s)
-    if rollout.paused_at_s is not None and rollout.paused_at_s > now_s:
-        rollout = replace(rollout, paused_at_s=now_s)
-    watch = rollout.watch
-    if watch is None:
-        return rollout
-    ready_s, unready_s = watch.ready_since_s, watch.unready_since_s
-    if ready_s is not None and ready_s > now_s:
-        watch = replace(watch, ready_since_s=now_s)
-    if unready_s is not None and unready_s > now_s:
-        watch = replace(watch, unready_since_s=now_s)
-    return rollout if watch is rollout.watch else replace(rollout, watch=watch)
+        return RolloutStep(rollout, events)
+    step = _advanced(resumed(rollout, given.now_s), given)
+    return RolloutStep(step.rollout, (*events, *step.events))
 
 
 def _of_this_spec(
@@ -166,30 +152,7 @@ def _begun(given: RolloutInput, stable: str) -> Rollout:
     return settling
 
 
-def _held(rollout: Rollout, now_s: float) -> Rollout:
-    """Standing still, for as long as it is held."""
-    return rollout if rollout.paused_at_s else replace(rollout, paused_at_s=now_s)
-
-
-def _resumed(rollout: Rollout, now_s: float) -> Rollout:
-    """After a pause, with every clock as far as it was."""
-    if rollout.paused_at_s is None:
-        return rollout
-    paused_s = now_s - rollout.paused_at_s
-    watch = rollout.watch
-    if watch is not None:
-        watch = replace(
-            watch,
-            ready_since_s=None if watch.ready_since_s is None else watch.ready_since_s + paused_s,
-            unready_since_s=(
-                None if watch.unready_since_s is None else watch.unready_since_s + paused_s
-            ),
-        )
-    began_at_s = rollout.began_at_s + paused_s
-    return replace(rollout, paused_at_s=None, began_at_s=began_at_s, watch=watch)
-
-
-def _advanced(rollout: Rollout, given: RolloutInput) -> Step:
+def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     match rollout.stage:
         case Stage.SETTLING:
             return _settled(rollout, given)
@@ -203,20 +166,22 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> Step:
         case Stage.PROMOTED:
             return _followed(rollout, given)
         case Stage.ROLLED_BACK:
-            return Step(rollout)
+            return RolloutStep(rollout)
 
 
-def _settled(rollout: Rollout, given: RolloutInput) -> Step:
+def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     if given.now_s - rollout.began_at_s < SETTLE_S:
-        return Step(rollout)
+        return RolloutStep(rollout)
     if given.held:
-        return Step(replace(rollout, message=f"begins when {given.held}."))
+        return RolloutStep(replace(rollout, message=f"begins when {given.held}."))
     if rollout.arm and not given.ready(rollout.stable):
-        return Step(replace(rollout, message="begins when a replica serves to compare it with."))
+        return RolloutStep(
+            replace(rollout, message="begins when a replica serves to compare it with.")
+        )
     if given.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
         promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, given.now_s)
-        return Step(promoted)
+        return RolloutStep(promoted)
     canary = rollout.entered(
         Stage.CANARY, Reason.CANARY_STARTING, "the canary is starting.", given.now_s
     )
@@ -225,7 +190,7 @@ def _settled(rollout: Rollout, given: RolloutInput) -> Step:
             f"One replica has adaptive verification, at revision {rollout.revision}, and is "
             f"compared with those of {rollout.stable} for as long as the spec says Canary."
         )
-        return Step(canary, (_normal("Canary", message),))
+        return RolloutStep(canary, (_normal("Canary", message),))
     watched = "replaced" if _alone(given) else "watched beside the others"
     minutes = given.settings.bake_s / 60
     bake = f" for {minutes:.0f} min" if minutes and not _alone(given) else ""
@@ -233,7 +198,7 @@ def _settled(rollout: Rollout, given: RolloutInput) -> Step:
         f"One replica is {watched}{bake}, at revision {rollout.revision} instead of "
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
     )
-    return Step(canary, (_normal("Canary", message),))
+    return RolloutStep(canary, (_normal("Canary", message),))
 
 
 def _alone(given: RolloutInput) -> bool:
@@ -241,7 +206,7 @@ def _alone(given: RolloutInput) -> bool:
     return given.settings.replicas <= 1 and not given.settings.max_surge
 
 
-def _watched(rollout: Rollout, given: RolloutInput) -> Step:
+def _watched(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     pod = canary_pod(given.of_revision(rollout.revision), rollout.watch)
     watch = watched_on(rollout.watch, pod, given.now_s)
     failure = failure_of(rollout, watch, pod, given)
@@ -250,12 +215,12 @@ def _watched(rollout: Rollout, given: RolloutInput) -> Step:
         return _rolled_back(seen, failure.reason, failure.message, given)
     if pod is None or watch.ready_since_s is None or not pod.ready:
         message = f"the canary{f', pod {pod.name},' if pod else ''} is starting."
-        return Step(replace(seen, reason=Reason.CANARY_STARTING, message=message))
+        return RolloutStep(replace(seen, reason=Reason.CANARY_STARTING, message=message))
     baked_s = given.now_s - watch.ready_since_s
     return (_compared if rollout.arm else _judged)(seen, pod, baked_s, given)
 
 
-def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> Step:
+def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> RolloutStep:
     """Of a canary that serves: it is promoted, goes back, or is watched on."""
     if _alone(given) or not given.settings.bake_s:
         return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
@@ -267,16 +232,18 @@ def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutIn
             return _rolled_back(rollout, verdict.reason, f"{pod.name}: {verdict.message}", given)
         case Answer.WATCH:
             message = f"pod {pod.name}: {verdict.message}"
-            return Step(replace(rollout, reason=verdict.reason, message=message))
+            return RolloutStep(replace(rollout, reason=verdict.reason, message=message))
 
 
-def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> Step:
+def _compared(
+    rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput
+) -> RolloutStep:
     """Of an arm that serves: it goes back if its requests fail, and stays else."""
     if (failing := fails(rollout.evidence)) is not None:
         return _rolled_back(rollout, failing.reason, f"{pod.name}: {failing.message}", given)
     before, bake_s = rollout.compared, given.settings.bake_s
     if before is not None and before.settled:
-        return Step(replace(rollout, reason=Reason.COMPARING, message=str(before)))
+        return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=str(before)))
     found = comparison_of(
         rollout.evidence,
         baked_s=baked_s,
@@ -291,10 +258,10 @@ def _compared(rollout: Rollout, pod: ObservedPod, baked_s: float, given: Rollout
             left = max(1, round((bake_s - baked_s) / 60))
             message = f"{so_far(rollout.evidence)}; compared for {counted(left, 'more minute')}."
         message = f"pod {pod.name}: {message}"
-        return Step(replace(rollout, reason=Reason.COMPARING, message=message))
+        return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=message))
     sentence = f"Pod {pod.name}, with adaptive verification, beside the others: {found}"
     after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
-    return Step(after, (_normal("Compared", sentence),))
+    return RolloutStep(after, (_normal("Compared", sentence),))
 
 
 def _seen(rollout: Rollout, watch: CanaryWatch, given: RolloutInput) -> Rollout:
@@ -314,37 +281,39 @@ def _counts(window: CanaryWindow, watch: CanaryWatch, given: RolloutInput) -> bo
     )
 
 
-def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> Step:
+def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> RolloutStep:
     promoted = rollout.entered(Stage.PROMOTED, reason, message, given.now_s)
     sentence = f"Revision {rollout.revision} replaces {rollout.stable} everywhere: {message}"
-    return Step(promoted, (_normal("Promoted", sentence),))
+    return RolloutStep(promoted, (_normal("Promoted", sentence),))
 
 
-def _rolled_back(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> Step:
+def _rolled_back(
+    rollout: Rollout, reason: Reason, message: str, given: RolloutInput
+) -> RolloutStep:
     if not given.stable_spec_known:
         # Its pods stay, but what they were made from is not known: only the user can tell.
         held = f"{message} It is held there, since the spec of {rollout.stable} is not known."
-        return Step(replace(rollout, reason=reason, message=held))
+        return RolloutStep(replace(rollout, reason=reason, message=held))
     if rollout.arm:
         sentence = (
             f"The replica with adaptive verification, of revision {rollout.revision}, is given up, "
             f"and {rollout.stable} takes its place: {message}"
         )
         over = rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s)
-        return Step(over, (Event(Severity.WARNING, reason, sentence),))
+        return RolloutStep(over, (Event(Severity.WARNING, reason, sentence),))
     # Told by condition Degraded.
-    return Step(rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s))
+    return RolloutStep(rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s))
 
 
-def _followed(rollout: Rollout, given: RolloutInput) -> Step:
+def _followed(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     complete = given.ready(rollout.revision) >= given.settings.replicas
     left = any(pod.revision != rollout.revision for pod in given.pods)
     if not complete or left or given.others:
-        return Step(rollout)
+        return RolloutStep(rollout)
     message = f"Every replica is of revision {rollout.revision}."
     # Where it went back before anything had moved, there is nothing to tell.
     quiet = rollout.reason is Reason.REVERTED
-    return Step(None, () if quiet else (_normal("RolledOut", message),))
+    return RolloutStep(None, () if quiet else (_normal("RolledOut", message),))
 
 
 def _normal(reason: str, message: str) -> Event:

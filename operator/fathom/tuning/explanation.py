@@ -17,7 +17,7 @@ from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, n
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import Settings, TuningSnapshot
 from fathom.tuning.judging import assess
-from fathom.tuning.policy.option import Option
+from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
 from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import TuningState
@@ -166,7 +166,7 @@ def _shown(given: Situation) -> tuple[int, ...]:
 
 
 def _bucket(
-    given: Situation, bucket: int, tokens: int, rivals: dict[int, Option]
+    given: Situation, bucket: int, tokens: int, rivals: dict[int, DepthOption]
 ) -> BucketExplanation:
     settings = given.settings
     busy = {load.batch_le: load.busy_seconds for load in given.state.traffic.loads}
@@ -188,7 +188,7 @@ def _over(given: Situation, bucket: int, depth: int, tokens: int) -> Gain | None
     return replace(gain, mean=0.0, sd=0.0) if gain is not None and depth == tokens else gain
 
 
-def _why(given: Situation, bucket: int, rival: Option | None) -> str:
+def _why(given: Situation, bucket: int, rival: DepthOption | None) -> str:
     """One sentence."""
     settings = given.settings
     move = next((each for each in given.policy.moves() if each.bucket == bucket), None)
@@ -206,7 +206,7 @@ def _why(given: Situation, bucket: int, rival: Option | None) -> str:
     return f"{why}."
 
 
-def _against(rival: Option, min_gain: float) -> str:
+def _against(rival: DepthOption, min_gain: float) -> str:
     """Why the best other depth is not taken."""
     gain = f"depth {rival.to} ({rival.gain})"
     if rival.gain.mean <= 0:
@@ -246,7 +246,7 @@ def _doubts(given: Situation) -> tuple[str, ...]:
     for bucket, share in given.policy.shares.items():
         start = given.policy.depths[bucket]
         options = [
-            Option(bucket, start, depth, gain, share)
+            DepthOption(bucket, start, depth, gain, share)
             for depth in given.policy.bounds.depths
             if depth != start
             and (gain := given.policy.evidence.gain(bucket, depth, start)) is not None
@@ -298,7 +298,7 @@ def _probe(choice: ProbeChoice | NoProbe, settings: Settings) -> str:
     return f"One pod tries {what}."
 
 
-def _turning_point(given: Situation, rival: Option) -> str:
+def _turning_point(given: Situation, rival: DepthOption) -> str:
     """The acceptance length at which a bucket's next best depth becomes worth a change.
 
     The gain is log(E[L | to] / t) - log(E[L | start] / t'), so at today's step times it reaches the

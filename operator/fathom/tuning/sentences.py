@@ -5,10 +5,10 @@ from math import log1p
 
 from fathom.api.conditions import Reason
 from fathom.tuning.buckets import batches
-from fathom.tuning.policy.option import Option
+from fathom.tuning.policy.option import DepthOption
 
 
-def moves(options: Iterable[Option], max_batch: int) -> str:
+def moves(options: Iterable[DepthOption], max_batch: int) -> str:
     """Such as `batch 5-8 from 3 to 5 (+6.1% ± 1.9%)`."""
     return "; ".join(
         f"{batches(each.bucket, max_batch)} from {each.start} to {each.to} ({each.gain})"
@@ -16,7 +16,7 @@ def moves(options: Iterable[Option], max_batch: int) -> str:
     )
 
 
-def tries(options: Iterable[Option], max_batch: int) -> str:
+def tries(options: Iterable[DepthOption], max_batch: int) -> str:
     """Such as `depth 5 at batch 5-8 (+4.0% ± 6.0%, predicted, over 3)`."""
     return "; ".join(
         f"depth {each.to} at {batches(each.bucket, max_batch)} ({each.gain} over {each.start})"
@@ -24,7 +24,7 @@ def tries(options: Iterable[Option], max_batch: int) -> str:
     )
 
 
-def stays(options: Iterable[Option], max_batch: int, min_gain: float) -> tuple[Reason, str]:
+def stays(options: Iterable[DepthOption], max_batch: int, min_gain: float) -> tuple[Reason, str]:
     """Why no bucket moves, given the best other depth of each."""
     rivals = tuple(options)
     text = "; ".join(

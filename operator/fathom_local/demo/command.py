@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -19,6 +20,7 @@ from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.tools.helm import find_helm
 
+PICTURES: Final = (".svg", ".png", ".pdf")
 _TERMINATED: Final = 128 + signal.SIGTERM
 
 
@@ -38,6 +40,10 @@ def demo_command(
     simulated: Annotated[
         bool, typer.Option(help="The simulated engine, even where real vLLM is installed.")
     ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Write the result as a picture here: .svg, .png or .pdf."),
+    ] = None,
 ) -> None:
     """The whole loop on this machine: live depth against static depth, with a verdict.
 
@@ -46,18 +52,20 @@ def demo_command(
     """
     with explained():
         try:
-            outcome = _demo(Console(), simulated=simulated)
+            outcome = _demo(Console(), simulated=simulated, plot=plot)
         except asyncio.CancelledError as error:
             raise typer.Exit(_TERMINATED) from error
     if outcome is not DemoOutcome.HELD:
         raise typer.Exit(outcome)
 
 
-def _demo(console: Console, *, simulated: bool) -> DemoOutcome:
+def _demo(console: Console, *, simulated: bool, plot: Path | None) -> DemoOutcome:
+    if plot is not None and plot.suffix not in PICTURES:
+        raise LocalClusterError(f"--plot {plot}: end it in one of {', '.join(PICTURES)}.")
     if built_binaries() is None:
         console.print("Setting up (once): the control plane, from Debian's source package")
         with build_progress(console) as progress:
             ensure_binaries(progress)
     find_helm()
     images = (simulated_image(),) if simulated else engine_images(console.print)
-    return run_demo(console, DemoTiming(), images)
+    return run_demo(console, DemoTiming(), images, plot)

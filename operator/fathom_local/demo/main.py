@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from fathom_local.demo import measure, verdict
 from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.observe import observe
 from fathom_local.demo.phases import PHASES, DemoTiming
+from fathom_local.demo.plot import write_plot
 from fathom_local.demo.stage import set_stage
 from fathom_local.demo.view import (
     DemoView,
@@ -30,34 +32,43 @@ CLUSTER: Final = "demo"
 
 
 def run_demo(
-    console: Console, timing: DemoTiming, images: Sequence[Image] = ()
+    console: Console,
+    timing: DemoTiming,
+    images: Sequence[Image] = (),
+    plot: Path | None = None,
 ) -> verdict.DemoOutcome:
     """Run it all, and say what came of it.
+
+    Args:
+        console: to show it on.
+        timing: how long each part takes.
+        images: that the nodes have.
+        plot: where to write the picture; None: nowhere.
 
     Raises:
         LocalClusterError: the cluster, the operator or the engines did not come up, or ended.
         asyncio.CancelledError: SIGTERM or SIGHUP arrived; the cluster is gone, as at any end.
     """
-    return asyncio.run(_run(console, timing, images))
+    return asyncio.run(_run(console, timing, images, plot))
 
 
 async def _run(
-    console: Console, timing: DemoTiming, images: Sequence[Image]
+    console: Console, timing: DemoTiming, images: Sequence[Image], plot: Path | None
 ) -> verdict.DemoOutcome:
     if (task := asyncio.current_task()) is not None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with DemoView(console) as view:
-        view.say("starting a cluster with two GB200 trays (pretended) on this machine")
+        view.say("starting a cluster with two GB200 trays (simulated) on this machine")
         async with (
             LocalCluster.start(CLUSTER, images=images) as cluster,
             set_stage(cluster, view.say) as stage,
         ):
-            return await _play(stage.fleet, view, console, timing)
+            return await _play(stage.fleet, view, console, timing, plot)
 
 
 async def _play(
-    fleet: DemoFleet, view: DemoView, console: Console, timing: DemoTiming
+    fleet: DemoFleet, view: DemoView, console: Console, timing: DemoTiming, plot: Path | None
 ) -> verdict.DemoOutcome:
     spec = (await fleet.resource())["spec"]
     static_depth: int = spec["speculation"]["tokens"]
@@ -80,6 +91,9 @@ async def _play(
     console.print(sweep_table(sweeps))
     console.print(summary_table(results, sweeps, static_depth))
     console.print(claim_lines(claims))
+    if plot is not None:
+        write_plot(results, sweeps, static_depth, plot)
+        console.print(f"Written: {plot}")
     noisiest = max(pairs.scatter for pairs in (*(each.pairs for each in results), mixup.pairs))
     console.print(verdict.last_word(ended, noisiest), soft_wrap=True, highlight=False)
     return ended

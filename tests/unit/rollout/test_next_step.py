@@ -12,7 +12,7 @@ from fathom.core.measurement import EngineCounts, PodDelta
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from fathom.rollout.steps import Step, next_step
+from fathom.rollout.steps import RolloutStep, next_step
 from unit.rollout.inputs import NOW_S, SETTINGS, deployment, given, pod
 
 SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
@@ -27,7 +27,7 @@ def after(before: Rollout | None, seen: RolloutInput) -> Rollout:
     return found
 
 
-def told(step: Step) -> list[str]:
+def told(step: RolloutStep) -> list[str]:
     return [each.message for each in step.events]
 
 
@@ -327,7 +327,7 @@ def test_where_nothing_is_left_to_go_back_to_the_canary_is_all_there_is(
 
 
 def test_it_is_over_when_every_replica_is_of_the_new_revision_and_ready() -> None:
-    def rolled(*pods: ObservedPod, old: int = 0) -> Step:
+    def rolled(*pods: ObservedPod, old: int = 0) -> RolloutStep:
         workloads = (deployment("old", old), deployment("new", 3))
         return next_step(PROMOTED, given(100, pods=pods, workloads=workloads))
 

@@ -3,13 +3,13 @@
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.tuning.policy.option import Option
+from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
 from fathom.tuning.sentences import moves, stays
 
 
-def option(mean: float, bucket: int = 8) -> Option:
-    return Option(
+def option(mean: float, bucket: int = 8) -> DepthOption:
+    return DepthOption(
         bucket, 3, 5, Gain(mean, 0.01, step_time_measured=True, survival_measured=True), share=1.0
     )
 

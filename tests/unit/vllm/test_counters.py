@@ -12,7 +12,7 @@ from fathom_vllm.counters import (
     MIXED,
     CountersWriter,
     Counts,
-    DraftCounts,
+    DraftTally,
     StepCounts,
     read_counts,
 )
@@ -63,8 +63,8 @@ def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
     assert len(found.steps) == 12 * 8 * 2
     assert StepCounts(15, 16, 7, "decode", 2, 1.0, 1400, 15 + 16) in found.steps
     assert StepCounts(3, 3, 0, "mixed", 1, 2.0, 1, 3) in found.steps
-    assert DraftCounts(9, 10, 3, 4, (19, 19, 19)) in found.drafts
-    assert DraftCounts(1, 1, 0, 2, ()) in found.drafts
+    assert DraftTally(9, 10, 3, 4, (19, 19, 19)) in found.drafts
+    assert DraftTally(1, 1, 0, 2, ()) in found.drafts
 
 
 def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> None:

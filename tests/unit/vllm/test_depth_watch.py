@@ -12,7 +12,7 @@ import pytest
 from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.depth_watch import DepthWatch, Ready
-from fathom_vllm.schedule import DepthDocument
+from fathom_vllm.schedule import PodDepths
 
 STARTUP = Ready(0, (0, 3, 3))
 
@@ -59,7 +59,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 
 
 def adopted(generation: int, depth: int) -> Adopted:
-    return Adopted(DepthDocument(generation, ((1, 2, depth),)))
+    return Adopted(PodDepths(generation, ((1, 2, depth),)))
 
 
 def test_a_document_lies_ready_after_a_look(watched: Watched) -> None:

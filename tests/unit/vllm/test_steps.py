@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fathom_vllm.counters import DECODE, MIXED
-from fathom_vllm.steps import Step, StepsInFlight, observe_step
+from fathom_vllm.steps import EngineStep, StepsInFlight, observe_step
 from support.vllm_outputs import Row, outputs_of
 
 
@@ -46,7 +46,7 @@ class Batch:
         self.scheduled.skip_drafts = True
         return self
 
-    def observe(self) -> Step:
+    def observe(self) -> EngineStep:
         step = observe_step(self.scheduled, outputs_of(self.rows))
         assert step is not None
         return step
@@ -60,17 +60,17 @@ class Batch:
 
 def test_decodes_at_one_depth_are_a_decode_step() -> None:
     step = Batch(3).decode(3, 3).decode(3, 0).decode(3, 1).observe()
-    assert step == Step(batch=3, depth=3, kind=DECODE, tokens=7, drafts=3, accepted=[2, 1, 1])
+    assert step == EngineStep(batch=3, depth=3, kind=DECODE, tokens=7, drafts=3, accepted=[2, 1, 1])
 
 
 def test_without_drafts_the_depth_is_zero_and_nothing_was_drafted() -> None:
     step = Batch(0).decode(0, 0).decode(0, 0).observe()
-    assert step == Step(batch=2, depth=0, kind=DECODE, tokens=2, drafts=0, accepted=())
+    assert step == EngineStep(batch=2, depth=0, kind=DECODE, tokens=2, drafts=0, accepted=())
 
 
 def test_a_prefill_among_decodes_makes_it_mixed() -> None:
     step = Batch(3).decode(3, 2).prefill(20).observe()
-    assert step == Step(batch=2, depth=3, kind=MIXED, tokens=4, drafts=1, accepted=[1, 1, 0])
+    assert step == EngineStep(batch=2, depth=3, kind=MIXED, tokens=4, drafts=1, accepted=[1, 1, 0])
 
 
 def test_a_prompt_of_one_token_is_a_prefill() -> None:
@@ -98,7 +98,7 @@ def test_a_draft_of_which_nothing_came_back_was_not_verified() -> None:
 
 def test_nothing_but_prefill_has_the_depth_it_drafts_with() -> None:
     step = Batch(5).prefill(20).prefill(30, last=False).observe()
-    assert step == Step(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=())
+    assert step == EngineStep(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=())
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_mixed_depths_are_a_transition(batch: Batch) -> None:
 
 def test_what_vllm_discards_counts_for_the_batch_only() -> None:
     batch = Batch(3).decode(3, 3).decode(3, 2, finished=True).decode(3, 1, finished=True)
-    assert batch.observe() == Step(
+    assert batch.observe() == EngineStep(
         batch=3, depth=3, kind=DECODE, tokens=4, drafts=1, accepted=[1, 1, 1]
     )
 
@@ -143,13 +143,13 @@ def test_what_vllm_discards_counts_for_the_batch_only() -> None:
 def test_a_step_that_sampled_nothing_emitted_nothing() -> None:
     batch = Batch(3).decode(3, 0)
     batch.rows = []
-    assert batch.observe() == Step(batch=1, depth=3)
+    assert batch.observe() == EngineStep(batch=1, depth=3)
 
 
 def test_what_a_stop_cuts_was_computed() -> None:
     batch = Batch(3).decode(3, 3).decode(3, 1)
     batch.rows[0] = replace(batch.rows[0], most=1)
-    assert batch.observe() == Step(
+    assert batch.observe() == EngineStep(
         batch=2, depth=3, kind=DECODE, tokens=6, drafts=2, accepted=[2, 1, 1]
     )
 
@@ -164,7 +164,7 @@ def test_every_client_is_counted() -> None:
 def test_requests_that_failed_emitted_nothing(clients: list[int]) -> None:
     batch = Batch(0).decode(0, 0).decode(0, 0)
     step = observe_step(batch.scheduled, outputs_of(batch.rows, failed=clients))
-    assert step == Step(batch=2, depth=0, tokens=2)
+    assert step == EngineStep(batch=2, depth=0, tokens=2)
 
 
 def test_of_an_engine_that_keeps_no_statistics_nothing_is_told() -> None:

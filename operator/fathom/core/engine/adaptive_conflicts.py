@@ -9,7 +9,7 @@ from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
-from fathom.core.engine.options import Option, last_value, options
+from fathom.core.engine.options import EngineOption, last_value, options
 from fathom.core.foreign_json import UnreadableJsonError, is_true, parsed_json
 
 _MODE: Final = "cudagraph_mode"
@@ -53,7 +53,7 @@ def _no_full_graphs(args: Sequence[str]) -> str:
     return f"-O{levels[-1]}" if levels and levels[-1] in _LEVELS_WITHOUT_FULL_GRAPHS else ""
 
 
-def _graph_mode(option: Option) -> str:
+def _graph_mode(option: EngineOption) -> str:
     """That an option states; empty: none."""
     if option.name != "-cc" and not option.name.startswith("--compi"):
         return ""
@@ -67,7 +67,7 @@ def _graph_mode(option: Option) -> str:
     return stated.upper() if isinstance(stated, str) else ""
 
 
-def _level(option: Option) -> str:
+def _level(option: EngineOption) -> str:
     """The optimization level that an option states, such as 0 in -O0; empty: none."""
     if option.name.startswith("-O"):
         return option.name.removeprefix("-O") or option.value or ""

@@ -37,7 +37,7 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class EngineOption:
     """One option as vLLM's parser would see it."""
 
     name: str
@@ -52,7 +52,7 @@ class Option:
     """As the user wrote it, without the value."""
 
 
-def options(args: Sequence[str]) -> Iterator[Option]:
+def options(args: Sequence[str]) -> Iterator[EngineOption]:
     """Every argument that argparse would take for an option, in order."""
     for index, argument in enumerate(args):
         # argparse takes a negative number, or an argument with a space in it, for a value.
@@ -65,7 +65,7 @@ def options(args: Sequence[str]) -> Iterator[Option]:
         following = args[index + 1] if index + 1 < len(args) else None
         if following is not None and following.startswith("-") and not _is_number(following):
             following = None
-        yield Option(name, tuple(keys), attached if has_value else following, index, spelling)
+        yield EngineOption(name, tuple(keys), attached if has_value else following, index, spelling)
 
 
 def last_value(args: Sequence[str], name: str) -> str | None:

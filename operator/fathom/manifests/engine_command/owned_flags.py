@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.problem import Problem
-from fathom.core.engine.options import Option, options
+from fathom.core.engine.options import EngineOption, options
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.manifests.engine_command.flags import FLAGS
 
@@ -69,7 +69,7 @@ def lone_argument_problems(args: Sequence[str]) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _no_value_after(option: Option, argument: str) -> str:
+def _no_value_after(option: EngineOption, argument: str) -> str:
     """Why the next argument is no value of this option; empty: it may be one."""
     if "=" in argument:
         return f"{option.spelling} has its value already"
@@ -83,7 +83,7 @@ class _Owned:
     instead: str
 
 
-def _owner(option: Option, *, live: bool) -> _Owned | None:
+def _owner(option: EngineOption, *, live: bool) -> _Owned | None:
     """The owned flag that an option means or may mean."""
     if option.name in ("--attention-config", "-ac"):
         return _attention_backend(option)
@@ -110,7 +110,7 @@ def _means(given: str, owned: str) -> bool:
     return owned.startswith(given)
 
 
-def _attention_backend(option: Option) -> _Owned | None:
+def _attention_backend(option: EngineOption) -> _Owned | None:
     """The attention backend has a field; the rest of that option's keys have none."""
     name, key = "--attention-backend", "backend"
     try:

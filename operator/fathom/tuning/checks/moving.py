@@ -10,7 +10,7 @@ from fathom.tuning import sentences
 from fathom.tuning.buckets import batches
 from fathom.tuning.checks.probing import SOON_S
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.policy.option import Option, expected_gain, expected_gain_sd
+from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
 from fathom.tuning.policy.visit import Visit
 from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import Change, Trial
@@ -76,7 +76,7 @@ def judge_move(given: Situation) -> TuningDecision | None:
     after = given.with_state(replace(given.state, trial=None))
     shares = given.policy.shares
     judged = [
-        Option(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
+        DepthOption(each.bucket, each.start, each.to, gain, shares.get(each.bucket, 0.0))
         for each in trial.changes
         if (gain := given.policy.evidence.gain(each.bucket, each.to, each.start)) is not None
     ]
@@ -102,7 +102,7 @@ def judge_move(given: Situation) -> TuningDecision | None:
     return replace(decision, expected_gain=trial.expected_gain, measured_gain=measured)
 
 
-def _take_back(given: Situation, worse: list[Option]) -> TuningDecision:
+def _take_back(given: Situation, worse: list[DepthOption]) -> TuningDecision:
     depths = dict(given.policy.depths)
     depths.update({each.bucket: clamped(each.start, given.settings) for each in worse})
     after = given.noted([(each.bucket, each.to) for each in worse], failed=True)
@@ -115,7 +115,7 @@ def _take_back(given: Situation, worse: list[Option]) -> TuningDecision:
     )
 
 
-def _slo(given: Situation, options: Iterable[Option]) -> str:
+def _slo(given: Situation, options: Iterable[DepthOption]) -> str:
     """With Goodput: where even the fastest depth misses the SLO."""
     slo_s = given.settings.tpot_slo_seconds
     if given.settings.objective is not Objective.GOODPUT or slo_s is None:

@@ -11,7 +11,7 @@ from fathom.tuning import sentences
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
 from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale
 from fathom.tuning.policy.experiments import experiments
-from fathom.tuning.policy.option import Option, ProbePlan, expected_gain
+from fathom.tuning.policy.option import DepthOption, ProbePlan, expected_gain
 from fathom.tuning.policy.scheduled_looks import control, ends, sentinel
 from fathom.tuning.policy.value import Z
 from fathom.tuning.situation import Situation
@@ -57,7 +57,7 @@ SOON_S: Final = 3.0
 class ProbeChoice:
     """What one pod should try now."""
 
-    options: tuple[Option, ...]
+    options: tuple[DepthOption, ...]
     """One depth in each of some buckets."""
     sentinel: bool = False
 
@@ -68,7 +68,7 @@ class NoProbe:
 
     why: str
     """Such as `until the last move is judged`."""
-    later: tuple[Option, ...] = ()
+    later: tuple[DepthOption, ...] = ()
     """What would be tried but for that."""
 
 
@@ -228,7 +228,7 @@ def _most_probed(stake: float) -> float:
     return MOST_PROBED_COLD if stake >= MUCH_AT_STAKE else MOST_PROBED
 
 
-def _decided(tried: tuple[Option, ...], least: float, steps: float) -> bool:
+def _decided(tried: tuple[DepthOption, ...], least: float, steps: float) -> bool:
     """Whether most of what the probe could tell is told.
 
     A bucket with little traffic must not keep the others waiting for what they already know.
@@ -280,22 +280,22 @@ def _measured(given: Situation, probe: Probe) -> tuple[tuple[int, int], ...]:
     return measured or probe.depths
 
 
-def _tried(given: Situation, probe: Probe) -> tuple[Option, ...]:
+def _tried(given: Situation, probe: Probe) -> tuple[DepthOption, ...]:
     shares = given.policy.shares
-    options: list[Option] = []
+    options: list[DepthOption] = []
     for bucket, depth in probe.depths:
         start = given.policy.depths.get(bucket, depth)
         gain = given.policy.evidence.gain(bucket, depth, start)
         if gain is not None:
-            options.append(Option(bucket, start, depth, gain, shares.get(bucket, 0.0)))
+            options.append(DepthOption(bucket, start, depth, gain, shares.get(bucket, 0.0)))
     return tuple(options)
 
 
-def _what(given: Situation, options: Iterable[Option]) -> str:
+def _what(given: Situation, options: Iterable[DepthOption]) -> str:
     return sentences.tries(options, given.settings.max_batch)
 
 
-def _pod_for(given: Situation, options: tuple[Option, ...]) -> str | None:
+def _pod_for(given: Situation, options: tuple[DepthOption, ...]) -> str | None:
     """The pod with most of the traffic in question, of those that may carry a probe."""
     wanted = {each.bucket for each in options}
     stepped = dict(given.state.stepped)

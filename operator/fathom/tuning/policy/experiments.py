@@ -4,7 +4,7 @@ from math import exp, log1p, sqrt
 from typing import Final
 
 from fathom.tuning.estimate.step_time import STEP_SD
-from fathom.tuning.policy.option import Option, ProbePlan
+from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 
 FARTHEST_GUESS: Final = 2
@@ -17,13 +17,13 @@ OVERHEAD: Final = 0.002
 """What any probe costs the probed pod: two changes of depth, steps that mix both."""
 
 
-def experiments(policy: Policy, probe: ProbePlan) -> tuple[Option, ...]:
+def experiments(policy: Policy, probe: ProbePlan) -> tuple[DepthOption, ...]:
     """The depth most worth trying in each bucket under load, if it is worth more than it costs.
 
     Worth: what knowing it better gains all pods for an hour. Cost: what the probed pod is
     expected to lose in the meantime.
     """
-    wanted: list[tuple[float, Option]] = []
+    wanted: list[tuple[float, DepthOption]] = []
     for bucket, share in policy.measurable.items():
         options = [
             (gained, option)
@@ -38,7 +38,7 @@ def experiments(policy: Policy, probe: ProbePlan) -> tuple[Option, ...]:
     return tuple(option for _, option in wanted)
 
 
-def worth(policy: Policy, option: Option, probe: ProbePlan) -> float:
+def worth(policy: Policy, option: DepthOption, probe: ProbePlan) -> float:
     """Pod-seconds of throughput that a probe gains by what it teaches, less what it costs."""
     kind = policy.evidence.traffic.kind(option.bucket)
     time = policy.evidence.table.estimate(option.bucket, option.to, kind)

@@ -8,7 +8,7 @@ from fathom.tuning.policy.value import Gain
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class DepthOption:
     """One bucket at another depth."""
 
     bucket: int
@@ -39,11 +39,11 @@ class Bounds:
     min_gain: float
 
 
-def expected_gain_sd(options: Iterable[Option]) -> float:
+def expected_gain_sd(options: Iterable[DepthOption]) -> float:
     """Its error: all buckets have the traffic and the hardware's slope in common."""
     return sum(option.share * option.gain.sd for option in options)
 
 
-def expected_gain(options: Iterable[Option]) -> float:
+def expected_gain(options: Iterable[DepthOption]) -> float:
     """Relative gain over all load, weighted by busy time."""
     return sum(option.share * expm1(option.gain.mean) for option in options)

@@ -13,7 +13,7 @@ from typing import Final
 from fathom.core.depth import nearest_depth
 from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_table import MEASURED_SD
-from fathom.tuning.policy.option import Bounds, Option
+from fathom.tuning.policy.option import Bounds, DepthOption
 from fathom.tuning.policy.slo import ENTER_BELOW, Slo
 from fathom.tuning.policy.value import Evidence, Gain, Z
 from fathom.tuning.policy.visit import Visit
@@ -61,12 +61,12 @@ class Policy:
         present = self.evidence.traffic.present()
         return {bucket: share for bucket, share in self.shares.items() if bucket in present}
 
-    def moves(self) -> tuple[Option, ...]:
+    def moves(self) -> tuple[DepthOption, ...]:
         """Buckets under load that should move now, each to its best depth."""
         best = (self._best(b, share) for b, share in self.shares.items())
         return tuple(option for option in best if option is not None)
 
-    def after(self, moves: Iterable[Option]) -> dict[int, int]:
+    def after(self, moves: Iterable[DepthOption]) -> dict[int, int]:
         """All buckets' depths after these moves; idle buckets follow, since they have no say.
 
         Survival is shared, so an idle bucket that was measured earlier moves to where it would now
@@ -93,9 +93,9 @@ class Policy:
                     depths[bucket] = min(depths[nearest], self.clamped(self.bounds.tokens))
         return depths
 
-    def nearest_rivals(self) -> tuple[Option, ...]:
+    def nearest_rivals(self) -> tuple[DepthOption, ...]:
         """For people: in each bucket under load, the best other depth."""
-        rivals: list[Option] = []
+        rivals: list[DepthOption] = []
         for bucket, share in self.shares.items():
             options = self.alternatives(bucket, share)
             if options:
@@ -147,15 +147,15 @@ class Policy:
         kind = self.evidence.traffic.kind(bucket)
         return len(self.evidence.table.measured_depths(bucket, kind)) > 1
 
-    def alternatives(self, bucket: int, share: float) -> list[Option]:
+    def alternatives(self, bucket: int, share: float) -> list[DepthOption]:
         start = self.depths[bucket]
-        options: list[Option] = []
+        options: list[DepthOption] = []
         for depth in self.bounds.depths:
             if depth == start or self._failed(bucket, depth):
                 continue
             gain = self.gain(bucket, depth, start)
             if gain is not None:
-                options.append(Option(bucket, start, depth, gain, share))
+                options.append(DepthOption(bucket, start, depth, gain, share))
         return options
 
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
@@ -186,7 +186,7 @@ class Policy:
         slow_other = self.slo.slow_seconds(self.evidence, bucket, other)
         return slow is not None and slow_other is not None and slow < slow_other
 
-    def may_try(self, option: Option, pods: int) -> bool:
+    def may_try(self, option: DepthOption, pods: int) -> bool:
         """With an SLO: whether one pod of so many may try a depth.
 
         While the SLO is missed, slow requests may be faster there, within the error; else the SLO
@@ -202,7 +202,7 @@ class Policy:
         slower, error = log(slow / slow_start), Z * option.gain.sd
         return self.slo.bears(slower + error, 1 / max(1, pods)) if kept else slower <= error
 
-    def _best(self, bucket: int, share: float) -> Option | None:
+    def _best(self, bucket: int, share: float) -> DepthOption | None:
         """The depth that is certainly better, and by how much at least."""
         options = [
             option
@@ -213,7 +213,7 @@ class Policy:
         ]
         return max(options, key=lambda each: each.gain.lower(), default=None)
 
-    def _certainty(self, option: Option) -> float:
+    def _certainty(self, option: DepthOption) -> float:
         """Standard errors that a move takes."""
         if self._just_left(option.bucket, option.to):
             return RETURN_Z
@@ -222,7 +222,7 @@ class Policy:
         slow = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
         return MEND_Z if slow is not None and self.slo.loses(slow) else Z
 
-    def _least_gain(self, option: Option) -> float:
+    def _least_gain(self, option: DepthOption) -> float:
         least = log1p(self.bounds.min_gain)
         return DEPTH_0_GAIN_FACTOR * least if option.to == 0 else least
 

@@ -12,7 +12,7 @@ from math import log, log1p, sqrt
 from typing import Final
 
 from fathom.tuning.policy.experiments import OVERHEAD
-from fathom.tuning.policy.option import Option, ProbePlan
+from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 
 CONTROL_AGAIN_S: Final = 1800.0
@@ -25,10 +25,10 @@ LEAST_MISSED: Final = 0.3
 seen, and what EAGLE 3.1 is published to gain is 0.5 to 0.7 (1.66 to 2.03 times)."""
 
 
-def control(policy: Policy, look: ProbePlan) -> tuple[Option, ...]:
+def control(policy: Policy, look: ProbePlan) -> tuple[DepthOption, ...]:
     """Buckets in which the user's own depth was never measured, or long ago."""
     tokens = policy.clamped(policy.bounds.tokens)
-    wanted: list[Option] = []
+    wanted: list[DepthOption] = []
     for bucket, share in policy.measurable.items():
         gain = policy.evidence.gain(bucket, tokens, policy.depths[bucket])
         cell = policy.evidence.table.at(bucket, tokens, policy.evidence.traffic.kind(bucket))
@@ -39,18 +39,18 @@ def control(policy: Policy, look: ProbePlan) -> tuple[Option, ...]:
             and (cell is None or policy.evidence.now_s - cell.at_s > CONTROL_AGAIN_S)
             and policy.may_visit(bucket, tokens)
         ):
-            option = Option(bucket, policy.depths[bucket], tokens, gain, share)
+            option = DepthOption(bucket, policy.depths[bucket], tokens, gain, share)
             wanted += [option] if policy.may_try(option, look.pods) else []
     return tuple(wanted)
 
 
-def ends(policy: Policy, look: ProbePlan) -> tuple[Option, ...]:
+def ends(policy: Policy, look: ProbePlan) -> tuple[DepthOption, ...]:
     """Where the shallowest or the deepest draft was never measured, to look at it once.
 
     Between depths that were measured a line says enough; beyond them, a cliff may hide that no
     line foretells: depths 2 to 7 padded to one captured graph, and depth 1 to half of it.
     """
-    wanted: list[Option] = []
+    wanted: list[DepthOption] = []
     drafting = [depth for depth in policy.bounds.depths if depth]
     ends = {drafting[0], drafting[-1]}
     for bucket, share in policy.measurable.items():
@@ -71,7 +71,7 @@ def ends(policy: Policy, look: ProbePlan) -> tuple[Option, ...]:
     return tuple(wanted)
 
 
-def _conceivable(policy: Policy, option: Option) -> float:
+def _conceivable(policy: Policy, option: DepthOption) -> float:
     """What an end would gain (log) if a cliff lay between it and the nearest measured depth.
 
     A shallower one's steps could take as much less as they have fewer tokens, and a deeper
@@ -86,7 +86,7 @@ def _conceivable(policy: Policy, option: Option) -> float:
     return length + cliff + (gain.mean if gain is not None else 0.0)
 
 
-def sentinel(policy: Policy, look: ProbePlan) -> tuple[Option, ...]:
+def sentinel(policy: Policy, look: ProbePlan) -> tuple[DepthOption, ...]:
     """Where nothing is drafted any more, a look now and then at what would be accepted.
 
     At depth 0 there is no acceptance to measure: without this, the tuner would never learn that

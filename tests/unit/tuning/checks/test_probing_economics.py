@@ -13,7 +13,7 @@ from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.interface import Action
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import worth
-from fathom.tuning.policy.option import Option, ProbePlan
+from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import Gain
 from fathom.tuning.state import Probe, Trial
@@ -98,9 +98,9 @@ def policy() -> Policy:
     return assess(fleet.snapshot(), fleet.document).policy
 
 
-def option(policy: Policy, each: Gain) -> Option:
+def option(policy: Policy, each: Gain) -> DepthOption:
     start = policy.depths[4]
-    return Option(4, start, start + 1, each, share=1.0)
+    return DepthOption(4, start, start + 1, each, share=1.0)
 
 
 def test_a_probe_that_teaches_nothing_is_not_made(policy: Policy) -> None:

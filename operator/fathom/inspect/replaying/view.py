@@ -10,10 +10,10 @@ from rich.text import Text
 from fathom.core.counted import counted
 from fathom.core.depth import summary
 from fathom.core.times import rfc3339
-from fathom.inspect.chronicle import Occurrence
-from fathom.inspect.estimate import Estimate
 from fathom.inspect.explanation_view import alarm_sentence, bullets, explanation_view
-from fathom.inspect.replay import Recorded, ReplayResult
+from fathom.inspect.replaying.chronicle import Occurrence
+from fathom.inspect.replaying.estimate import Estimate
+from fathom.inspect.replaying.replay import Recorded, ReplayResult
 from fathom.tuning.interface import Settings
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fathom.adapters.exposition import Point
 from fathom.core.measurement import PodCounters
-from fathom.inspect.recording import RecordingWriter
+from fathom.inspect.replaying.recording import RecordingWriter
 from unit.tuning.plant import Fleet
 
 

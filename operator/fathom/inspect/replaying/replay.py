@@ -12,11 +12,11 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters
-from fathom.inspect import estimate
-from fathom.inspect.chronicle import Chronicle, Occurrence
-from fathom.inspect.estimate import BusyTime, Estimate, Window
-from fathom.inspect.recorded_depths import RecordedDepths
-from fathom.inspect.unplugged import Unplugged
+from fathom.inspect.replaying import estimate
+from fathom.inspect.replaying.chronicle import Chronicle, Occurrence
+from fathom.inspect.replaying.estimate import BusyTime, Estimate, Window
+from fathom.inspect.replaying.recorded_depths import RecordedDepths
+from fathom.inspect.replaying.unplugged import Unplugged
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import buckets, depths_of, schedule_of
 from fathom.tuning.checks.probing import planned_s

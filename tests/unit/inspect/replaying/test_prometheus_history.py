@@ -17,8 +17,8 @@ from fathom.adapters.prometheus_history import Scrape, scrapes
 from fathom.adapters.prometheus_query import Series
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters
-from fathom.inspect.feeding import Past, feed_files, feed_prometheus
-from unit.inspect.recorded import points, record
+from fathom.inspect.replaying.feeding import Past, feed_files, feed_prometheus
+from unit.inspect.replaying.recorded import points, record
 from unit.tuning.plant import START_S, Fleet
 
 KEY = ObjectKey("llm", "kimi")

@@ -8,9 +8,9 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import depth_at
 from fathom.core.measurement import PodCounters
-from fathom.inspect.replay import Replay, ReplayResult
+from fathom.inspect.replaying.replay import Replay, ReplayResult
 from fathom.tuning.interface import Action, Settings
-from unit.inspect.recorded import record
+from unit.inspect.replaying.recorded import record
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, START_S, Fleet, best_depth, value
 
 

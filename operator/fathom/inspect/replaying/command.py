@@ -17,12 +17,12 @@ from fathom.adapters.prometheus_query import PrometheusUnreadableError
 from fathom.api.spec import Objective
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.counted import counted
-from fathom.inspect.feeding import Past, feed_files, feed_prometheus
 from fathom.inspect.options import refuse
-from fathom.inspect.recording import UnreadableRecordingError
-from fathom.inspect.replay import Replay, ReplayResult
-from fathom.inspect.replay_settings import BadSettingsError, settings_for
-from fathom.inspect.replay_view import replay_view
+from fathom.inspect.replaying.feeding import Past, feed_files, feed_prometheus
+from fathom.inspect.replaying.recording import UnreadableRecordingError
+from fathom.inspect.replaying.replay import Replay, ReplayResult
+from fathom.inspect.replaying.settings import BadSettingsError, settings_for
+from fathom.inspect.replaying.view import replay_view
 
 MOST_COMPLAINTS: Final = 10
 _AS_JSON: Final = TypeAdapter(ReplayResult)

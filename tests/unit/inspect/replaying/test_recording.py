@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fathom.core.measurement import PodCounters
-from fathom.inspect.recording import BadLine, UnreadableRecordingError, looks_in
-from unit.inspect.recorded import record, write
+from fathom.inspect.replaying.recording import BadLine, UnreadableRecordingError, looks_in
+from unit.inspect.replaying.recorded import record, write
 from unit.metrics.page import FakeEngine
 from unit.tuning.plant import Fleet
 

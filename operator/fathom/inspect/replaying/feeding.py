@@ -14,7 +14,7 @@ from fathom.adapters.exposition import NotAnEngine, counters
 from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters
-from fathom.inspect.recording import (
+from fathom.inspect.replaying.recording import (
     BadLine,
     RecordingWriter,
     UnreadableRecordingError,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fathom.cli import app
 from fathom.core.measurement import PodCounters
 from manifest_samples import manifest
-from unit.inspect.recorded import record, write
+from unit.inspect.replaying.recorded import record, write
 from unit.tuning.plant import EASY, Fleet
 
 WISHES = ["--max-batch", "16", "--window", "10"]

@@ -1,7 +1,7 @@
 """What was in force is told by what ran."""
 
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.inspect.recorded_depths import RecordedDepths
+from fathom.inspect.replaying.recorded_depths import RecordedDepths
 
 START = RecordedDepths.at_start(3, 16)
 

@@ -1,0 +1,1 @@
+"""`fathom replay`: what the tuner would have done with recorded metrics."""
