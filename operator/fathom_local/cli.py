@@ -68,7 +68,7 @@ def install_prerequisites_command() -> None:
 
 @app.command("up")
 def up_command(
-    nodes: Annotated[int, typer.Option(min=0, max=32, help="GB200 trays to pretend.")] = 2,
+    nodes: Annotated[int, typer.Option(min=0, max=32, help="GB200 trays to simulate.")] = 2,
     name: Name = DEFAULT_NAME,
 ) -> None:
     """Starts a cluster, or finds it running; plain kubectl works against it."""

@@ -143,7 +143,7 @@ async def up(
 
     Args:
         name: several clusters can run side by side.
-        nodes: how many GB200 trays to pretend.
+        nodes: how many GB200 trays to simulate.
         images: entries that are added to the image table, and win over it.
         progress: where to show what is being done; on stderr when None and there is a build.
         owner: the process that will take it down; it shares no cluster that runs already.

@@ -186,7 +186,7 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         _rolled_back(findings),
         _not_fetched(findings),
         _in_trouble(objects),
-        _deaf(findings),
+        _depth_not_applied(findings),
     )
     first = next((each for each in found if each is not None), None)
     return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
@@ -223,7 +223,7 @@ def _in_trouble(objects: Objects) -> Finding | None:
     return _true(trouble.reason, trouble.message) if trouble else None
 
 
-def _deaf(findings: Findings) -> Finding | None:
+def _depth_not_applied(findings: Findings) -> Finding | None:
     if not findings.not_obeyed:
         return None
     pods = ", ".join(findings.not_obeyed)

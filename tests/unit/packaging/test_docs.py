@@ -50,6 +50,17 @@ def test_every_reason_is_explained_once() -> None:
     assert sorted(explained) == sorted(set(Reason))
 
 
+def test_every_file_that_a_page_names_is_there() -> None:
+    for page in (*PAGES, REPOSITORY / "README.md"):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"`((?:operator|tests|tools|charts|images|examples)/[\w./-]+)`", text)
+        assert [each for each in named if not (REPOSITORY / each).exists()] == [], page.name
+        tests = re.findall(r"`((?:\w+/)*test_\w+\.py)`", text)
+        folders = [REPOSITORY, REPOSITORY / "tests", REPOSITORY / "tests" / "unit"]
+        gone = [each for each in tests if not any((folder / each).exists() for folder in folders)]
+        assert gone == [], page.name
+
+
 def test_every_metric_is_explained() -> None:
     sources = ["fathom_vllm/exposition.py", "fathom/runtime/telemetry.py", "fathom_fetch/shown.py"]
     text = "".join((REPOSITORY / "operator" / source).read_text() for source in sources)
