@@ -2,12 +2,11 @@
 
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.engine.capability import live_depth, live_depth_refusal
+from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.engine.version import engine_version
 from fathom.core.findings import Finding, Findings
 from fathom.core.plan import Plan, Progress
@@ -17,6 +16,7 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
+from fathom.reconcile.tuning_input import started_without
 from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
@@ -59,7 +59,7 @@ def findings_of(
         },
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
-        engine=_engine_status(desired.fleet),
+        engine=_engine_status(desired, snapshot.objects),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
         document=carried.document,
         fixed_depth="" if desired.on_trial else _fixed_depth(desired.fleet.spec),
@@ -180,11 +180,12 @@ def _draft_finding(intent: Intent) -> Finding:
     return Finding(verdict.status, verdict.reason, verdict.message)
 
 
-def _engine_status(wanted: SpeculativeDeployment) -> EngineStatus:
-    version, live = engine_version(wanted.spec.engine), live_depth(wanted.spec)
-    refusal = live_depth_refusal(wanted.spec)
+def _engine_status(desired: DesiredState, objects: Objects) -> EngineStatus:
+    spec = desired.fleet.spec
+    version = engine_version(spec.engine)
+    refusal = live_depth_refusal(spec) or started_without(objects, desired)
     return EngineStatus(
         version="" if version is None else str(version),
-        actuation="Live" if live else "None",
-        reason="" if live or refusal is None else refusal[1],
+        actuation="Live" if spec.tunable and refusal is None else "None",
+        reason="" if refusal is None else refusal[1],
     )

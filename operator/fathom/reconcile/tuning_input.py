@@ -43,12 +43,12 @@ def tuning_snapshot(
         pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
-        live_refusal=live_depth_refusal(spec) or _started_without(snapshot.objects, desired),
+        live_refusal=live_depth_refusal(spec) or started_without(snapshot.objects, desired),
         state=state,
     )
 
 
-def _started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
+def started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
     """That the pods were started by a Fathom that did not yet change the depth of such engines."""
     tuned = (each for each in objects.workloads if each.revision == desired.tuned_revision)
     workload = next(tuned, None)

@@ -1,5 +1,7 @@
 """What is said of the engine: its version, and whether its depth is live."""
 
+from fathom.api import names
+from fathom.core.cluster.kinds import DEPLOYMENT
 from support.bench import Bench
 
 
@@ -13,3 +15,18 @@ async def test_an_engine_whose_depth_is_not_live_says_why() -> None:
     engine = bench.status["engine"]
     assert (engine["version"], engine["actuation"]) == ("0.28.0", "None")
     assert "0.28.0" in engine["reason"]
+
+
+async def test_pods_that_an_earlier_version_started_without_the_plugin_are_not_called_live(
+    bench: Bench,
+) -> None:
+    (name,) = bench.kube.names(DEPLOYMENT)
+    deployment = bench.kube.find(DEPLOYMENT, name)
+    del deployment["metadata"]["annotations"][names.ANNOTATION_PLUGIN]
+    bench.kube.put(DEPLOYMENT, deployment)
+    bench.version = "0.2.0"
+    bench.restart()
+    await bench.run_for(120)
+    engine = bench.status["engine"]
+    assert engine["actuation"] == "None"
+    assert "once a rollout replaces them" in engine["reason"]
