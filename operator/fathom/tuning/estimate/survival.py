@@ -195,9 +195,11 @@ class Survival:
 
     def drafted(self) -> int:
         """The deepest that drafts were made lately; beyond it acceptance is extrapolated."""
-        reached = self.pooled().reached
         # Few drafts reach a deep position where acceptance is low; the drafts were made.
-        return next((i for i, each in enumerate(reached) if each <= 0), len(reached))
+        windows = [each.reached for each in (self.horizon, *self.fresh)]
+        deepest = max(map(len, windows))
+        undrafted = (i for i in range(deepest) if not any(position_at(each, i) for each in windows))
+        return next(undrafted, deepest)
 
     def pooled(self) -> Trials:
         """All trials of the fast horizon."""

@@ -5,8 +5,9 @@ predicted to be better is tried on one pod first. What decides is the lower, or 
 the error: not knowing leads to a probe and never to a move.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import expm1, log, log1p, log2
 from typing import Final
 
@@ -34,7 +35,7 @@ GAIN_COVERAGE: Final = 0.8
 """Share of the busy time for which the gain must be known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """The evidence, what is in force, and what was tried before."""
 
@@ -236,7 +237,7 @@ class Policy:
         )
 
     def _failed(self, bucket: int, depth: int) -> bool:
-        visit = self._visit(bucket, depth)
+        visit = self._visits_now.get((bucket, depth))
         return (
             visit is not None
             and visit.failed
@@ -244,14 +245,14 @@ class Policy:
         )
 
     def may_visit(self, bucket: int, depth: int) -> bool:
-        visit = self._visit(bucket, depth)
+        visit = self._visits_now.get((bucket, depth))
         if visit is None:
             return True
         rest = VISIT_AGAIN_S[min(visit.times, len(VISIT_AGAIN_S)) - 1]
         return self.evidence.now_s - visit.at_s >= rest
 
-    def _visit(self, bucket: int, depth: int) -> Visit | None:
+    @cached_property
+    def _visits_now(self) -> Mapping[tuple[int, int], Visit]:
+        """Under the present traffic, by bucket and depth."""
         epoch = self.evidence.text.epoch
-        return next(
-            (v for v in self.visits if (v.bucket, v.depth, v.epoch) == (bucket, depth, epoch)), None
-        )
+        return {(each.bucket, each.depth): each for each in self.visits if each.epoch == epoch}
