@@ -259,7 +259,12 @@ async def answer(
     before = depth_at((await stage.fleet.document()).schedule, BATCH)
     assert abs(before - best) > 1, "the change of class asks for no change of depth"
     load.set_phase(Phase(traffic, CONCURRENCY))
-    return await until(lambda: near(stage, best, abs(before - best) - 1), ANSWER_SECONDS)
+    try:
+        return await until(lambda: near(stage, best, abs(before - best) - 1), ANSWER_SECONDS)
+    except TimeoutError:
+        in_force = [(await stage.fleet.document()).to_json(), await stage.fleet.counters()]
+        tuning = (await stage.fleet.resource())["status"]["tuning"]
+        raise AssertionError(f"{before} stayed, {best} is best: {tuning} {in_force}") from None
 
 
 async def served(load: LoadGenerator, requests: int) -> bool:
