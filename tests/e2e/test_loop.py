@@ -262,9 +262,9 @@ async def answer(
     try:
         return await until(lambda: near(stage, best, abs(before - best) - 1), ANSWER_SECONDS)
     except TimeoutError:
-        in_force = [(await stage.fleet.document()).to_json(), await stage.fleet.counters()]
+        shown = [(await stage.fleet.document()).to_json(), await stage.fleet.counters()]
         tuning = (await stage.fleet.resource())["status"]["tuning"]
-        raise AssertionError(f"{before} stayed, {best} is best: {tuning} {in_force}") from None
+        raise AssertionError(f"{before} stayed, {best} is best: {tuning} {shown}") from None
 
 
 async def served(load: LoadGenerator, requests: int) -> bool:
