@@ -44,7 +44,7 @@ def parsed_json(text: str | bytes) -> JsonValue:
 def is_true(text: str) -> bool:
     """Whether a text stands for something that counts as true; one that cannot be read does not."""
     try:
-        return bool(parsed_json(text))
+        return bool(text) and bool(parsed_json(text))  # empty, as most are: no error to make
     except UnreadableJsonError:
         return False
 

@@ -1,15 +1,19 @@
 """What a preflight is made of: the spec, what is known of both models, and what the args say."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from packaging.version import Version
 
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured
 from fathom.core.engine.version import engine_version
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import Absence, ModelFacts
+
+EAGLE: Final = frozenset({Method.EAGLE, Method.EAGLE3})
+"""Methods whose draft reads the target's hidden states."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from fathom.preflight.draft_architectures import (
     eagle3_name,
     knows_eagle3_draft,
 )
-from fathom.preflight.input import PreflightInput
+from fathom.preflight.input import EAGLE, PreflightInput
 from fathom.preflight.objection import Objection, doubtful, refused
 
-_EAGLE: Final = frozenset({Method.EAGLE, Method.EAGLE3})
 _RENAMING: Final = ("eagle-", "eagle3", "dflash", "dspark")
 """In a draft's name: vLLM then takes that for its method, whatever was asked for, unless one of
 these methods was (vllm/config/speculative.py, `__post_init__`)."""
@@ -74,7 +73,7 @@ def hidden_size(given: PreflightInput) -> Objection | None:
     (vllm/v1/spec_decode/llm_base_proposer.py).
     """
     draft, target = given.draft_config, given.target_config
-    if given.spec.draft.method not in _EAGLE or draft is None or target is None:
+    if given.spec.draft.method not in EAGLE or draft is None or target is None:
         return None
     through_fc = given.spec.draft.method is Method.EAGLE3 and draft.use_aux_hidden_state
     reads = (draft.target_hidden_size if through_fc else None) or draft.hidden_size

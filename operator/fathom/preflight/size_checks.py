@@ -3,7 +3,7 @@
 from typing import Final
 
 from fathom.api.spec import Method
-from fathom.preflight.input import PreflightInput
+from fathom.preflight.input import EAGLE, PreflightInput
 from fathom.preflight.memory_estimate import (
     GIB,
     MemoryEstimate,
@@ -14,7 +14,6 @@ from fathom.preflight.memory_estimate import (
 from fathom.preflight.objection import Objection, doubtful, refused
 
 _TENSOR_PARALLEL: Final = "spec.engine.tensorParallelSize"
-_EAGLE: Final = frozenset({Method.EAGLE, Method.EAGLE3})
 
 
 def target_heads(given: PreflightInput) -> Objection | None:
@@ -36,7 +35,7 @@ def draft_heads(given: PreflightInput) -> Objection | None:
     deepseek_v2.py. A `draft_model` has the target's size anyway.
     """
     draft, size = given.draft_config, given.spec.engine.tensor_parallel_size
-    judged = _EAGLE | {Method.DRAFT_MODEL}
+    judged = EAGLE | {Method.DRAFT_MODEL}
     if given.spec.draft.method not in judged or draft is None or not draft.attention_heads:
         return None
     if draft.attention_heads % size:

@@ -6,7 +6,6 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.engine.version import engine_version
 from fathom.core.findings import Finding, Findings
 from fathom.core.plan import Plan, Progress
@@ -16,7 +15,7 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
-from fathom.reconcile.tuning_input import started_without
+from fathom.reconcile.tuning_input import why_not_live
 from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
@@ -183,7 +182,7 @@ def _draft_finding(intent: Intent) -> Finding:
 def _engine_status(desired: DesiredState, objects: Objects) -> EngineStatus:
     spec = desired.fleet.spec
     version = engine_version(spec.engine)
-    refusal = live_depth_refusal(spec) or started_without(objects, desired)
+    refusal = why_not_live(spec, objects, desired)
     return EngineStatus(
         version="" if version is None else str(version),
         actuation="Live" if spec.tunable and refusal is None else "None",

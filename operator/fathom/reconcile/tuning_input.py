@@ -43,12 +43,19 @@ def tuning_snapshot(
         pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
-        live_refusal=live_depth_refusal(spec) or started_without(snapshot.objects, desired),
+        live_refusal=why_not_live(spec, snapshot.objects, desired),
         state=state,
     )
 
 
-def started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
+def why_not_live(
+    spec: SpeculativeDeploymentSpec, objects: Objects, desired: DesiredState
+) -> tuple[Reason, str] | None:
+    """Why the depth of the pods that serve a spec cannot be changed live; None: it can."""
+    return live_depth_refusal(spec) or _started_without(objects, desired)
+
+
+def _started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
     """That the pods were started by a Fathom that did not yet change the depth of such engines."""
     tuned = (each for each in objects.workloads if each.revision == desired.tuned_revision)
     workload = next(tuned, None)

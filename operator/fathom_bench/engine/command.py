@@ -23,17 +23,19 @@ from fathom_local.explained import explained
 from fathom_local.paths import cache_dir
 
 _WIDTH: Final = 130
+_JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures.")]
+_Simulated = Annotated[
+    bool, typer.Option(help="The simulated engine instead of the real one: for development.")
+]
 
 
 def bench_engine_command(
     *,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    json_file: _JsonFile = None,
     quick: Annotated[
         bool, typer.Option(help="Four minutes instead of 37: shows that it works, not how fast.")
     ] = False,
-    simulated: Annotated[
-        bool, typer.Option(help="The simulated engine instead of the real one: for development.")
-    ] = False,
+    simulated: _Simulated = False,
 ) -> None:
     """Real vLLM on this CPU: the live tuner beside every static depth, and what it costs."""
     console = result_console(_WIDTH)
@@ -41,7 +43,7 @@ def bench_engine_command(
         require_folder(json_file)
         report = run_bench(
             console,
-            simulated_setup() if simulated else _real_engine(),
+            _engine(simulated=simulated),
             QUICK if quick else EngineBenchTiming(),
             engine="a simulated engine" if simulated else f"vLLM {DEFAULT_ENGINE_VERSION}",
             quick=quick,
@@ -53,13 +55,11 @@ def bench_engine_command(
 
 def bench_parts_command(
     *,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    json_file: _JsonFile = None,
     quick: Annotated[
         bool, typer.Option(help="A minute and the engines' starts: shows that it works.")
     ] = False,
-    simulated: Annotated[
-        bool, typer.Option(help="The simulated engine instead of the real one: for development.")
-    ] = False,
+    simulated: _Simulated = False,
 ) -> None:
     """Real vLLM on this CPU: which part of what makes an engine tunable costs what."""
     console = result_console(_WIDTH)
@@ -67,7 +67,7 @@ def bench_parts_command(
         require_folder(json_file)
         costs = run_parts(
             console,
-            simulated_setup() if simulated else _real_engine(),
+            _engine(simulated=simulated),
             QUICK_PARTS if quick else PartsPlan(),
         )
         if json_file is not None:
@@ -75,7 +75,9 @@ def bench_parts_command(
         console.print(parts_table(costs))
 
 
-def _real_engine() -> EngineSetup:
+def _engine(*, simulated: bool) -> EngineSetup:
+    if simulated:
+        return simulated_setup()
     try:
         environment = ensure_engine_environment()
         pair = ensure_model_pair(cache_dir(), environment / "bin" / "python")

@@ -32,6 +32,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 from fathom_bench.hook.figures import BATCHES, STAT_SECONDS, Figures, Rounds, SlowStat
 from fathom_vllm.counters import CountersWriter
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
+from fathom_vllm.environment import COUNTERS_FILE, DEPTH_FILE, DEPTH_KEY
 from fathom_vllm.hook import SchedulerHook
 from fathom_vllm.scheduler import LiveDepthScheduler
 
@@ -232,10 +233,10 @@ def main() -> None:
     for name in ("schedule", "update_from_output"):
         Inner.timed(name)
     with tempfile.TemporaryDirectory() as directory:
-        depth = Path(directory) / "depth.json"
+        depth = Path(directory) / DEPTH_KEY
         depth.write_text(f'{{"generation": 1, "schedule": [[1, 1024, {_DEPTH}]]}}')
-        os.environ["FATHOM_DEPTH_FILE"] = str(depth)
-        os.environ["FATHOM_COUNTERS_FILE"] = str(Path(directory) / "counters")
+        os.environ[DEPTH_FILE] = str(depth)
+        os.environ[COUNTERS_FILE] = str(Path(directory) / "counters")
         stand = Stand(target, draft)
         rounds = []
         for batch in BATCHES:

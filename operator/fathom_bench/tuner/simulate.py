@@ -9,7 +9,7 @@ import numpy as np
 from fathom.api.spec import TuningMode
 from fathom_bench.tuner.course.course import Bools, Ints, WorldCourse
 from fathom_bench.tuner.course.drawing import clock, draw, generator
-from fathom_bench.tuner.fleet.live_fleet import LiveFleet
+from fathom_bench.tuner.fleet.fleet import CourseFleet
 from fathom_bench.tuner.fleet.load import ClosedLoad, CourseLoad, OpenLoad
 from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.outcome import CourseOutcome, outcome_of_depths
@@ -94,12 +94,12 @@ _Run = Callable[[WorldCourse], CourseOutcome]
 def _live(course: WorldCourse) -> CourseOutcome:
     world = course.world
     wishes = settings(world, TuningMode.AUTO, window_s=world.fleet.window_seconds)
-    return LiveFleet(course, _load(course), wishes, LIVE).run()
+    return CourseFleet(course, _load(course), wishes, LIVE).run()
 
 
 def _advise(course: WorldCourse) -> CourseOutcome:
     wishes = settings(course.world, TuningMode.ADVISE, window_s=ADVISE_WINDOW_S)
-    return LiveFleet(course, _load(course), wishes, ADVISE).run()
+    return CourseFleet(course, _load(course), wishes, ADVISE).run()
 
 
 def _load(course: WorldCourse) -> CourseLoad:

@@ -13,6 +13,7 @@ from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodCounters
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import MERGE_PATCH, KubeApi, Object
+from fathom_vllm.environment import DEPTH_KEY
 
 _PORT: Final = 8000
 _POLL_SECONDS: Final = 0.25
@@ -76,7 +77,7 @@ class DemoFleet:
             "GET",
             f"/api/v1/namespaces/{self.namespace}/configmaps/{names.depth_config_map(self.name)}",
         )
-        document = DepthDocument.from_json(config_map["data"]["depth.json"])
+        document = DepthDocument.from_json(config_map["data"][DEPTH_KEY])
         if document is None:
             raise LocalClusterError(
                 f"ConfigMap {names.depth_config_map(self.name)} holds no depth document."

@@ -23,6 +23,7 @@ import psutil
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
 from fathom_local.engine.model_pair import ModelPair
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files
+from fathom_vllm.environment import COUNTERS_FILE, DEPTH_FILE, DEPTH_KEY, POD_NAME
 
 READY_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 60.0
@@ -138,7 +139,7 @@ class EngineProcess:
         self.model = MODEL_NAME
         self.port = _free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
-        self.depth_path = directory / "depth" / "depth.json"
+        self.depth_path = directory / "depth" / DEPTH_KEY
         self.counters_path = directory / "counters"
         self.log_path = directory / "engine.log"
         self._plugin = directory / "plugin"
@@ -249,9 +250,9 @@ class EngineProcess:
             **self.setup.variables,
             **quiet,
             "PYTHONPATH": os.pathsep.join(path),
-            "FATHOM_DEPTH_FILE": str(self.depth_path),
-            "FATHOM_COUNTERS_FILE": str(self.counters_path),
-            "FATHOM_POD_NAME": self.setup.pod_name,
+            DEPTH_FILE: str(self.depth_path),
+            COUNTERS_FILE: str(self.counters_path),
+            POD_NAME: self.setup.pod_name,
         }
 
     def _wait_until_healthy(self, timeout_s: float) -> None:

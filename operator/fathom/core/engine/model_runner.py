@@ -32,8 +32,7 @@ def why_model_runner_v1(spec: SpeculativeDeploymentSpec) -> str:
         # It decides alone: where V2 is asked for and lacks something, vLLM refuses to start.
         return f"{_VARIABLE} in spec.engine.env" if _is_zero(stated[-1]) else ""
     for key, lacks in _ONLY_ON_V1.items():
-        stated_true = key in spec.draft.options and is_true(spec.draft.options[key])
-        if stated_true and lacks(spec.draft.method):
+        if is_true(spec.draft.options.get(key, "")) and lacks(spec.draft.method):
             return f"spec.draft.options.{key}"
     args = spec.engine.args
     if last_value(args, "--enable-dbo") is not None:

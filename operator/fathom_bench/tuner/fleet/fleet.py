@@ -1,6 +1,5 @@
 """Our tuner in the loop: pods that serve and count, a document, and the time."""
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,10 +58,8 @@ def by_batch(schedule: Schedule, max_batch: int) -> list[int]:
     return [0, *(depth_at(schedule, batch) for batch in range(1, max_batch + 1))]
 
 
-class CourseFleet(ABC):
-    """Time, tick by tick; how a document is carried out is left to `LiveFleet`."""
-
-    live_depth: bool
+class CourseFleet:
+    """Time, tick by tick; depth follows the document within seconds, without a restart."""
 
     def __init__(
         self,
@@ -104,22 +101,6 @@ class CourseFleet(ABC):
         self.made: list[float] = []
         self.pods = [self._new_pod(replica) for replica in range(course.replicas)]
 
-    @abstractmethod
-    def carry_out(self, document: DepthDocument) -> None:
-        """A document was written."""
-
-    @abstractmethod
-    def act(self) -> None:
-        """What is due at this moment."""
-
-    @abstractmethod
-    def next_act_s(self) -> float:
-        """When something is due next, in seconds of the course."""
-
-    @abstractmethod
-    def is_up(self, pod: CoursePod) -> bool:
-        """Whether a pod serves at this moment."""
-
     def run(self) -> CourseOutcome:
         """Live through the course."""
         for tick in range(self.course.clock.ticks):
@@ -141,14 +122,14 @@ class CourseFleet(ABC):
         self.tick = tick
         end_s = (tick + 1) * self.course.clock.tick_s
         self._renew()
-        self.act()
+        self._act()
         self._take_up_load()
         while self.now_s < end_s:
             if self.now_s >= self.wake_s:
                 self._decide()
-            self.now_s = min(end_s, max(self.now_s, min(self.wake_s, self.next_act_s())))
+            self.now_s = min(end_s, max(self.now_s, min(self.wake_s, self._next_act_s())))
             if self.now_s < end_s:
-                self.act()
+                self._act()
         for pod in self.pods:
             self.serve(pod)
             running = self.batches[pod.replica].running
@@ -157,7 +138,7 @@ class CourseFleet(ABC):
             self.load.served(pod.replica, self.made[pod.replica])
 
     def _take_up_load(self) -> None:
-        self.batches = self.load.batches(self.tick, [self.is_up(pod) for pod in self.pods])
+        self.batches = self.load.batches(self.tick, [self._is_up(pod) for pod in self.pods])
         self.made = [0.0] * len(self.pods)
         self.busy = [None] * len(self.pods)
 
@@ -235,8 +216,35 @@ class CourseFleet(ABC):
         if decision.document != self.document:
             self.document = decision.document
             self.written_s = self.now_s
-            self.carry_out(decision.document)
+            self._carry_out(decision.document)
         self.wake_s = self.now_s + max(_LEAST_WAKE_S, decision.wake_after_s)
+
+    def _carry_out(self, document: DepthDocument) -> None:
+        for pod in self.pods:
+            delay_s = self.random.uniform(*self.course.world.fleet.delivery_seconds)
+            # A later document never arrives first: the volume holds one at a time.
+            arrives_s = max([self.now_s + delay_s, *(at_s for at_s, _ in pod.due)])
+            pod.due.append((arrives_s, document))
+
+    def _act(self) -> None:
+        for pod in self.pods:
+            if pod.due and pod.due[0][0] <= self.now_s:
+                self._deliver(pod)
+
+    def _deliver(self, pod: CoursePod) -> None:
+        if self.course.deaf[self.tick, pod.replica]:
+            pod.due = [(self.now_s + self.course.clock.tick_s, pod.due[-1][1])]
+            return
+        self.serve(pod)
+        _, document = pod.due.pop(0)
+        pod.generation = document.generation
+        pod.run(document.for_pod(pod.engine.pod), self.settings.max_batch)
+
+    def _next_act_s(self) -> float:
+        return min((pod.due[0][0] for pod in self.pods if pod.due), default=float("inf"))
+
+    def _is_up(self, pod: CoursePod) -> bool:
+        return self.serving[self.tick][pod.replica]
 
     def _note(self, decision: TuningDecision) -> None:
         document = decision.document
@@ -270,7 +278,7 @@ class CourseFleet(ABC):
         )
 
     def _seen(self, pod: CoursePod) -> TunedPod:
-        ready = self.is_up(pod)
+        ready = self._is_up(pod)
         return TunedPod(
             name=pod.engine.pod,
             ready=ready,
@@ -291,7 +299,7 @@ class CourseFleet(ABC):
         pod.shown = pod.engine.counters(
             EPOCH_S + self.now_s + error_s,
             generation=pod.generation,
-            live_depth=self.live_depth,
+            live_depth=True,
             batch=self.batches[pod.replica],
         )
         pod.next_scrape_s = self.now_s + noise.scrape_seconds

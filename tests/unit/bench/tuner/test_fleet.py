@@ -14,8 +14,7 @@ from fathom.core.measurement import DraftCell, PodCounters, delta
 from fathom.tuning.alarms.alarm import Alarm, AlarmKind
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom_bench.tuner.course.course import WorldCourse
-from fathom_bench.tuner.fleet.fleet import EPOCH_S
-from fathom_bench.tuner.fleet.live_fleet import LiveFleet
+from fathom_bench.tuner.fleet.fleet import EPOCH_S, CourseFleet
 from fathom_bench.tuner.fleet.load import ClosedLoad
 from fathom_bench.tuner.fleet.settings import settings
 from fathom_bench.tuner.results.score import scores
@@ -71,9 +70,9 @@ def changing(before: int, after: int, at_s: float) -> Documents:
     return lambda now_s: (flat(before if now_s < at_s else after, 128), {})
 
 
-def live(of: WorldCourse, script: Script) -> LiveFleet:
+def live(of: WorldCourse, script: Script) -> CourseFleet:
     wishes = settings(of.world, TuningMode.AUTO, window_s=30)
-    return LiveFleet(of, ClosedLoad(of), wishes, "test", script)
+    return CourseFleet(of, ClosedLoad(of), wishes, "test", script)
 
 
 EVERYTHING = world(
