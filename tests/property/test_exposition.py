@@ -1,0 +1,49 @@
+"""A line of a metrics page says the same to Fathom, at first sight and again, as to the library."""
+
+from collections.abc import Callable
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from fathom.adapters.exposition import Point, point
+
+_LABEL = st.tuples(
+    st.sampled_from(["engine", "model_name", "le", "depth"]),
+    st.text(st.sampled_from('ab {}#,= \\"\\\\é')).map(
+        lambda value: value.replace("\\", "\\\\").replace('"', '\\"')
+    ),
+)
+_LINE = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["vllm:generation_tokens_total", "fathom_steps_total", "a", "a#b", ""]),
+    st.lists(_LABEL, max_size=3, unique_by=lambda label: label[0]).map(
+        lambda labels: "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}"
+    )
+    | st.sampled_from(["", "{", "}", "{}"]),
+    st.sampled_from([" ", "  ", "\t", ""]),
+    st.sampled_from(["1", "1.5e3", "NaN", "+Inf", "1_000", "x", ""]),
+    st.sampled_from(["", " ", " 1395066363000", " x", ' # {trace_id="a"} 1']),
+)
+
+
+def _library(line: str) -> Point:
+    (family,) = text_string_to_metric_families(f"{line}\n")
+    (sample,) = family.samples
+    return Point(sample.name, sample.labels, float(sample.value))
+
+
+def _said(read: Callable[[str], Point], line: str) -> str:
+    try:
+        found = read(line)
+    except (ValueError, KeyError, IndexError):
+        return "refused"
+    return f"{found.name} {dict(found.labels)} {found.value}"
+
+
+@given(_LINE, _LINE)
+@example('a{model_name="}"} 1', 'a{model_name="} 2"} 1')
+@example("a 1_000", "a 1 1395066363000")
+def test_a_line_says_what_the_library_reads(line: str, another: str) -> None:
+    for each in (line, another, line):
+        assert _said(point, each) == _said(_library, each), each
