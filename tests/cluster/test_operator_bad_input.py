@@ -46,3 +46,13 @@ async def test_what_the_server_keeps_becomes_invalid_spec_with_the_same_sentence
         assert sentence in degraded["message"], kind
     deployments = await namespace.all_of("Deployment")
     assert {each["metadata"]["labels"][names.LABEL_NAME] for each in deployments} <= good
+
+
+async def test_a_name_that_no_service_may_have_is_refused_by_the_server(
+    namespace: TestNamespace,
+) -> None:
+    for name in ("1digit", "dot.ted", "a" * 46):
+        with pytest.raises(ApiException) as refusal:
+            await Resource(namespace, name).apply(manifest()["spec"] | {"replicas": 0})
+        assert refusal.value.status == HTTPStatus.UNPROCESSABLE_ENTITY
+        assert "metadata.name: Invalid value" in str(refusal.value.reason)

@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.api.resource import LONGEST_NAME, NAME_PATTERN
 from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import SpeculativeDeploymentStatus
@@ -97,12 +98,18 @@ def custom_resource_definition() -> Schema:
                                 for rule in CREATION_RULES
                             ],
                             "properties": {
+                                # The server describes these itself, and takes no description.
                                 "apiVersion": {"type": "string"},
                                 "kind": {"type": "string"},
                                 "metadata": {
                                     "type": "object",
-                                    # Children append suffixes, and Services allow 63.
-                                    "properties": {"name": {"type": "string", "maxLength": 45}},
+                                    "properties": {
+                                        "name": {
+                                            "type": "string",
+                                            "maxLength": LONGEST_NAME,
+                                            "pattern": NAME_PATTERN,
+                                        }
+                                    },
                                 },
                                 "spec": spec,
                                 "status": _structural(SpeculativeDeploymentStatus),
@@ -128,6 +135,9 @@ def _convert(schema: Mapping[str, JsonValue], definitions: Mapping[str, JsonValu
     node = _resolve(schema, definitions)
     if "x-kubernetes-int-or-string" in node:
         return {"x-kubernetes-int-or-string": True}
+    if isinstance(description := node.get("description"), str):
+        # `kubectl explain` breaks lines itself, and keeps those that it finds.
+        node["description"] = " ".join(description.split())
     if "x-kubernetes-preserve-unknown-fields" in node:
         node.pop("additionalProperties", None)
     result: Schema = {key: node[key] for key in _KEPT if key in node}

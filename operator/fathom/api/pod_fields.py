@@ -29,27 +29,43 @@ class SecretKeyRef(ApiModel):
 
 
 class KeySelector(ApiModel):
+    """A key of a Secret or ConfigMap in the same namespace."""
+
     name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the Secret or ConfigMap."""
     key: Annotated[str, Field(min_length=1, max_length=253)]
+    """Key within it."""
     optional: bool = False
+    """Whether the pod may start without it."""
 
 
 class FieldSelector(ApiModel):
+    """A field of the pod itself."""
+
     field_path: Annotated[str, Field(min_length=1, max_length=253)]
+    """Path of the field, such as status.podIP."""
 
 
 class EnvVarSource(ApiModel):
+    """Where the value of a variable comes from; one of the three."""
+
     secret_key_ref: KeySelector | None = None
+    """A key of a Secret."""
     config_map_key_ref: KeySelector | None = None
+    """A key of a ConfigMap."""
     field_ref: FieldSelector | None = None
+    """A field of the pod."""
 
 
 class EnvVar(ApiModel):
     """One environment variable of the engine, as in a Pod."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the variable."""
     value: Annotated[str, Field(max_length=32_768)] | None = None
+    """Its value; $(OTHER) is replaced as in a Pod."""
     value_from: EnvVarSource | None = None
+    """Where its value comes from, in place of `value`."""
 
 
 def _no_truth(value: object) -> object:
@@ -69,14 +85,21 @@ class Resources(ApiModel):
     """Requests and limits of the engine container; the GPUs are added by the operator."""
 
     requests: dict[str, Quantity] = Field(default_factory=dict)
+    """What the scheduler reserves, such as cpu: "16"."""
     limits: dict[str, Quantity] = Field(default_factory=dict)
+    """What the container may use at most."""
 
 
 class Toleration(ApiModel):
     """A toleration, as in a Pod."""
 
     key: Annotated[str, Field(max_length=317)] = ""
+    """Key of the taint; empty with Exists: any taint."""
     operator: Annotated[str, Field(pattern="^(Exists|Equal)$")] = "Equal"
+    """Exists: whatever the taint's value; Equal: `value`."""
     value: Annotated[str, Field(max_length=63)] = ""
+    """Value of the taint, with Equal."""
     effect: Annotated[str, Field(pattern="^(|NoSchedule|PreferNoSchedule|NoExecute)$")] = ""
+    """Effect of the taint; empty: any."""
     toleration_seconds: int | None = None
+    """With NoExecute: how long a pod stays, seconds; absent: for good."""

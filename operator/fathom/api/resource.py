@@ -13,7 +13,10 @@ from fathom.api.problem import Problem
 from fathom.api.rules import violations
 from fathom.api.spec import SpeculativeDeploymentSpec
 
-NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""Of a Service, which is called like the resource."""
+LONGEST_NAME: Final = 45
+"""Children append suffixes, and a Service's name has 63 characters at most."""
 _NAMESPACE_PATTERN: Final = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
 MAX_NESTING: Final = 100
 """Of objects and lists in each other; what walks a spec may count on it. A Pod has a dozen."""
@@ -24,7 +27,7 @@ class Metadata(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=45)]
+    name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
     namespace: Annotated[str, Field(pattern=_NAMESPACE_PATTERN, max_length=63)] = ""
     """Empty: whoever applies the manifest decides. In a cluster it is always there."""
     uid: str = ""

@@ -13,14 +13,22 @@ class Condition(ApiModel):
     """A standard Kubernetes condition."""
 
     type: ConditionType
+    """What it is about, such as Ready, Degraded or Tuning."""
     status: ConditionStatus
+    """True, False or Unknown."""
     reason: str
+    """Why, in one word that alerts may rely on."""
     message: str = ""
+    """Why, in a sentence."""
     observed_generation: int = 0
+    """The generation of the resource that this was said of."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When `status` last changed."""
 
 
 class EngineStatus(ApiModel):
+    """The engine, and whether its depth can be changed while it runs."""
+
     version: str = ""
     """vLLM version in use, as far as known."""
     actuation: str = ""
@@ -30,6 +38,8 @@ class EngineStatus(ApiModel):
 
 
 class DraftStatus(ApiModel):
+    """What proposes the tokens."""
+
     family: str = ""
     """What the draft is, such as EAGLE-3.1, as far as known."""
 
@@ -38,6 +48,7 @@ class FetchedModel(ApiModel):
     """One model whose files lie in the cache."""
 
     id: str
+    """Its Hugging Face id."""
     commit: str
     """What its revision meant when it was fetched; pods load this and nothing else."""
 
@@ -54,6 +65,8 @@ class WeightsStatus(ApiModel):
 
 
 class DepthStatus(ApiModel):
+    """Tokens that are speculated per step, by batch size."""
+
     summary: str = ""
     """Depths from the smallest batch to the largest, such as 5/3/1; off: without drafting."""
     schedule: tuple[tuple[int, ...], ...] = ()
@@ -67,9 +80,12 @@ class DepthStatus(ApiModel):
 
 
 class MeasuredStatus(ApiModel):
+    """What the engines did in the last window."""
+
     at: str = ""
     """End of the last window with data."""
     window_seconds: int = 0
+    """Length of that window, seconds."""
     acceptance_length: str = ""
     """Tokens per verification step: 1 + accepted / drafts."""
     acceptance_rate: str = ""
@@ -87,21 +103,33 @@ class MeasuredStatus(ApiModel):
 
 
 class DecisionStatus(ApiModel):
+    """One decision of the tuner."""
+
     at: str
+    """When it was made."""
     action: str
+    """What was done, such as Move, Probe or Hold."""
     reason: str
+    """Why, in one word that alerts may rely on."""
     message: str = ""
+    """Why, in a sentence."""
     expected_gain_percent: str = ""
+    """Gain in tokens per second that was expected of it, percent."""
     expected_gain_interval_percent: str = ""
     """95 % interval of the expected gain, such as 3.1 to 9.0."""
     measured_gain_percent: str = ""
+    """Gain in tokens per second measured since, percent, where it judges an earlier decision."""
 
 
 class TuningStatus(ApiModel):
+    """What the tuner does, and why."""
+
     summary: str = ""
     """Mode and what the tuner does, such as Auto/Exploiting."""
     last_decision: DecisionStatus | None = None
+    """The newest decision worth a line in the history."""
     history: Annotated[tuple[DecisionStatus, ...], Field(max_length=10)] = ()
+    """The last ten of these, newest first."""
 
 
 class QualityResult(StrEnum):
@@ -159,6 +187,7 @@ class AdaptiveVerificationStatus(ApiModel):
     revision: str = ""
     """Of that replica."""
     pod: str = ""
+    """Its pod; of a replica that is a group, the leader."""
     result: Compared | None = None
     """Faster, Slower, NoDifference: within 1 %, or CannotTell, which may yet become another."""
     percent: str = ""
@@ -168,6 +197,7 @@ class AdaptiveVerificationStatus(ApiModel):
     since: str = ""
     """When the result was found."""
     reason: str = ""
+    """Why it stands there, in one word."""
     message: str = ""
     """Where it stands, and which edit would follow."""
 
@@ -184,16 +214,22 @@ class RolloutStatus(ApiModel):
     since: str = ""
     """When it came to this stage."""
     reason: str = ""
+    """Why it came to this stage, in one word."""
     message: str = ""
+    """Why it came to this stage, in a sentence."""
     why: str = ""
     """The first difference between the pods of both revisions."""
 
 
 class SpeculativeDeploymentStatus(ApiModel):
+    """What the operator reports."""
+
     observed_generation: int = 0
+    """The newest generation of the resource that this was said of."""
     replicas: int = 0
     """Serving pods that exist."""
     ready_replicas: int = 0
+    """Those of them that are ready."""
     ready: str = ""
     """Ready and wanted replicas, such as 2/2."""
     selector: str = ""
@@ -205,6 +241,7 @@ class SpeculativeDeploymentStatus(ApiModel):
             "x-kubernetes-list-map-keys": ["type"],
         },
     )
+    """How it is, by subject: each True, False or Unknown, with the reason."""
     engine: EngineStatus = EngineStatus()
     draft: DraftStatus = DraftStatus()
     weights: WeightsStatus | None = None

@@ -10,6 +10,7 @@ import yaml
 
 from fathom.api import names
 from fathom_local.tools.helm import Helm, HelmError, Release
+from structural_schema import nodes
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -233,3 +234,16 @@ def test_schema_and_defaults_name_the_same_values(chart: Path) -> None:
     schema = yaml.safe_load((chart / "values.schema.json").read_text())
     # Helm adds `global` by itself.
     assert set(defaults) == set(schema["properties"]) - {"global"}
+
+
+def test_every_value_is_described(chart: Path) -> None:
+    """Editors show it where the value is written."""
+    schema = yaml.safe_load((chart / "values.schema.json").read_text())
+    described = {path: node.get("description", "") for path, node in nodes(schema)}
+
+    assert {".image.tag", ".env[items].name"} < described.keys()
+    assert [
+        path
+        for path, text in described.items()
+        if path and not path.endswith("]") and not text.endswith(".")
+    ] == []
