@@ -8,8 +8,13 @@ from packaging.version import InvalidVersion, Version
 
 from fathom.api.spec import EngineSpec
 
+_VERSION: Final = r"v?(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+|\.dev\d+)?)"
+# `rocm7.0_vllm_0.26.0_20260812`, `2026.11-vllm0.32.0`: whoever's image it is.
+_VLLM_IN_TAG: Final = re.compile(rf"(?<![a-z])vllm[-_]?{_VERSION}(?![a-z0-9.])")
 # `v0.32.0`, `0.32.0-cu130`, `v0.32.0rc1`; not `latest`, `nightly-...`, or a commit.
-_VERSION_TAG: Final = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+|\.dev\d+)?)(?![\w.])")
+_VERSION_TAG: Final = re.compile(rf"{_VERSION}(?![\w.])")
+_OTHER_NUMBERS: Final = ("lmcache/vllm-openai", "ai-dynamo/vllm-runtime")
+"""Images that are called after vLLM and tagged with the versions of something else."""
 
 
 def engine_version(engine: EngineSpec) -> Version | None:
@@ -22,8 +27,15 @@ def engine_version(engine: EngineSpec) -> Version | None:
 
 @lru_cache(maxsize=256)  # asked dozens of times in a pass
 def _tagged_version(image: str) -> Version | None:
-    match = _VERSION_TAG.match(image_tag(image))
-    return Version(match[1]) if match else None
+    repository, tag = _repository_and_tag(image)
+    if match := _VLLM_IN_TAG.search(tag):
+        return Version(match[1])
+    name = repository.rpartition("/")[2]
+    if "vllm" not in name or repository.endswith(_OTHER_NUMBERS):
+        return None
+    match = _VERSION_TAG.match(tag)
+    # Products that hold a vLLM count from 1 up, or by years: 3.2.1, 26.05.
+    return Version(match[1]) if match and match[1].startswith("0.") else None
 
 
 @lru_cache(maxsize=256)
@@ -35,10 +47,11 @@ def parsed_version(text: str) -> Version | None:
         return None
 
 
-def image_tag(image: str) -> str:
-    """The tag of an image reference, without a digest; empty: none.
+def _repository_and_tag(image: str) -> tuple[str, str]:
+    """Both parts of an image reference, without a digest; the tag is empty if there is none.
 
     A colon before the last slash belongs to the registry's port.
     """
-    name = image.partition("@")[0].rpartition("/")[2]
-    return name.partition(":")[2]
+    path, slash, last = image.partition("@")[0].rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{path}{slash}{name}", tag
