@@ -243,6 +243,15 @@ class NodePoolSpec(ApiModel):
     accelerator: Accelerator = Accelerator.GB200
     """Known node type: its label, taints, GPUs per node and architecture. Custom needs
     gpusPerNode."""
+    products: (
+        Annotated[
+            tuple[Annotated[str, Field(min_length=1, max_length=63)], ...], Field(max_length=16)
+        ]
+        | None
+    ) = None
+    """Values of the node label nvidia.com/gpu.product that will do, in place of the accelerator's
+    own, such as NVIDIA-H100-NVL; empty: the label is not asked for, as where no GPU Feature
+    Discovery sets it."""
     gpus_per_node: Annotated[int, Field(ge=1, le=16)] | None = None
     """GPUs on one node; for Custom."""
     node_selector: dict[str, str] = Field(default_factory=dict)

@@ -13,6 +13,7 @@ from kubernetes.aio.client import models
 from pydantic import BaseModel
 
 from fathom.api import names
+from fathom.api.accelerators import PRESETS
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import (
@@ -50,6 +51,19 @@ def test_every_reason_is_explained_once() -> None:
     assert sorted(explained) == sorted(set(Reason))
 
 
+def test_every_accelerator_stands_with_what_it_asks_of_nodes() -> None:
+    rows = re.findall(
+        r"^\| (\w+) \| (\S+) \| (\d+) \| (\w+) \|$",
+        (DOCS / "requirements.md").read_text(),
+        re.MULTILINE,
+    )
+
+    assert rows == [
+        (name.value, preset.product, str(preset.gpus_per_node), preset.architecture)
+        for name, preset in PRESETS.items()
+    ]
+
+
 def test_every_file_that_a_page_names_is_there() -> None:
     for page in (*PAGES, REPOSITORY / "README.md"):
         text = page.read_text(encoding="utf-8")
@@ -80,7 +94,7 @@ BASE: dict[str, Any] = {
         "tensorParallelSize": 4,
         "user": 2000,
     },
-    "nodePool": {"gpusPerNode": 4},
+    "nodePool": {"gpusPerNode": 4, "products": ["NVIDIA-GB200"]},
 }
 
 
@@ -106,7 +120,7 @@ def another(value: object) -> object:
         case str():
             return "0.33.0" if re.fullmatch(r"[\d.]+", value) else f"{value}x"
         case tuple():
-            return [{"name": "A"}]
+            return [f"{each}x" for each in value] or [{"name": "A"}]
         case _:
             return {"a": "1"}
 

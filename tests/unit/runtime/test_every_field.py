@@ -103,6 +103,7 @@ CASES: Final[Mapping[str, Case]] = {
     "engine.drainSeconds": Case(60),
     "nodePool.accelerator": Case("B200"),
     "nodePool.gpusPerNode": Case(8, {"nodePool.accelerator": "Custom", "nodePool.gpusPerNode": 4}),
+    "nodePool.products": Case(["NVIDIA-GB200", "NVIDIA-GB300"]),
     "nodePool.nodeSelector": Case({"pool": "one"}),
     "nodePool.tolerations": Case([{"key": "one", "operator": "Exists"}]),
     "nodePool.topologyKey": Case("rack"),

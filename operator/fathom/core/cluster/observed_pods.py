@@ -51,6 +51,30 @@ class ObservedToleration(ObservedModel):
         return self.operator == "Exists" or (self.key != "" and self.value == taint.value)
 
 
+class _LabelExpression(ObservedModel):
+    key: str = ""
+    operator: str = ""
+    values: Annotated[tuple[str, ...], absent_as(())] = ()
+
+
+class _NodeTerm(ObservedModel):
+    match_expressions: Annotated[tuple[_LabelExpression, ...], absent_as(())] = ()
+
+
+class _NodeTerms(ObservedModel):
+    node_selector_terms: Annotated[tuple[_NodeTerm, ...], absent_as(())] = ()
+
+
+class _NodeAffinity(ObservedModel):
+    required: Annotated[
+        _NodeTerms | None, Field(alias="requiredDuringSchedulingIgnoredDuringExecution")
+    ] = None
+
+
+class _Affinity(ObservedModel):
+    node_affinity: _NodeAffinity | None = None
+
+
 class _Resources(ObservedModel):
     limits: Annotated[Mapping[str, int | str], absent_as({})] = Field(default_factory=dict)
 
@@ -64,12 +88,28 @@ class PodSpec(ObservedModel):
     containers: Annotated[tuple[_Container, ...], absent_as(())] = ()
     volumes: Annotated[tuple[_Volume, ...], absent_as(())] = ()
     node_selector: Strings = Field(default_factory=dict)
+    affinity: _Affinity | None = None
     tolerations: Annotated[tuple[ObservedToleration, ...], absent_as(())] = ()
 
     @property
     def gpus(self) -> int:
         """That the scheduler has to find on one node."""
         return sum(count(each.resources.limits.get(GPU_RESOURCE)) for each in self.containers)
+
+    @property
+    def asked_labels(self) -> Mapping[str, frozenset[str]]:
+        """Labels that a node must carry, each with the values that will do.
+
+        Of affinity, what a single term says by In: the operator writes no other.
+        """
+        asked = {key: frozenset({value}) for key, value in self.node_selector.items()}
+        required = self.affinity and self.affinity.node_affinity
+        terms = required.required.node_selector_terms if required and required.required else ()
+        for each in terms[0].match_expressions if len(terms) == 1 else ():
+            if each.operator == "In":
+                values = frozenset(each.values)
+                asked[each.key] = asked.get(each.key, values) & values
+        return asked
 
     @property
     def config_maps(self) -> frozenset[str]:

@@ -20,7 +20,7 @@ _MOST_NAMED: Final = 4
 def why_no_node(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     """The first thing that no node has, in a sentence; empty: labels, taints and sizes would do.
 
-    Affinity is not looked at: only `podTemplate` can ask for it.
+    Affinity counts as far as `PodSpec.asked_labels` reads it.
 
     Args:
         spec: the pod's.
@@ -28,9 +28,9 @@ def why_no_node(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     """
     if not nodes:
         return ""
-    alike = [node for node in nodes if _carries(node, spec.node_selector)]
+    alike = [node for node in nodes if _carries(node, spec.asked_labels)]
     if not alike:
-        return _no_label(spec.node_selector, nodes)
+        return _no_label(spec.asked_labels, nodes)
     open_ = [node for node in alike if not _repelled(node, spec.tolerations)]
     if not open_:
         return _no_toleration(spec, alike)
@@ -40,17 +40,17 @@ def why_no_node(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     return ""
 
 
-def _carries(node: ObservedNode, selector: Mapping[str, str]) -> bool:
-    return all(node.metadata.labels.get(key) == value for key, value in selector.items())
+def _carries(node: ObservedNode, asked: Mapping[str, frozenset[str]]) -> bool:
+    return all(node.metadata.labels.get(key) in values for key, values in asked.items())
 
 
-def _no_label(selector: Mapping[str, str], nodes: Sequence[ObservedNode]) -> str:
+def _no_label(asked: Mapping[str, frozenset[str]], nodes: Sequence[ObservedNode]) -> str:
     # The accelerator first: it is what most often is another one.
-    ordered = sorted(selector.items(), key=lambda label: label[0] != PRODUCT_LABEL)
-    for key, value in ordered:
-        if not any(_carries(node, {key: value}) for node in nodes):
-            return _no_single_label(key, value, nodes)
-    wanted = " and ".join(f"{key}={value}" for key, value in ordered)
+    ordered = sorted(asked.items(), key=lambda label: label[0] != PRODUCT_LABEL)
+    for key, values in ordered:
+        if not any(_carries(node, {key: values}) for node in nodes):
+            return _no_single_label(key, " or ".join(sorted(values)), nodes)
+    wanted = " and ".join(f"{key}={' or '.join(sorted(values))}" for key, values in ordered)
     return f"no node carries {wanted} at once: correct nodePool.nodeSelector."
 
 
@@ -58,7 +58,7 @@ def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str
     found = Counter(node.metadata.labels.get(key, "") for node in nodes)
     if set(found) == {""}:
         advice = (
-            "install GPU Feature Discovery, which sets it, or use nodePool.accelerator: Custom."
+            "install GPU Feature Discovery, which sets it, or set nodePool.products: []."
             if key == PRODUCT_LABEL
             else "correct nodePool.nodeSelector."
         )
@@ -67,7 +67,7 @@ def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str
         (f"{count} {'carries' if count == 1 else 'carry'} {each or 'none'}", count)
         for each, count in found.items()
     )
-    field = "accelerator" if key == PRODUCT_LABEL else "nodeSelector"
+    field = "accelerator or nodePool.products" if key == PRODUCT_LABEL else "nodeSelector"
     return f"0 nodes carry {key}={value}; {others}: correct nodePool.{field}, or add such nodes."
 
 

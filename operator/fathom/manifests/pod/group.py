@@ -91,8 +91,8 @@ def for_worker(pod_template: Mapping[str, JsonValue], container: str) -> dict[st
     return {**pod_template, "spec": {**spec, "containers": kept}}
 
 
-def group_placement(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
-    """Affinity that keeps the pods of one group in one NVLink domain; empty: none is needed.
+def group_affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+    """What keeps the pods of one group in one NVLink domain; empty: nothing has to.
 
     Several groups may share a domain: LeaderWorkerSet's own exclusive placement would give a whole
     rack to each. The label that tells groups apart is put on by LeaderWorkerSet, so its value
@@ -107,16 +107,17 @@ def group_placement(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
         "labelSelector": group_selector(sd),
         "matchLabelKeys": [GROUP_KEY_LABEL],
     }
-    affinity: dict[str, JsonValue] = {
-        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_group]}
-    }
-    if needs_compute_domain(sd.spec) and key == CLIQUE_LABEL:
-        # On a node outside any NVLink partition the claim would succeed and give nothing.
-        term: JsonValue = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
-        affinity["nodeAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-        }
-    return {"affinity": affinity}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_group]}}
+
+
+def in_an_nvlink_partition(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+    """What a node's labels must say beside its type; empty: nothing.
+
+    On a node outside any NVLink partition the claim would succeed and give nothing.
+    """
+    if needs_compute_domain(spec) and domain_key(spec) == CLIQUE_LABEL:
+        return [{"key": CLIQUE_LABEL, "operator": "Exists"}]
+    return []
 
 
 def resource_claims(sd: SpeculativeDeployment) -> dict[str, JsonValue]:

@@ -24,7 +24,8 @@ from fathom.manifests.pod.engine_env import (
 from fathom.manifests.pod.group import (
     container_claims,
     for_worker,
-    group_placement,
+    group_affinity,
+    in_an_nvlink_partition,
     resource_claims,
     watched_worker,
 )
@@ -88,7 +89,7 @@ def _template(
             "securityContext": pod_security(spec),
             "nodeSelector": _node_selector(spec),
             "tolerations": node_tolerations(spec),
-            **group_placement(sd),
+            **_affinity(sd),
             "containers": [_container(spec, role)],
             "volumes": _volumes(sd, role, bundle),
             **resource_claims(sd),
@@ -177,9 +178,23 @@ def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
 
 
 def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
-    product = preset_for(spec.node_pool).product
+    pool = spec.node_pool
+    product = preset_for(pool).product if pool.products is None else ""
     own: dict[str, JsonValue] = {PRODUCT_LABEL: product} if product else {}
-    return {**own, **spec.node_pool.node_selector}
+    return {**own, **pool.node_selector}
+
+
+def _affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+    affinity = group_affinity(sd)
+    expressions = in_an_nvlink_partition(sd.spec)
+    if products := sd.spec.node_pool.products:
+        expressions.append({"key": PRODUCT_LABEL, "operator": "In", "values": list(products)})
+    if expressions:
+        term: JsonValue = {"matchExpressions": expressions}
+        affinity["nodeAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    return {"affinity": affinity} if affinity else {}
 
 
 def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:

@@ -55,15 +55,38 @@ def test_another_accelerator() -> None:
 
     assert why_no_node(pod(), nodes) == (
         "0 nodes carry nvidia.com/gpu.product=NVIDIA-GB200; 12 carry NVIDIA-H100-80GB-HBM3, "
-        "3 carry none, 1 carries NVIDIA-L4: correct nodePool.accelerator, or add such nodes."
+        "3 carry none, 1 carries NVIDIA-L4: correct nodePool.accelerator or "
+        "nodePool.products, or add such nodes."
     )
 
 
 def test_nodes_that_nobody_has_labelled() -> None:
     assert why_no_node(pod(), [node(None)] * 2) == (
         "of 2 nodes none carries nvidia.com/gpu.product: install GPU Feature Discovery, which sets "
-        "it, or use nodePool.accelerator: Custom."
+        "it, or set nodePool.products: []."
     )
+
+
+def test_none_of_several_products() -> None:
+    asked = pod(nodePool={"accelerator": "H100", "products": ["NVIDIA-H100-NVL", H100]})
+
+    assert why_no_node(asked, [node(H100)]) == ""
+    assert why_no_node(asked, [node()]) == (
+        "0 nodes carry nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3 or NVIDIA-H100-NVL; "
+        "1 carries NVIDIA-GB200: correct nodePool.accelerator or nodePool.products, or add such "
+        "nodes."
+    )
+
+
+def test_affinity_that_may_be_met_otherwise_counts_for_nothing() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    affinity = {"affinity": {"nodeAffinity": required}}
+
+    assert why_no_node(pod(podTemplate={"spec": affinity}), [node(zone="b")]) == ""
 
 
 def test_a_label_of_the_users_own() -> None:

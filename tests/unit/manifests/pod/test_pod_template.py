@@ -90,6 +90,52 @@ def test_the_node_type_decides_where_pods_go(
     assert container(changes)["resources"]["limits"] == {"nvidia.com/gpu": gpus}
 
 
+NVL = "NVIDIA-H100-NVL"
+PCIE = "NVIDIA-H100-PCIe"
+
+
+def test_other_products_of_the_node_type_do_in_place_of_its_own() -> None:
+    changes = {"nodePool": {"accelerator": "H100", "products": [NVL, PCIE]}}
+    required = pod(changes)["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+
+    assert "nvidia.com/gpu.product" not in pod(changes)["nodeSelector"]
+    assert required["nodeSelectorTerms"] == [
+        {
+            "matchExpressions": [
+                {"key": "nvidia.com/gpu.product", "operator": "In", "values": [NVL, PCIE]}
+            ]
+        }
+    ]
+
+
+def test_no_product_is_asked_for_where_nobody_labels_nodes() -> None:
+    changes = {"nodePool": {"products": [], "nodeSelector": {"compute-class": "gb200"}}}
+
+    assert pod(changes)["nodeSelector"] == {"compute-class": "gb200"}
+    assert "affinity" not in pod(changes)
+    # What else is known of the node type stays.
+    assert "kubernetes.io/arch" in [each["key"] for each in pod(changes)["tolerations"]]
+
+
+def test_groups_ask_for_product_and_nvlink_partition_at_once() -> None:
+    changes = {
+        "engine.tensorParallelSize": 8,
+        "nodePool": {"products": ["NVIDIA-GB200", "NVIDIA-GB200-B"]},
+    }
+    affinity = pod(changes)["affinity"]
+    (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+
+    assert [each["key"] for each in term["matchExpressions"]] == [
+        "nvidia.com/gpu.clique",
+        "nvidia.com/gpu.product",
+    ]
+    assert "podAffinity" in affinity
+
+
 def test_the_users_resources_are_kept_but_for_gpus() -> None:
     changes = {
         "engine.resources": {
