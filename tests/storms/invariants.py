@@ -220,7 +220,9 @@ class Invariants(WriteInvariants):
                 f"{place} of revision {revision} went ({why}), and {ready} replicas are ready "
                 f"where {least} have to be"
             )
-        if not scaled and not self.restart_edits:
+        # However late: stale reads and a back-off may hide a scaling for longer than its aftermath.
+        surplus = ready >= wanted
+        if not scaled and not surplus and not self.restart_edits:
             self._break(
                 f"{place} of the serving revision {revision} went ({why}), without a rollout, a "
                 "scaling or a refresh"
