@@ -147,6 +147,8 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         dtype="bfloat16",
         max_model_len=640,
         max_num_seqs=engine["max_num_seqs"],
+        max_num_batched_tokens=engine["max_num_batched_tokens"],
+        performance_mode=engine["performance_mode"],
         speculative_config=speculative,
         compilation_config=compilation,
         async_scheduling=engine["async_scheduling"],

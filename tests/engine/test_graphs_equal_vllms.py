@@ -21,7 +21,7 @@ from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling
 from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
 from fathom.manifests.engine_command.speculative_config import speculative_config
-from fathom.manifests.engine_command.stated_args import max_batch
+from fathom.manifests.engine_command.stated_args import max_batch, stated_performance_mode
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.releases import asked_releases, known_as
@@ -40,6 +40,7 @@ RELEASES = tuple(
 CEILINGS = {"H100": 512, "GB200": 1024}
 """Tokens up to which each captures, by default."""
 MODES = ("FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE")
+PERFORMANCE_MODES = ("balanced", "throughput", "interactivity")
 DRAWN = 400
 MOST_OF_STATIC = 4.0
 """How many times the graphs of an engine whose depth is fixed."""
@@ -60,6 +61,9 @@ class Engine:
     """More of the speculative config."""
     variables: Mapping[str, str] = field(default_factory=dict, hash=False)
     dual_batch_overlap: bool = False
+    performance_mode: str = "balanced"
+    max_num_batched_tokens: int | None = None
+    """None: vLLM's own."""
     async_scheduling: bool | None = None
     """As the command says it; None: not at all."""
 
@@ -89,6 +93,8 @@ def drawn(chance: random.Random) -> Engine:
         mode=chance.choice(MODES),
         sizes=sizes,
         any_length=chance.random() < 0.2,
+        performance_mode=chance.choice(PERFORMANCE_MODES),
+        max_num_batched_tokens=chance.choice([None, 2 * max_num_seqs + 65]),
     )
 
 
@@ -103,7 +109,8 @@ def _schedule(
 
 
 def live_samples(accelerator: str) -> dict[str, SpeculativeDeploymentSpec]:
-    """Specs of the golden files for such a GPU whose depth is live, on an engine with graphs."""
+    """Specs of the golden files for such a GPU whose depth is live, on an engine with graphs; and
+    one whose static twin has a size for each small step."""
     specs = {}
     for path in SOURCES:
         document = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -112,6 +119,8 @@ def live_samples(accelerator: str) -> dict[str, SpeculativeDeploymentSpec]:
         of_its_kind = ceiling(spec.node_pool) == CEILINGS[accelerator]
         if of_its_kind and live_depth(spec) and captures_graphs(spec):
             specs[path.stem] = spec
+    interactive = {"engine.args": ["--performance-mode", "interactivity"]}
+    specs["interactive"] = resource({"nodePool.accelerator": accelerator} | interactive).spec
     return specs
 
 
@@ -125,6 +134,7 @@ def commanded(spec: SpeculativeDeploymentSpec) -> Engine:
         batches=tuple(range(1, min(64, max_batch(spec)) + 1)),
         sizes=added_sizes(spec, max_batch(spec)),
         any_length=spec.verifies_adaptively,
+        performance_mode=stated_performance_mode(spec),
     )
 
 
@@ -225,13 +235,15 @@ def test_what_is_captured_and_replayed_is_what_vllm_says(
         for batch, replayed in zip(engine.batches, answer["replayed"], strict=True):
             ours = [graphs.replayed(batch, depth) for depth in range(engine.deepest + 1)]
             assert ours == replayed, (engine, batch)
+        most = answer["max_num_batched_tokens"]
         sizes = engine.sizes or default_sizes(
             engine.depth_at,
             engine.deepest,
             ceiling=CEILINGS[accelerator],
-            max_num_batched_tokens=answer["max_num_batched_tokens"],
+            max_num_batched_tokens=most,
+            interactive=engine.performance_mode == "interactivity",
         )
-        assert answer["sizes"] == list(sizes), engine
+        assert answer["sizes"] == [size for size in sizes if size <= most], engine
 
 
 def test_the_probe_of_the_benchmark_counts_what_each_step_gets(

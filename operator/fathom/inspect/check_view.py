@@ -14,7 +14,7 @@ from fathom.core.revision import revision_of
 from fathom.inspect.resources import Judgement
 from fathom.manifests.engine_command.engine_graphs import graph_price
 from fathom.preflight.input import PreflightInput
-from fathom.preflight.memory_estimate import GIB, GraphCost
+from fathom.preflight.memory_estimate import GIB, GraphCost, graph_cost
 from fathom.preflight.size_checks import memory_estimate
 
 
@@ -77,9 +77,10 @@ def _graphs(spec: SpeculativeDeploymentSpec) -> str:
         return f"{price}."
     depth, (live, static) = spec.speculation.tokens, price.captured
     whose = "" if price.counts_draft else " of the target"
-    reach, missed = price.reach(depth), price.missed(depth)
-    beyond = f"; none for batches above {reach} at depth {depth}" if reach else ""
-    with_live, without = price.estimates
+    reach, missed = price.live.reach(depth), price.live.missed(depth)
+    reaches_all = reach == price.live.max_num_seqs
+    beyond = "" if reaches_all else f"; none for batches above {reach} at depth {depth}"
+    with_live, without = graph_cost(price.live.captured), graph_cost(price.static.captured)
     return (
         f"{live}{whose} to capture, {static} if depth were not live{beyond} (by vLLM's own "
         f"rules, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "

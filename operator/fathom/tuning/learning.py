@@ -9,7 +9,7 @@ from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, 
 from fathom.tuning.alarms.alarm import is_cliff, is_normal
 from fathom.tuning.estimate import step_filter
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import trials
+from fathom.tuning.estimate.survival import Survival, trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState
@@ -94,7 +94,12 @@ def _with_text(
         yields = before.updated(pooled_cells(deltas), at_s)
         # Other text is cut to other lengths, so that steps take as long as other ones.
         turned = yields.epoch != before.epoch
-        return replace(state, yields=yields, step_times=StepTimes() if turned else state.step_times)
+        return replace(
+            state,
+            survival=Survival(),
+            yields=yields,
+            step_times=StepTimes() if turned else state.step_times,
+        )
     return replace(
         state,
         yields=None,

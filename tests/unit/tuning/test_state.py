@@ -7,7 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.core.measurement import StepKind
 from fathom.tuning.alarms.alarm import AlarmKind, Watch
 from fathom.tuning.buckets import buckets
-from fathom.tuning.estimate import acceptance
+from fathom.tuning.estimate import acceptance, yields
 from fathom.tuning.estimate.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance
 from fathom.tuning.estimate.load import HOURS, HourLoad, Load
 from fathom.tuning.estimate.measured import Measured
@@ -17,6 +17,7 @@ from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival, Trials
 from fathom.tuning.estimate.tail import Ran, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import BucketLoad, Traffic
+from fathom.tuning.estimate.yields import Yield, Yields
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.visit import Visit
@@ -93,10 +94,18 @@ def largest() -> TuningState:
     )
 
 
-def test_the_largest_state_fits_with_room_to_spare() -> None:
-    text = largest().to_json()
+def largest_of_cut_drafts() -> TuningState:
+    """The same where drafts are cut before they are verified: yields instead of survival."""
+    cells = tuple(Yield(2048, 64, UGLY, UGLY, UGLY) for _ in range(yields.MOST_CELLS))
+    known = Yields(cells, UGLY, 1000, UGLY, UGLY)
+    return replace(largest(), survival=Survival(), yields=known)
+
+
+@pytest.mark.parametrize("state", [largest(), largest_of_cut_drafts()], ids=["whole", "cut"])
+def test_the_largest_state_fits_with_room_to_spare(state: TuningState) -> None:
+    text = state.to_json()
     assert len(text.encode()) < LARGEST_BYTES * 0.9
-    assert TuningState.from_json(text) == largest()
+    assert TuningState.from_json(text) == state
 
 
 def test_looks_are_not_persisted() -> None:

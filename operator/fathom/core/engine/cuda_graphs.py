@@ -87,6 +87,15 @@ class Graphs:
             return Replayed.PIECEWISE
         return Replayed.NONE
 
+    def reach(self, depth: int) -> int:
+        """The largest batch that has any graph at a depth."""
+        return min(self.sizes[-1] // (depth + 1), self.max_num_seqs)
+
+    def missed(self, depth: int) -> int:
+        """How many batches within reach replay no full graph at a depth."""
+        batches = range(1, self.reach(depth) + 1)
+        return sum(self.replayed(batch, depth) is not Replayed.FULL for batch in batches)
+
     @cached_property
     def captured(self) -> Captured:
         """How many graphs, of the target and of an EAGLE draft.
@@ -146,6 +155,8 @@ _WITH_FULL_DECODES: Final = frozenset(
 )
 _ANY: Final = frozenset({0})
 """One graph for every query length."""
+_INTERACTIVE_TOKENS: Final = 32
+"""Up to which `--performance-mode interactivity` gives each step a size of its own."""
 
 
 def _count(graphs: Mapping[int, frozenset[int]]) -> int:
@@ -153,7 +164,12 @@ def _count(graphs: Mapping[int, frozenset[int]]) -> int:
 
 
 def default_sizes(
-    depth_at: Sequence[int], deepest: int, *, ceiling: int, max_num_batched_tokens: int
+    depth_at: Sequence[int],
+    deepest: int,
+    *,
+    ceiling: int,
+    max_num_batched_tokens: int | None = None,
+    interactive: bool = False,
 ) -> tuple[int, ...]:
     """What vLLM captures for when it is told no sizes.
 
@@ -161,7 +177,8 @@ def default_sizes(
         depth_at: the startup schedule's depth at batch 1, 2, … `max_num_seqs`.
         deepest: `num_speculative_tokens`.
         ceiling: 1024 tokens on data-centre Blackwell, else 512.
-        max_num_batched_tokens: the engine's.
+        max_num_batched_tokens: the engine's; None: vLLM's own, which is beyond what it captures.
+        interactive: whether it is told `--performance-mode interactivity`.
     """
     largest = min(len(depth_at) * (deepest + 1) * 2, ceiling)
     widest = {depth + 1: batch for batch, depth in enumerate(depth_at, start=1)}
@@ -171,10 +188,13 @@ def default_sizes(
         for requests in {*_grid(min(most, ceiling)), min(most, ceiling)}
         if requests * query_length <= largest
     }
-    largest = min(largest, max_num_batched_tokens)
-    sizes = {*_grid(largest), *(size for size in decodes if size <= max_num_batched_tokens)}
-    if max_num_batched_tokens == largest:
-        sizes.add(largest)
+    sizes = {*decodes, *_grid(largest)}
+    if interactive:
+        sizes |= {*range(1, min(largest, _INTERACTIVE_TOKENS) + 1)}
+    if max_num_batched_tokens is not None:
+        sizes = {size for size in sizes if size <= max_num_batched_tokens}
+        if max_num_batched_tokens <= largest:
+            sizes.add(max_num_batched_tokens)
     return tuple(sorted(sizes))
 
 

@@ -7,6 +7,7 @@ from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
 from fathom.core.engine.depth_set import capture_sizes, named_depths
 from fathom.core.engine.model_runner import captures_graphs
 from fathom.core.engine.options import options
+from fathom.manifests.engine_command.stated_args import stated_tokens_per_step
 
 _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024
@@ -24,7 +25,10 @@ def added_sizes(spec: SpeculativeDeploymentSpec, max_num_seqs: int) -> tuple[int
     """In tokens, ascending; none: nothing is captured, or vLLM or `engine.args` say for what."""
     if not captures_graphs(spec) or sets_graphs(spec):
         return ()
-    return capture_sizes(named_depths(spec), max_num_seqs, ceiling(spec.node_pool))
+    sizes = capture_sizes(named_depths(spec), max_num_seqs, ceiling(spec.node_pool))
+    most = stated_tokens_per_step(spec)
+    # vLLM drops those beyond, and warns.
+    return tuple(size for size in sizes if size <= most) if most else sizes
 
 
 def sets_graphs(spec: SpeculativeDeploymentSpec) -> bool:

@@ -5,21 +5,20 @@ By vLLM's own rules (`fathom.core.engine.cuda_graphs`): computed, and measured o
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.engine.capability import live_depth
-from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, Replayed, default_sizes
+from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling, sets_graphs
 from fathom.manifests.engine_command.startup_schedule import startup_schedule
-from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
-from fathom.preflight.memory_estimate import GraphCost, graph_cost
-
-_UNBOUNDED: Final = 1 << 20
-"""Tokens of one step: vLLM's defaults are beyond what it captures."""
+from fathom.manifests.engine_command.stated_args import (
+    max_batch,
+    stated_performance_mode,
+    stated_tokens_per_step,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +36,6 @@ class GraphPrice:
         """How many graphs live depth captures, and how many the engine would have without."""
         live, static = self.live.captured, self.static.captured
         return (live.total, static.total) if self.counts_draft else (live.target, static.target)
-
-    @property
-    def estimates(self) -> tuple[GraphCost, GraphCost]:
-        """What they cost, with live depth and without."""
-        return graph_cost(self.live.captured), graph_cost(self.static.captured)
-
-    def reach(self, depth: int) -> int | None:
-        """The largest batch that has graphs at all at a depth; None: the engine takes no larger."""
-        largest = self.live.sizes[-1] // (depth + 1)
-        return largest if largest < self.live.max_num_seqs else None
-
-    def missed(self, depth: int) -> int:
-        """How many batches within reach replay no full graph at a depth."""
-        most = min(self.live.sizes[-1] // (depth + 1), self.live.max_num_seqs)
-        return sum(
-            self.live.replayed(batch, depth) is not Replayed.FULL for batch in range(1, most + 1)
-        )
 
 
 def graph_price(spec: SpeculativeDeploymentSpec) -> GraphPrice | str:
@@ -124,5 +106,6 @@ def _default_sizes(
         [depth_at(schedule, batch) for batch in range(1, largest + 1)],
         deepest,
         ceiling=ceiling(spec.node_pool),
-        max_num_batched_tokens=stated_tokens_per_step(spec) or _UNBOUNDED,
+        max_num_batched_tokens=stated_tokens_per_step(spec) or None,
+        interactive=stated_performance_mode(spec) == "interactivity",
     )

@@ -27,7 +27,7 @@ def max_batch(spec: SpeculativeDeploymentSpec) -> int:
     own = _MAX_NUM_SEQS
     if spec.node_pool.accelerator is Accelerator.CUSTOM:
         own = _MAX_NUM_SEQS_OF_SMALL_GPUS
-    if last_value(spec.engine.args, "--performance-mode") == "throughput":
+    if stated_performance_mode(spec) == "throughput":
         own *= 2
     tokens = stated_tokens_per_step(spec)
     return min(own, tokens) if tokens is not None and tokens > 0 else own
@@ -78,6 +78,11 @@ def stated_max_num_seqs(spec: SpeculativeDeploymentSpec) -> str | None:
 def stated_tokens_per_step(spec: SpeculativeDeploymentSpec) -> int | None:
     """What `engine.args` says about the most tokens of one step; None: nothing, or no number."""
     return whole_number(last_value(spec.engine.args, "--max-num-batched-tokens") or "")
+
+
+def stated_performance_mode(spec: SpeculativeDeploymentSpec) -> str:
+    """What `engine.args` prefers; `balanced`, vLLM's default, for nothing."""
+    return last_value(spec.engine.args, "--performance-mode") or "balanced"
 
 
 def stated_kv_cache_dtype(spec: SpeculativeDeploymentSpec) -> str:

@@ -49,7 +49,8 @@ LEAST_DOUBT: Final = 0.001
 """No yield is nearer to its bounds, in tokens: there its variance would be 0."""
 ACCEPTANCE_ERROR: Final = 1e-4
 """How exactly the acceptance that gives a yield is found."""
-MOST_CELLS: Final = 144
+MOST_CELLS: Final = 288
+"""Seven depths in each of the 40 buckets up to batch 2,048 are 280."""
 
 
 @dataclass(frozen=True, slots=True)

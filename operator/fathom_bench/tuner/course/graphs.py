@@ -23,8 +23,6 @@ Floats = NDArray[np.float64]
 SLOWER: Final = {Replayed.FULL: 1.0, Replayed.PIECEWISE: 1.16, Replayed.NONE: 1.3}
 """Factor on the time of a step, by what it gets. Piecewise: as others measured it (vLLM issues
 49547 and 49548). Without any graph: an assumption, that it is about as much again."""
-_UNBOUNDED: Final = 1 << 20
-"""`--max-num-batched-tokens`: beyond what is captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +99,4 @@ def _vllm_sizes(schedule: Schedule, deepest: int, ceiling: int) -> tuple[int, ..
         [depth_at(schedule, batch) for batch in batches],
         deepest,
         ceiling=ceiling,
-        max_num_batched_tokens=_UNBOUNDED,
     )

@@ -6,6 +6,7 @@ import pytest
 
 from fathom.core.engine.cuda_graphs import Replayed
 from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
+from fathom.preflight.memory_estimate import graph_cost
 from manifest_samples import resource
 
 GIB = 1 << 30
@@ -30,9 +31,26 @@ def test_live_depth_costs_more_graphs_and_what_they_take() -> None:
     found = price({})
     live, static = found.captured
     assert live > static > 0
-    with_live, without = found.estimates
+    with_live, without = graph_cost(found.live.captured), graph_cost(found.static.captured)
     assert 6 * GIB < with_live.memory_bytes < 8 * GIB
     assert 2 * GIB < without.memory_bytes < 3 * GIB
+
+
+def test_an_interactive_engine_has_a_size_for_each_small_step_where_vllm_chooses() -> None:
+    interactive = {"engine.args": ["--performance-mode", "interactivity"]}
+    found, usual = price(interactive), price({})
+    assert {*range(1, 33)} - {*usual.static.sizes}
+    assert found.static.sizes == tuple(sorted({*range(1, 33)} | {*usual.static.sizes}))
+    assert found.live == usual.live
+    own_depths = {"speculation.depths": [1, 2, 3, 4]}
+    assert {*range(1, 33)} <= {*price(interactive | own_depths).live.sizes}
+
+
+def test_nothing_is_captured_beyond_the_tokens_of_one_step() -> None:
+    args = ["--max-num-seqs", "64", "--max-num-batched-tokens", "100"]
+    assert price({"engine.args": args[:2]}).static.sizes[-1] == 512
+    found = price({"engine.args": args})
+    assert (found.live.sizes[-1], found.static.sizes[-2:]) == (96, (96, 100))
 
 
 def test_of_a_draft_whose_graphs_are_not_known_only_the_targets_count() -> None:
@@ -43,28 +61,28 @@ def test_of_a_draft_whose_graphs_are_not_known_only_the_targets_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("depth", "most_seqs", "reach"), [(3, 1024, 128), (7, 1024, 64), (3, 128, None), (3, 129, 128)]
+    ("depth", "most_seqs", "reach"), [(3, 1024, 128), (7, 1024, 64), (3, 127, 127), (3, 129, 128)]
 )
 def test_beyond_the_largest_size_a_batch_has_no_graph(
-    depth: int, most_seqs: int, reach: int | None
+    depth: int, most_seqs: int, reach: int
 ) -> None:
     """512 tokens, and a step takes the depth and one of each request."""
-    found = price({"engine.args": ["--max-num-seqs", str(most_seqs)]})
+    found = price({"engine.args": ["--max-num-seqs", str(most_seqs)]}).live
     assert found.reach(depth) == reach
-    assert found.live.replayed(128, 3) is Replayed.FULL
-    assert found.live.replayed(129, 3) is not Replayed.FULL
+    assert found.replayed(reach, depth) is Replayed.FULL
+    assert found.replayed(129, 3) is not Replayed.FULL
 
 
 def test_what_is_missed_is_counted_within_reach_and_to_its_last_batch() -> None:
     own = {"speculation.depths": [1, 2, 3, 4], "engine.args": ["--max-num-seqs", "200"]}
-    found = price(own)
+    found = price(own).live
     for depth in (1, 2, 3, 4):
         most = min(512 // (depth + 1), 200)
         batches = range(1, most + 1)
-        missed = [each for each in batches if found.live.replayed(each, depth) is not Replayed.FULL]
+        missed = [each for each in batches if found.replayed(each, depth) is not Replayed.FULL]
         assert found.missed(depth) == len(missed)
     assert found.missed(1) > 0
-    on_a_grid = price({"engine.args": ["--max-num-seqs", "200"]})
+    on_a_grid = price({"engine.args": ["--max-num-seqs", "200"]}).live
     # Beyond its reach there is none either, which is not counted.
     assert [on_a_grid.missed(depth) for depth in (1, 3, 7)] == [0, 0, 0]
-    assert on_a_grid.live.replayed(65, 7) is not Replayed.FULL
+    assert on_a_grid.replayed(65, 7) is not Replayed.FULL

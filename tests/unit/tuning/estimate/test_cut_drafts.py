@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fathom.tuning.alarms.alarm import AlarmKind
+from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain
 from unit.tuning.plant import EASY, HARD, SETTINGS, Fleet, best_depth
@@ -63,6 +64,15 @@ def test_once_nothing_is_cut_any_more_acceptance_decides_again() -> None:
     assert fleet.state.yields is None
     assert fleet.state.text is fleet.state.survival
     assert any(fleet.state.survival.pooled().reached)
+
+
+def test_what_was_known_of_acceptance_goes_when_drafts_are_cut() -> None:
+    """Both kinds of knowledge do not fit into the largest state."""
+    fleet = Fleet(acceptance=EASY).run(60)
+    fleet.change(drafts_are_cut=True)
+    fleet.run(60)
+    assert fleet.state.survival == Survival()
+    assert fleet.state.yields is not None
 
 
 def test_what_was_learnt_survives_a_restart_of_the_operator() -> None:

@@ -6,6 +6,7 @@ from math import log, sqrt
 import pytest
 
 from fathom.core.measurement import Cell, CellCounts, StepKind
+from fathom.tuning.buckets import buckets
 from fathom.tuning.estimate.yields import CutLengths, Yields
 
 NOW_S = 1_800_000_000.0
@@ -136,6 +137,20 @@ def test_a_depth_counts_as_drafted_where_it_was() -> None:
     assert yields.is_drafted(BATCH, 0)
     assert not yields.is_drafted(BATCH, 1)
     assert not yields.is_drafted(16, 3)
+
+
+@pytest.mark.parametrize("depths", [(1, 2, 3, 5, 7), tuple(range(1, 8))])
+def test_a_fleet_that_drafts_at_each_depth_in_each_bucket_forgets_none(
+    depths: tuple[int, ...],
+) -> None:
+    """As fleets whose batch moves over the day do, up to the largest that vLLM chooses itself."""
+    in_use = [(bucket, depth) for bucket in buckets(2048) for depth in depths]
+    windows = [
+        window(dict.fromkeys(depths, 1.5), batch_le=bucket, requests=500)
+        for bucket in buckets(2048)
+    ]
+    yields = after(*windows, *reversed(windows))
+    assert [each for each in in_use if not yields.is_drafted(*each)] == []
 
 
 def test_nothing_drafted_is_no_news_of_drafts() -> None:

@@ -1,0 +1,91 @@
+"""The commands, resources and output that README, CONTRIBUTING and the documentation show."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fathom.api import names
+
+REPOSITORY = Path(__file__).parents[2]
+DOCS = REPOSITORY / "docs"
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+_SPAN = re.compile(r"`((?:\.venv/bin/)?(?:fathom|make|kubectl|helm|python)(?: [^`]*)?)`")
+_PROMPT = "$ "
+_SHELL = {"while", "do", "done"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCommand:
+    """A line that people are told to type."""
+
+    text: str
+    """As written."""
+    output: tuple[str, ...] = ()
+    """What the page says that it prints."""
+    inline: bool = False
+    """Within a sentence, which may name a command without what it needs."""
+
+    def __str__(self) -> str:
+        return self.text.partition(" #")[0].strip()
+
+    @property
+    def programs(self) -> Iterator[tuple[str, ...]]:
+        """The programs that it starts, each with its arguments."""
+        lexer = shlex.shlex(_filled_in(self.text), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words: list[str] = []
+        for word in [*lexer, ";"]:
+            if not set(word) <= set(";&|"):
+                words.append(word)
+                continue
+            told = _without_redirections([each for each in words if each not in _SHELL])
+            if told:
+                yield tuple(told)
+            words = []
+
+
+def commands(page: Path) -> list[ShownCommand]:
+    """All of a page, in blocks and in sentences."""
+    text = page.read_text(encoding="utf-8")
+    found: list[ShownCommand] = []
+    for indent, language, block in _BLOCK.findall(text):
+        if language == "bash":
+            found.append(ShownCommand(block))
+        elif language == "console":
+            lines = [line.removeprefix(indent) for line in block.splitlines()]
+            starts = [at for at, line in enumerate(lines) if line.startswith(_PROMPT)]
+            for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+                output = tuple(lines[start + 1 : end])
+                found.append(ShownCommand(lines[start].removeprefix(_PROMPT), output))
+    prose = _BLOCK.sub("", text)
+    return found + [ShownCommand(each, inline=True) for each in _SPAN.findall(prose)]
+
+
+def resources(page: Path) -> dict[str, dict[str, Any]]:
+    """The SpeculativeDeployments of a page; what it leaves out around a spec is filled in."""
+    found = {}
+    for _, language, block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        manifest = yaml.safe_load(block) if language == "yaml" else {"kind": "no resource"}
+        if manifest.setdefault("kind", names.KIND) == names.KIND:
+            manifest.setdefault("apiVersion", names.API_VERSION)
+            name = manifest.setdefault("metadata", {}).setdefault("name", "shown")
+            found[name if name not in found else f"{name}-{len(found)}"] = manifest
+    return found
+
+
+def _filled_in(text: str) -> str:
+    """With a name where one is to be put, and with what may be left out."""
+    return re.sub(r"\[(-[^\]]*)\]", r"\1", re.sub(r"<(\w+)>", r"\1", text))
+
+
+def _without_redirections(words: Sequence[str]) -> list[str]:
+    for at, word in enumerate(words):
+        if set(word) <= set("<>"):
+            return list(words[:at])
+    return list(words)
