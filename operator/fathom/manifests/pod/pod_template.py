@@ -37,6 +37,8 @@ from fathom.manifests.pod.security_context import (
 from fathom.manifests.pod.strategic_merge import merged
 from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
 
+HTTP_PORT_NAME: Final = "http"
+"""Of the port that answers, unless `podTemplate` gives it another."""
 PRE_STOP_SECONDS: Final = 5
 """Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
 GRACE_MARGIN_SECONDS: Final = 15
@@ -115,7 +117,7 @@ def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonV
 
 def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonValue]:
     engine = spec.engine
-    http: JsonValue = {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}
+    http: JsonValue = {"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}
     serves = role is Role.LEADER
     return {
         "name": names.ENGINE_CONTAINER,
@@ -135,7 +137,8 @@ def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonVal
 
 def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
     """Probes of an engine that answers requests."""
-    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
+    # By number: `podTemplate` may give the port another name.
+    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": HTTP_PORT}}
     return {
         "startupProbe": {
             **health,
