@@ -164,4 +164,30 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "0.23.0 or later."
         ),
     ),
+    "another number of GPUs": (
+        {"engine.resources": {"limits": {"nvidia.com/gpu": 8}}},
+        (
+            "spec.engine.resources.limits.nvidia.com/gpu: a pod of this spec gets 4: set "
+            "spec.engine.tensorParallelSize, pipelineParallelSize and dataParallelSize, and leave "
+            "this out."
+        ),
+    ),
+    "variable of Fathom's": (
+        {"engine.env": [{"name": "FATHOM_DEPTH_FILE", "value": "/x"}]},
+        (
+            "spec.engine.env[0]: variables called FATHOM_… are Fathom's own: remove "
+            "FATHOM_DEPTH_FILE."
+        ),
+    ),
+    "arguments in the pod template": (
+        {"podTemplate": {"spec": {"containers": [{"name": "vllm", "args": ["--seed", "1"]}]}}},
+        (
+            "spec.podTemplate.spec.containers[0].args: these would take the place of all that "
+            "starts the engine: set spec.engine.args instead, which adds to it."
+        ),
+    ),
+    "field of the pod template misspelt": (
+        {"podTemplate": {"spec": {"toleration": []}}},
+        "spec.podTemplate.spec.toleration: unknown field. Did you mean tolerations?",
+    ),
 }

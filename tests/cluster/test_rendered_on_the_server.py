@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.render import children
 from golden.rendering import SOURCES, WORKLOADS, pods, read
+from manifest_samples import resource
+from odd_pod_templates import ODD
 from support.foreign_kinds import crd
 from support.local_cluster import TestNamespace
 from support.newer_server import as_older, refusals
@@ -70,15 +73,36 @@ async def test_the_server_takes_everything_that_is_rendered(namespace: TestNames
     refused = {}
     for source in SOURCES:
         for document in children(read(source), BUNDLE, PROGRAM):
-            manifest = dict(document)
-            said = "" if manifest["kind"] in NEWER else await refusal(namespace, manifest)
-            if manifest["kind"] in WORKLOADS:
-                for pod in map(without_its_surroundings, pods(manifest)):
-                    said += "".join(refusals(pod)) + await refusal(namespace, as_older(pod))
-            if said:
-                refused[f"{Path(source).stem}/{manifest['kind']}"] = said
+            if said := await complaint(namespace, document):
+                refused[f"{Path(source).stem}/{document['kind']}"] = said
 
     assert refused == {}
+
+
+@pytest.mark.usefixtures("foreign")
+async def test_the_server_takes_every_odd_pod_template_that_is_not_refused(
+    namespace: TestNamespace,
+) -> None:
+    refused = {}
+    for name, odd in ODD.items():
+        if odd.refused:
+            continue
+        sd = resource({**odd.changes, "podTemplate": dict(odd.template)})
+        *_, workload = children(sd, BUNDLE, PROGRAM)
+        if said := await complaint(namespace, workload):
+            refused[name] = said
+
+    assert refused.keys() == {name for name, odd in ODD.items() if "this Fathom knows" in odd.doubt}
+
+
+async def complaint(namespace: TestNamespace, document: Manifest) -> str:
+    """What stands against a document, and against the pods of one that has any."""
+    manifest = dict(document)
+    said = "" if manifest["kind"] in NEWER else await refusal(namespace, manifest)
+    if manifest["kind"] in WORKLOADS:
+        for pod in map(without_its_surroundings, pods(manifest)):
+            said += "".join(refusals(pod)) + await refusal(namespace, as_older(pod))
+    return said
 
 
 async def test_what_the_server_does_not_know_would_be_found(namespace: TestNamespace) -> None:

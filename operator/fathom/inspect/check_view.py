@@ -39,6 +39,8 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
     yield f"  family: {verdict.family or 'unknown'}"
     if spec.draft.method is not Method.NGRAM:
         yield f"  memory of one GPU: {_memory(given)}"
+    for doubt in judgement.doubts:
+        yield f"  see to it: {doubt}"
 
 
 def _compared(spec: SpeculativeDeploymentSpec) -> Iterator[str]:

@@ -12,7 +12,7 @@ from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.manifests.preflight import preflight_of
-from fathom.manifests.problems import problems_of
+from fathom.manifests.problems import doubts_of, problems_of
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.verdict import DraftVerdict, check_draft
 
@@ -71,6 +71,8 @@ class Judgement:
     verdict: DraftVerdict
     problems: tuple[Problem, ...]
     """Why it is refused; empty: it is not."""
+    doubts: tuple[Problem, ...]
+    """What to see to in one that is not refused."""
 
 
 def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts]) -> Judgement:
@@ -82,7 +84,8 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
     """
     given = preflight_of(resource.spec, models)
     verdict = check_draft(given)
-    return Judgement(given, verdict, problems_of(resource, verdict))
+    problems = problems_of(resource, verdict)
+    return Judgement(given, verdict, problems, () if problems else doubts_of(resource))
 
 
 def tell(where: str, problems: Sequence[Problem]) -> None:

@@ -17,6 +17,8 @@ HUB_HOME: Final = f"{CACHE_DIRECTORY}/huggingface"
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _PLACES: Final = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 _NOT_FROM_THE_HUB: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_USE_MODELSCOPE")
+HUB_VARIABLES: Final = (*_PLACES, *_NOT_FROM_THE_HUB)
+"""Variables that say whether what is fetched is what the engine looks for."""
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.pod_fields import EnvVar
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.manifests.pod.template_parts import parts
 
 _HUB_TOKEN: Final = re.compile(r"(?<![A-Za-z0-9_])(hf|api_org)_[A-Za-z0-9]{20,}")
 """As the Hugging Face Hub makes them: 34 letters and digits after the prefix, so far."""
@@ -37,21 +37,26 @@ def plain_secret_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
         if _HUB_TOKEN.search(argument):
             yield _token(f"spec.engine.args[{index}]")
     for index, variable in enumerate(spec.engine.env):
-        yield from _variable_problems(f"spec.engine.env[{index}]", variable)
+        where, value = f"spec.engine.env[{index}]", variable.value or ""
+        if _HUB_TOKEN.search(value):
+            yield _token(where)
+        else:
+            yield from _secret_variable(where, variable.name, value)
     for path, text in _texts("spec.podTemplate", spec.pod_template):
         if _HUB_TOKEN.search(text):
             yield _token(path)
+    for at, container in enumerate(parts(spec.pod_template, "spec", "containers")):
+        for index, given in enumerate(parts(container, "env")):
+            text = str(given.get("value") or "")
+            if not _HUB_TOKEN.search(text):
+                where = f"spec.podTemplate.spec.containers[{at}].env[{index}]"
+                yield from _secret_variable(where, str(given.get("name")), text)
 
 
-def _variable_problems(where: str, variable: EnvVar) -> Iterator[Problem]:
-    value = variable.value or ""
-    if _HUB_TOKEN.search(value):
-        yield _token(where)
+def _secret_variable(where: str, name: str, value: str) -> Iterator[Problem]:
     # `$(NAME)` is what another variable holds, which may well come from a Secret.
-    elif value and "$(" not in value and (instead := _SECRET_VARIABLES.get(variable.name)):
-        yield Problem(
-            where, f"{variable.name} stands here for all to read who may read pods: {instead}."
-        )
+    if value and "$(" not in value and (instead := _SECRET_VARIABLES.get(name)):
+        yield Problem(where, f"{name} stands here for all to read who may read pods: {instead}.")
 
 
 def _token(where: str) -> Problem:

@@ -17,7 +17,7 @@ _REWRITE_WEIGHTS: Final = ("--quan", "-q", "--load-f", "--model-lo", "--cpu-off"
 """Of those after which weights do not lie in memory as in their files: --quantization,
 --load-format, --model-loader-extra-config, --cpu-offload-gb, --offload-*."""
 _UNKNOWN: Final = ModelFacts()
-_LONGER: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
 def preflight_input(
@@ -56,7 +56,7 @@ def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
     defaults = StatedArgs()
     return StatedArgs(
         max_model_len=int(length) if length is not None and length.isdecimal() else None,
-        longer_allowed=any(each.name == _LONGER for each in spec.engine.env),
+        longer_allowed=any(each.name == LONGER_VARIABLE for each in spec.engine.env),
         rewrites_config=_states(spec, _REWRITE_CONFIG),
         rewrites_weights=_states(spec, _REWRITE_WEIGHTS),
         kv_cache_dtype=cache,

@@ -4,28 +4,29 @@
 `fathom.core.support` after it, for what is right and not built yet.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from pydantic import JsonValue
-
-from fathom.api import names
+from fathom.api.accelerators import GPU_RESOURCE
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.cluster.nodes_per_replica import gpus_per_pod
 from fathom.core.engine.capability import engine_problems, live_depth
 from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
-from fathom.core.plugin import PluginBundle
-from fathom.core.revision import revision_of
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
 from fathom.manifests.engine_command.speculative_config import draft_option_problems
 from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
 from fathom.manifests.plain_secrets import plain_secret_problems
-from fathom.manifests.pod.pod_template import pod_template
-from fathom.manifests.pod.strategic_merge import MergeError
+from fathom.manifests.pod.template_doubts import pod_template_doubts
+from fathom.manifests.pod.template_problems import (
+    OWN_PREFIX,
+    gpus_sentence,
+    own_variable_sentence,
+    pod_template_problems,
+)
 from fathom.manifests.preflight import preflight_of
 from fathom.preflight.verdict import DraftVerdict, check_draft
 
@@ -44,6 +45,15 @@ def problems_of(
         verdict: of its draft; None: judged here, with no model looked up.
     """
     return tuple(_problems(sd, verdict or check_draft(preflight_of(sd.spec, {}))))
+
+
+def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
+    """What to see to in a resource that is not refused: it is served all the same.
+
+    Args:
+        sd: a resource against which `problems_of` has nothing.
+    """
+    return tuple(pod_template_doubts(sd))
 
 
 def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:
@@ -67,7 +77,8 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
     yield from engine_problems(spec)
     if verdict.refused:
         yield Problem(verdict.field, verdict.message)
-    yield from _pod_template_problems(sd)
+    yield from _gpu_problems(spec)
+    yield from pod_template_problems(sd)
 
 
 def _model_name_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
@@ -85,6 +96,8 @@ def _variable_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     """Names that no Kubernetes takes; before 1.30 it takes fewer still, and says so itself."""
     for index, variable in enumerate(spec.engine.env):
         name = variable.name
+        if name.startswith(OWN_PREFIX):
+            yield Problem(f"spec.engine.env[{index}]", own_variable_sentence(name))
         if "=" in name or not (name.isascii() and name.isprintable()):
             # What stands there is not repeated: it may well be a secret.
             yield Problem(
@@ -92,6 +105,14 @@ def _variable_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
                 "the name of a variable has no = and printable ASCII only: what it is to hold "
                 "goes into value.",
             )
+
+
+def _gpu_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    needed, resources = str(gpus_per_pod(spec)), spec.engine.resources
+    for kind, quantities in (("limits", resources.limits), ("requests", resources.requests)):
+        if str(quantities.get(GPU_RESOURCE, needed)) != needed:
+            field = f"spec.engine.resources.{kind}.{GPU_RESOURCE}"
+            yield Problem(field, gpus_sentence(needed))
 
 
 def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
@@ -111,55 +132,3 @@ def _kv_cache_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
             f"attention backend {backend} reads an FP8 KV cache only, not --kv-cache-dtype "
             f"{stated}: set that to fp8, or choose another attentionBackend.",
         )
-
-
-def _pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
-    field = "spec.podTemplate"
-    for key in sd.spec.pod_template:
-        if key not in ("metadata", "spec"):
-            yield Problem(f"{field}.{key}", "a pod template has metadata and spec, nothing else.")
-            return
-    yield from _texts_that_are_none(sd.spec.pod_template)
-    try:
-        template = pod_template(
-            sd, revision=revision_of(sd.spec), bundle=PluginBundle(files={}, content="")
-        )
-    except MergeError as error:
-        where, _, sentence = str(error).partition(": ")
-        yield Problem(where, sentence)
-        return
-    if names.ENGINE_CONTAINER not in _container_names(template):
-        yield Problem(
-            f"{field}.spec.containers",
-            f"the container {names.ENGINE_CONTAINER} must stay: do not delete it.",
-        )
-
-
-_MAPS_OF_TEXT: Final = (
-    ("metadata", "labels"),
-    ("metadata", "annotations"),
-    ("spec", "nodeSelector"),
-)
-
-
-def _texts_that_are_none(given: Mapping[str, JsonValue]) -> Iterator[Problem]:
-    """Numbers and truth values where Kubernetes has text only; null takes a key away."""
-    for outer, inner in _MAPS_OF_TEXT:
-        parent = given.get(outer)
-        texts = parent.get(inner) if isinstance(parent, dict) else None
-        for key, value in texts.items() if isinstance(texts, dict) else ():
-            if isinstance(value, bool | int | float):
-                yield Problem(
-                    f"spec.podTemplate.{outer}.{inner}.{key}",
-                    f"{json.dumps(value)} is not text: put it in quotes.",
-                )
-
-
-def _container_names(template: Mapping[str, JsonValue]) -> list[JsonValue]:
-    spec = template.get("spec")
-    containers = spec.get("containers") if isinstance(spec, dict) else None
-    return [
-        container.get("name")
-        for container in (containers if isinstance(containers, list) else [])
-        if isinstance(container, dict)
-    ]

@@ -170,3 +170,22 @@ def test_version(cli: CliRunner) -> None:
 
     assert result.exit_code == 0
     assert result.stdout == f"fathom {__version__}\n"
+
+
+def test_check_says_what_a_pod_template_leaves_to_the_user(cli: CliRunner, tmp_path: Path) -> None:
+    document = manifest({"podTemplate": {"spec": {"hostNetwork": True}}})
+
+    result = cli.invoke(app, ["check", "--offline", "-f", file_with(tmp_path / "a.yaml", document)])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1].startswith("  see to it: spec.podTemplate.spec.hostNet")
+
+
+def test_check_says_nothing_more_of_one_that_is_refused(cli: CliRunner, tmp_path: Path) -> None:
+    template = {"spec": {"hostNetwork": True, "containers": [{"name": "main"}]}}
+    document = manifest({"podTemplate": template})
+
+    result = cli.invoke(app, ["check", "--offline", "-f", file_with(tmp_path / "a.yaml", document)])
+
+    assert result.exit_code == 2
+    assert "see to it" not in result.stdout

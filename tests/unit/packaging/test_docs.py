@@ -1,6 +1,8 @@
 """What the documentation promises about the code is checked against the code."""
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from copy import deepcopy
 from enum import StrEnum
@@ -23,6 +25,8 @@ from fathom.api.spec import (
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
+from fathom.manifests.problems import doubts_of, problems_of
 from fathom_local.tools.api_reference import reference
 
 REPOSITORY = Path(__file__).parents[3]
@@ -204,14 +208,25 @@ def test_manifests_of_other_kinds_in_the_pages_are_valid(page: Path) -> None:
             assert kind in {names.KIND, *FOREIGN}, f"{page.name} shows a {kind}: nothing knows it"
 
 
-def test_the_pod_that_shows_all_it_can_have_is_rendered() -> None:
+def around_the_pods() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifests on that page: all that a pod can have, and a wrapper around vllm."""
     blocks = re.findall(r"```yaml\n(.*?)```", AROUND.read_text(), re.DOTALL)
-    (manifest,) = (m for m in map(yaml.safe_load, blocks) if m["kind"] == names.KIND)
-    asked = manifest["spec"]["podTemplate"]["spec"]
+    every, wrapped = (m for m in map(yaml.safe_load, blocks) if m["kind"] == names.KIND)
+    return every, wrapped
+
+
+def rendered_pod(manifest: dict[str, Any]) -> dict[str, Any]:
     sd = parse(manifest)
     assert isinstance(sd, SpeculativeDeployment)
-    pod = pod_template(sd, revision="abc", bundle=PluginBundle({}, "abc"))["spec"]
-    assert isinstance(pod, dict)
+    assert problems_of(sd) == ()
+    assert doubts_of(sd) == ()
+    return pod_template(sd, revision="abc", bundle=PluginBundle({}, "abc"))["spec"]  # type: ignore[return-value]
+
+
+def test_the_pod_that_shows_all_it_can_have_is_rendered() -> None:
+    manifest, _ = around_the_pods()
+    asked = manifest["spec"]["podTemplate"]["spec"]
+    pod = rendered_pod(manifest)
     for field in ("priorityClassName", "serviceAccountName", "imagePullSecrets"):
         assert pod[field] == asked[field]
     volumes = {each["name"]: each for each in pod["volumes"]}
@@ -220,6 +235,31 @@ def test_the_pod_that_shows_all_it_can_have_is_rendered() -> None:
         "emptyDir": {"medium": "Memory", "sizeLimit": "200Gi"},
     }
     assert {"scratch", "fathom-plugin", "fathom-depth"} <= volumes.keys()
+
+
+def test_a_wrapper_hands_on_the_model_and_all_arguments(tmp_path: Path) -> None:
+    _, manifest = around_the_pods()
+    (container,) = rendered_pod(manifest)["containers"]
+    vllm = tmp_path / "vllm"
+    vllm.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n")
+    vllm.chmod(0o755)
+
+    said = subprocess.run(
+        [*container["command"], *container["args"]],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout
+
+    assert said.split("\0")[:-1] == ["serve", *container["args"]]
+    assert container["args"][0] == manifest["spec"]["model"]["id"]
+
+
+def test_what_the_page_says_of_variables_is_refused() -> None:
+    (row,) = re.findall(r"^\| (`HF_HOME`.*?) \| `engine.env`", AROUND.read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == READ_IN_ENGINE_ENV
 
 
 def test_what_selects_pods_selects_those_that_answer() -> None:

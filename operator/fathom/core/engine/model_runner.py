@@ -14,7 +14,7 @@ from fathom.api.spec import Method, SpeculativeDeploymentSpec
 from fathom.core.engine.options import last_value, options
 from fathom.core.foreign_json import is_true
 
-_VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
+MODEL_RUNNER_VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
 _ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
     {
         # DFlash and DSpark draft in parallel by nature, on V2 too.
@@ -27,10 +27,10 @@ _ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
 
 def why_model_runner_v1(spec: SpeculativeDeploymentSpec) -> str:
     """What in the spec selects Model Runner V1, as the user writes it; empty: it is V2."""
-    stated = [each.value for each in spec.engine.env if each.name == _VARIABLE]
+    stated = [each.value for each in spec.engine.env if each.name == MODEL_RUNNER_VARIABLE]
     if stated:
         # It decides alone: where V2 is asked for and lacks something, vLLM refuses to start.
-        return f"{_VARIABLE} in spec.engine.env" if _is_zero(stated[-1]) else ""
+        return f"{MODEL_RUNNER_VARIABLE} in spec.engine.env" if _is_zero(stated[-1]) else ""
     for key, lacks in _ONLY_ON_V1.items():
         if is_true(spec.draft.options.get(key, "")) and lacks(spec.draft.method):
             return f"spec.draft.options.{key}"

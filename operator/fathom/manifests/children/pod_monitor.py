@@ -2,11 +2,15 @@
 
 from typing import Final
 
+from pydantic import JsonValue
+
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import POD_MONITOR
 from fathom.core.cluster.manifest import Manifest
+from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.metadata import child_metadata, serving_labels
+from fathom.manifests.pod.pod_template import HTTP_PORT_NAME
 
 SCRAPES_PER_WINDOW: Final = 2
 """A counter's growth within a window needs two looks at it."""
@@ -36,7 +40,23 @@ def pod_monitor(sd: SpeculativeDeployment) -> Manifest:
         "spec": {
             "selector": {"matchLabels": serving_labels(sd)},
             "podMetricsEndpoints": [
-                {"port": "http", "path": "/metrics", "interval": f"{interval_s}s"}
+                {**_port(sd), "path": "/metrics", "interval": f"{interval_s}s"}
             ],
         },
     }
+
+
+def _port(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
+    """Which of a pod's ports: by name, or by number where `podTemplate` says anything of ports.
+
+    There a name may belong to another container's port, or to the engines of one revision only. By
+    number it is `targetPort`, deprecated and in every release: an API server refuses `portNumber`
+    where the CRD is older than 2025. By name elsewhere, since the series' label `endpoint` follows.
+    """
+    pod = sd.spec.pod_template.get("spec")
+    containers = pod.get("containers") if isinstance(pod, dict) else None
+    says = any(
+        isinstance(each, dict) and "ports" in each
+        for each in (containers if isinstance(containers, list) else ())
+    )
+    return {"targetPort": HTTP_PORT} if says else {"port": HTTP_PORT_NAME}

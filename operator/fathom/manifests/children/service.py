@@ -12,6 +12,9 @@ def service(sd: SpeculativeDeployment) -> Manifest:
         "metadata": child_metadata(sd, sd.metadata.name),
         "spec": {
             "selector": serving_labels(sd),
-            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+            # By number: `podTemplate` may give the port another name.
+            "ports": [
+                {"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT, "protocol": "TCP"}
+            ],
         },
     }

@@ -1,5 +1,7 @@
 """The environment of the engine container."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pydantic import JsonValue
@@ -11,6 +13,7 @@ from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.fabric_env import fabric_env
 from fathom.manifests.pod.security_context import user_env
+from fathom.manifests.pod.template_parts import Part, by
 from fathom_vllm.bundle import STAT_LOGGER_NAME
 from fathom_vllm.environment import (
     COUNTERS_FILE,
@@ -22,7 +25,16 @@ from fathom_vllm.environment import (
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
 
+OURS: Final = frozenset({"PYTHONPATH", POD_NAME, DEPTH_FILE, COUNTERS_FILE})
+"""Variables without which depth is not live."""
+
 _Variable = dict[str, JsonValue]
+
+_SHARED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {"PYTHONPATH": (PLUGIN_DIRECTORY, ":"), "VLLM_PLUGINS": (STAT_LOGGER_NAME, ",")}
+)
+"""Lists that the user and the operator both write to where depth is live: what is ours in them, and
+what stands between two members."""
 
 
 def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> list[JsonValue]:
@@ -49,10 +61,10 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
         own.append(_value(COUNTERS_FILE, DEFAULT_COUNTERS_FILE))
     if live_depth(spec):
         # Every rank reads the same arguments, and those name the scheduler.
-        shared += _shared("PYTHONPATH", PLUGIN_DIRECTORY, ":", user.pop("PYTHONPATH", None))
+        shared += _shared("PYTHONPATH", user.pop("PYTHONPATH", None))
         # Unset, every plugin is loaded; set, only those it lists.
         if (plugins := user.pop("VLLM_PLUGINS", None)) is not None:
-            shared += _shared("VLLM_PLUGINS", STAT_LOGGER_NAME, ",", plugins)
+            shared += _shared("VLLM_PLUGINS", plugins)
     return [
         *(variable for variable in own if variable["name"] not in user),
         *shared,
@@ -72,8 +84,30 @@ def hub_token(spec: SpeculativeDeploymentSpec) -> list[_Variable]:
 _POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}
 
 
-def _shared(name: str, ours: str, separator: str, user: _Variable | None) -> list[_Variable]:
-    """A list that the user and the operator both write to; ours comes first."""
+def with_ours(env: Sequence[Part]) -> list[JsonValue]:
+    """Variables of an engine whose depth is live, with what is ours in those that both write to.
+
+    Args:
+        env: as `podTemplate` left them.
+    """
+    joined = [
+        made
+        for name, variable in by("name", env).items()
+        if name in _SHARED and not _holds_ours(name, variable)
+        for made in _shared(name, variable)
+    ]
+    replaced = {made["name"] for made in joined}
+    return [*(dict(each) for each in env if each.get("name") not in replaced), *joined]
+
+
+def _holds_ours(name: str, variable: Part) -> bool:
+    ours, separator = _SHARED[name]
+    return ours in str(variable.get("value", "")).split(separator)
+
+
+def _shared(name: str, user: Part | None) -> list[_Variable]:
+    """A variable that the user and the operator both write to; ours comes first."""
+    ours, separator = _SHARED[name]
     if user is None:
         return [_value(name, ours)]
     if "valueFrom" not in user:

@@ -72,7 +72,7 @@ def watched_worker(engine: EngineSpec) -> dict[str, JsonValue]:
 
 
 def for_worker(pod_template: Mapping[str, JsonValue], container: str) -> dict[str, JsonValue]:
-    """`podTemplate` without what it says of serving: a worker has no port, and probes of its own.
+    """`podTemplate` without what it says of serving: a worker has no port, and watches of its own.
 
     Args:
         pod_template: as the user wrote it.
@@ -83,12 +83,17 @@ def for_worker(pod_template: Mapping[str, JsonValue], container: str) -> dict[st
     if not isinstance(spec, dict) or not isinstance(containers, list):
         return dict(pod_template)
     kept: list[JsonValue] = [
-        {key: value for key, value in each.items() if key not in _SERVING}
-        if isinstance(each, dict) and each.get("name") == container
-        else each
+        _of_worker(each) if isinstance(each, dict) and each.get("name") == container else each
         for each in containers
     ]
     return {**pod_template, "spec": {**spec, "containers": kept}}
+
+
+def _of_worker(container: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    kept = {key: value for key, value in container.items() if key not in _SERVING}
+    if isinstance(hooks := kept.get("lifecycle"), dict):
+        kept["lifecycle"] = {hook: value for hook, value in hooks.items() if hook != "preStop"}
+    return kept
 
 
 def group_affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:

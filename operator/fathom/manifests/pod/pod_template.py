@@ -17,10 +17,7 @@ from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.engine_command.engine_args import COMMAND, engine_args
 from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.engine_command.ranks import Role
-from fathom.manifests.pod.engine_env import (
-    PLUGIN_DIRECTORY,
-    engine_env,
-)
+from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY, engine_env, with_ours
 from fathom.manifests.pod.group import (
     container_claims,
     for_worker,
@@ -36,8 +33,11 @@ from fathom.manifests.pod.security_context import (
     writable_volumes,
 )
 from fathom.manifests.pod.strategic_merge import merged
+from fathom.manifests.pod.template_parts import Part, part, parts
 from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
 
+HTTP_PORT_NAME: Final = "http"
+"""Of the port that answers, unless `podTemplate` gives it another."""
 PRE_STOP_SECONDS: Final = 5
 """Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
 GRACE_MARGIN_SECONDS: Final = 15
@@ -75,8 +75,54 @@ def worker_template(
 def _template(
     sd: SpeculativeDeployment, labels: dict[str, JsonValue], role: Role, bundle: PluginBundle
 ) -> dict[str, JsonValue]:
+    return with_pod_template(sd.spec, _built(sd, labels, role, bundle), role)
+
+
+def built_template(
+    sd: SpeculativeDeployment, *, revision: str, bundle: PluginBundle
+) -> dict[str, JsonValue]:
+    """The template of a serving pod before `podTemplate` is merged in."""
+    return _built(sd, selector_labels(sd, revision), Role.LEADER, bundle)
+
+
+def with_pod_template(
+    spec: SpeculativeDeploymentSpec, built: Mapping[str, JsonValue], role: Role = Role.LEADER
+) -> dict[str, JsonValue]:
+    """A template that was built, `podTemplate` merged in.
+
+    Raises:
+        MergeError: `podTemplate` does not fit.
+    """
+    if not spec.pod_template:
+        return dict(built)
+    patch = (
+        spec.pod_template
+        if role is Role.LEADER
+        else for_worker(spec.pod_template, names.ENGINE_CONTAINER)
+    )
+    result = merged(built, patch, "spec.podTemplate")
+    if live_depth(spec):
+        result = _with_our_variables(result)
+    # Selectors stand on these, so no merge may change them.
+    metadata = built["metadata"]
+    return merged(result, {"metadata": metadata})
+
+
+def _with_our_variables(template: Part) -> dict[str, JsonValue]:
+    containers: list[JsonValue] = [
+        {**each, "env": with_ours(parts(each, "env"))}
+        if each.get("name") == names.ENGINE_CONTAINER
+        else dict(each)
+        for each in parts(template, "spec", "containers")
+    ]
+    return {**template, "spec": {**part(template, "spec"), "containers": containers}}
+
+
+def _built(
+    sd: SpeculativeDeployment, labels: dict[str, JsonValue], role: Role, bundle: PluginBundle
+) -> dict[str, JsonValue]:
     spec = sd.spec
-    built: dict[str, JsonValue] = {
+    return {
         "metadata": {"labels": labels},
         "spec": {
             "serviceAccountName": sd.metadata.name,
@@ -95,14 +141,6 @@ def _template(
             **resource_claims(sd),
         },
     }
-    patch = (
-        spec.pod_template
-        if role is Role.LEADER
-        else for_worker(spec.pod_template, names.ENGINE_CONTAINER)
-    )
-    result = merged(built, patch, "spec.podTemplate")
-    # Selectors stand on these, so no merge may change them.
-    return merged(result, {"metadata": {"labels": labels}})
 
 
 def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonValue]:
@@ -116,7 +154,7 @@ def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonV
 
 def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonValue]:
     engine = spec.engine
-    http: JsonValue = {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}
+    http: JsonValue = {"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}
     serves = role is Role.LEADER
     return {
         "name": names.ENGINE_CONTAINER,
@@ -136,7 +174,8 @@ def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonVal
 
 def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
     """Probes of an engine that answers requests."""
-    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": "http"}}
+    # By number: `podTemplate` may give the port another name.
+    health: dict[str, JsonValue] = {"httpGet": {"path": "/health", "port": HTTP_PORT}}
     return {
         "startupProbe": {
             **health,

@@ -3,10 +3,13 @@
 Objects merge key by key, and null removes a key. Lists that Kubernetes merges by a key are merged
 by it; an item with `$patch: delete` removes the item of that key, and `$patch: replace` in a list
 or an object replaces all of it. Every other list is replaced, but for tolerations: those are
-added, since a pod that loses the node type's own never gets scheduled. No library does this
-without a cluster, and only pod templates are needed here.
+added, since a pod that loses the node type's own never gets scheduled. Of fields that exclude each
+other (the sources of a volume or of a variable, the handlers of a probe or hook) the patch's own
+takes the place of the other, where the server would refuse both. No library does this without a
+cluster, and only pod templates are needed here.
 
-Source of the merge keys: `x-kubernetes-patch-merge-key` in the OpenAPI document of core/v1.
+Source of the merge keys: `x-kubernetes-patch-merge-key` in the OpenAPI document of core/v1; of
+`claims`, which has none, the key of its `x-kubernetes-list-type: map`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +17,8 @@ from types import MappingProxyType
 from typing import Final
 
 from pydantic import JsonValue
+
+from fathom.manifests.pod.pod_schema import volume_sources
 
 DIRECTIVE: Final = "$patch"
 _REPLACE: Final[Mapping[str, JsonValue]] = MappingProxyType({DIRECTIVE: "replace"})
@@ -33,9 +38,17 @@ _MERGE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "ports": "containerPort",
         "volumeMounts": "mountPath",
         "volumeDevices": "devicePath",
+        "claims": "name",
     }
 )
 _APPENDED: Final = frozenset({"tolerations"})
+_ALTERNATIVES: Final = (
+    frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"}),
+    frozenset({"value", "valueFrom"}),
+    frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef"}),
+    volume_sources(),
+)
+"""Fields of which an object has one, wherever in a pod template it stands."""
 
 
 class MergeError(ValueError):
@@ -59,7 +72,7 @@ def merged(
             pass
         case other:
             raise MergeError(f"{path}: {other!r} is not a $patch directive.")
-    result = dict(base)
+    result = {key: value for key, value in base.items() if not _is_replaced(key, patch)}
     for key, value in patch.items():
         where = f"{path}.{key}" if path else key
         if key == DIRECTIVE:
@@ -69,6 +82,16 @@ def merged(
         else:
             result[key] = _value(key, base.get(key), value, where)
     return result
+
+
+def _is_replaced(key: str, patch: Mapping[str, JsonValue]) -> bool:
+    """Whether a patch has something else in place of a field."""
+    return any(
+        patch.get(other) is not None
+        for alternatives in _ALTERNATIVES
+        if key in alternatives
+        for other in alternatives - {key}
+    )
 
 
 def _value(key: str, base: JsonValue, patch: JsonValue, path: str) -> JsonValue:

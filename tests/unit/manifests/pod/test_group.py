@@ -77,10 +77,15 @@ def test_only_the_leader_serves_and_reads_the_depth() -> None:
 
 def test_what_a_pod_template_says_of_serving_is_for_the_leader() -> None:
     probe = {"httpGet": {"path": "/ping"}}
-    own = {"name": "vllm", "livenessProbe": probe, "securityContext": {"runAsUser": 0}}
+    bye = {"preStop": {"exec": {"command": ["sleep", "9"]}}, "postStart": probe}
+    own = {"name": "vllm", "livenessProbe": probe, "lifecycle": bye}
+    own["securityContext"] = {"runAsUser": 0}
     leader, worker = templates({"podTemplate": {"spec": {"containers": [own]}}})
     assert vllm(leader)["livenessProbe"]["httpGet"]["path"] == "/ping"
     assert "httpGet" not in vllm(worker)["livenessProbe"]
+    assert vllm(leader)["lifecycle"] == bye
+    assert vllm(worker)["lifecycle"]["postStart"] == probe
+    assert vllm(worker)["lifecycle"]["preStop"]["exec"]["command"][0] == "python3"
     assert vllm(worker)["securityContext"]["runAsUser"] == 0
 
 

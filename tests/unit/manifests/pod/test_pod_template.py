@@ -136,18 +136,34 @@ def test_groups_ask_for_product_and_nvlink_partition_at_once() -> None:
     assert "podAffinity" in affinity
 
 
-def test_the_users_resources_are_kept_but_for_gpus() -> None:
+def test_the_users_resources_are_kept_beside_the_gpus() -> None:
     changes = {
         "engine.resources": {
-            "requests": {"cpu": 8, "nvidia.com/gpu": 1},
-            "limits": {"memory": "512Gi", "nvidia.com/gpu": 1},
+            "requests": {"cpu": 8, "nvidia.com/gpu": 4},
+            "limits": {"memory": "512Gi", "nvidia.com/gpu": "4"},
         }
     }
 
+    assert problems_of(resource(changes)) == ()
     assert container(changes)["resources"] == {
         "requests": {"cpu": "8"},
         "limits": {"memory": "512Gi", "nvidia.com/gpu": "4"},
     }
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+@pytest.mark.parametrize(
+    ("parallel", "needed"), [({}, "4"), ({"engine.pipelineParallelSize": 2}, "4")]
+)
+def test_another_number_of_gpus_is_refused(
+    kind: str, parallel: dict[str, Any], needed: str
+) -> None:
+    changes = {**parallel, "engine.resources": {kind: {"nvidia.com/gpu": 8}}}
+
+    (problem,) = problems_of(resource(changes))
+
+    assert problem.field == f"spec.engine.resources.{kind}.nvidia.com/gpu"
+    assert problem.message.startswith(f"a pod of this spec gets {needed}: set spec.engine.tensor")
 
 
 def test_the_token_comes_from_its_secret_and_stands_nowhere_else() -> None:

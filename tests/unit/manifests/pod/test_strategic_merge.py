@@ -56,6 +56,26 @@ from fathom.manifests.pod.strategic_merge import MergeError, merged
             {"tolerations": [{"key": "a"}, {"key": "b"}]},
         ),
         ({}, {"imagePullSecrets": [{"name": "a"}]}, {"imagePullSecrets": [{"name": "a"}]}),
+        (
+            {"claims": [{"name": "a"}]},
+            {"claims": [{"name": "b"}]},
+            {"claims": [{"name": "a"}, {"name": "b"}]},
+        ),
+        (
+            {"volumes": [{"name": "a", "emptyDir": {"medium": "Memory"}}]},
+            {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": "1Gi"}}]},
+            {"volumes": [{"name": "a", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]},
+        ),
+        (
+            {"volumes": [{"name": "a", "emptyDir": {}}]},
+            {"volumes": [{"name": "a", "hostPath": {"path": "/x"}}]},
+            {"volumes": [{"name": "a", "hostPath": {"path": "/x"}}]},
+        ),
+        (
+            {"readinessProbe": {"httpGet": {"port": 1}, "periodSeconds": 5}},
+            {"readinessProbe": {"tcpSocket": {"port": 1}}},
+            {"readinessProbe": {"tcpSocket": {"port": 1}, "periodSeconds": 5}},
+        ),
     ],
     ids=str,
 )

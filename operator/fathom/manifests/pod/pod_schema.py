@@ -1,0 +1,152 @@
+"""What Kubernetes knows of a pod template, held against one that a user wrote.
+
+The fields and their types stand in `pod_schema.json`, generated from the Kubernetes client. A
+server may be newer than it, so what it does not know is refused only where it looks misspelt.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from pydantic import JsonValue
+
+from fathom.api.problem import Problem
+
+_ROOT: Final = "V1PodTemplateSpec"
+_QUANTITIES: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
+"""Fields that are text by the schema, and may be a number: `cpu: 8`."""
+_INT_OR_TEXT: Final = "port"
+"""A field that is anything by the schema: of probes and hooks, a port's number or its name."""
+_ALIKE: Final = 0.8
+"""Ratio of `difflib` from which a name may be another one, misspelt."""
+_WRONG_LETTERS: Final = 2
+"""Of one that is. What Kubernetes adds beside a field it calls the same and a word more, such as
+`supplementalGroupsPolicy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFinding:
+    problem: Problem
+    certain: bool
+    """False: a Kubernetes that is newer than the schema may know the field."""
+
+
+def schema_findings(template: Mapping[str, JsonValue], path: str) -> Iterator[SchemaFinding]:
+    """Unknown fields and values of another type.
+
+    Args:
+        template: as its user wrote it: null and `$patch` are what strategic merge makes of them.
+        path: where it stands.
+    """
+    return _in_object(template, _ROOT, path)
+
+
+def volume_sources() -> frozenset[str]:
+    """Fields of a volume of which it has one."""
+    return frozenset(_types()["V1Volume"]) - {"name"}
+
+
+@lru_cache(maxsize=1)
+def _types() -> Mapping[str, Mapping[str, str]]:
+    text = files("fathom.manifests.pod").joinpath("pod_schema.json").read_text(encoding="utf-8")
+    types: Mapping[str, Mapping[str, str]] = json.loads(text)
+    return types
+
+
+def _in_object(given: Mapping[str, JsonValue], kind: str, path: str) -> Iterator[SchemaFinding]:
+    fields = _types()[kind]
+    for name, value in given.items():
+        where = f"{path}.{name}"
+        if _is_directive(name):
+            continue
+        if name in fields:
+            yield from _of_type(value, fields[name], name, where)
+        else:
+            yield _unknown(name, fields, where)
+
+
+def _of_type(value: JsonValue, kind: str, field: str, path: str) -> Iterator[SchemaFinding]:
+    """Whether a value, or what is in it, is what a field takes; null takes the field away."""
+    if value is None:
+        return
+    if kind.startswith("["):
+        yield from _in_list(value, kind[1:-1], field, path)
+    elif kind.startswith("{") or kind in _types():
+        if not isinstance(value, dict):
+            yield _wrong(path, "must be an object.")
+        elif kind in _types():
+            yield from _in_object(value, kind, path)
+        else:
+            for key, item in value.items():
+                if not _is_directive(key):
+                    yield from _of_type(item, kind[1:-1], field, f"{path}.{key}")
+    elif sentence := _unlike(value, kind, field):
+        yield _wrong(path, sentence)
+
+
+def _in_list(value: JsonValue, inner: str, field: str, path: str) -> Iterator[SchemaFinding]:
+    if not isinstance(value, list):
+        yield _wrong(path, "must be a list.")
+        return
+    for index, item in enumerate(value):
+        where = f"{path}[{index}]"
+        if item is None:
+            yield _wrong(where, "nothing stands here: remove it.")
+        else:
+            yield from _of_type(item, inner, field, where)
+
+
+def _is_directive(key: str) -> bool:
+    """Of strategic merge, which has its own sentences for those that it does not know."""
+    return key.startswith("$")
+
+
+def _unlike(value: JsonValue, kind: str, field: str) -> str:
+    """Why a value is no such text, number or truth value; empty: it is one."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    number = whole or isinstance(value, float)
+    text = isinstance(value, str)
+    match kind:
+        case "int":
+            fits, expected = whole, "must be a whole number"
+        case "bool":
+            fits, expected = isinstance(value, bool), "must be true or false"
+        case "object":
+            fits = field != _INT_OR_TEXT or whole or text
+            expected = "must be the number of a port, or its name"
+        case _:
+            fits, expected = text or (number and field in _QUANTITIES), "must be text"
+    if fits:
+        return ""
+    if isinstance(value, dict | list):
+        return f"{expected}."
+    if expected == "must be text":
+        return f"{json.dumps(value)} is not text: put it in quotes."
+    return f"{expected} (found {json.dumps(value)})."
+
+
+def _wrong(path: str, sentence: str) -> SchemaFinding:
+    return SchemaFinding(Problem(path, sentence), certain=True)
+
+
+def _unknown(name: str, fields: Mapping[str, str], path: str) -> SchemaFinding:
+    meant = _meant(name, fields)
+    if meant is not None:
+        return _wrong(path, f"unknown field. Did you mean {meant}?")
+    sentence = "no field of a pod that this Fathom knows: a newer Kubernetes may; others refuse it."
+    return SchemaFinding(Problem(path, sentence), certain=False)
+
+
+def _meant(name: str, fields: Iterable[str]) -> str | None:
+    """The field that a name is taken for; None: it looks like no other."""
+    by_letters = {field.lower(): field for field in fields}
+    for close in difflib.get_close_matches(name.lower(), by_letters, cutoff=_ALIKE):
+        changes = difflib.SequenceMatcher(None, name.lower(), close).get_opcodes()
+        wrong = sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal")
+        if wrong <= _WRONG_LETTERS:
+            return by_letters[close]
+    return None

@@ -1,0 +1,107 @@
+"""What `podTemplate` may do, and what that costs or leaves to the user. Pure."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from fathom.api.problem import Problem
+from fathom.api.resource import SpeculativeDeployment
+from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.pod.engine_start import what_to_see_to
+from fathom.manifests.pod.merged_template import (
+    CONTAINER_KINDS,
+    FIELD,
+    MergedTemplate,
+    merged_template,
+)
+from fathom.manifests.pod.pod_schema import schema_findings
+from fathom.manifests.pod.template_parts import Part, part, parts, texts
+
+_PRIVILEGED: Final = "Its namespace must allow pods of level privileged."
+_OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "hostNetwork": f"the pod takes port {HTTP_PORT} of its node, so that one fits on each, and "
+        f"no network policy holds for it. {_PRIVILEGED}",
+        "hostPID": f"the pod sees the processes of its node. {_PRIVILEGED}",
+        "hostIPC": f"the pod shares memory with its node. {_PRIVILEGED}",
+    }
+)
+_TOGETHER: Final = ("affinity", "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_MISSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "startupProbe": "an engine that loads for long is restarted by its liveness probe",
+        "readinessProbe": "requests reach an engine that still loads",
+    }
+)
+
+
+def pod_template_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
+    """What to see to in a `podTemplate` that is not refused."""
+    given = sd.spec.pod_template
+    if not given:
+        return
+    yield from (each.problem for each in schema_findings(given, FIELD) if not each.certain)
+    template = merged_template(sd)
+    yield from _in_engine(template)
+    yield from _in_pod(template)
+
+
+def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
+    built, engine, field = template.built_engine, template.engine, template.field
+    if advice := what_to_see_to(texts(engine, "command")):
+        yield Problem(f"{field}.command", advice)
+    for probe, price in _MISSED.items():
+        if not engine.get(probe):
+            yield Problem(f"{field}.{probe}", f"without it {price}.")
+    if part(engine, "lifecycle", "preStop") != part(built, "lifecycle", "preStop"):
+        yield Problem(
+            f"{field}.lifecycle.preStop",
+            "it must take the seconds until every client has heard that the pod goes, for which "
+            "Fathom's own sleeps: else their requests are lost.",
+        )
+
+
+def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
+    built, spec = part(template.built, "spec"), part(template.merged, "spec")
+    grace, needed = (each.get("terminationGracePeriodSeconds", 30) for each in (spec, built))
+    if isinstance(grace, int) and isinstance(needed, int) and grace < needed:
+        yield Problem(
+            f"{FIELD}.spec.terminationGracePeriodSeconds",
+            f"a pod that goes needs {needed} to finish its requests, and loses those that take "
+            "longer than this: lower spec.engine.drainSeconds instead.",
+        )
+    for key, price in _OF_THE_HOST.items():
+        if spec.get(key):
+            yield Problem(f"{FIELD}.spec.{key}", price)
+    for volume in parts(spec, "volumes"):
+        if path := part(volume, "hostPath").get("path"):
+            yield Problem(
+                f"{FIELD}.spec.volumes",
+                f"the volume {volume['name']} is {path} of the node, which outlives the pod and "
+                f"is any other pod's too. {_PRIVILEGED}",
+            )
+    for kind in CONTAINER_KINDS:
+        for container in parts(spec, kind):
+            yield from _container(container, f"{FIELD}.spec.{kind}")
+    terms = parts(spec, *_TOGETHER)
+    if not all(term in terms for term in parts(built, *_TOGETHER)):
+        yield Problem(
+            f"{FIELD}.spec.{'.'.join(_TOGETHER)}",
+            "it takes the place of the term that keeps the pods of a replica in one NVLink domain: "
+            "repeat that term, which fathom render shows without podTemplate.",
+        )
+
+
+def _container(container: Part, field: str) -> Iterator[Problem]:
+    name = container.get("name")
+    if part(container, "securityContext").get("privileged"):
+        yield Problem(
+            field, f"the container {name} is privileged: it may do what its node may. {_PRIVILEGED}"
+        )
+    taken = [port["hostPort"] for port in parts(container, "ports") if port.get("hostPort")]
+    if taken:
+        yield Problem(
+            field,
+            f"the container {name} takes port {taken[0]} of its node, so that one pod fits on "
+            f"each. {_PRIVILEGED}",
+        )
