@@ -13,6 +13,8 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 """As NVIDIA's device plugin offers it."""
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 """Of a node, set by GPU Feature Discovery."""
+_MIB: Final = 1 << 20
+_GB: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class AcceleratorPreset:
     product: str
     """Value of the node label `nvidia.com/gpu.product`; empty: none is required."""
     gpus_per_node: int
-    memory_mebibytes: int
-    """Memory of one GPU as GPU Feature Discovery labels it; 0: unknown."""
+    memory_bytes: int
+    """Of one GPU, as GPU Feature Discovery labels its nodes; where that is not known, as built in,
+    of which a node reports less. 0: unknown, as for Custom."""
     architecture: str
     """`kubernetes.io/arch` of the nodes; empty: unknown."""
     compute_capability: int = 0
@@ -36,11 +39,16 @@ class AcceleratorPreset:
 PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
     {
         # One GB200 node is one NVL72 compute tray: 4 GPUs, 2 Grace CPUs.
-        Accelerator.GB200: AcceleratorPreset("NVIDIA-GB200", 4, 189_471, "arm64", 10, CLIQUE_LABEL),
-        Accelerator.GB300: AcceleratorPreset("NVIDIA-GB300", 4, 0, "arm64", 10, CLIQUE_LABEL),
-        Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 0, "amd64", 10),
-        Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771, "amd64", 9),
-        Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559, "amd64", 9),
+        Accelerator.GB200: AcceleratorPreset(
+            "NVIDIA-GB200", 4, 189_471 * _MIB, "arm64", 10, CLIQUE_LABEL
+        ),
+        # The memory of GB300 and B200 is that on NVIDIA's product pages.
+        Accelerator.GB300: AcceleratorPreset(
+            "NVIDIA-GB300", 4, 288 * _GB, "arm64", 10, CLIQUE_LABEL
+        ),
+        Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 192 * _GB, "amd64", 10),
+        Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771 * _MIB, "amd64", 9),
+        Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559 * _MIB, "amd64", 9),
     }
 )
 

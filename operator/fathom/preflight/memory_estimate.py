@@ -5,28 +5,17 @@ others saw of theirs; activations and NCCL are not. So it tells what cannot fit,
 something will.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from fathom.api.accelerators import preset_for
-from fathom.api.spec import Accelerator, NodePoolSpec
+from fathom.api.spec import NodePoolSpec
 from fathom.core.engine.cuda_graphs import Captured
 from fathom.core.models.config import ModelConfig
 
 GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
-_GB: Final = 10**9
 
-_NOMINAL_BYTES: Final[Mapping[Accelerator, int]] = MappingProxyType(
-    {
-        # HBM3e as built in; what a node reports is less. Source: NVIDIA's product pages.
-        Accelerator.B200: 192 * _GB,
-        Accelerator.GB300: 288 * _GB,
-    }
-)
-"""For accelerators whose label `nvidia.com/gpu.memory` is not known."""
 _SURELY_LOADED: Final = 0.9
 """Share of a checkpoint that is loaded whatever the flags: multi-token prediction layers and
 vision towers may stay out."""
@@ -104,8 +93,7 @@ class MemoryEstimate:
 
 def accelerator_bytes(pool: NodePoolSpec) -> int | None:
     """Memory of one GPU; None: unknown, as for Custom."""
-    labelled = preset_for(pool).memory_mebibytes * _MIB
-    return labelled or _NOMINAL_BYTES.get(pool.accelerator)
+    return preset_for(pool).memory_bytes or None
 
 
 def kv_bytes_per_token(config: ModelConfig, tensor_parallel_size: int, value_bytes: int) -> int:

@@ -19,8 +19,7 @@ from fathom.rollout.verdict import (
     LONGEST_BAKE,
     MOST_LOSS,
     blind,
-    preempts,
-    slow_tails,
+    harm_beside_speed,
 )
 
 _NO_DIFFERENCE: Final = -log1p(-MOST_LOSS)
@@ -125,8 +124,7 @@ def _found(evidence: CanaryEvidence, z: float) -> Compared | None:
 
 def _beside(evidence: CanaryEvidence) -> str:
     """What speed does not tell."""
-    found = (slow_tails(evidence, END_Z), preempts(evidence))
-    harm = next((each for each in found if each is not None), None)
+    harm = harm_beside_speed(evidence, END_Z)
     return f"But {harm.message}" if harm is not None else ""
 
 

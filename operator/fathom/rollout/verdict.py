@@ -116,8 +116,7 @@ def _in_doubt(evidence: CanaryEvidence) -> Verdict:
 
 def _worse(evidence: CanaryEvidence, z: float) -> Verdict | None:
     """The first thing that is worse beyond doubt."""
-    checks = (_slower(evidence, z), fails(evidence), slow_tails(evidence, z), preempts(evidence))
-    return next((each for each in checks if each is not None), None)
+    return _slower(evidence, z) or fails(evidence) or harm_beside_speed(evidence, z)
 
 
 def _slower(evidence: CanaryEvidence, z: float) -> Verdict | None:
@@ -141,7 +140,12 @@ def fails(evidence: CanaryEvidence) -> Verdict | None:
     )
 
 
-def slow_tails(evidence: CanaryEvidence, z: float) -> Verdict | None:
+def harm_beside_speed(evidence: CanaryEvidence, z: float) -> Verdict | None:
+    """The first thing that is worse beyond doubt, of what requests that succeed meet besides."""
+    return _slow_tails(evidence, z) or _preempts(evidence)
+
+
+def _slow_tails(evidence: CanaryEvidence, z: float) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     found = (
         _slow_tail("time per output token", canary.tpot, stable.tpot, evidence.tpot_tail, z),
@@ -168,7 +172,7 @@ def _slow_tail(
     )
 
 
-def preempts(evidence: CanaryEvidence) -> Verdict | None:
+def _preempts(evidence: CanaryEvidence) -> Verdict | None:
     canary, stable = evidence.canary, evidence.stable
     ours = _share(canary.preemptions, canary.finished)
     theirs = _share(stable.preemptions, stable.finished)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -10,6 +11,7 @@ from fathom.core.depth import DepthDocument
 from fathom.tuning.alarms.alarm import AlarmKind
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_Metric = TypeVar("_Metric", Counter, Gauge)
 
 
 class Telemetry:
@@ -23,37 +25,35 @@ class Telemetry:
             registry=self.registry,
             buckets=_BUCKETS,
         )
-        self._errors = Counter(
-            "fathom_reconcile_errors_total",
-            "Passes that could not be finished.",
-            ["namespace", "name"],
-            registry=self.registry,
+        self._of_resources: list[Counter | Gauge] = []
+        self._errors = self._of_a_resource(
+            Counter, "fathom_reconcile_errors_total", "Passes that could not be finished."
         )
-        self._decisions = Counter(
+        self._decisions = self._of_a_resource(
+            Counter,
             "fathom_decisions_total",
             "Decisions of the tuner, those to hold included.",
-            ["namespace", "name", "action", "reason"],
-            registry=self.registry,
+            "action",
+            "reason",
         )
-        self._writes = Counter(
-            "fathom_writes_total",
-            "Writes to the API server.",
-            ["namespace", "name", "kind", "verb"],
-            registry=self.registry,
+        self._writes = self._of_a_resource(
+            Counter, "fathom_writes_total", "Writes to the API server.", "kind", "verb"
         )
-        self._depth = Gauge(
+        self._depth = self._of_a_resource(
+            Gauge,
             "fathom_depth",
             "Depth that is asked for, at the smallest and at the largest batch.",
-            ["namespace", "name", "batch"],
-            registry=self.registry,
+            "batch",
+        )
+        self._alarms = self._of_a_resource(
+            Gauge, "fathom_alarm", "1 while an alarm stands.", "alarm"
         )
 
-        self._alarms = Gauge(
-            "fathom_alarm",
-            "1 while an alarm stands.",
-            ["namespace", "name", "alarm"],
-            registry=self.registry,
-        )
+    def _of_a_resource(self, kind: type[_Metric], name: str, text: str, *labels: str) -> _Metric:
+        """A metric with a series, or one for each value of these labels, for each resource."""
+        metric = kind(name, text, ["namespace", "name", *labels], registry=self.registry)
+        self._of_resources.append(metric)
+        return metric
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -83,6 +83,5 @@ class Telemetry:
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the series of a resource that is gone."""
-        labels = {"namespace": key.namespace, "name": key.name}
-        for metric in (self._errors, self._decisions, self._writes, self._depth, self._alarms):
-            metric.remove_by_labels(labels)
+        for metric in self._of_resources:
+            metric.remove_by_labels({"namespace": key.namespace, "name": key.name})

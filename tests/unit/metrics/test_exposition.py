@@ -1,7 +1,9 @@
+from dataclasses import asdict
+
 import pytest
 
-from fathom.adapters.exposition import MOST_SAMPLES, NotAnEngine, parse
-from fathom.core.measurement import Cell, StepKind
+from fathom.adapters.exposition import FAMILIES, MOST_SAMPLES, PAGE_LABELS, NotAnEngine, parse
+from fathom.core.measurement import Cell, StepKind, delta
 from unit.metrics.page import FakeEngine
 
 
@@ -15,6 +17,34 @@ def test_a_page_is_read_in_full() -> None:
     assert counters.engine.accepted_tokens == 42
     assert counters.depth_rejections == 1
     assert counters.transition_steps == 7
+
+
+def everything(*, level: float) -> str:
+    """A page with a sample of each family that is read; its gauges stand at this level."""
+    values = {
+        **dict.fromkeys(PAGE_LABELS, "1"),
+        "le": "+Inf",
+        "finished_reason": "stop",
+        "step": "decode",
+        "position": "0",
+    }
+    labels = ",".join(f'{label}="{value}"' for label, value in values.items())
+    counted = ("_total", "_sum", "_count", "_bucket", "_created", "_start_time_seconds")
+    return "".join(
+        f"{name}{{{labels}}} {5.0 if name.endswith(counted) else level}\n" for name in FAMILIES
+    )
+
+
+def test_what_is_read_of_an_engine_has_a_field_and_a_gauge_may_fall() -> None:
+    before = parse(everything(level=0.75), pod="p", at_s=1)
+    after = parse(everything(level=0.5), pod="p", at_s=2)
+
+    unread = {name for name, value in asdict(after.engine).items() if not value}
+    assert unread == {"failed_requests"}, "nothing is read into a field of EngineCounts"
+    assert delta(before, after) is not None, (
+        "a gauge that fell was taken for a restart: see _GAUGES in "
+        "operator/fathom/core/measurement.py"
+    )
 
 
 def test_engines_of_one_pod_are_summed() -> None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from fathom.api import names
 from fathom.api.accelerators import PRESETS
 from fathom.api.conditions import Reason
+from fathom.api.crd import custom_resource_definition
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import (
     SpeculativeDeploymentSpec,
@@ -52,7 +53,22 @@ def test_api_reference_is_fresh() -> None:
 
 def test_every_reason_is_explained_once() -> None:
     explained = first_column("troubleshooting.md")
-    assert sorted(explained) == sorted(set(Reason))
+    unlike = {*explained} ^ {*Reason}
+    assert sorted(explained) == sorted(Reason), f"Correct docs/troubleshooting.md: {unlike}"
+
+
+def test_every_column_of_kubectl_get_is_explained() -> None:
+    columns = custom_resource_definition()["spec"]["versions"][0]["additionalPrinterColumns"]  # type: ignore[call-overload,index]
+    shown = [
+        (each["name"].upper(), "priority" in each) for each in columns if each["name"] != "Age"
+    ]
+    rows = re.findall(
+        r"^\| ([A-Z/]+) \| (with `-o wide`)?",
+        (DOCS / "getting-started.md").read_text(),
+        re.MULTILINE,
+    )
+    explained = [(name, bool(wide)) for name, wide in rows]
+    assert sorted(explained) == sorted(shown), "Correct the table in docs/getting-started.md"
 
 
 def test_every_accelerator_stands_with_what_it_asks_of_nodes() -> None:
@@ -84,7 +100,18 @@ def test_every_metric_is_explained() -> None:
     text = "".join((REPOSITORY / "operator" / source).read_text() for source in sources)
     exported = {name.removesuffix("_total") for name in re.findall(r'"(fathom_[a-z_]+)"', text)}
     explained = {name.removesuffix("_total") for name in first_column("metrics.md")}
-    assert explained == exported
+    assert explained == exported, f"Correct docs/metrics.md: {explained ^ exported}"
+
+
+def test_every_reason_to_give_up_a_canary_stands_beside_what_is_measured() -> None:
+    rollout = REPOSITORY / "operator" / "fathom" / "rollout"
+    sources = "".join(
+        (rollout / f"{each}.py").read_text() for each in ("verdict", "canary_trouble")
+    )
+    given = set(re.findall(r"\bReason\.(\w+)", sources)) - {"CANARY_AS_GOOD", "CANARY_BAKING"}
+    named = set(re.findall(r"`(\w+)`", (DOCS / "rollouts.md").read_text()))
+    missing = {Reason[each].value for each in given} - named
+    assert not missing, f"docs/rollouts.md, What is compared, does not name {missing}"
 
 
 # The base sets what has no default, so that each field can be changed by itself.
@@ -125,6 +152,8 @@ def another(value: object) -> object:
             return "0.33.0" if re.fullmatch(r"[\d.]+", value) else f"{value}x"
         case tuple():
             return [f"{each}x" for each in value] or [{"name": "A"}]
+        case None:
+            raise ValueError("a field without a default: give it a value in BASE, or in OTHERS")
         case _:
             return {"a": "1"}
 
@@ -167,7 +196,7 @@ def test_live_or_restart(path: str) -> None:
     rows = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     stated = next((ROWS[row] for row in rows if row in ROWS), None)
     assert stated is not None, f"docs/live-or-restart.md has no row for {path}"
-    changed = revision(path, OTHERS.get(path, another(FIELDS[path])))
+    changed = revision(path, OTHERS[path] if path in OTHERS else another(FIELDS[path]))
     assert ("live" if changed == revision() else "restart") == stated
 
 

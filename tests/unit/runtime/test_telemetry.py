@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
 from fathom.core.depth import DepthDocument, DepthRange
 from support.bench import Bench, holding
 
@@ -17,3 +18,24 @@ async def test_the_depth_is_shown_at_the_smallest_and_at_the_largest_batch(bench
     bench.decide = lambda snapshot: replace(holding(snapshot), document=document)
     await bench.tick()
     assert (depth(bench, "smallest"), depth(bench, "largest")) == (5, 1)
+
+
+def series(bench: Bench) -> set[str]:
+    """Names of all samples of the resource."""
+    return {
+        sample.name
+        for family in bench.world.telemetry.registry.collect()
+        for sample in family.samples
+        if sample.labels.get("name") == "kimi"
+    }
+
+
+async def test_all_series_go_with_their_resource(bench: Bench) -> None:
+    document = DepthDocument(2, (DepthRange(1, 256, 3),))
+    bench.decide = lambda snapshot: replace(holding(snapshot), document=document)
+    await bench.tick()
+    assert {"fathom_depth", "fathom_alarm", "fathom_writes_total"} <= series(bench)
+
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+    await bench.tick()
+    assert series(bench) == set()

@@ -1,6 +1,7 @@
 """The memory-mapped hand-over between the two processes."""
 
 import os
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,6 +116,29 @@ def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:
 def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
     Path(path).write_bytes(content)
     assert read_counts(path) is None
+
+
+def test_another_layout_has_another_magic(writer: CountersWriter, path: str) -> None:
+    """Else an API server that runs another version of the plugin would show nonsense."""
+    writer.step(batch=3, depth=2, kind=DECODE, seconds=0.5, tokens=7, drafts=5, accepted=[4, 3])
+    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.25, tokens=6)
+    writer.set_live(live=True)
+    writer.set_generation(12)
+    writer.set_ready(13)
+    writer.set_looked(1.5)
+    writer.reject_document()
+    writer.hook_error()
+    writer.watch_error()
+    writer.hook_seconds(0.125)
+    writer.transition_step()
+    words = array("d", Path(path).read_bytes())
+    written = {at: word for at, word in enumerate(words) if word and at > 1}
+    header = {2: 16, 3: 7, 4: 1, 5: 1, 6: 12, 7: 1, 8: 1, 9: 0.125, 10: 1, 11: 13, 12: 1.5, 13: 1}
+    cells = dict(enumerate([1, 0.5, 7, 3, 1, 0.25, 6, 3, 5, 4, 3], 16 + (2 * 8 + 2) * 16))
+    assert (MAGIC, len(words), written) == (b"FATHOMC3", 16 + 12 * 8 * 16, header | cells), (
+        "once the layout changes, give MAGIC in operator/fathom_vllm/counters.py another number, "
+        "and say here what the new layout is"
+    )
 
 
 @pytest.mark.parametrize("magic", [b"FATHOMC2", b"FATHOMC4"])

@@ -1,15 +1,16 @@
 """What a scrape shows."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fathom.adapters.exposition import FAMILIES, parse
+from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, parse
 from fathom.core.measurement import Cell, CellCounts, DraftCell, DraftCounts, StepKind
 from fathom_vllm.bundle import bundle_hash
-from fathom_vllm.counters import DECODE, MIXED, CountersWriter
+from fathom_vllm.counters import DECODE, MIXED, STEP_KINDS, CountersWriter
 from fathom_vllm.exposition import OVERDUE_SECONDS, FathomCollector
 
 
@@ -35,7 +36,15 @@ class Pod:
         return self.registry.get_sample_value(name, labels)
 
     def names(self) -> set[str]:
-        return {sample.name for family in self.registry.collect() for sample in family.samples}
+        return set(self.labels())
+
+    def labels(self) -> dict[str, set[str]]:
+        """Of each name that is shown."""
+        return {
+            sample.name: set(sample.labels)
+            for family in self.registry.collect()
+            for sample in family.samples
+        }
 
 
 @pytest.fixture
@@ -99,6 +108,28 @@ def test_the_operator_reads_the_names_that_the_plugin_shows(
     assert found.cells == {Cell(10, 2, StepKind.MIXED): CellCounts(1, 0.75, 4, 9)}
     assert found.drafts == {DraftCell(10, 2): DraftCounts(3, (2, 1))}
     assert found.live_depth
+
+
+def test_a_label_of_the_plugin_is_known_to_the_operator_and_explained(
+    pod: Pod, writer: CountersWriter
+) -> None:
+    writer.step(batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(fathom_\w+)` \| \w+ \|([^|]*)\|", page, re.MULTILINE)
+    explained = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+
+    for name, labels in pod.labels().items():
+        assert labels == explained[name], f"docs/metrics.md gives {name} other labels"
+        assert name not in FAMILIES or labels <= set(PAGE_LABELS), (
+            f"PAGE_LABELS in operator/fathom/adapters/exposition.py lacks a label of {name}: what "
+            "differs in nothing else would count as a copy"
+        )
+
+
+def test_the_operator_knows_the_kinds_of_steps_that_the_plugin_counts() -> None:
+    assert tuple(StepKind) == STEP_KINDS, (
+        "the operator reads kinds of steps into StepKind in operator/fathom/core/measurement.py"
+    )
 
 
 def test_only_touched_cells_are_shown(pod: Pod, writer: CountersWriter) -> None:

@@ -5,28 +5,29 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final
 
-from fathom.api.spec import Accelerator, SpeculativeDeploymentSpec
+from fathom.api.accelerators import preset_for
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.options import last_value, options, whole_number
 
 _MAX_NUM_SEQS: Final = 1024
 _MAX_NUM_SEQS_OF_SMALL_GPUS: Final = 256
-"""vLLM's own defaults, with 70 GiB of memory and more, but for the A100, and below
+_SMALL_BYTES: Final = 70 << 30
+"""vLLM's own defaults, with so much memory and more, but for the A100, and below
 (`get_batch_defaults` in vllm/engine/arg_utils.py, 0.32)."""
 
 
 def max_batch(spec: SpeculativeDeploymentSpec) -> int:
     """The largest number of requests in one engine step, where depth is live.
 
-    Where `engine.args` say nothing, what vLLM would choose by itself on these GPUs. Of Custom ones
-    the memory is not known, and the lower default is taken.
+    Where `engine.args` say nothing, what vLLM would choose by itself on these GPUs. Where their
+    memory is not known, the lower default is taken.
     """
     stated = stated_max_num_seqs(spec)
     with suppress(ValueError):
         if stated is not None:
             return max(1, int(stated))
-    own = _MAX_NUM_SEQS
-    if spec.node_pool.accelerator is Accelerator.CUSTOM:
-        own = _MAX_NUM_SEQS_OF_SMALL_GPUS
+    small = preset_for(spec.node_pool).memory_bytes < _SMALL_BYTES
+    own = _MAX_NUM_SEQS_OF_SMALL_GPUS if small else _MAX_NUM_SEQS
     if stated_performance_mode(spec) == "throughput":
         own *= 2
     tokens = stated_tokens_per_step(spec)

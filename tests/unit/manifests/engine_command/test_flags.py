@@ -1,6 +1,8 @@
 """One table says which flags are passed, and which field of the spec each of them is."""
 
+import ast
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,8 @@ NO_FLAGS = {
     "engine.startupMinutes": "the startup probe has it",
 }
 """Fields of the engine that no flag of vLLM is made from."""
+THAT_REFUSE = {"flags.py", "owned_flags.py"}
+"""Modules that name options because no argument may be one of them."""
 NO_KEYS = {"draft.options": "they are keys already"}
 
 
@@ -72,6 +76,31 @@ def test_every_field_of_the_engine_is_a_flag_or_is_known_to_be_none(field: Field
         "operator/fathom/manifests/engine_command/flags.py; if it is no flag, say in NO_FLAGS of "
         "this test where it goes."
     )
+
+
+def looked_for() -> Iterator[tuple[str, str]]:
+    """Beginnings of options that the operator looks for in `spec.engine.args`, and where."""
+    for module in sorted((REPOSITORY / "operator" / "fathom").rglob("*.py")):
+        text = module.read_text(encoding="utf-8")
+        if '"--' not in text or module.name in THAT_REFUSE:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            if node.value.startswith("--") and len(node.value) > len("--no-"):
+                yield node.value, f"{module.relative_to(REPOSITORY)}:{node.lineno}"
+
+
+def test_what_has_a_field_is_not_looked_for_among_the_arguments() -> None:
+    where = [
+        f"spec.{flag.field} stands for {flag.name}: {place} looks for {option}, which "
+        "spec.engine.args may not have any more; let it read the field"
+        for option, place in looked_for()
+        for flag in FLAGS
+        if flag.field and flag.name.startswith(option)
+    ]
+
+    assert not where, "\n".join(where)
 
 
 @pytest.mark.parametrize("field", DraftSpec.model_fields.values(), ids=lambda field: field.alias)
