@@ -13,7 +13,6 @@ Layout, in 8-byte words: a header (`_HEADER_WORDS`), then one block per (batch b
 decode cell, mixed cell (each steps, seconds, tokens, requests), drafts, accepted per position.
 """
 
-import glob
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +41,7 @@ _ERRORS, _HOOK_SECONDS, _TRANSITIONS = 8, 9, 10
 # and the thread that watches the depth file these.
 _REJECTIONS, _READY, _LOOKED_AT, _WATCH_ERRORS = 7, 11, 12, 13
 _STATES = frozenset({_PID, _MAX_BATCH, _MAX_DEPTH, _LIVE, _IDLE, _GENERATION, _READY, _LOOKED_AT})
-"""Of several engines the least: they are live, or idle, or at a generation, once the last one is."""
+"""Of several engines the least: they are live, idle, or at a generation once all of them are."""
 
 
 def counters_path(environ: Mapping[str, str]) -> str:
@@ -245,8 +244,9 @@ def read_counts(path: str) -> Counts | None:
     Returns:
         The counts, or None when no engine of this layout's version has created a file yet.
     """
-    beside = sorted(glob.glob(f"{glob.escape(path)}.rank*"))
-    engines = [words for each in (path, *beside) if (words := _read_words(each)) is not None]
+    first = Path(path)
+    files = (first, *sorted(first.parent.glob(f"{first.name}.rank*")))
+    engines = [words for each in files if (words := _read_words(each)) is not None]
     if not engines:
         return None
     # Engines of one pod are of one size, and with it their files.
@@ -259,10 +259,10 @@ def _added(engines: list[list[float]]) -> list[float]:
     return [min(each) if at in _STATES else sum(each) for at, each in columns]
 
 
-def _read_words(path: str) -> list[float] | None:
+def _read_words(path: Path) -> list[float] | None:
     try:
         with (
-            Path(path).open("rb") as file,
+            path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as map_,
         ):
             if len(map_) < _HEADER_WORDS * _WORD or map_[: len(MAGIC)] != MAGIC:

@@ -103,7 +103,7 @@ def show(environ: Mapping[str, str]) -> None:
     merged = MultiProcessCollector.collect
 
     def collect(self: MultiProcessCollector) -> Iterator[Metric]:
-        yield from merged(self)
+        yield from merged(self)  # type: ignore[no-untyped-call]
         yield from ours.collect()
 
     MultiProcessCollector.collect = collect  # type: ignore[method-assign]
