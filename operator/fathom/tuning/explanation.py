@@ -154,7 +154,7 @@ def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:
             each if each.depth == tokens else Worth(each.depth, known.gain(bucket, each.depth))
             for each in row.worths
         )
-        buckets.append(replace(row, depth=tokens, worths=worths, why=f"{told}."))
+        buckets.append(replace(row, depth=tokens, worths=worths, why=f"it is not live; {told}."))
     return Explanation(
         tokens,
         buckets=tuple(buckets),

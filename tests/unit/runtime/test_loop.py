@@ -303,6 +303,15 @@ async def test_an_engine_whose_depth_is_not_live_gets_no_depths_and_the_plugin_i
     assert bench.kube.names(CONFIG_MAP) == config_maps
 
 
+async def test_depths_that_no_pod_reads_any_more_are_removed_though_the_plugin_stays() -> None:
+    bench = Bench()
+    await bench.until_ready()
+    assert "kimi-depth" in bench.kube.names(CONFIG_MAP)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.28.0"})
+    await bench.until_rolled()
+    assert bench.kube.names(CONFIG_MAP) == ["kimi-plugin-aaaaaaaaaa", "kimi-tuning"]
+
+
 async def test_pods_that_run_without_the_plugin_get_it_with_the_next_rollout_only() -> None:
     bench = Bench({"engine.image": "vllm/vllm-openai:v0.28.0", "replicas": 2})
     await bench.until_ready()

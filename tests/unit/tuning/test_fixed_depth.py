@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from math import log
+from math import expm1, log
 
 import pytest
 
@@ -121,11 +121,28 @@ def test_where_it_ran_at_some_batches_only_these_are_named() -> None:
     assert low < 100 * (2.28 / 2.52 * 1.1 - 1) < high
 
 
+def test_an_interval_is_that_of_what_the_explanation_shows() -> None:
+    first, _ = explain(STATE, FIVE, None, NOW_S, live=False).buckets
+    (gain,) = (each.gain for each in first.worths if each.depth == 2)
+    assert gain is not None
+    low, high = (100 * expm1(gain.mean + z * gain.sd) for z in (-1.96, 1.96))
+    assert intervals(decide(snapshot()).message)["2"] == pytest.approx((low, high), abs=0.06)
+
+
+def test_of_a_depth_that_has_just_been_asked_for_nothing_is_told_before_it_ran() -> None:
+    given = replace(snapshot(), settings=replace(FIVE, tokens=5))
+    assert decide(given).message == REFUSAL[1]
+
+
 def test_a_deeper_depth_whose_drafts_nobody_made_has_none() -> None:
     shallow = replace(
         STATE, survival=Survival().updated(Trials((1e6, 8e5, 4.8e5), (8e5, 4.8e5, 2.4e5)), NOW_S)
     )
     assert "Depth 1, 4, 5: not measured." in decide(snapshot(shallow)).message
+    shallower = replace(STATE, survival=Survival().updated(Trials((1e6, 8e5), (8e5, 4.8e5)), NOW_S))
+    assert "(accepted by position: 0.80, 0.48)" in decide(snapshot(shallower)).message
+    found = explain(shallower, FIVE, None, NOW_S, live=False)
+    assert [each.position for each in found.positions] == [1, 2]
 
 
 def test_at_rest_the_sentence_stays_as_it_is() -> None:
@@ -197,8 +214,16 @@ def test_the_explanation_shows_what_was_measured_and_proposes_nothing() -> None:
     found = explain(replace(STATE, watches=(alarm,)), FIVE, left, NOW_S, live=False)
 
     first, second = found.buckets
-    assert (first.batches, first.depth, first.why) == ("batch 4", 3, "a step takes 11.0 ms.")
-    assert (second.batches, second.depth, second.why) == ("batch 8", 3, "a step takes 10.5 ms.")
+    assert (first.batches, first.depth, first.why) == (
+        "batch 4",
+        3,
+        "it is not live; a step takes 11.0 ms.",
+    )
+    assert (second.batches, second.depth, second.why) == (
+        "batch 8",
+        3,
+        "it is not live; a step takes 10.5 ms.",
+    )
     gains = {each.depth: each.gain for each in first.worths}
     assert [depth for depth, gain in gains.items() if gain is None] == [1, 5]
     assert gains[2] is not None
