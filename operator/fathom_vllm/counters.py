@@ -5,7 +5,8 @@ It may see a step's counters half updated; the next scrape has the other half, a
 work on differences over many steps. That is why there is no lock to pay for on every step.
 
 The writer removes the old file and makes a new one, so a restarted engine starts from zero and a
-reader, which opens the path anew each time, never mixes two engines. Its pages are reserved when it
+reader, which opens the path anew each time, never mixes two engines. Several engines of one pod
+(data parallelism) have a file each, and a reader adds them up. A file's pages are reserved when it
 is made: where a sparse file finds no room later, the write is a SIGBUS, which ends the process.
 
 Layout, in 8-byte words: a header (`_HEADER_WORDS`), then one block per (batch bucket, depth):
@@ -39,11 +40,18 @@ _LIVE, _IDLE, _GENERATION = 4, 5, 6
 _ERRORS, _HOOK_SECONDS, _TRANSITIONS = 8, 9, 10
 # and the thread that watches the depth file these.
 _REJECTIONS, _READY, _LOOKED_AT, _WATCH_ERRORS = 7, 11, 12, 13
+_STATES = frozenset({_PID, _MAX_BATCH, _MAX_DEPTH, _LIVE, _IDLE, _GENERATION, _READY, _LOOKED_AT})
+"""Of several engines the least: they are live, idle, or at a generation once all of them are."""
 
 
 def counters_path(environ: Mapping[str, str]) -> str:
     """The file both processes agree on, from the pod's environment."""
     return environ.get(COUNTERS_FILE) or DEFAULT_COUNTERS_FILE
+
+
+def rank_path(path: str, rank: int) -> str:
+    """The file of one of a pod's data-parallel engines; the first one's is the path itself."""
+    return f"{path}.rank{rank}" if rank else path
 
 
 def _word_count(max_batch: int, max_depth: int) -> int:
@@ -206,7 +214,7 @@ class DraftTally:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one engine has counted since it started."""
+    """What the engines of one pod have counted since they started: mostly there is one."""
 
     pid: int
     max_batch: int
@@ -228,14 +236,33 @@ class Counts:
 
 
 def read_counts(path: str) -> Counts | None:
-    """Read an engine's counters.
+    """Read the counters of a pod's engines, added up.
+
+    Args:
+        path: the first engine's file; those of other ranks lie beside it (`rank_path`).
 
     Returns:
-        The counts, or None when no engine of this layout's version has created the file yet.
+        The counts, or None when no engine of this layout's version has created a file yet.
     """
+    first = Path(path)
+    files = (first, *sorted(first.parent.glob(f"{first.name}.rank*")))
+    engines = [words for each in files if (words := _read_words(each)) is not None]
+    if not engines:
+        return None
+    # Engines of one pod are of one size, and with it their files.
+    alike = [words for words in engines if len(words) == len(engines[0])]
+    return _counts(alike[0] if len(alike) == 1 else _added(alike))
+
+
+def _added(engines: list[list[float]]) -> list[float]:
+    columns = enumerate(zip(*engines, strict=True))
+    return [min(each) if at in _STATES else sum(each) for at, each in columns]
+
+
+def _read_words(path: Path) -> list[float] | None:
     try:
         with (
-            Path(path).open("rb") as file,
+            path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as map_,
         ):
             if len(map_) < _HEADER_WORDS * _WORD or map_[: len(MAGIC)] != MAGIC:
@@ -245,9 +272,12 @@ def read_counts(path: str) -> Counts | None:
                 words: list[float] = list(doubles)
     except (OSError, ValueError):  # absent, or still empty
         return None
+    whole_file = _word_count(int(words[_MAX_BATCH]), int(words[_MAX_DEPTH]))
+    return words if len(words) == whole_file else None
+
+
+def _counts(words: list[float]) -> Counts:
     max_batch, max_depth = int(words[_MAX_BATCH]), int(words[_MAX_DEPTH])
-    if len(words) != _word_count(max_batch, max_depth):
-        return None
     blocks = list(_blocks(words, max_batch, max_depth))
     return Counts(
         pid=int(words[_PID]),

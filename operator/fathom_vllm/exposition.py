@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import REGISTRY, Collector
 
 from fathom_vllm import __version__
 from fathom_vllm.content import content_hash, package_files
@@ -22,7 +23,7 @@ OVERDUE_SECONDS = 30.0
 
 
 class FathomCollector(Collector):
-    """Shows the counts of the engine in this pod."""
+    """Shows the counts of the engines in this pod, added up."""
 
     def __init__(
         self, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
@@ -88,6 +89,24 @@ class FathomCollector(Collector):
             )
         self._overdue = overdue
         return counts.live and not overdue
+
+
+def show(environ: Mapping[str, str]) -> None:
+    """Put the counters on `/metrics` of this process, once."""
+    ours = FathomCollector(environ)
+    if "PROMETHEUS_MULTIPROC_DIR" not in environ:
+        REGISTRY.register(ours)
+        return
+    # Several API servers, as vLLM starts them for several data-parallel engines, merge what each
+    # counts. The page is made by a collector that vLLM keeps to itself, so its class is told: ours
+    # are read at the scrape, and are the same whichever server answers.
+    merged = MultiProcessCollector.collect
+
+    def collect(self: MultiProcessCollector) -> Iterator[Metric]:
+        yield from merged(self)  # type: ignore[no-untyped-call]
+        yield from ours.collect()
+
+    MultiProcessCollector.collect = collect  # type: ignore[method-assign]
 
 
 def _state(counts: Counts) -> Iterator[Metric]:

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from fathom_vllm.counters import CountersWriter, counters_path
+from fathom_vllm.counters import CountersWriter, counters_path, rank_path
 from fathom_vllm.depth_file import DepthFile
 from fathom_vllm.depth_watch import DepthWatch, Ready
 from fathom_vllm.fuse import Fuse
@@ -78,7 +78,7 @@ class SchedulerHook:
         max_batch: int,
         max_depth: int,
         engine_table: Sequence[int] | None,
-        shown: bool = True,
+        rank: int = 0,
     ) -> "SchedulerHook":
         """The hook as the pod's environment describes it, its depth file watched.
 
@@ -87,9 +87,9 @@ class SchedulerHook:
             max_batch: the engine's `max_num_seqs`.
             max_depth: the engine's `num_speculative_tokens`.
             engine_table: vLLM's own table, if it has one.
-            shown: whether this engine's counters go to the file that `/metrics` shows.
+            rank: which of the pod's data-parallel engines this is.
         """
-        path = counters_path(environ) if shown else None
+        path = rank_path(counters_path(environ), rank)
         try:
             counters = CountersWriter(path, max_batch=max_batch, max_depth=max_depth)
         except OSError as error:

@@ -27,12 +27,12 @@ class LiveDepthScheduler(AsyncScheduler):  # type: ignore[misc] # vLLM is not in
             log.exception("Fathom: the hook cannot be built; depth stays as it is")
 
     def _build_hook(self) -> SchedulerHook:
-        # Several engines in one pod (data parallelism) share the counters' path. The first one
-        # speaks for all: they see the same traffic, and live depth is off with them anyway.
-        rank = getattr(self.vllm_config.parallel_config, "data_parallel_rank", 0)
+        # Several engines in one pod (data parallelism) count into a file each. The index, since
+        # engines of a model without experts are told that each of them is the only one.
+        rank = getattr(self.vllm_config.parallel_config, "data_parallel_index", 0)
         return SchedulerHook.from_environment(
             os.environ,
-            shown=not rank,
+            rank=rank,
             max_batch=self.scheduler_config.max_num_seqs,
             max_depth=self.num_spec_tokens,
             engine_table=getattr(self, "dynamic_sd_lookup", None),

@@ -6,14 +6,13 @@ It records nothing itself: it sees neither the batch of a step nor its depth.
 import os
 from typing import Any
 
-from prometheus_client import REGISTRY
 from vllm.v1.metrics.loggers import StatLoggerBase
 
-from fathom_vllm.exposition import FathomCollector, log
+from fathom_vllm.exposition import log, show
 
 
 class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not installed where mypy runs
-    """Registers the collector, once per process, on the registry that `/metrics` serves."""
+    """Puts the counters on `/metrics`, once per process."""
 
     _registered = False
 
@@ -22,15 +21,7 @@ class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not inst
             return
         FathomStatLogger._registered = True
         try:
-            if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-                # Several API servers merge their metrics through files of prometheus_client's own;
-                # a collector is not part of that.
-                log.warning(
-                    "Fathom: with several API server processes its counters cannot be shown on "
-                    "/metrics. Serve with one (--api-server-count 1)."
-                )
-                return
-            REGISTRY.register(FathomCollector(os.environ))
+            show(os.environ)
         except Exception:  # noqa: BLE001 - an engine that shows nothing still serves
             log.exception("Fathom: the counters cannot be shown on /metrics; serving goes on")
 

@@ -21,7 +21,7 @@ import yaml
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
-from fathom.core.engine.capability import engine_has, engine_problems, live_depth
+from fathom.core.engine.capability import engine_has, engine_problems, has_plugin, live_depth
 from fathom.core.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.engine.model_runner import captures_graphs
@@ -235,7 +235,7 @@ def meant(spec: SpeculativeDeploymentSpec) -> dict[str, Any]:
         "adaptive": spec.verifies_adaptively,
         "tensor_parallel_size": engine.tensor_parallel_size,
         "pipeline_parallel_size": engine.pipeline_parallel_size,
-        "scheduler_cls": SCHEDULER_CLASS if live else None,
+        "scheduler_cls": SCHEDULER_CLASS if has_plugin(spec) else None,
         "shutdown_timeout": engine.drain_seconds if engine_has(engine, SHUTDOWN_TIMEOUT) else 0,
         "backend": engine.attention_backend.upper() or None,
         "host": "0.0.0.0",

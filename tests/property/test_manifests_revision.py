@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fathom.core.plugin import PluginBundle
@@ -100,8 +100,13 @@ def test_live_fields_change_neither_the_revision_nor_the_pods(
     assert template(restart) == template(restart | live)
 
 
+COUNTED = {"engine.image": "vllm/vllm-openai:v0.31.0"}
+"""Depth is not live there, and steps are counted."""
+
+
 @settings(deadline=None)
 @given(RESTART, RESTART, LIVE, st.sampled_from(["Auto", "Static"]))
+@example(COUNTED, COUNTED, {}, "Static")
 def test_a_revision_is_the_pod_template(
     one: dict[str, Any], other: dict[str, Any], live: dict[str, Any], mode: str
 ) -> None:

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.depth_set import named_depths, usual_depths
 
 _MODE: Final = "spec.speculation.tuning.mode"
@@ -98,7 +98,8 @@ def _depth_of(spec: SpeculativeDeploymentSpec, *, live: bool) -> dict[str, JsonV
     if not spec.drafts:
         return {_DRAFTING: "Disabled"}
     if not live:
-        return {_MODE: "static", _TOKENS: spec.speculation.tokens}
+        form = "counted" if has_plugin(spec) else "static"
+        return {_MODE: form, _TOKENS: spec.speculation.tokens}
     return {_MODE: "live", **_sized_for(spec)}
 
 

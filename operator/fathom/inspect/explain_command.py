@@ -69,7 +69,15 @@ def live_view(
         named = named_depths(resource.spec)
         settings = settings_from(speculation, max_batch(resource.spec), named)
         ready = live.status.ready_replicas or None
-        yield explanation_view(explain(live.state, settings, live.document, now_s, pods=ready))
+        found = explain(
+            live.state,
+            settings,
+            live.document,
+            now_s,
+            pods=ready,
+            live=live_depth_refusal(resource.spec) is None,
+        )
+        yield explanation_view(found)
     yield from bullets("What needs attention", attention(live.status))
     if live.status.tuning.history:
         yield Text()

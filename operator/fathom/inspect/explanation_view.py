@@ -68,7 +68,7 @@ def surface_table(explanation: Explanation) -> Table:
     table = Table(
         title=title,
         title_justify="left",
-        caption="▶ in force   ~ predicted   ± one standard error",
+        caption="▶ in force   ~ predicted   ± one standard error   ? not measured",
         caption_justify="left",
         min_width=len(title) + 1,
     )

@@ -13,7 +13,7 @@ from fathom.core.cluster.nodes_per_replica import needs_compute_domain
 from fathom.core.cluster.optional_kinds import wanted_optional
 from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.plan import workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
@@ -79,11 +79,10 @@ def children(
     configuration: tuple[Manifest, ...] = (cache_claim(sd),) if sd.spec.cache.size else ()
     if (fetch := wanted_fetch(sd)) is not None:
         configuration += (fetch_config_map(sd, program), fetch_job(sd, fetch, program))
+    if has_plugin(sd.spec):
+        configuration += (plugin_config_map(sd, bundle),)
     if live_depth(sd.spec):
-        configuration += (
-            plugin_config_map(sd, bundle),
-            depth_config_map(sd, initial_depth(sd)),
-        )
+        configuration += (depth_config_map(sd, initial_depth(sd)),)
     return (
         service_account(sd),
         *configuration,

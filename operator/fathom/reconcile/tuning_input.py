@@ -3,20 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
+from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import nearest_depth
-from fathom.core.engine.capability import live_depth, live_depth_refusal
+from fathom.core.engine.capability import live_depth, live_depth_refusal, why_not_counted
 from fathom.core.engine.depth_set import named_depths
+from fathom.core.revision import changed_restart_fields
 from fathom.manifests.render import max_batch
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.pins import pinned_depth
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
+
+_TOKENS: Final = "spec.speculation.tokens"
 
 
 def tuning_snapshot(
@@ -51,15 +57,29 @@ def tuning_snapshot(
 def why_not_live(
     spec: SpeculativeDeploymentSpec, objects: Objects, desired: DesiredState
 ) -> tuple[Reason, str] | None:
-    """Why the depth of the pods that serve a spec cannot be changed live; None: it can."""
-    return live_depth_refusal(spec) or _started_without(objects, desired)
+    """Why the depth of the pods that serve a spec cannot be changed live; None: it can.
 
-
-def _started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
-    """That the pods were started by a Fathom that did not yet change the depth of such engines."""
+    And if that is so, why nothing is counted by batch in them either.
+    """
+    refusal = live_depth_refusal(spec)
     tuned = (each for each in objects.workloads if each.revision == desired.tuned_revision)
     workload = next(tuned, None)
-    if workload is None or workload.plugin or not live_depth(desired.tuned_spec):
+    if refusal is None:
+        return _started_without(workload, desired)
+    if not (spec.tunable and spec.drafts):
+        return refusal
+    why = why_not_counted(spec)
+    if why is None and workload is not None and not workload.plugin:
+        why = f"pods of revision {workload.revision} get the plugin when a rollout replaces them"
+    reason, sentence = refusal
+    return reason, f"{sentence} Nothing is counted by batch: {why}." if why else sentence
+
+
+def _started_without(
+    workload: ObservedWorkload | None, desired: DesiredState
+) -> tuple[Reason, str] | None:
+    """That the pods were started by a Fathom that did not yet change the depth of such engines."""
+    if workload is None or _follows_depth(workload, desired) or not live_depth(desired.tuned_spec):
         return None
     return Reason.LIVE_DEPTH_UNSUPPORTED, (
         f"the pods of revision {workload.revision} were started by an earlier Fathom, which did "
@@ -68,18 +88,33 @@ def _started_without(objects: Objects, desired: DesiredState) -> tuple[Reason, s
     )
 
 
+def _follows_depth(workload: ObservedWorkload, desired: DesiredState) -> bool:
+    """Whether its pods read the depth document. With the plugin alone they only count."""
+    depth = names.depth_config_map(desired.sd.metadata.name)
+    return bool(workload.plugin) and depth in workload.config_maps
+
+
 def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ...]:
     """The pods to judge by: those of the revision that most replicas are, or else all.
 
     During a rollout two kinds of engine serve. What an old one reports, at an old `maxTokens` or
     without the plugin, says nothing about the new ones, and it need not obey either. While a canary
-    is on trial it is the other way round; and without the plugin the stable ones cannot obey.
+    is on trial it is the other way round; and stable ones without the depth document cannot obey.
+
+    Where depth is not live, a canary that differs in `tokens` alone is the one pod that shows what
+    another depth is worth.
     """
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
     tuned = desired.tuned_revision
+    if (
+        desired.stable is not None
+        and not live_depth(desired.sd.spec)
+        and changed_restart_fields(desired.stable.spec, desired.sd.spec) == (_TOKENS,)
+    ):
+        return leaders
     if tuned != desired.revision and live_depth(desired.sd.spec):
         workloads = (each for each in objects.workloads if each.revision == tuned)
-        if not any(each.plugin for each in workloads):
+        if not any(_follows_depth(each, desired) for each in workloads):
             return ()
     return tuple(pod for pod in leaders if pod.revision == tuned) or leaders
 

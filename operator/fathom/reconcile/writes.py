@@ -9,7 +9,7 @@ from fathom.core.cluster.kinds import CONFIG_MAP, Kind
 from fathom.core.cluster.ownership import Taken, left_behind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
 from fathom.core.plugin import PluginBundle
 from fathom.core.times import is_over
@@ -94,13 +94,13 @@ def writes_of(
         version: this Fathom's.
     """
     objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.sd
-    live = live_depth(sd.spec)
+    plugged = has_plugin(sd.spec)
     name = sd.metadata.name
     as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE
     rendering = Rendering(
         version=version,
-        plugin=names.plugin_config_map(name, bundle.content) if live else "",
-        depth=names.depth_config_map(name) if live else "",
+        plugin=names.plugin_config_map(name, bundle.content) if plugged else "",
+        depth=names.depth_config_map(name) if live_depth(sd.spec) else "",
         weights=None if as_they_are else fetched_by(sd),
     )
     plan = plan_of(
@@ -116,7 +116,7 @@ def writes_of(
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
     tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
-    children = Children(sd, bundle, live, document, tuning_data)
+    children = Children(sd, bundle, plugged, document, tuning_data)
     wanted = (
         *operations(objects, plan, children),
         *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),

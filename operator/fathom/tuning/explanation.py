@@ -13,8 +13,10 @@ from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import batches
 from fathom.tuning.checks import returning
+from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
 from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
 from fathom.tuning.interface import Settings, TuningSnapshot
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.option import DepthOption
@@ -70,18 +72,18 @@ class Explanation:
 
     tokens: int
     """The user's own depth, clamped as the tuner does."""
-    schedule: Schedule
-    """In force; empty: no document yet."""
-    generation: int
-    buckets: tuple[BucketExplanation, ...]
-    positions: tuple[PositionExplanation, ...]
-    doubts: tuple[str, ...]
+    schedule: Schedule = ()
+    """In force; empty: there is no document that engines obey."""
+    generation: int = 0
+    buckets: tuple[BucketExplanation, ...] = ()
+    positions: tuple[PositionExplanation, ...] = ()
+    doubts: tuple[str, ...] = ()
     """What it is unsure of."""
-    next_step: str
+    next_step: str = ""
     """What it would try next."""
-    turning_points: tuple[str, ...]
+    turning_points: tuple[str, ...] = ()
     """What would change its mind."""
-    alarms: tuple[Alarm, ...]
+    alarms: tuple[Alarm, ...] = ()
     nothing: str = ""
     """Why there is nothing to explain; empty: there is."""
 
@@ -93,6 +95,7 @@ def explain(
     now_s: float,
     *,
     pods: int | None = None,
+    live: bool = True,
 ) -> Explanation:
     """Explain a state.
 
@@ -102,15 +105,26 @@ def explain(
         document: the depth document in force; None: none was written.
         now_s: Unix seconds; what was measured long ago is less certain.
         pods: how many are ready; None: as many as were measured.
+        live: whether depth is.
     """
     tokens = clamped(settings.tokens, settings)
+    if not live:
+        # Nobody reads a document that may be left from another engine.
+        document = unwritten(_without_pods(state, settings, None, now_s))
     if document is None:
-        return _nothing(tokens, None, "No depth document was written yet: the engines run tokens.")
+        return Explanation(
+            tokens, nothing="No depth document was written yet: the engines run tokens."
+        )
     given = assess(_without_pods(state, settings, document, now_s), document)
     if not state.step_times.cells:
-        return _nothing(
-            tokens, document, "Nothing was measured yet: that needs traffic and readable metrics."
+        return Explanation(
+            tokens,
+            document.schedule if live else (),
+            document.generation,
+            nothing="Nothing was measured yet: that needs traffic and readable metrics.",
         )
+    if not live:
+        return _of_fixed_depth(given, tokens)
     rivals = {each.bucket: each for each in given.policy.nearest_rivals()}
     due = {each.bucket for each in given.policy.moves()}
     return Explanation(
@@ -128,23 +142,30 @@ def explain(
     )
 
 
-def _nothing(tokens: int, document: DepthDocument | None, why: str) -> Explanation:
+def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:
+    """Only what was measured, and nothing that anybody would do about it."""
+    known = FixedDepth.of(given)
+    buckets = []
+    for bucket in _shown(given):
+        seconds = known.step_seconds(bucket)
+        told = "not measured" if seconds is None else f"a step takes {seconds * 1000:.1f} ms"
+        row = _bucket(given, bucket, tokens, {})
+        worths = tuple(
+            each if each.depth == tokens else Worth(each.depth, known.gain(bucket, each.depth))
+            for each in row.worths
+        )
+        buckets.append(replace(row, depth=tokens, worths=worths, why=f"it is not live; {told}."))
     return Explanation(
-        tokens=tokens,
-        schedule=document.schedule if document else (),
-        generation=document.generation if document else 0,
-        buckets=(),
-        positions=(),
-        doubts=(),
-        next_step="",
-        turning_points=(),
-        alarms=(),
-        nothing=why,
+        tokens,
+        buckets=tuple(buckets),
+        positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
+        next_step=f"Nothing by itself. {HOW_TO_TRY}",
+        alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
     )
 
 
 def _without_pods(
-    state: TuningState, settings: Settings, document: DepthDocument, now_s: float
+    state: TuningState, settings: Settings, document: DepthDocument | None, now_s: float
 ) -> TuningSnapshot:
     """A snapshot in which nothing new was seen, so that the state speaks for itself."""
     return TuningSnapshot(

@@ -62,6 +62,7 @@ class EngineSetup:
         depth: what the startup schedule's first range says: the user's own depth.
         max_batch: `max_num_seqs`; more than `max_depth + 1`, so that every depth can be named.
         part: how much it has of what makes it tunable.
+        live: whether it is told of other depths than its own; else the plugin counts, no more.
         more_arguments: what the user adds to the command.
     """
 
@@ -72,6 +73,7 @@ class EngineSetup:
     depth: int = 3
     max_batch: int = 16
     part: Part = Part.LOGGER
+    live: bool = True
     scheduler_cls: str = SCHEDULER_CLASS
     pod_name: str = "pod-0"
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -79,11 +81,12 @@ class EngineSetup:
 
     def arguments(self, port: int) -> list[str]:
         """Everything after the model."""
+        deeper = self.live and self.part >= Part.DEPTHS
         speculative: dict[str, object] = {
             "method": "eagle3",
-            "num_speculative_tokens": self.max_depth if self.part >= Part.DEPTHS else self.depth,
+            "num_speculative_tokens": self.max_depth if deeper else self.depth,
         }
-        if self.part >= Part.SCHEDULE:
+        if self.live and self.part >= Part.SCHEDULE:
             speculative["num_speculative_tokens_per_batch_size"] = self.startup_schedule()
         scheduler = ("--scheduler-cls", self.scheduler_cls) if self.hooked else ()
         if self.draft is not None:

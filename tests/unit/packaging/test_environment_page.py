@@ -32,9 +32,14 @@ WHEN: Final[Mapping[str, Mapping[str, Any]]] = {
     "`engine.user`": {"engine.user": 2000},
     "several nodes": SEVERAL_NODES,
     "several trays of one NVLink domain": {"engine.tensorParallelSize": 8},
+    "steps are counted": {
+        "speculation.tuning.mode": "Auto",
+        "engine.image": "vllm/vllm-openai:v0.28.0",
+    },
     "depth is live": {"speculation.tuning.mode": "Auto"},
 }
 IMPLIED: Final = {
+    "depth is live": ("steps are counted",),
     "several trays of one NVLink domain": ("several nodes",),
     "weights were [fetched](weights.md)": ("a `cache`",),
 }

@@ -155,35 +155,109 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     assert [summary(each) for each in pins(given).values()] == [str(depth)] * (depth is not None)
 
 
-@pytest.mark.parametrize(
-    ("plugin", "changes", "refused"),
-    [
-        ("", {}, True),
-        ("kimi-plugin", {}, False),
-        ("", {"speculation.tuning.mode": "Static"}, False),
-    ],
-)
-def test_what_an_earlier_fathom_started_without_the_plugin_is_not_tuned(
-    plugin: str,
-    changes: dict[str, Any],
-    refused: bool,  # noqa: FBT001
-) -> None:
-    desired: Any = Of(tuned_spec=resource(changes).spec, held={}, tuned_revision="m")
-    workloads = (Of(revision="n", plugin=""), Of(revision="m", plugin=plugin))
-    objects = Of(leaders=(), depth=None, workloads=workloads)
+def workload(revision: str, *config_maps: str) -> Any:
+    plugin = next((each for each in config_maps if "plugin" in each), "")
+    return Of(revision=revision, plugin=plugin, config_maps=frozenset(config_maps))
+
+
+LIVE = ("kimi-plugin", "kimi-depth")
+COUNTS = ("kimi-plugin",)
+
+
+def refusal(changes: dict[str, Any], mounted: Sequence[str]) -> tuple[Reason, str] | None:
+    """What is said where pods of revision m, started with these ConfigMaps, serve a spec."""
+    sd = resource(changes)
+    desired: Any = Of(sd=sd, tuned_spec=sd.spec, held={}, tuned_revision="m")
+    objects = Of(leaders=(), depth=None, workloads=(workload("n"), workload("m", *mounted)))
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(view, desired, TuningState(), document_written_at_s=0, pods=())
-    assert (given.live_refusal is not None) == refused
+    return given.live_refusal
+
+
+@pytest.mark.parametrize("mounted", [(), COUNTS], ids=str)
+def test_what_an_earlier_fathom_started_without_depths_is_not_tuned(
+    mounted: tuple[str, ...],
+) -> None:
+    found = refusal({}, mounted)
+    assert found is not None
+    assert "it is live once a rollout replaces them" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "changes"), [(LIVE, {}), ((), {"speculation.tuning.mode": "Static"})], ids=str
+)
+def test_what_follows_depths_and_what_is_static_is_not_refused(
+    mounted: tuple[str, ...], changes: dict[str, Any]
+) -> None:
+    assert refusal(changes, mounted) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "mounted", "end"),
+    [
+        ({"engine.dataParallelSize": 2}, COUNTS, "to have it follow the traffic."),
+        (
+            {"engine.dataParallelSize": 2},
+            (),
+            "counted by batch: pods of revision m get the plugin when a rollout replaces them.",
+        ),
+        (
+            {"engine.image": "vllm/vllm-openai:v0.27.0"},
+            (),
+            " Nothing is counted by batch: the plugin counts in vLLM <0.34,>=0.28.0.",
+        ),
+        ({"speculation.drafting": "Disabled"}, (), "to have depth follow the traffic."),
+        (
+            {"speculation.tuning.mode": "Static", "engine.dataParallelSize": 2},
+            (),
+            "to have it follow the traffic.",
+        ),
+    ],
+    ids=str,
+)
+def test_where_nothing_is_counted_either_that_is_said_with_its_reason(
+    changes: dict[str, Any], mounted: tuple[str, ...], end: str
+) -> None:
+    found = refusal(changes, mounted)
+    assert found is not None
+    assert found[1].endswith(end)
+    assert found[1].count("counted by batch") == end.count("counted by batch")
 
 
 @pytest.mark.parametrize("other", ["a", "z"])
 def test_it_is_judged_by_the_pods_of_one_revision_or_else_by_all(other: str) -> None:
     mine, theirs = pod("m", "1", ready=True), pod(other, "2", ready=True)
-    desired: Any = Of(tuned_revision="m", revision="m", sd=resource())
+    desired: Any = Of(tuned_revision="m", revision="m", sd=resource(), stable=None)
     both: Any = Of(leaders=(mine, theirs), workloads=())
     assert tuned_pods(both, desired) == (mine,)
     alone: Any = Of(leaders=(theirs,), workloads=())
     assert tuned_pods(alone, desired) == (theirs,)
+
+
+DP = {"engine.dataParallelSize": 2}
+
+
+@pytest.mark.parametrize(
+    ("stable", "canary", "both"),
+    [
+        (DP, {**DP, "speculation.tokens": 5}, True),
+        (DP, {**DP, "speculation.tokens": 5, "engine.tensorParallelSize": 2}, False),
+        ({}, {"speculation.tokens": 4}, False),  # live: a probe shows it
+        (DP, {**DP, "speculation.drafting": "Disabled"}, False),
+    ],
+    ids=str,
+)
+def test_where_depth_is_not_live_a_canary_of_another_depth_shows_what_it_is_worth(
+    stable: dict[str, Any],
+    canary: dict[str, Any],
+    both: bool,  # noqa: FBT001
+) -> None:
+    old, new = pod("old", "1", ready=True), pod("new", "2", ready=True)
+    desired: Any = Of(
+        tuned_revision="old", revision="new", sd=resource(canary), stable=resource(stable)
+    )
+    objects: Any = Of(leaders=(old, new), workloads=(workload("old", *LIVE),))
+    assert tuned_pods(objects, desired) == ((old, new) if both else (old,))
 
 
 def test_a_gain_is_told_with_its_interval() -> None:

@@ -287,11 +287,61 @@ async def test_a_clock_that_is_set_back_makes_nothing_unseen(bench: Bench) -> No
     assert bench.kube.names(SERVICE) == ["kimi"]
 
 
-async def test_an_engine_whose_depth_is_not_live_gets_neither_plugin_nor_depths() -> None:
-    bench = Bench({"engine.image": "vllm/vllm-openai:v0.28.0"})
+@pytest.mark.parametrize(
+    ("image", "config_maps"),
+    [
+        ("vllm/vllm-openai:v0.28.0", ["kimi-plugin-aaaaaaaaaa", "kimi-tuning"]),
+        ("vllm/vllm-openai:v0.27.0", ["kimi-tuning"]),
+    ],
+)
+async def test_an_engine_whose_depth_is_not_live_gets_no_depths_and_the_plugin_if_it_counts(
+    image: str, config_maps: list[str]
+) -> None:
+    bench = Bench({"engine.image": image})
     await bench.until_ready()
     assert bench.status["ready"] == "1/1"
-    assert bench.kube.names(CONFIG_MAP) == ["kimi-tuning"]
+    assert bench.kube.names(CONFIG_MAP) == config_maps
+
+
+async def test_depths_that_no_pod_reads_any_more_are_removed_though_the_plugin_stays() -> None:
+    bench = Bench()
+    await bench.until_ready()
+    assert "kimi-depth" in bench.kube.names(CONFIG_MAP)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.28.0"})
+    await bench.until_rolled()
+    assert bench.kube.names(CONFIG_MAP) == ["kimi-plugin-aaaaaaaaaa", "kimi-tuning"]
+
+
+async def test_pods_that_run_without_the_plugin_get_it_with_the_next_rollout_only() -> None:
+    bench = Bench({"engine.image": "vllm/vllm-openai:v0.28.0", "replicas": 2})
+    await bench.until_ready()
+    (name,) = bench.kube.names(DEPLOYMENT)
+    # As a Fathom that did not count there has started them.
+    deployment = bench.kube.find(DEPLOYMENT, name)
+    del deployment["metadata"]["annotations"][names.ANNOTATION_PLUGIN]
+    pod = deployment["spec"]["template"]["spec"]
+    pod["volumes"] = [each for each in pod["volumes"] if each["name"] != "fathom-plugin"]
+    bench.kube.put(DEPLOYMENT, deployment)
+    for each in bench.kube.all_of(POD):
+        each["spec"]["volumes"] = pod["volumes"]
+        bench.kube.put(POD, each)
+    bench.version = "0.2.0"
+    bench.restart()
+    await bench.run_for(300)
+    assert bench.kube.names(DEPLOYMENT) == [name]
+    assert bench.kube.find(DEPLOYMENT, name)["spec"]["template"]["spec"] == pod
+    assert "get the plugin when a rollout replaces them" in bench.status["engine"]["reason"]
+
+    bench.edit({"speculation.tuning.mode": "Advise"})
+    bench.edit({"replicas": 3})
+    await bench.run_for(300)
+    assert bench.kube.names(DEPLOYMENT) == [name]
+
+    bench.edit({"speculation.tokens": 5})
+    await bench.run_for(60)
+    (new,) = set(bench.kube.names(DEPLOYMENT)) - {name}
+    template = bench.kube.find(DEPLOYMENT, new)["spec"]["template"]["spec"]
+    assert "fathom-plugin" in {each["name"] for each in template["volumes"]}
 
 
 @pytest.mark.parametrize(

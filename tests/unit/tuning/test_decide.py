@@ -59,10 +59,12 @@ def test_being_asked_early_changes_nothing() -> None:
     assert (fleet.state.to_json(), fleet.document) == before
 
 
-def test_live_depth_refused_holds_with_that_reason() -> None:
-    fleet = Fleet(acceptance=EASY).run(30)
+@pytest.mark.parametrize("mode", [TuningMode.AUTO, TuningMode.ADVISE])
+def test_live_depth_refused_holds_with_that_reason(mode: TuningMode) -> None:
+    fleet = Fleet(acceptance=EASY)
     refusal = (Reason.LIVE_DEPTH_UNSUPPORTED, "vLLM 0.22 has no live depth.")
-    decision = decide(replace(fleet.snapshot(), live_refusal=refusal))
+    settings = replace(fleet.settings, mode=mode)
+    decision = decide(replace(fleet.snapshot(), settings=settings, live_refusal=refusal))
 
     assert (decision.action, decision.reason, decision.message) == (Action.HOLD, *refusal)
 

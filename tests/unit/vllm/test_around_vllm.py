@@ -62,7 +62,7 @@ drafts = Of(num_drafts=1, num_accepted_tokens_per_pos=[1, 0, 0, 0, 0, 0, 0])
 stats = Of(spec_decoding_stats=drafts)
 
 def engine(rank=0, **parts):
-    parallel = Of(data_parallel_rank=rank)
+    parallel = Of(data_parallel_index=rank, data_parallel_rank=0)
     return LiveDepthScheduler(**{
         "vllm_config": Of(parallel_config=parallel), "scheduler_config": Of(max_num_seqs=4),
         "num_spec_tokens": 7, "dynamic_sd_lookup": [0, 3, 3, 3, 3], "wants": {"a": 1},
@@ -80,11 +80,11 @@ def shown():
 LOGGER = """
 import logging, sys
 logging.basicConfig(level=logging.WARNING)
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, multiprocess
 from fathom_vllm.stat_logger import FathomStatLogger
 
-def shown():
-    return REGISTRY.get_sample_value("fathom_counters_shown")
+def shown(registry=REGISTRY):
+    return registry.get_sample_value("fathom_counters_shown")
 """
 
 
@@ -162,9 +162,15 @@ print(json.dumps(errors))
     assert found == [1, 2]
 
 
-def test_the_first_of_several_engines_speaks_for_all(directory: Path) -> None:
-    found, _ = run(directory, ENGINE + "engine(rank=1); print(json.dumps(shown()))")
-    assert found is None
+def test_several_engines_count_together(directory: Path) -> None:
+    code = """
+ranks = [engine(rank) for rank in range(3)]
+for one in ranks:
+    step(one)
+print(json.dumps(shown()))
+"""
+    found, _ = run(directory, ENGINE + code)
+    assert found == [3, 0, True]
 
 
 def test_an_engine_that_knows_no_ranks_is_the_only_one(directory: Path) -> None:
@@ -187,12 +193,26 @@ print(shown())
     assert not log
 
 
-def test_with_several_servers_that_nothing_is_shown_is_said(directory: Path) -> None:
-    code = "FathomStatLogger(None); print('null' if shown() is None else 1)"
+@pytest.mark.parametrize("page", ["before", "after"])
+def test_of_several_servers_each_shows_them_beside_what_all_have_merged(
+    directory: Path, page: str
+) -> None:
+    code = f"""
+def make_page():
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    return registry
+
+early = make_page()
+FathomStatLogger(None)
+registry = {{"before": early, "after": make_page()}}[{page!r}]
+Counter("of_vllm", "").inc(5)
+print([shown(registry), registry.get_sample_value("of_vllm_total")])
+"""
     (directory / "prometheus").mkdir()
     found, log = run(directory, LOGGER + code, PROMETHEUS_MULTIPROC_DIR="prometheus")
-    assert found is None
-    assert "with several API server processes its counters cannot be shown" in log
+    assert found == [0.0, 5.0]
+    assert not log
 
 
 def test_a_registry_that_refuses_them_stops_no_server(directory: Path) -> None:

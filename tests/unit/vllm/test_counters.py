@@ -15,6 +15,7 @@ from fathom_vllm.counters import (
     Counts,
     DraftTally,
     StepCounts,
+    rank_path,
     read_counts,
 )
 
@@ -95,6 +96,65 @@ def test_a_restarted_engine_starts_from_zero(writer: CountersWriter, path: str) 
     assert counts(path).steps == ()
     assert [file.name for file in Path(path).parent.iterdir()] == ["counters"]
     successor.close()
+
+
+def _rank(path: str, rank: int, *, max_batch: int = 16) -> CountersWriter:
+    return CountersWriter(rank_path(path, rank), max_batch=max_batch, max_depth=2)
+
+
+def test_what_several_ranks_count_is_added_up(path: str) -> None:
+    for rank, batch in enumerate((3, 3, 5)):
+        writer = _rank(path, rank)
+        for _ in range(rank + 1):
+            writer.step(
+                batch=batch,
+                depth=2,
+                kind=DECODE,
+                seconds=0.5,
+                tokens=7,
+                drafts=batch,
+                accepted=[2, rank],
+            )
+        writer.transition_step()
+        writer.hook_error()
+        writer.watch_error()
+        writer.hook_seconds(0.25)
+        writer.close()
+    found = counts(path)
+    assert found.steps == (
+        StepCounts(3, 3, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=9),
+        StepCounts(5, 5, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=15),
+    )
+    assert found.drafts == (DraftTally(3, 3, 2, 9, (6, 2)), DraftTally(5, 5, 2, 15, (6, 6)))
+    assert (found.transitions, found.errors, found.hook_seconds) == (3, 6, 0.75)
+    assert (found.pid, found.max_batch, found.max_depth) == (os.getpid(), 16, 2)
+
+
+def test_ranks_are_where_the_last_of_them_is(path: str) -> None:
+    first, second = _rank(path, 0), _rank(path, 1)
+    for rank, writer in enumerate((first, second), start=1):
+        writer.set_generation(3 + rank)
+        writer.set_ready(5 + rank)
+        writer.set_looked(10.0 * rank)
+        writer.set_live(live=True)
+    first.set_idle(idle=False)
+    found = counts(path)
+    assert (found.generation, found.ready, found.looked_at_s) == (4, 6, 10.0)
+    assert (found.live, found.idle) == (True, False)
+    second.set_live(live=False)
+    assert not counts(path).live
+
+
+def test_a_rank_is_counted_though_the_first_one_had_no_room(path: str) -> None:
+    _rank(path, 1).transition_step()
+    assert counts(path).transitions == 1
+
+
+def test_what_lies_beside_and_is_no_rank_of_this_engine_is_passed_over(path: str) -> None:
+    _rank(path, 0).transition_step()
+    _rank(path, 1, max_batch=64).transition_step()
+    Path(f"{path}.rank2.123").write_bytes(bytes(8192))
+    assert counts(path).transitions == 1
 
 
 def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:

@@ -412,15 +412,14 @@ def test_counters_that_cannot_be_written_do_not_stop_live_depth(tmp_path: Path) 
     hook.watch.stop()
 
 
-def test_an_engine_that_is_not_shown_leaves_no_file(tmp_path: Path) -> None:
-    counters = tmp_path / "counters"
-    hook = SchedulerHook.from_environment(
-        {"FATHOM_COUNTERS_FILE": str(counters)},
-        max_batch=8,
-        max_depth=7,
-        engine_table=ENGINE_TABLE,
-        shown=False,
-    )
-    assert not counters.exists()
-    assert hook.watch is not None
-    hook.watch.stop()
+def test_each_rank_counts_into_a_file_of_its_own(tmp_path: Path) -> None:
+    for rank in range(3):
+        SchedulerHook.from_environment(
+            {"FATHOM_COUNTERS_FILE": str(tmp_path / "counters")},
+            max_batch=8,
+            max_depth=7,
+            engine_table=None,
+            rank=rank,
+        )
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["counters", "counters.rank1", "counters.rank2"]

@@ -9,11 +9,13 @@ from fathom.api.problem import Problem
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.engine.adaptive_conflicts import conflicts
+from fathom.core.engine.async_scheduling import why_synchronous
 from fathom.core.engine.capability_table import (
     ADAPTIVE_BACKENDS,
     ADAPTIVE_PIPELINE_PARALLEL,
     ADAPTIVE_VERIFICATION,
     ATTENTION_BACKENDS,
+    COUNTED,
     DRAFT_PIPELINE_PARALLEL,
     FLASHINFER_MLA_ADAPTIVE,
     LIVE_DEPTH,
@@ -24,6 +26,7 @@ from fathom.core.engine.capability_table import (
     Capability,
 )
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
+from fathom.core.engine.options import options
 from fathom.core.engine.version import engine_version
 
 _ADAPTIVE_FIELD = "spec.speculation.adaptiveVerification"
@@ -59,9 +62,8 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
         )
     if spec.engine.data_parallel_size > 1 and not LIVE_DEPTH_DATA_PARALLEL.in_version(version):
         yield (
-            f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: change "
-            "tokens, which rolls out with a canary that is judged by speed, or use more replicas "
-            "instead."
+            f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: use more "
+            "replicas instead to have it follow the traffic."
         )
     if spec.draft.method not in LIVE_DEPTH.methods:
         yield (
@@ -91,6 +93,31 @@ def _no_drain(engine: EngineSpec) -> str:
 def live_depth(spec: SpeculativeDeploymentSpec) -> bool:
     """Whether the pods are started so that their depth can be changed live."""
     return spec.tunable and live_depth_refusal(spec) is None
+
+
+def has_plugin(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether the pods are started with the plugin: to change depth, or to count at the one."""
+    return live_depth(spec) or (spec.tunable and spec.drafts and why_not_counted(spec) is None)
+
+
+def why_not_counted(spec: SpeculativeDeploymentSpec) -> str | None:
+    """Why the plugin does not count the steps of an engine whose depth is not live, if it does not.
+
+    The second half of a sentence.
+    """
+    engine, method = spec.engine, spec.draft.method
+    version = engine_version(engine)
+    if version is None or not COUNTED.in_version(version):
+        return f"the plugin counts in vLLM {COUNTED.versions}"
+    if method not in COUNTED.methods:
+        return f"the plugin is not known to count with method {method}"
+    synchronous = why_model_runner_v1(spec) or why_synchronous(spec)
+    if synchronous and engine.pipeline_parallel_size > 1:
+        return f"pipelineParallelSize above 1 needs another scheduler with {synchronous}"
+    unlogged = (each for each in options(engine.args) if each.name.startswith("--disable-log-s"))
+    if (stated := next(unlogged, None)) is not None:
+        return f"{stated.spelling} in spec.engine.args turns off the statistics that it counts by"
+    return None
 
 
 def engine_has(engine: EngineSpec, capability: Capability) -> bool:

@@ -115,6 +115,12 @@ LIVE_DEPTH: Final = Capability(
         }
     ),
 )
+COUNTED: Final = Capability(
+    # The plugin's scheduler, in an engine whose depth it leaves alone: 0.28 and 0.32 were run.
+    SpecifierSet(">=0.28.0,<0.34"),
+    # With ngram, requests verify drafts of different lengths in one step: it belongs to no depth.
+    LIVE_DEPTH.methods - {Method.NGRAM},
+)
 LIVE_DEPTH_DATA_PARALLEL: Final = Capability(_NONE_YET)
 # The draft tokens of a request are cut on the GPU, after the scheduler has counted them. Neither it
 # nor vLLM's metrics learn how many were verified, so the tuner judges by tokens per step instead of
@@ -199,6 +205,13 @@ TABLE: Final = (
         _AT_TOKENS,
         Shown.SOURCE,
         "v1/worker/gpu/model_runner.py",
+    ),
+    Row(
+        "steps counted by batch where depth is not live",
+        COUNTED,
+        "nothing is counted by batch",
+        Shown.SOURCE,
+        "v1/core/sched/scheduler.py",
     ),
     Row(
         "live depth with several data-parallel engines",

@@ -1,7 +1,7 @@
 from fathom import __version__
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import fetched_by
 
@@ -9,7 +9,7 @@ from fathom.manifests.cache import fetched_by
 def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dict[str, str]:
     """What a new Fathom changes by itself: on the workload, where no pod rolls for it."""
     annotations = {names.ANNOTATION_RENDERED_BY: __version__}
-    if live_depth(sd.spec):
+    if has_plugin(sd.spec):
         annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
             sd.metadata.name, bundle.content
         )

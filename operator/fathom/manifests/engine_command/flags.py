@@ -13,7 +13,7 @@ from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
 from fathom.manifests.engine_command.capture_sizes import added_sizes
 from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
@@ -149,8 +149,8 @@ BEFORE_ARGS: Final = (
 AFTER_ARGS: Final = (
     Flag(
         ("--scheduler-cls",),
-        lambda spec, _: SCHEDULER_CLASS if live_depth(spec) else False,
-        instead="live depth brings its own scheduler",
+        lambda spec, _: SCHEDULER_CLASS if has_plugin(spec) else False,
+        instead="the plugin brings its own scheduler",
     ),
     Flag(("--max-num-seqs",), _max_num_seqs),
     Flag(("--compilation-config",), _compilation_config),

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from fathom.api.pod_fields import EnvVar
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.fabric_env import fabric_env
@@ -58,8 +58,9 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
     if live_depth(spec) and role is Role.LEADER:
         own.append({"name": POD_NAME, "valueFrom": {"fieldRef": _POD_NAME}})
         own.append(_value(DEPTH_FILE, DEFAULT_DEPTH_FILE))
+    if has_plugin(spec) and role is Role.LEADER:
         own.append(_value(COUNTERS_FILE, DEFAULT_COUNTERS_FILE))
-    if live_depth(spec):
+    if has_plugin(spec):
         # Every rank reads the same arguments, and those name the scheduler.
         shared += _shared("PYTHONPATH", user.pop("PYTHONPATH", None))
         # Unset, every plugin is loaded; set, only those it lists.

@@ -10,7 +10,7 @@ from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
-from fathom.core.engine.capability import live_depth
+from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume
@@ -261,7 +261,7 @@ def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> lis
     volumes: list[JsonValue] = [_shared_memory(spec), *writable_volumes(spec)]
     if claim := claim_of(sd):
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
-    if live_depth(spec):
+    if has_plugin(spec):
         plugin = names.plugin_config_map(name, bundle.content)
         volumes.append(code_volume("fathom-plugin", plugin, bundle))
     if live_depth(spec) and role is Role.LEADER:
@@ -296,7 +296,7 @@ def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValu
     ]
     if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
-    if live_depth(spec):
+    if has_plugin(spec):
         mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
     if live_depth(spec) and role is Role.LEADER:
         # The directory, never a subPath: such mounts are not refreshed.

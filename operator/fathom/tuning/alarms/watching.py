@@ -97,11 +97,13 @@ def watched(
         if isinstance(text, Survival)
         else ()
     )
-    sights = (
-        *by_acceptance,
-        _other_depth(snapshot, document, deltas),
-        _never_pays(policy),
+    # Where depth is not live, none was asked for, and none but the user's is tried.
+    by_depth = (
+        (_other_depth(snapshot, document, deltas), _never_pays(policy))
+        if snapshot.live_refusal is None
+        else ()
     )
+    sights = (*by_acceptance, *by_depth)
     return _carried_on(watches, [each for each in sights if each], snapshot.now_s)
 
 

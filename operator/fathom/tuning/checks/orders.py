@@ -8,6 +8,7 @@ from fathom.api.spec import TuningMode
 from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, flat, same_depths, summary
 from fathom.tuning.alarms.watching import standing
+from fathom.tuning.fixed_depth import FixedDepth
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.learning import learn
 from fathom.tuning.situation import Situation, clamped, pins, within_bounds
@@ -68,13 +69,15 @@ def unwritten(snapshot: TuningSnapshot) -> DepthDocument:
 
 
 def cannot_change_live(given: Situation) -> TuningDecision | None:
-    """The engine has no live depth."""
+    """The engine has no live depth: say why, and what was measured at the one that runs."""
     if given.snapshot.live_refusal is None:
         return None
     reason, message = given.snapshot.live_refusal
+    drafts = reason is not Reason.DRAFTING_DISABLED
+    measured = FixedDepth.of(given).sentences() if drafts else ""
     # No document was written for these engines that they could obey.
-    held = replace(given.hold(reason, message), not_obeyed=())
-    if reason is Reason.DRAFTING_DISABLED:
+    held = replace(given.hold(reason, f"{message} {measured}".rstrip()), not_obeyed=())
+    if not drafts:
         # Nothing is drafted that could be wrong, and no counter would ever say that it is over.
         return replace(held, alarms=(), state=replace(held.state, watches=()))
     return held

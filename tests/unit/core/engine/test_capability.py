@@ -7,8 +7,10 @@ from fathom.core.engine.capability import (
     adaptive_verification_problem,
     engine_has,
     engine_problems,
+    has_plugin,
     live_depth,
     live_depth_refusal,
+    why_not_counted,
 )
 from fathom.core.engine.capability_table import SHUTDOWN_TIMEOUT
 from manifest_samples import resource
@@ -129,6 +131,78 @@ def test_a_static_engine_is_not_live_though_it_could_be() -> None:
 
     assert live_depth_refusal(spec) is None
     assert not live_depth(spec)
+    assert not has_plugin(spec)
+
+
+V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        image("0.28.0"),
+        image("0.31.9"),
+        {"engine.dataParallelSize": 2},
+        {"engine.dataParallelSize": 2, "engine.args": ["--no-async-scheduling"]},
+        {"engine.dataParallelSize": 2, "engine.pipelineParallelSize": 2},
+        {"speculation.adaptiveVerification": "Enabled", **image("0.31.9")},
+        V1,
+    ],
+    ids=str,
+)
+def test_where_depth_is_not_live_steps_are_counted_all_the_same(changes: dict[str, Any]) -> None:
+    spec = resource(changes).spec
+
+    assert not live_depth(spec)
+    assert why_not_counted(spec) is None
+    assert has_plugin(spec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (image("0.27.9"), "the plugin counts in vLLM <0.34,>=0.28.0"),
+        (image("0.34.0"), "the plugin counts in vLLM <0.34,>=0.28.0"),
+        (
+            {"engine.image": "vllm/vllm-openai:latest"},
+            "the plugin counts in vLLM <0.34,>=0.28.0",
+        ),
+        (
+            {"draft.method": "suffix", "draft.id": None},
+            "the plugin is not known to count with method suffix",
+        ),
+        (
+            {"draft.method": "ngram", "draft.id": None, "engine.dataParallelSize": 2},
+            "the plugin is not known to count with method ngram",
+        ),
+        (
+            {**V1, "engine.pipelineParallelSize": 2},
+            "another scheduler with VLLM_USE_V2_MODEL_RUNNER in spec.engine.env",
+        ),
+        (
+            {
+                "engine.dataParallelSize": 2,
+                "engine.pipelineParallelSize": 2,
+                "engine.args": ["--no-async-scheduling"],
+            },
+            "another scheduler with --no-async-scheduling in spec.engine.args",
+        ),
+        (
+            {"engine.dataParallelSize": 2, "engine.args": ["--disable_log_stats"]},
+            "--disable_log_stats in spec.engine.args turns off the statistics that it counts by",
+        ),
+    ],
+    ids=str,
+)
+def test_where_nothing_is_counted_it_says_why(changes: dict[str, Any], why: str) -> None:
+    spec = resource(changes).spec
+
+    assert (why_not_counted(spec) or "").endswith(why)
+    assert not has_plugin(spec)
+
+
+def test_without_drafting_there_is_nothing_to_count() -> None:
+    assert not has_plugin(resource({"speculation.drafting": "Disabled"}).spec)
 
 
 @pytest.mark.parametrize(

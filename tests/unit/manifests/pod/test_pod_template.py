@@ -207,12 +207,43 @@ def test_the_depth_document_is_mounted_so_that_it_is_refreshed() -> None:
     assert env()["FATHOM_POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 
 
+TWO_RANKS: dict[str, Any] = {"engine.dataParallelSize": 2, "engine.tensorParallelSize": 2}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"engine.image": "vllm/vllm-openai:v0.31.0"}, TWO_RANKS], ids=str
+)
+def test_where_depth_is_not_live_the_plugin_counts_and_nothing_else(
+    changes: dict[str, Any],
+) -> None:
+    variables = {
+        "VLLM_ENGINE_READY_TIMEOUT_S",
+        "FATHOM_COUNTERS_FILE",
+        "PYTHONPATH",
+    }
+    assert set(env(changes)) == variables
+    assert [volume["name"] for volume in pod(changes)["volumes"]] == ["shm", "fathom-plugin"]
+    args = container(changes)["args"]
+    assert args[args.index("--scheduler-cls") + 1] == "fathom_vllm.scheduler.LiveDepthScheduler"
+    line = " ".join(args)
+    assert "per_batch_size" not in line
+    assert "--max-num-seqs" not in line
+    assert "--compilation-config" not in line
+    assert '"num_speculative_tokens":3' in line
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"speculation.tuning.mode": "Static"}, {"engine.image": "vllm/vllm-openai:v0.31.0"}],
+    [
+        {"speculation.tuning.mode": "Static"},
+        {"speculation.tuning.mode": "Static", **TWO_RANKS},
+        {"engine.image": "vllm/vllm-openai:v0.27.0"},
+        {"engine.image": "vllm/vllm-openai:nightly"},
+        {**TWO_RANKS, "engine.args": ["--disable-log-stats"]},
+    ],
     ids=str,
 )
-def test_without_live_depth_the_engine_is_stock(changes: dict[str, Any]) -> None:
+def test_where_nothing_is_counted_the_engine_is_stock(changes: dict[str, Any]) -> None:
     assert list(env(changes)) == ["VLLM_ENGINE_READY_TIMEOUT_S"]
     assert [volume["name"] for volume in pod(changes)["volumes"]] == ["shm"]
     line = " ".join(container(changes)["args"])
