@@ -50,6 +50,9 @@ class WriteInvariants:
     refused_at_s: dict[tuple[str, str], float] = field(default_factory=dict)
     """By uid of the resource and its draft: since when the operator has said that it refuses it. Of
     a new resource of the same name it need not know."""
+    rolled_out: set[str] = field(default_factory=set)
+    """Drafts that had every replica when they were refused: what was ready is left alone, and comes
+    back where a rollout has taken its place."""
     holder: str = ""
     """Who holds the lease."""
     _epochs: dict[str, int] = field(default_factory=dict)
@@ -141,7 +144,7 @@ class WriteInvariants:
         if audit.after is None or after <= before:
             return
         draft = _draft_of(audit.after)
-        if draft == BAD_DRAFT:
+        if draft == BAD_DRAFT and draft not in self.rolled_out:
             owner = audit.after["metadata"]["ownerReferences"][0]["uid"]
             refused_s = self.refused_at_s.get((owner, draft))
             if refused_s is not None and refused_s < audit.at_s - LAG_S:
@@ -177,9 +180,6 @@ class Invariants(WriteInvariants):
     """The fewest replicas that the user has asked for lately."""
     _removals: int = 0
 
-    rolled_out: set[str] = field(default_factory=set)
-    """Drafts that had every replica when they were refused: what was ready is left alone."""
-
     def look(self) -> None:
         """Look at the cluster."""
         self._engines_within()
@@ -192,8 +192,10 @@ class Invariants(WriteInvariants):
     # -- each of them
 
     def _refused(self, draft: str) -> None:
-        asked = [each for each in self.objects.each(DEPLOYMENT) if _replicas(each)]
-        kimis = [each for each in asked if each["metadata"]["name"].startswith("kimi-")]
+        there = self.objects.each(DEPLOYMENT)
+        kimis = [each for each in there if each["metadata"]["name"].startswith("kimi-")]
+        # The last replica may just have gone for another's sake.
+        kimis = [each for each in kimis if _replicas(each)] or kimis
         if kimis and all(_draft_of(each) == draft for each in kimis):
             self.rolled_out.add(draft)
 

@@ -134,8 +134,8 @@ def _fallback(
 ) -> _Earlier | None:
     """The newest of the earlier specs against which nothing is known.
 
-    If there is none: the one whose pods were ready, as long as some run. What is known by now did
-    not keep them from serving.
+    If there is none: the one whose pods were ready, as long as some run, or would if a rollout had
+    not taken their place. What is known by now did not keep them from serving.
     """
     found = [
         _Earlier(sd, text, revision)
@@ -146,7 +146,8 @@ def _fallback(
         if not check_draft(preflight_of(each.sd.spec, models)).refused:
             return each
     proven = (each for each in found if each.revision == checkpoint.good_revision)
-    return next((each for each in proven if each.revision in running), None)
+    replaced = {checkpoint.rollout.stable} if checkpoint.rollout else set()
+    return next((each for each in proven if each.revision in {*running, *replaced}), None)
 
 
 def models_of(resource: Manifest, checkpoint: Checkpoint) -> tuple[ModelRef, ...]:

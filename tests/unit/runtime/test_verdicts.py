@@ -274,6 +274,25 @@ async def test_what_once_was_ready_is_left_alone_and_goes_on() -> None:
 # -- what survives
 
 
+async def test_what_once_was_ready_comes_back_where_the_next_canary_has_taken_its_place() -> None:
+    """The only replica has gone for a canary of another image when the hub refuses both drafts."""
+    bench = bench_of({TARGET: DOWN, A: DOWN}, **{"replicas": 1, "rollout.maxUnavailable": 1})
+    await passes(bench, 45)
+    await bench.until_ready()
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    while asked(bench) == {A.id: 1}:
+        await passes(bench, 1)
+
+    bench.models |= {TARGET: FITS, A: UNFIT}
+    await passes(bench, 120)
+
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    assert asked(bench) == {A.id: 1}
+    assert bench.status["ready"] == "1/1"
+    (serving,) = (each for each in bench.kube.all_of(DEPLOYMENT) if each["spec"]["replicas"])
+    assert "vllm/vllm-openai:v0.32.0" in json.dumps(serving["spec"]["template"])
+
+
 async def test_a_refused_edit_stays_refused_after_a_restart_without_a_hub() -> None:
     bench = await serving_a()
     bench.models[B] = UNFIT
