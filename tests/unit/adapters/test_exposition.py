@@ -2,7 +2,7 @@ import pytest
 
 from fathom.adapters.exposition import MOST_SAMPLES, NotAnEngine, parse
 from fathom.core.measurement import Cell, StepKind
-from unit.metrics.page import FakeEngine
+from support.engine_page import FakeEngine
 
 
 def test_a_page_is_read_in_full() -> None:
