@@ -94,18 +94,18 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
     rest_s = _rest_s(given, pods, stake) - (given.now_s - state.probe_ended_at_s)
     undisturbed = state.trial is None
     may_try = rest_s <= 0 and (undisturbed or stake >= MUCH_AT_STAKE)
-    if may_try and (options := options or control(policy, plan)):
-        return ProbeChoice(options)
+    due = options or control(policy, plan)
+    if may_try and due:
+        return ProbeChoice(due)
     # Once in a fleet's life for each bucket, so they need no budget.
     if given.settings.probing and undisturbed and (unseen := ends(policy, plan)):
         return ProbeChoice(unseen)
     if blind := sentinel(policy, _sentinel_plan(given, pods)):
         return ProbeChoice(blind, sentinel=True)
-    later = () if may_try else options or control(policy, plan)
-    if not later:
+    if not due:
         return NoProbe("is expected to be worth more than it costs")
     rests = f"for {rest_s:.0f} s: probes have had their share of the traffic"
-    return NoProbe(rests if rest_s > 0 else "until the last move is judged", later)
+    return NoProbe(rests if rest_s > 0 else "until the last move is judged", due)
 
 
 def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | None, Situation]:
