@@ -130,12 +130,13 @@ $(VENV)/.mutants: $(VENV)/.installed constraints-mutants.txt
 	@$(BIN)/pip install -q -c constraints.txt -c constraints-mutants.txt --group mutants
 	@touch $@
 
-GENERATED := crds charts/fathom/files/crds docs/api.md
+GENERATED := crds charts/fathom/files/crds docs/api.md docs/alarms.md
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
 	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/files/crds/
 	@$(BIN)/python -m fathom_local.tools.api_reference > docs/api.md
+	@$(BIN)/python -m fathom_local.tools.alarm_reference > docs/alarms.md
 
 verify: regenerate ## Regenerate everything generated, and fail if it differs
 	@git diff --exit-code -- $(GENERATED) \

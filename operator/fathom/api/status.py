@@ -6,13 +6,14 @@ from typing import Annotated
 from pydantic import Field
 
 from fathom.api.base import ApiModel
-from fathom.api.conditions import ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 
 
 class Condition(ApiModel):
     """A standard Kubernetes condition."""
 
-    type: ConditionType
+    type: ConditionType | AlarmKind
+    """What `status.conditions` reports, in the order in which a reader wants it."""
     status: ConditionStatus
     reason: str
     message: str = ""
