@@ -5,7 +5,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.tuning.alarms.table import ALARMS, AlarmRow
-from fathom.tuning.alarms.watching import OVER_S
+from fathom.tuning.alarms.watching import OVER_AFTER_S
 
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -20,8 +20,8 @@ Warning event (and a Normal one, `...Over`, when it ends), a column of `fathom t
 [`fathom_alarm`](metrics.md).
 
 No alarm changes depth, which follows what is [measured](tuning.md) in any case. One is over when
-its cause was gone for {OVER_S / _MINUTE_S:.0f} minutes; without metrics it stands. Why they are
-conditions: [0008](design/0008-alarms-are-conditions.md).
+its cause was gone for {OVER_AFTER_S / _MINUTE_S:.0f} minutes; without metrics it stands. Why they
+are conditions: [0008](design/0008-alarms-are-conditions.md).
 
 | reason | condition | raised when | for | what to do |
 |---|---|---|---|---|

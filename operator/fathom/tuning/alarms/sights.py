@@ -19,33 +19,39 @@ from fathom.tuning.estimate.survival import Survival, Trials
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 
-CLIFF: Final = 0.68
+CLIFF_SHARE: Final = 0.68
 """Acceptance below this share of the low end of the last day is a cliff: kinds of traffic that one
 draft serves differ by less."""
-RESTORED: Final = 0.85
-"""Above this share it is over."""
-CLIFF_POD: Final = 0.6
+RESTORED_SHARE: Final = 0.85
+"""Above this share of the low end of the last day, a cliff is over."""
+POD_CLIFF_SHARE: Final = 0.6
 """One pod below this share of the others' median has another draft, or a broken one."""
 NORMAL_KNOWN_S: Final = 900.0
 """Seconds of normal acceptance without which nothing can be a cliff."""
-DECAY: Final = 0.05
+DECAY_SHARE: Final = 0.05
 """Older replicas' acceptance below that of younger ones, relative."""
 DECAY_Z: Final = 3.0
+"""How certain that must be, by the scatter between replicas."""
 PODS_SD: Final = 0.01
 """Spread of acceptance between replicas of one age, relative, at least."""
-MEAN_DEVIATION_TO_SD: Final = 1.25
+SD_PER_MEAN_DEVIATION_FACTOR: Final = 1.25
 """√(π/2): a normal distribution's standard deviation over its mean absolute deviation."""
 OLD_S: Final = 3600.0
 """An engine that runs for less is young, whatever the others' age."""
-TOO_GOOD: Final = 0.995
+OLD_FACTOR: Final = 2.0
+"""Nor is one old that is not so many times as old as the youngest."""
+TOO_GOOD_SHARE: Final = 0.995
 """No draft that differs from its target accepts so much; a draft that *is* its target does."""
-NOTHING_BELOW: Final = 0.01
-SOMETHING_ABOVE: Final = 0.02
+NOTHING_ACCEPTED_SHARE: Final = 0.01
+"""Of the drafts, at the first position: as good as none."""
+SOMETHING_ACCEPTED_SHARE: Final = 0.02
 """Acceptance above which nothing is no longer what is accepted."""
 LEAST_STEPS: Final = 100.0
+"""Of one pod in one window: fewer say nothing of its depth."""
 OTHER_DEPTH_SHARE: Final = 0.2
-"""Share of steps at another depth than asked."""
+"""Of a pod's steps at another depth than asked: a window may begin before its schedule did."""
 LEAST_DRAFTS: Final = 1000.0
+"""Of one pod, or at one position: fewer tell nothing of acceptance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ def acceptance_cliff(look: Look) -> Sight | None:
     normal, level = acceptance.normal, acceptance.level
     if normal is None or level is None or acceptance.known_s < NORMAL_KNOWN_S:
         return None
-    if level >= normal * (RESTORED if standing else CLIFF):
+    if level >= normal * (RESTORED_SHARE if standing else CLIFF_SHARE):
         return None
     if acceptance.is_known_traffic and not standing:
         return None
@@ -94,7 +100,7 @@ def one_pod_differs(look: Look) -> Sight | None:
     pods = [(each, each.ratio) for each in known]
     for pod, ratio in pods:
         others = [r for other, r in pods if other is not pod and r is not None]
-        if ratio is not None and others and ratio < CLIFF_POD * median(others):
+        if ratio is not None and others and ratio < POD_CLIFF_SHARE * median(others):
             share = ratio / median(others)
             return Sight(f"{pod.pod} accepts {share:.0%} of what the other pods do.")
     return None
@@ -111,13 +117,13 @@ def older_replicas_accept_less(look: Look) -> Sight | None:
     if not known:
         return None
     youngest_s = min(age for age, _ in known)
-    split_s = max(OLD_S, 2 * youngest_s)
+    split_s = max(OLD_S, OLD_FACTOR * youngest_s)
     old = [each for age, each in known if age >= split_s]
     young = [each for age, each in known if age < split_s]
     if not old or not young:
         return None
     ratio, error = _compared(old, young)
-    if ratio > 1 - DECAY or (1 - ratio) < DECAY_Z * error:
+    if ratio > 1 - DECAY_SHARE or (1 - ratio) < DECAY_Z * error:
         return None
     names = ", ".join(each.pod for each in old)
     return Sight(
@@ -135,7 +141,7 @@ def _compared(old: Sequence[PodAcceptance], young: Sequence[PodAcceptance]) -> t
     within = [abs(ratios[each.pod] - first) for each in old]
     within += [abs(ratios[each.pod] - second) for each in young]
     # Two pods cannot tell their own spread: routers alone make several percent.
-    spread = max(PODS_SD, MEAN_DEVIATION_TO_SD * sum(within) / len(within))
+    spread = max(PODS_SD, SD_PER_MEAN_DEVIATION_FACTOR * sum(within) / len(within))
     return first / second if second > 0 else 1.0, spread * (1 / len(old) + 1 / len(young)) ** 0.5
 
 
@@ -145,7 +151,7 @@ def too_good_to_be_true(look: Look) -> Sight | None:
     if pooled is None:
         return None
     depth = sum(reached >= LEAST_DRAFTS for reached in pooled.reached)
-    if any(pooled.accepted[i] < TOO_GOOD * pooled.reached[i] for i in range(depth)):
+    if any(pooled.accepted[i] < TOO_GOOD_SHARE * pooled.reached[i] for i in range(depth)):
         return None
     return Sight(
         f"Of {pooled.reached[0]:.0f} drafts, {_first(pooled):.1%} were accepted at each of "
@@ -157,7 +163,9 @@ def nothing_accepted(look: Look) -> Sight | None:
     """Drafts that are made for nothing."""
     pooled = _drafts(look)
     standing = Reason.NOTHING_ACCEPTED in look.standing
-    if pooled is None or _first(pooled) > (SOMETHING_ABOVE if standing else NOTHING_BELOW):
+    if pooled is None or _first(pooled) > (
+        SOMETHING_ACCEPTED_SHARE if standing else NOTHING_ACCEPTED_SHARE
+    ):
         return None
     return Sight(
         f"Of {pooled.reached[0]:.0f} drafts, {_first(pooled):.1%} were accepted: the engine "

@@ -19,10 +19,10 @@ from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 
-OVER_S: Final = 300.0
-"""How long an alarm's cause must be gone."""
-FORGOTTEN_S: Final = 60.0
-"""How long what was only suspected must be gone."""
+OVER_AFTER_S: Final = 300.0
+"""How long an alarm's cause must be gone: one good window does not end an alarm."""
+FORGOTTEN_AFTER_S: Final = 60.0
+"""How long what was only suspected must be gone: one bad window a day is none."""
 
 
 def watched(
@@ -83,5 +83,5 @@ def _unseen(before: Watch | None, now_s: float) -> Watch | None:
     """One good window does not end an alarm, nor may one bad window a day apart begin one."""
     if before is None:
         return None
-    quiet_s = OVER_S if before.raised_at_s else FORGOTTEN_S
+    quiet_s = OVER_AFTER_S if before.raised_at_s else FORGOTTEN_AFTER_S
     return before if now_s - before.last_seen_s < quiet_s else None
