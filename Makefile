@@ -130,13 +130,16 @@ $(VENV)/.mutants: $(VENV)/.installed constraints-mutants.txt
 	@$(BIN)/pip install -q -c constraints.txt -c constraints-mutants.txt --group mutants
 	@touch $@
 
-GENERATED := crds charts/fathom/files/crds docs/api.md operator/fathom/manifests/pod/pod_schema.json
+GENERATED := crds charts/fathom/files/crds docs/api.md docs/alarms.md docs/tuning-constants.md \
+	operator/fathom/manifests/pod/pod_schema.json
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
 	@cp crds/fathom.dev_speculativedeployments.yaml charts/fathom/files/crds/
 	@$(BIN)/python -m fathom_local.tools.api_reference > docs/api.md
 	@$(BIN)/python -m fathom_local.tools.pod_schema > operator/fathom/manifests/pod/pod_schema.json
+	@$(BIN)/python -m fathom_local.tools.alarm_reference > docs/alarms.md
+	@$(BIN)/python -m fathom_local.tools.tuning_constants > docs/tuning-constants.md
 
 verify: regenerate ## Regenerate everything generated, and fail if it differs
 	@git diff --exit-code -- $(GENERATED) \

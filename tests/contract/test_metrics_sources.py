@@ -23,7 +23,7 @@ from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters, delta
 from fathom_local.tools.prometheus import find_prometheus
-from unit.metrics.page import FakeEngine
+from support.engine_page import FakeEngine
 
 PODS = ("pod-a", "pod-b")
 NAMESPACE = "llm"

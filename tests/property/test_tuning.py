@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.buckets import depths_of
-from fathom.tuning.checks.moving import WORSE_Z
+from fathom.tuning.checks.moving import TAKE_BACK_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.policy import RETURN_S, RETURN_Z, Policy
@@ -259,7 +259,7 @@ class Watched(Fleet):
         if self.now_s - at_s < RETURN_S and under == epoch:
             gain = policy.evidence.gain(bucket, to, start)
             # A move that was seen to lose is taken back sooner than one is made, and once.
-            z = WORSE_Z if decision.measured_gain is not None else RETURN_Z
+            z = TAKE_BACK_Z if decision.measured_gain is not None else RETURN_Z
             if gain is None or gain.lower(z) <= 0:
                 self.flapped.append(f"{self.now_s - START_S:.0f} {decision.message}")
         self.left[bucket, start] = (self.now_s, epoch)

@@ -25,7 +25,8 @@ class Module:
 
 MODULES: Final[Mapping[str, Module]] = {
     "plan": Module(
-        ("operator/fathom/core/plan.py", "operator/fathom/core/replicas.py"), ("tests/unit/plan",)
+        ("operator/fathom/core/plan.py", "operator/fathom/core/replicas.py"),
+        ("tests/unit/core/test_plan.py", "tests/unit/core/test_replicas.py"),
     ),
     "rollout": Module(("operator/fathom/rollout",), ("tests/unit/rollout",)),
     "tuning": Module(

@@ -1,30 +1,32 @@
 """Condition types and reasons. Reasons are part of the API: scripts and alerts match on them."""
 
 from enum import StrEnum
-from typing import Final
 
 
 class ConditionType(StrEnum):
-    """What `status.conditions` reports, in the order in which a reader wants it."""
+    """How things are: every resource has these, in the order in which a reader wants them."""
 
     READY = "Ready"
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
     DRAFT_COMPATIBLE = "DraftCompatible"
     TUNING = "Tuning"
-    # Alarms: absent until they were raised once.
+
+
+class AlarmKind(StrEnum):
+    """What a person should look at: conditions that are absent until they were raised once.
+
+    Also the label `alarm` of the metric. What raises each stands in `fathom.tuning.alarms.table`.
+    """
+
     DRAFT_MISMATCH = "DraftMismatch"
+    """Acceptance fell off a cliff: traffic the draft was not made for, or the wrong draft."""
     ACCEPTANCE_DECAY = "AcceptanceDecay"
+    """Replicas that run for longer accept less than those that started lately."""
     SUSPICIOUS_ACCEPTANCE = "SuspiciousAcceptance"
+    """Acceptance too good to be true, or an engine that drafts at another depth than asked."""
     SPECULATION_NEVER_PAYS = "SpeculationNeverPays"
-
-
-ALARMS: Final = (
-    ConditionType.DRAFT_MISMATCH,
-    ConditionType.ACCEPTANCE_DECAY,
-    ConditionType.SUSPICIOUS_ACCEPTANCE,
-    ConditionType.SPECULATION_NEVER_PAYS,
-)
+    """Without speculation this model would be faster at every batch under load."""
 
 
 class ConditionStatus(StrEnum):

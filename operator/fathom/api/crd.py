@@ -1,7 +1,8 @@
 """Generates the CustomResourceDefinition from the models. `make verify` keeps `crds/` in step."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Final, cast
 
 from pydantic import JsonValue
 
@@ -171,9 +172,18 @@ def _resolve(schema: Mapping[str, JsonValue], definitions: Mapping[str, JsonValu
     if isinstance(options := node.get("anyOf"), list) and "x-kubernetes-int-or-string" not in node:
         node.pop("anyOf")
         node.pop("default", None)
-        (only,) = (option for option in map(_mapping, options) if option.get("type") != "null")
-        node = {**_resolve(only, definitions), **node}
+        kept = [option for option in map(_mapping, options) if option.get("type") != "null"]
+        node = {**_united([_resolve(each, definitions) for each in kept]), **node}
     return node
+
+
+def _united(options: Sequence[Schema]) -> Schema:
+    """What one of several may be: the only one; or of enums, any of their values."""
+    first, *others = options
+    if not others:
+        return first
+    values = (cast("list[JsonValue]", option["enum"]) for option in options)
+    return {**first, "enum": list(chain.from_iterable(values))}
 
 
 def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -61,6 +61,8 @@ class TuningMode(StrEnum):
 
 
 class Actuation(StrEnum):
+    """Nobody reads which it is; both stay for manifests that name one (docs/design/0027)."""
+
     AUTO = "Auto"
     LIVE = "Live"
 
@@ -151,7 +153,7 @@ class TuningSpec(ApiModel):
     """Auto changes depth; Advise keeps `tokens` and says what it would do; Static runs a stock
     engine. Auto and Advise run identical pods, so going from one to the other restarts nothing."""
     actuation: Actuation = Actuation.AUTO
-    """Live changes depth between two engine steps; Auto takes Live where the engine can."""
+    """Auto and Live mean the same: depth changes between two engine steps, where the engine can."""
     objective: Objective = Objective.THROUGHPUT
     """Latency: tokens per second per request. Throughput: tokens per second. Goodput: throughput
     while time per output token stays within `tpotMilliseconds`."""

@@ -6,13 +6,13 @@ from typing import Annotated
 from pydantic import Field
 
 from fathom.api.base import ApiModel
-from fathom.api.conditions import ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 
 
 class Condition(ApiModel):
     """A standard Kubernetes condition."""
 
-    type: ConditionType
+    type: ConditionType | AlarmKind
     """What it is about, such as Ready, Degraded or Tuning."""
     status: ConditionStatus
     """True, False or Unknown."""

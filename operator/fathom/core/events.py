@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.metadata import Meta
@@ -17,7 +17,7 @@ LONGEST_MESSAGE: Final = 1024
 """The API server refuses longer ones."""
 
 
-_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *ALARMS})
+_ABNORMAL: Final = frozenset({ConditionType.DEGRADED, *AlarmKind})
 """Conditions that are bad when true."""
 
 
@@ -65,7 +65,7 @@ def _event(condition: Condition) -> Event:
     well = (condition.status is ConditionStatus.TRUE) is good
     if condition.type is ConditionType.DEGRADED and well:
         return Event(Severity.NORMAL, "Recovered", "everything is as expected again.")
-    if condition.type in ALARMS:
+    if isinstance(condition.type, AlarmKind):
         name = f"{condition.type}{'Over' if well else ''}"
         severity = Severity.NORMAL if well else Severity.WARNING
         return Event(severity, name, condition.message)

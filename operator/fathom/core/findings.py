@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
 from fathom.api.problem import Problem
 from fathom.api.status import (
     AdaptiveVerificationStatus,
@@ -70,7 +70,7 @@ class Findings:
     quality: QualityStatus | None
     """Of the last check; None: none was ever asked for."""
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
-    alarms: Mapping[ConditionType, Finding] = field(default_factory=dict)
+    alarms: Mapping[AlarmKind, Finding] = field(default_factory=dict)
     """Those that stand."""
     fixed_depth: str = ""
     """The depth that engines have which read no document; empty: not known."""

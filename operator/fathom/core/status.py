@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import (
     Condition,
     DepthStatus,
@@ -28,7 +28,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
     ready = sum(pod.ready for pod in leaders)
     generation = objects.metadata.generation
     before = {each.type: each for each in objects.status.conditions} if objects.status else {}
-    found = {
+    found: dict[ConditionType | AlarmKind, Finding] = {
         ConditionType.READY: _ready(ready, findings),
         ConditionType.PROGRESSING: _progressing(findings),
         ConditionType.DEGRADED: _degraded(findings, objects),
@@ -119,7 +119,11 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
 
 
 def _condition(
-    kind: ConditionType, found: Finding, before: Condition | None, generation: int, now_s: float
+    kind: ConditionType | AlarmKind,
+    found: Finding,
+    before: Condition | None,
+    generation: int,
+    now_s: float,
 ) -> Condition:
     since = rfc3339(now_s)
     if before is not None and before.status is found.status:
@@ -135,15 +139,15 @@ def _condition(
 
 
 def _alarms(
-    findings: Findings, before: Mapping[ConditionType, Condition]
-) -> dict[ConditionType, Finding]:
+    findings: Findings, before: Mapping[ConditionType | AlarmKind, Condition]
+) -> dict[ConditionType | AlarmKind, Finding]:
     """Alarms that stand, and those that are over; one that never was raised is not mentioned."""
     over = Finding(
         ConditionStatus.FALSE, Reason.CLEARED, "It was raised before, and does not stand any more."
     )
     return {
         kind: findings.alarms.get(kind, over)
-        for kind in ALARMS
+        for kind in AlarmKind
         if kind in findings.alarms or kind in before
     }
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
-from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
@@ -86,12 +86,12 @@ def live_view(
 
 def attention(status: SpeculativeDeploymentStatus) -> Iterator[str]:
     """Conditions that are not as they should be; alarms are told by the explanation itself."""
-    good = {
+    good: dict[ConditionType | AlarmKind, ConditionStatus] = {
         ConditionType.READY: ConditionStatus.TRUE,
         ConditionType.DEGRADED: ConditionStatus.FALSE,
     }
     for each in status.conditions:
-        if each.status != good.get(each.type, each.status) and each.type not in ALARMS:
+        if each.status != good.get(each.type, each.status) and not isinstance(each.type, AlarmKind):
             yield f"{each.type}={each.status}, {each.reason}: {each.message}"
 
 

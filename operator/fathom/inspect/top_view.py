@@ -6,7 +6,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.inspect.cluster import Listed
 
@@ -61,5 +61,5 @@ def alarms(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
     return tuple(
         f"{each.type}/{each.reason}"
         for each in status.conditions
-        if each.status is ConditionStatus.TRUE and each.type in {*ALARMS, ConditionType.DEGRADED}
+        if each.status is ConditionStatus.TRUE and each.type in {*AlarmKind, ConditionType.DEGRADED}
     )

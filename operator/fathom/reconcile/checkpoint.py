@@ -39,7 +39,7 @@ _HOLDING: Final = _SPECS | _REVISIONS | {_MODELS}
 """What must not be taken for absent where it cannot be read."""
 KEYS: Final = _HOLDING | {ROLLOUT_KEY, _REFRESHES, QUALITY_KEY, _WEIGHTS, _GENERATION}
 """All that is ours, beside the tuner's state."""
-NOTHING: Final = "null"
+ABSENT: Final = "null"
 """What a key holds that is not there."""
 _REVISION: Final = re.compile(f"[0-9a-f]{{{REVISION_LENGTH}}}")
 _Value = TypeVar("_Value")
@@ -88,7 +88,7 @@ class Checkpoint:
     lost: tuple[str, ...] = field(default=(), compare=False)
     """Keys of what was learnt and cannot be read: it is begun anew."""
     voided: frozenset[str] = frozenset()
-    """Keys that are written as `NOTHING`. To leave out what another wrote would not remove it."""
+    """Keys that are written as `ABSENT`. To leave out what another wrote would not remove it."""
 
     @classmethod
     def of(cls, tuning: Mapping[str, str]) -> "Checkpoint":
@@ -108,7 +108,7 @@ class Checkpoint:
             seen=read.key(_GENERATION, _seen),
             unread={key: tuning[key] for key in read.unreadable if key in _HOLDING},
             lost=tuple(key for key in read.unreadable if key not in _HOLDING),
-            voided=frozenset(key for key in KEYS if tuning.get(key) == NOTHING),
+            voided=frozenset(key for key in KEYS if tuning.get(key) == ABSENT),
         )
 
     def without_lost(self) -> "Checkpoint":
@@ -135,7 +135,7 @@ class Checkpoint:
             _GENERATION: _SEEN.dump_json(self.seen).decode() if self.seen else None,
         }
         known = {key: text for key, text in found.items() if text is not None}
-        return dict.fromkeys(self.voided, NOTHING) | known | dict(self.unread)
+        return dict.fromkeys(self.voided, ABSENT) | known | dict(self.unread)
 
     def specs(self) -> tuple[tuple[str, str], ...]:
         """Pairs of a revision and the spec that its pods were made from, the newest first."""
@@ -184,8 +184,8 @@ class _CheckpointReading:
 
     def key(self, key: str, read: Callable[[str], _Value | None]) -> _Value | None:
         """What a key holds; None: it is not there, or cannot be read."""
-        text = self._tuning.get(key, NOTHING)
-        if text == NOTHING:
+        text = self._tuning.get(key, ABSENT)
+        if text == ABSENT:
             return None
         value = read(text)
         if value is None:

@@ -1,7 +1,7 @@
 """What one pass has to report, put together for `core.status`."""
 
 from fathom.api import names
-from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
 from fathom.core.cluster.optional_kinds import skipped
@@ -19,7 +19,7 @@ from fathom.reconcile.tuning_input import why_not_live
 from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision
 
 
@@ -52,10 +52,7 @@ def findings_of(
         weights_trouble=fetch.trouble,
         skipped=skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
         not_obeyed=decision.not_obeyed,
-        alarms={
-            ConditionType(each.kind): _alarm_finding(each, carried.refresh)
-            for each in decision.alarms
-        },
+        alarms={each.kind: _alarm_finding(each, carried.refresh) for each in decision.alarms},
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,
         engine=_engine_status(desired, snapshot.objects),

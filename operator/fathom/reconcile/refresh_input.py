@@ -2,13 +2,13 @@
 
 from typing import Final
 
+from fathom.api.conditions import AlarmKind
 from fathom.api.spec import AutoOrNever
 from fathom.core.cluster.snapshot import Snapshot
 from fathom.core.plan import Plan
 from fathom.reconcile.desired_state import DesiredState
 from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
 from fathom.rollout.rollout import Stage
-from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import TuningDecision
 
 LOADING_S: Final = 3600.0

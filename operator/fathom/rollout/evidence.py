@@ -23,9 +23,9 @@ BATCH_COST: Final = 0.15
 """Growth of log step time per factor of two in batch, to even out what is left of a difference
 within one bucket. From the published curves at 1, 4 and 16 requests; only a few percent of batch
 are ever left, so that its error does not matter."""
-ALIKE: Final = 2.0
+WINDOWS_WORTH_ONE: Final = 2.0
 """Windows in a row resemble each other: so many are worth one."""
-TAIL: Final = 0.05
+SLOWEST_SHARE: Final = 0.05
 """The stable replicas' slowest requests, by count."""
 
 
@@ -59,7 +59,7 @@ class CanaryContrast:
     @property
     def error(self) -> float:
         """Standard error of the mean from the spread between windows; infinite below two."""
-        independent = self.weight**2 / self.weight2 / ALIKE if self.weight2 else 0.0
+        independent = self.weight**2 / self.weight2 / WINDOWS_WORTH_ONE if self.weight2 else 0.0
         if independent <= 1:
             return inf
         spread = max(0.0, self.squares / self.weight - self.mean**2)
@@ -101,8 +101,8 @@ class CanaryEvidence:
     speed: CanaryContrast = field(default_factory=CanaryContrast)
     """Log ratio of the canary's speed to the stable replicas'."""
     tpot_tail: CanaryContrast = field(default_factory=CanaryContrast)
-    """Share of requests with a time per output token that at most `TAIL` of the stable replicas'
-    requests exceed, canary minus stable."""
+    """Share of requests with a time per output token that at most `SLOWEST_SHARE` of the stable
+    replicas' requests exceed, canary minus stable."""
     ttft_tail: CanaryContrast = field(default_factory=CanaryContrast)
     """The same of the time to first token."""
     looks: float = 0.0
@@ -158,7 +158,7 @@ def _with_tail(
     tail: CanaryContrast, canary: Histogram, stable: Histogram, all_stable: Histogram
 ) -> CanaryContrast:
     """With one more window, by what the stable replicas have shown up to its end."""
-    bound = tail_bound(all_stable, TAIL)
+    bound = tail_bound(all_stable, SLOWEST_SHARE)
     requests = requests_in(canary)
     if bound is None or not requests or not requests_in(stable):
         return tail

@@ -14,7 +14,7 @@ from fathom.api.conditions import Reason
 from fathom.core.counted import counted
 from fathom.core.measurement import Histogram
 from fathom.rollout.evidence import (
-    TAIL,
+    SLOWEST_SHARE,
     CanaryContrast,
     CanaryEvidence,
     requests_in,
@@ -30,7 +30,7 @@ END_Z: Final = 2.0
 """Standard errors that settle it once the bake is over: one of many looks again, but fewer."""
 LEAST_WINDOWS: Final = 8.0
 """With a comparison, to judge by it at all."""
-TAIL_FACTOR: Final = 2.0
+SLOWEST_FACTOR: Final = 2.0
 """Of the stable replicas' slowest requests a canary may have up to so many times the share."""
 MOST_FAILED: Final = 0.005
 """Share of requests by which a canary may fail more than the others."""
@@ -40,7 +40,7 @@ SURE_Z: Final = 3.0
 """Standard errors beyond which a difference of counts is none of chance."""
 LEAST_EVENTS: Final = 5.0
 """Failures, preemptions or slow requests, before any are held against a canary."""
-BLIND_SHARE: Final = 0.5
+UNREAD_SHARE: Final = 0.5
 """Of the windows; a bake with more that could not be read has shown nothing."""
 LONGEST_BAKE: Final = 3.0
 """Times `canaryMinutes`, after which what is still in doubt is decided by the mean."""
@@ -157,11 +157,11 @@ def _slow_tails(evidence: CanaryEvidence, z: float) -> Verdict | None:
 def _slow_tail(
     what: str, canary: Histogram, stable: Histogram, tail: CanaryContrast, z: float
 ) -> Verdict | None:
-    bound = tail_bound(stable, TAIL)
+    bound = tail_bound(stable, SLOWEST_SHARE)
     if bound is None:
         return None
     ours, theirs = slow_share(canary, bound), slow_share(stable, bound)
-    if ours * requests_in(canary) < LEAST_EVENTS or ours <= TAIL * TAIL_FACTOR:
+    if ours * requests_in(canary) < LEAST_EVENTS or ours <= SLOWEST_SHARE * SLOWEST_FACTOR:
         return None
     if tail.windows < LEAST_WINDOWS or tail.mean <= z * tail.error:
         return None
@@ -193,7 +193,7 @@ def _preempts(evidence: CanaryEvidence) -> Verdict | None:
 
 
 def blind(evidence: CanaryEvidence) -> bool:
-    return not evidence.looks or evidence.blind >= max(1.0, evidence.looks * BLIND_SHARE)
+    return not evidence.looks or evidence.blind >= max(1.0, evidence.looks * UNREAD_SHARE)
 
 
 def so_far(evidence: CanaryEvidence) -> str:

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from fathom.api.conditions import AlarmKind
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.depth import DepthDocument
-from fathom.tuning.alarms.alarm import AlarmKind
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _Metric = TypeVar("_Metric", Counter, Gauge)

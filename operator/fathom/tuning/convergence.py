@@ -9,7 +9,11 @@ from fathom.tuning.learning import is_stale
 from fathom.tuning.state import TuningState
 
 POKE_AFTER_S: Final = 30.0
+"""A document not in force for so long: its engines are told again, in case the kubelet is slow."""
 DEADLINE_S: Final = 120.0
+"""And for so long: the pod does not obey. A kubelet takes less."""
+LOST_SHARE: Final = 0.5
+"""Of the pods that can be judged: if so many do not obey, nothing can be tuned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Convergence:
 
         One pod that is behind must not hold a large fleet at yesterday's depth.
         """
-        return 2 * len(self.disobeying) >= self.judged > 0 and bool(self.disobeying)
+        return len(self.disobeying) >= LOST_SHARE * self.judged > 0 and bool(self.disobeying)
 
 
 def convergence(

@@ -20,7 +20,7 @@ HOW_TO_TRY: Final = (
     "To try another depth, edit spec.speculation.tokens: that rolls out with a canary, which is "
     "judged by speed."
 )
-MOST_BATCHES: Final = 3
+_MOST_BATCHES: Final = 3
 """Whose step time the status tells; `fathom explain` tells of all."""
 _TWO_SIDED: Final = 1.96
 
@@ -86,7 +86,7 @@ class FixedDepth:
         positions = f" (accepted by position: {accepted})" if accepted else ""
         return (
             f"Measured at depth {self.tokens}: {length:.2f} tokens per step{positions}; a step "
-            f"takes {', '.join(times[:MOST_BATCHES])}. {self._others()}{HOW_TO_TRY}"
+            f"takes {', '.join(times[:_MOST_BATCHES])}. {self._others()}{HOW_TO_TRY}"
         )
 
     def _others(self) -> str:

@@ -7,14 +7,13 @@ from fathom.api.conditions import Reason
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.state import TuningState
 
 __all__ = [
     "Action",
     "Alarm",
-    "AlarmKind",
     "Measured",
     "Settings",
     "TunedPod",

@@ -18,14 +18,16 @@ PROBE_LOOK_S: Final = 2.0
 """Shortest window while a probe runs."""
 SENTINEL_LOOK_S: Final = 1.0
 """The same for a sentinel: it needs few steps, and the less it costs, the more often it may be."""
-SHORTEST_WINDOW: Final = 0.8
+SHORTEST_WINDOWS: Final = 0.8
 """Of `windowSeconds`: pokes in between must not chop windows into pieces that say nothing."""
 LONGEST_WINDOWS: Final = 10.0
+"""What was counted over a longer gap is nobody's present, …"""
 LONGEST_S: Final = 300.0
-"""What was counted over a longer gap is nobody's present."""
+"""… if it is longer than this, too: Prometheus may scrape seldom."""
 STALE_WINDOWS: Final = 3.0
+"""Age beyond which a sample says nothing of the present, …"""
 STALE_S: Final = 90.0
-"""Age beyond which a sample says nothing of the present; Prometheus commonly scrapes at 30 s."""
+"""… but of so many seconds at least: Prometheus commonly scrapes at 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
     """Take in what the pods counted since they were last looked at. Idempotent."""
     state = snapshot.state
     window = snapshot.settings.window_seconds
-    least = SHORTEST_WINDOW * window
+    least = SHORTEST_WINDOWS * window
     if state.probe is not None:
         least = SENTINEL_LOOK_S if state.probe.sentinel else PROBE_LOOK_S
     longest = max(LONGEST_WINDOWS * window, LONGEST_S)

@@ -28,6 +28,10 @@ from fathom.tuning.policy.visit import Visit
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
 MOST_VISITS: Final = 64
+"""Depths in buckets that were tried, the latest: the state must fit into a ConfigMap."""
+
+SENTINEL_GUESS_S: Final = 5.0
+"""What the first sentinel is expected to take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class TuningState:
     probe_ended_at_s: float = 0.0
     probe_lasted_s: float = 0.0
     sentinel_ended_at_s: float = 0.0
-    sentinel_lasted_s: float = 5.0
+    sentinel_lasted_s: float = SENTINEL_GUESS_S
     """The last one, or what one is expected to take."""
     load: Load = field(default_factory=Load)
     acceptance: Acceptance = field(default_factory=Acceptance)

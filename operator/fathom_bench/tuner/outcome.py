@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.core.depth import DepthDocument
-from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_bench.tuner.course.course import Floats, Ints, WorldCourse
 
 

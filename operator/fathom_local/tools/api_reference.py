@@ -15,7 +15,7 @@ Schema = Mapping[str, JsonValue]
 _HEAD = f"""# API reference
 
 `{API_VERSION}`, kind `{KIND}`, short names {", ".join(f"`{name}`" for name in SHORT_NAMES)}.
-Generated from the CRD by `python -m fathom_local.tools.api_reference`; the same is in
+Generated from the CRD by `make regenerate`; the same is in
 `kubectl explain sd --recursive`.
 """
 

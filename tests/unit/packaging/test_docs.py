@@ -28,7 +28,7 @@ from fathom.core.revision import revision_of
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
 from fathom.manifests.problems import doubts_of, problems_of
-from fathom_local.tools.api_reference import reference
+from fathom_local.tools import alarm_reference, api_reference
 
 REPOSITORY = Path(__file__).parents[3]
 DOCS = REPOSITORY / "docs"
@@ -47,12 +47,15 @@ def first_column(page: str) -> list[str]:
 
 
 def test_api_reference_is_fresh() -> None:
-    written = (DOCS / "api.md").read_text()
-    assert written == reference(), "Run: python -m fathom_local.tools.api_reference > docs/api.md"
+    assert (DOCS / "api.md").read_text() == api_reference.reference(), "Run: make regenerate"
+
+
+def test_alarms_on_the_page_are_those_of_the_table() -> None:
+    assert (DOCS / "alarms.md").read_text() == alarm_reference.reference(), "Run: make regenerate"
 
 
 def test_every_reason_is_explained_once() -> None:
-    explained = first_column("troubleshooting.md")
+    explained = first_column("troubleshooting.md") + first_column("alarms.md")
     unlike = {*explained} ^ {*Reason}
     assert sorted(explained) == sorted(Reason), f"Correct docs/troubleshooting.md: {unlike}"
 

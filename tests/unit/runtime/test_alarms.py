@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.bench import Bench, holding
 

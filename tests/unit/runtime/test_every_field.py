@@ -76,7 +76,7 @@ CASES: Final[Mapping[str, Case]] = {
     "speculation.depths": Case([1, 3, 5]),
     "speculation.drafting": Case("Disabled"),
     "speculation.tuning.mode": Case("Static"),
-    "speculation.tuning.actuation": Case("Live", unseen="Auto is live with this engine"),
+    "speculation.tuning.actuation": Case("Live", unseen="it means the same as Auto"),
     "speculation.tuning.objective": Case("Latency", unseen=TUNER),
     "speculation.tuning.tpotMilliseconds": Case(
         30,

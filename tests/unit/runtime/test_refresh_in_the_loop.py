@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from fathom.adapters.ports import KubeError
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.load import DAY_S, HourLoad, Load
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState

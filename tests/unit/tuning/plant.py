@@ -14,6 +14,7 @@ from math import exp, inf, sqrt
 from random import Random
 from statistics import NormalDist
 
+from fathom.api.conditions import AlarmKind
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import (
@@ -27,7 +28,7 @@ from fathom.core.measurement import (
     StepKind,
     bucket_of,
 )
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import doubling
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState

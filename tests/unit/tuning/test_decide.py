@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument, DepthRange, depth_at, flat
-from fathom.tuning.alarms.alarm import AlarmKind, Watch
+from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import Change, Trial
 from fathom.tuning.tuner import decide

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.core.measurement import StepKind
-from fathom.tuning.alarms.alarm import AlarmKind, Watch
+from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.buckets import buckets
 from fathom.tuning.estimate import acceptance, yields
 from fathom.tuning.estimate.acceptance import LEVELS, Acceptance, Cliff, HealedCliff, PodAcceptance

@@ -1,24 +1,10 @@
-"""What an alarm is, and what is suspected before. `watching` decides which is which."""
+"""What an alarm is, and what is suspected before. `table` lists all there are."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from fathom.api.conditions import Reason
-
-
-class AlarmKind(StrEnum):
-    """Also the condition's type in the resource's status, and the label of the metric."""
-
-    DRAFT_MISMATCH = "DraftMismatch"
-    """Acceptance fell off a cliff: traffic the draft was not made for, or the wrong draft."""
-    ACCEPTANCE_DECAY = "AcceptanceDecay"
-    """Replicas that run for longer accept less than those that started lately."""
-    SUSPICIOUS_ACCEPTANCE = "SuspiciousAcceptance"
-    """Acceptance too good to be true, or an engine that drafts at another depth than asked."""
-    SPECULATION_NEVER_PAYS = "SpeculationNeverPays"
-    """Without speculation this model would be faster at every batch under load."""
+from fathom.api.conditions import AlarmKind, Reason
 
 
 @dataclass(frozen=True, slots=True)

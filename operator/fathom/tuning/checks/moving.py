@@ -19,7 +19,7 @@ TRIAL_STEPS: Final = 200.0
 """Steps at the new depth that a verdict needs."""
 TRIAL_WINDOWS: Final = 3.0
 """After so many windows without enough steps there is no verdict."""
-WORSE_Z: Final = 1.0
+TAKE_BACK_Z: Final = 1.0
 """A move is taken back sooner than it is made: the benefit of doubt is with what was there."""
 
 
@@ -86,7 +86,7 @@ def judge_move(given: Situation) -> TuningDecision | None:
     worse = [
         each
         for each in judged
-        if each.gain.upper(WORSE_Z) < 0
+        if each.gain.upper(TAKE_BACK_Z) < 0
         and not given.policy.steadier(each.bucket, each.to, each.start)
     ]
     if worse:

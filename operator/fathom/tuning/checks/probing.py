@@ -13,7 +13,7 @@ from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale
 from fathom.tuning.policy.experiments import experiments
 from fathom.tuning.policy.option import DepthOption, ProbePlan, expected_gain
 from fathom.tuning.policy.scheduled_looks import control, ends, sentinel
-from fathom.tuning.policy.value import Z
+from fathom.tuning.policy.value import CERTAIN_Z
 from fathom.tuning.situation import Situation
 from fathom.tuning.state import Probe
 
@@ -24,26 +24,28 @@ SENTINEL_STEPS: Final = 40.0
 EARLY_Z: Final = 2.5
 """Certainty that ends a probe after fewer steps."""
 PLANNED_WINDOWS: Final = 0.5
-"""How long a probe is meant to take, in windows …"""
-LEAST_DEADLINE_S: Final = 9.0
+"""How long a probe is meant to take …"""
+LEAST_PLANNED_S: Final = 9.0
 """… and in seconds at least."""
-PROMISING: Final = 3.0
+PROMISING_FACTOR: Final = 3.0
 """How much longer a probe may take while it seems to gain."""
 GIVE_UP_S: Final = 60.0
 """A probe that is not in force, or cannot be read, for so long is ended."""
-HOPELESS: Final = -0.1
-"""A depth slower by so much is not worth another second …"""
+OPEN_SHARE: Final = 0.5
+"""A probe ends when what it could still tell is worth less than this share of what it has told."""
+HOPELESS_GAIN: Final = -0.1
+"""A depth that is surely slower by so much is not worth another second …"""
 HOPELESS_STEPS: Final = 50.0
 """… after so many steps."""
-MOST_PROBED: Final = 0.02
-"""Largest share of the traffic, over time, that probes take."""
-MOST_PROBED_COLD: Final = 0.2
+PROBED_SHARE: Final = 0.02
+"""Of the traffic, over time, that probes take at most."""
+PROBED_FOR_MUCH_SHARE: Final = 0.2
 """The same while much is at stake: a new engine, or new traffic …"""
-MOST_PROBED_EVER: Final = 0.5
+PROBED_FOR_VERY_MUCH_SHARE: Final = 0.5
 """… and while so much is that waiting costs more than any probe."""
-MUCH_AT_STAKE: Final = 0.02
+MUCH_GAIN: Final = 0.02
 """Expected improvement that is much …"""
-VERY_MUCH_AT_STAKE: Final = 0.1
+VERY_MUCH_GAIN: Final = 0.1
 """… and very much."""
 WARM_S: Final = 30.0
 """Pods that became ready more recently are still warming up."""
@@ -74,7 +76,7 @@ class NoProbe:
 
 def planned_s(settings: Settings) -> float:
     """How long a probe is meant to take (seconds)."""
-    return max(LEAST_DEADLINE_S, PLANNED_WINDOWS * settings.window_seconds)
+    return max(LEAST_PLANNED_S, PLANNED_WINDOWS * settings.window_seconds)
 
 
 def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
@@ -93,19 +95,19 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     rest_s = _rest_s(given, pods, stake) - (given.now_s - state.probe_ended_at_s)
     undisturbed = state.trial is None
-    may_try = rest_s <= 0 and (undisturbed or stake >= MUCH_AT_STAKE)
-    if may_try and (options := options or control(policy, plan)):
-        return ProbeChoice(options)
+    may_try = rest_s <= 0 and (undisturbed or stake >= MUCH_GAIN)
+    due = options or control(policy, plan)
+    if may_try and due:
+        return ProbeChoice(due)
     # Once in a fleet's life for each bucket, so they need no budget.
     if given.settings.probing and undisturbed and (unseen := ends(policy, plan)):
         return ProbeChoice(unseen)
     if blind := sentinel(policy, _sentinel_plan(given, pods)):
         return ProbeChoice(blind, sentinel=True)
-    later = () if may_try else options or control(policy, plan)
-    if not later:
+    if not due:
         return NoProbe("is expected to be worth more than it costs")
     rests = f"for {rest_s:.0f} s: probes have had their share of the traffic"
-    return NoProbe(rests if rest_s > 0 else "until the last move is judged", later)
+    return NoProbe(rests if rest_s > 0 else "until the last move is judged", due)
 
 
 def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | None, Situation]:
@@ -122,11 +124,11 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     least = log1p(given.settings.min_gain)
     deadline_s = planned_s(given.settings)
     if sum(each.share * (each.gain.mean - least) for each in tried) > 0:
-        deadline_s *= PROMISING  # it seems faster, so looking on costs nothing
+        deadline_s *= PROMISING_FACTOR  # it seems faster, so looking on costs nothing
     decided = _decided(tried, least, probe.steps)
     decided = decided or (probe.sentinel and probe.steps >= SENTINEL_STEPS)
     hopeless = probe.steps >= HOPELESS_STEPS and all(
-        each.gain.step_time_measured and each.gain.upper() < HOPELESS for each in tried
+        each.gain.step_time_measured and each.gain.upper() < HOPELESS_GAIN for each in tried
     )
     seen = probe.in_force_at_s > 0 and probe.looks > 0 and elapsed_s >= deadline_s
     lost = elapsed_s > GIVE_UP_S + (deadline_s if probe.in_force_at_s else 0.0)
@@ -223,9 +225,9 @@ def _rest_s(given: Situation, pods: int, stake: float) -> float:
 
 
 def _most_probed(stake: float) -> float:
-    if stake >= VERY_MUCH_AT_STAKE:
-        return MOST_PROBED_EVER
-    return MOST_PROBED_COLD if stake >= MUCH_AT_STAKE else MOST_PROBED
+    if stake >= VERY_MUCH_GAIN:
+        return PROBED_FOR_VERY_MUCH_SHARE
+    return PROBED_FOR_MUCH_SHARE if stake >= MUCH_GAIN else PROBED_SHARE
 
 
 def _decided(tried: tuple[DepthOption, ...], least: float, steps: float) -> bool:
@@ -233,7 +235,7 @@ def _decided(tried: tuple[DepthOption, ...], least: float, steps: float) -> bool
 
     A bucket with little traffic must not keep the others waiting for what they already know.
     """
-    z = Z if steps >= ENOUGH_STEPS else EARLY_Z
+    z = CERTAIN_Z if steps >= ENOUGH_STEPS else EARLY_Z
     better = [each for each in tried if each.gain.step_time_measured and each.gain.lower(z) > 0]
     open_ = [
         each
@@ -241,7 +243,7 @@ def _decided(tried: tuple[DepthOption, ...], least: float, steps: float) -> bool
         if each not in better and (steps < ENOUGH_STEPS or each.gain.upper() > least)
     ]
     known = sum(each.share * each.gain.mean for each in better)
-    return sum(each.share * each.gain.expected_improvement for each in open_) <= known / 2
+    return sum(each.share * each.gain.expected_improvement for each in open_) <= OPEN_SHARE * known
 
 
 def _over(given: Situation, probe: Probe) -> Situation:

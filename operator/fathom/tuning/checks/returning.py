@@ -6,7 +6,7 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.core.depth import summary
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND, Ledger
+from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger
 from fathom.tuning.situation import Situation, clamped
 
 REST_S: Final = HOUR_S
@@ -35,7 +35,7 @@ def return_to_tokens(given: Situation) -> TuningDecision | None:
         Reason.RETURNED,
         f"Returns to your own depth, {tokens}, from {summary(given.document.schedule)}: over the "
         f"last hour the tuner was {-(ledger.gain or 0.0):.1%} behind it, more than the "
-        f"{MOST_BEHIND:.1%} allowed. It tunes again in {REST_S / 60:.0f} minutes, or when the "
+        f"{MOST_BEHIND_LOSS:.1%} allowed. It tunes again in {REST_S / 60:.0f} minutes, or when the "
         "traffic changes.",
         document,
         notable=True,

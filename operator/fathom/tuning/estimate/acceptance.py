@@ -16,15 +16,20 @@ LEVELS: Final = 40
 """Bins of the histogram of acceptance, from 0 to 1."""
 LEVELS_HALF_LIFE_S: Final = 24 * 3600.0
 """What is normal is remembered for a day or two: traffic has a time of day."""
+LEVEL_WEIGHT: Final = 0.5
+"""Of the newest window in the present level: the last few count."""
 LOW_QUANTILE: Final = 0.1
+"""Of the levels of the last day: its low end, below which a cliff is looked for."""
 LEAST_DRAFTS: Final = 200.0
 """Windows with fewer say nothing."""
 HEALED_S: Final = 7 * 24 * 3600.0
 """How long a cliff is remembered from which acceptance came back."""
-HEALED: Final = 0.85
-"""Share of its lowest level above which another one is the same again."""
+HEALED_SHARE: Final = 0.85
+"""Of the lowest level from which acceptance came back: above it, it is the same again."""
 POD_HALF_LIFE_S: Final = 240.0
+"""Of one pod's acceptance: a few windows, so that a restart with another draft shows in minutes."""
 MOST_PODS: Final = 40
+"""Whose acceptance is kept, the latest: the state must fit into a ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,8 @@ class Acceptance:
         rate = pooled.accepted[0] / pooled.reached[0]
         at_s = max(to_s for to_s, _ in windows.values())
         passed_s = max(0.0, at_s - self.at_s) if self.at_s else 0.0
-        level = rate if self.level is None else 0.5 * (self.level + rate)
+        before = rate if self.level is None else self.level
+        level = LEVEL_WEIGHT * rate + (1 - LEVEL_WEIGHT) * before
         # Not what passed: after a night without requests the first window would be normal at once.
         watched_s = min(passed_s, max(each.seconds for each in deltas))
         cliff, healed = self._cliffs(level, at_s, looks, alarmed=alarmed)
@@ -142,7 +148,9 @@ class Acceptance:
     def is_known_traffic(self) -> bool:
         """Whether acceptance came back by itself from as low a level before."""
         low = self.level
-        return low is not None and self.healed is not None and low >= HEALED * self.healed.lowest
+        return (
+            low is not None and self.healed is not None and low >= HEALED_SHARE * self.healed.lowest
+        )
 
     def _cliffs(
         self, level: float, at_s: float, looks: Mapping[str, PodCounters], *, alarmed: bool

@@ -8,11 +8,14 @@ from fathom.core.measurement import Cell, CellCounts
 from fathom.tuning.estimate.decay import decay
 
 HOURS: Final = 24
+"""Of a day, each with a load of its own."""
 HALF_LIFE_S: Final = 7 * 24 * 3600.0
-EVEN_RATIO: Final = 1.1
+"""Of what an hour of the day had: it comes once a day, so several days count."""
+EVEN_FACTOR: Final = 1.1
 """Hours whose loads differ by no more are alike: none of them is worth waiting for."""
 _HOUR_S: Final = 3600.0
 DAY_S: Final = HOURS * _HOUR_S
+"""Before so much was seen, no hour is known to be quieter than this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class Load:
             return True
         known = {each.hour: each.total for each in self.hours}
         totals = sorted(known.get(hour, 0.0) for hour in range(HOURS))
-        return known.get(hour_of(now_s), 0.0) <= EVEN_RATIO * totals[HOURS // 2 - 1]
+        return known.get(hour_of(now_s), 0.0) <= EVEN_FACTOR * totals[HOURS // 2 - 1]
 
 
 def hour_of(at_s: float) -> int:

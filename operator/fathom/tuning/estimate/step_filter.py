@@ -30,22 +30,24 @@ LEAST_STEPS: Final = 3.0
 """The logarithm of a mean over fewer steps is biased; its error says the rest."""
 MIXED_SD: Final = 1.0
 """Relative spread of single mixed steps: their prompts differ in length."""
-DISPERSIONS: Final = (0.25, 64.0)
-"""Bounds of what is learnt of the spread between windows."""
-DISPERSION_GAIN: Final = 0.05
+DISPERSION_FACTORS: Final = (0.25, 64.0)
+"""Bounds of what is learnt of the spread between windows, over what is assumed of it."""
+DISPERSION_WEIGHT: Final = 0.05
 """Weight of one window in what is learnt of it, as a logarithm."""
-MOST_SURPRISING: Final = 6.0
+SURPRISE_FACTOR: Final = 6.0
 """One window's squared surprise counts as at most so many times its variance."""
-BATCH_GAIN: Final = 0.3
+BATCH_WEIGHT: Final = 0.3
 """Weight of one window in the mean batch that a cell is believed to be measured at."""
-USUAL_KEPT: Final = 0.99
+USUAL_KEPT_SHARE: Final = 0.99
 """Of the weight of the windows before, with each new one: a hundred windows are what is usual."""
 JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
 LAPSE_S: Final = 120.0
 """A cell that was not measured for so long may have been measured at other batches."""
 MOST_CELLS: Final = 288
+"""Kept, the latest: the state must fit into a ConfigMap."""
 MOST_PODS: Final = 40
+"""Whose speed is kept, the latest, for the same reason."""
 
 _Item = TypeVar("_Item", CellTime, PodSpeed)
 
@@ -141,8 +143,8 @@ class _Filter:
         """
         surprise = seen - known.log_seconds - speed.log_factor
         total = known.variance + speed.variance + noise
-        low, high = DISPERSIONS
-        learnt = exp(DISPERSION_GAIN * (min(surprise**2 / total, MOST_SURPRISING) - 1))
+        low, high = DISPERSION_FACTORS
+        learnt = exp(DISPERSION_WEIGHT * (min(surprise**2 / total, SURPRISE_FACTOR) - 1))
         bucket = known.batch_le
         self._dispersions[bucket] = min(high, max(low, self._dispersions.get(bucket, 1.0) * learnt))
         if surprise**2 > JUMP_Z**2 * total:
@@ -157,7 +159,7 @@ class _Filter:
             log_factor=(now := speed.log_factor + surprise * speed.variance / total),
             variance=speed.variance * (1 - speed.variance / total),
             usual=speed.usual
-            + (now - speed.usual) / (windows := 1 + USUAL_KEPT * speed.usual_windows),
+            + (now - speed.usual) / (windows := 1 + USUAL_KEPT_SHARE * speed.usual_windows),
             usual_windows=windows,
         )
         return surprise
@@ -176,7 +178,7 @@ class _Filter:
             )  # fmt: skip
         variance = known.variance_at(at_s)
         if at_s - known.at_s <= LAPSE_S:
-            batch = (1 - BATCH_GAIN) * known.log_batch + BATCH_GAIN * batch
+            batch = (1 - BATCH_WEIGHT) * known.log_batch + BATCH_WEIGHT * batch
         else:
             variance += (BATCH_SD * (batch - known.log_batch)) ** 2
         return replace(known, variance=variance, at_s=max(at_s, known.at_s), log_batch=batch)

@@ -17,14 +17,14 @@ from fathom.tuning.estimate.step_time import BATCH_SD, CellTime, StepTimes
 
 MEASURED_SD: Final = 0.1
 """A cell whose error is larger counts as predicted."""
-SLOPE: Final = (0.08, 0.06)
-"""Step time that one more token costs, relative to depth 0: mean and error before anything is
+SLOPE_PRIOR: Final = (0.08, 0.06)
+"""What one more token costs of a step at depth 0, and the error of that, before anything is
 known."""
 SLOPE_BORROWED_SD: Final = 0.02
 """Error per factor of two in batch when another bucket's slope is borrowed."""
 CURVATURE_SD: Final = 0.02
 """Error per token of distance to the nearest measured depth."""
-MOST_CURVATURE: Final = 0.1
+MOST_CURVATURE_SD: Final = 0.1
 """The same, learnt, at most."""
 NO_DRAFT_SD: Final = 0.1
 """Error of predicting depth 0, which drafts nothing at all, from the others, or the reverse."""
@@ -32,10 +32,10 @@ BORROWED_SD: Final = 0.1
 """Error per factor of two in batch when a bucket has nothing of its own."""
 LEAST_VARIANCE: Final = 1e-6
 """Of a cell on a line, relative to its square: a thousandth is as exact as any measurement is."""
-LEAST_BASE: Final = 0.2
+LEAST_BASE_SHARE: Final = 0.2
 """Step time at depth 0, relative to the middle of what was measured, at least: no draft costs more
 than four fifths of a step …"""
-LEAST_RELATIVE: Final = 0.05
+LEAST_TIME_SHARE: Final = 0.05
 """… and the step time at any depth."""
 
 _Row = tuple[int, StepKind]
@@ -135,7 +135,7 @@ class StepTable:
         """How far depths of a bucket lie off a line, per token: learnt where three are known."""
         if row not in self._curvatures:
             misfit = _Line.fit(self._measured[row], slope, self._now_s).misfit
-            self._curvatures[row] = min(MOST_CURVATURE, hypot(CURVATURE_SD, misfit))
+            self._curvatures[row] = min(MOST_CURVATURE_SD, hypot(CURVATURE_SD, misfit))
         return self._curvatures[row]
 
     def _nearest(self, batch_le: int, step: StepKind, *, least: int) -> int | None:
@@ -159,8 +159,8 @@ class StepTable:
     def _borrowed_slope(self, batch_le: int, step: StepKind) -> tuple[float, float]:
         other = self._nearest(batch_le, step, least=2)
         if other is None:
-            return SLOPE
-        line = _Line.fit(self.measured_depths(other, step), SLOPE, self._now_s)
+            return SLOPE_PRIOR
+        line = _Line.fit(self.measured_depths(other, step), SLOPE_PRIOR, self._now_s)
         slope, sd = line.slope_at_zero()
         return slope, hypot(sd, SLOPE_BORROWED_SD * log2(batch_le / other))
 
@@ -269,13 +269,13 @@ class _Line:
 
     def slope_at_zero(self) -> tuple[float, float]:
         """The slope and its error relative to depth 0, which all buckets have in common."""
-        base = max(LEAST_BASE, self.level - self.slope * self.centre)
+        base = max(LEAST_BASE_SHARE, self.level - self.slope * self.centre)
         return self.slope / base, self.slope_variance**0.5 / base**2
 
     def at(self, depth: int) -> tuple[float, float]:
         """Relative step time and its variance."""
         distance = depth - self.centre
         return (
-            max(LEAST_RELATIVE, self.level + self.slope * distance),
+            max(LEAST_TIME_SHARE, self.level + self.slope * distance),
             self.level_variance + self.slope_variance * distance**2,
         )

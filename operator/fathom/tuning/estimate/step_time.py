@@ -19,7 +19,8 @@ STEP_SD: Final = 0.3
 """Relative spread of single decode steps."""
 ELASTICITY_RIDGE: Final = 0.5
 """Squared factors of two in batch that must be seen before the elasticity is believed by half."""
-ELASTICITY_KEPT: Final = 0.997
+ELASTICITY_KEPT_SHARE: Final = 0.997
+"""Of what was learnt of the elasticity, with each new window: some hundreds count."""
 CELL_DRIFT_PER_S: Final = 0.02**2 / 1800
 """Variance that a cell gains per second: 2 % in half an hour."""
 SPEED_DRIFT_PER_S: Final = 0.01**2 / 10
@@ -115,8 +116,8 @@ class Elasticity:
     def updated(self, batch_change: float, time_change: float) -> "Elasticity":
         return Elasticity(
             self.batch_le,
-            ELASTICITY_KEPT * self.squares + batch_change**2,
-            ELASTICITY_KEPT * self.products + batch_change * time_change,
+            ELASTICITY_KEPT_SHARE * self.squares + batch_change**2,
+            ELASTICITY_KEPT_SHARE * self.products + batch_change * time_change,
         )
 
 

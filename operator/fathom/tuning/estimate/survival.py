@@ -26,35 +26,40 @@ from fathom.tuning.estimate.decay import decay
 from fathom.tuning.estimate.length import Lengths, Position
 
 HALF_LIFE_S: Final = 600.0
+"""Of the fast horizon, which decides: traffic drifts within minutes."""
 SLOW_HALF_LIFE_S: Final = 6 * 3600.0
+"""Of the slow horizon, which is what is normal: a part of the day."""
 DESIGN_EFFECT: Final = 10.0
 """Until it is learnt. Windows of real engines showed 10 to 19."""
 DESIGN_EFFECTS: Final = (2.0, 40.0)
 """Bounds of what is learnt: above the upper one no change of traffic would ever be noticed."""
-MOST_SURPRISING: Final = 6.0
+SURPRISE_FACTOR: Final = 6.0
 """One window counts as at most so many times the design effect."""
-DISPERSION_WINDOWS: Final = 30.0
+DESIGN_EFFECT_WINDOWS: Final = 30.0
 """Windows over which the design effect is learnt."""
-FADE: Final = 0.98
+FADE_FACTOR: Final = 0.98
 """Expected ratio of one position's conditional acceptance to that of the position before, until the
 slow horizon knows."""
-PRIOR_FIRST: Final = (0.6, 2.0)
-"""Mean and weight, in independent trials, of what is believed of the first position."""
+FIRST_PRIOR: Final = (0.6, 2.0)
+"""Acceptance at the first position, and the weight of that belief in independent trials."""
 PRIOR_TRIALS: Final = 10.0
 """Weight, in independent trials, of the belief that a position resembles the one before."""
 SLOW_TRIALS: Final = 50.0
 """Independent trials at which the slow horizon is believed about how positions relate."""
-LEAST_DOUBT: Final = 0.0005
+LEAST_DOUBT_SHARE: Final = 0.0005
 """No conditional acceptance is nearer to 0 or 1: there its logarithm and its error would end."""
-MOST_EXPECTED: Final = 0.999
+MOST_EXPECTED_SHARE: Final = 0.999
 """What is expected of a position from the one before it, at most."""
 CHANGE_Z: Final = 4.0
-CHANGE_LEAST: Final = 0.03
+"""A difference that is more certain than this is a change of traffic: many windows are tested."""
+CHANGE_SHARE: Final = 0.03
 """Differences in acceptance below this are no change worth forgetting for."""
 TESTED_POSITIONS: Final = 3
+"""From the first on: deeper ones are reached by few drafts."""
 TURN_S: Final = 900.0
 """Seconds in which traffic is expected to turn once, until it was watched for longer."""
 FRESH_WINDOWS: Final = 3
+"""The newest, in which a change may still lie: it is found within so many."""
 FRESH_DRAFTS: Final = 200.0
 """Windows with fewer drafts are joined to the next: a test on a handful has no power."""
 
@@ -176,17 +181,17 @@ class Survival:
         age = decay(now_s - self.at_s, HALF_LIFE_S) if self.at_s else 1.0
         worth = age / self.design_effect
         positions: list[Position] = []
-        expected, weight, carry = *PRIOR_FIRST, 0.0
+        expected, weight, carry = *FIRST_PRIOR, 0.0
         for i in range(deepest):
             n = position_at(pooled.reached, i) * worth
             accepted = position_at(pooled.accepted, i) * worth
             mean = (accepted + weight * expected) / (n + weight)
-            mean = min(1 - LEAST_DOUBT, max(LEAST_DOUBT, mean))
+            mean = min(1 - LEAST_DOUBT_SHARE, max(LEAST_DOUBT_SHARE, mean))
             positions.append(
                 Position(mean, mean * (1 - mean) / (n + weight + 1), carry * weight / (n + weight))
             )
             fade = self._fade(i + 1)
-            expected, weight, carry = min(MOST_EXPECTED, fade * mean), PRIOR_TRIALS, fade
+            expected, weight, carry = min(MOST_EXPECTED_SHARE, fade * mean), PRIOR_TRIALS, fade
         return Lengths(tuple(positions))
 
     def is_drafted(self, bucket: int, depth: int) -> bool:  # noqa: ARG002
@@ -209,9 +214,9 @@ class Survival:
         """Conditional acceptance at position `i` over that at the position before."""
         trials = position_at(self.slow.reached, i)
         if trials < SLOW_TRIALS * self.design_effect:
-            return FADE
+            return FADE_FACTOR
         before = self.slow.accepted[i - 1] / self.slow.reached[i - 1]
-        return (self.slow.accepted[i] / trials) / before if before > 0 else FADE
+        return (self.slow.accepted[i] / trials) / before if before > 0 else FADE_FACTOR
 
     def _change(self, horizon: Trials, fresh: tuple[Trials, ...]) -> int:
         """How many of the newest windows differ from all before them; 0: none."""
@@ -235,8 +240,8 @@ class Survival:
         seen = (window.accepted[0] / n - expected) ** 2 / chance
         low, high = DESIGN_EFFECTS
         # A change of traffic that is too small to be noticed must not pass for dispersion.
-        seen = min(seen, MOST_SURPRISING * self.design_effect)
-        learnt = self.design_effect + (seen - self.design_effect) / DISPERSION_WINDOWS
+        seen = min(seen, SURPRISE_FACTOR * self.design_effect)
+        learnt = self.design_effect + (seen - self.design_effect) / DESIGN_EFFECT_WINDOWS
         return min(high, max(low, learnt))
 
 
@@ -249,6 +254,6 @@ def _differ(recent: Trials, older: Trials, design_effect: float) -> bool:
         pooled = (a + b + 1) / (n + m + 2)
         error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
         difference = abs(a / n - b / m)
-        if difference > CHANGE_LEAST and difference > CHANGE_Z * error:
+        if difference > CHANGE_SHARE and difference > CHANGE_Z * error:
             return True
     return False

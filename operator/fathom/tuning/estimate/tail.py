@@ -23,14 +23,18 @@ from fathom.core.measurement import Histogram, PodDelta
 from fathom.tuning.estimate.decay import decay
 
 QUANTILE: Final = 0.95
+"""Of the time per output token, over requests, that the SLO is about."""
 HALF_LIFE_S: Final = 120.0
-LEVEL_GAIN: Final = 0.2
-SCATTER_GAIN: Final = 0.05
-"""Weight of one window in what is smoothed: a few windows for the level, twenty for the scatter."""
-MOST_SCATTER: Final = 0.1
+"""Of finished requests: they tell of minutes ago as it is."""
+LEVEL_WEIGHT: Final = 0.2
+"""Of one window in the smoothed mean time per output token: a few windows count."""
+SCATTER_WEIGHT: Final = 0.05
+"""Of one window in how windows scatter about that: twenty count."""
+MOST_SCATTER_SD: Final = 0.1
+"""Of windows, at most: the margin that it leaves below the SLO must not become the SLO."""
 LEAST_REQUESTS: Final = 20.0
 """Fewer finished requests have no 95th percentile."""
-LEAST_RAN: Final = 1e-3
+LEAST_RAN_SHARE: Final = 1e-3
 """Share of the tokens below which a bucket and depth are forgotten."""
 
 
@@ -90,15 +94,15 @@ class Tail:
     @property
     def scatter(self) -> float:
         """Standard deviation of the logarithm of TPOT from window to window."""
-        return min(MOST_SCATTER, sqrt(self.scatter_squared))
+        return min(MOST_SCATTER_SD, sqrt(self.scatter_squared))
 
     def _scattered(self, window: float) -> tuple[float, float]:
         if not self.level:
             return window, 0.0
         off = window - self.level
         return (
-            self.level + off * LEVEL_GAIN,
-            self.scatter_squared + (off * off - self.scatter_squared) * SCATTER_GAIN,
+            self.level + off * LEVEL_WEIGHT,
+            self.scatter_squared + (off * off - self.scatter_squared) * SCATTER_WEIGHT,
         )
 
     @property
@@ -151,7 +155,7 @@ INFINITE_S: Final = 1e9
 
 
 def _kept(ran: dict[tuple[int, int], float]) -> tuple[Ran, ...]:
-    least = LEAST_RAN * sum(ran.values())
+    least = LEAST_RAN_SHARE * sum(ran.values())
     return tuple(Ran(*where, ran[where]) for where in sorted(ran) if ran[where] > least)
 
 

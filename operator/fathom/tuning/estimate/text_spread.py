@@ -12,11 +12,13 @@ from typing import Final
 from fathom.tuning.estimate.decay import decay
 
 HALF_LIFE_S: Final = 12 * 3600.0
-PRIOR: Final = 0.1
-"""Share of the spread that is taken to come from the text, until two depths were seen."""
+"""Of a window in what is learnt: depths change seldom, and two must have run."""
+PRIOR_SHARE: Final = 0.1
+"""Of the spread between requests that is taken to come from their text, until two depths ran."""
 PRIOR_WINDOWS: Final = 20.0
-PRIOR_RANGE: Final = 0.3
-"""The prior is worth so many windows whose slopes lie so far apart, relative to the slope."""
+"""That belief is worth so many windows …"""
+PRIOR_RANGE_SHARE: Final = 0.3
+"""… whose slopes lie so far apart, relative to the slope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class TextSpread:
             return 0.0
         most = spread / slope
         prior = _prior(slope)
-        fitted = (self.products + prior * PRIOR * most) / (self.squares + prior)
+        fitted = (self.products + prior * PRIOR_SHARE * most) / (self.squares + prior)
         return min(most, max(0.0, fitted))
 
     def bounds(self, slope: float, spread: float) -> tuple[float, float]:
@@ -73,4 +75,4 @@ class TextSpread:
 
 def _prior(slope: float) -> float:
     """What the prior is worth, as squared deviations of the slope."""
-    return PRIOR_WINDOWS * (PRIOR_RANGE * slope) ** 2
+    return PRIOR_WINDOWS * (PRIOR_RANGE_SHARE * slope) ** 2

@@ -9,6 +9,7 @@ from fathom.core.measurement import Cell, CellCounts, StepKind
 from fathom.tuning.estimate.decay import decay
 
 HALF_LIFE_WINDOWS: Final = 2.0
+"""Of the load of a bucket: the present is the last few windows."""
 DECODE_SHARE: Final = 0.05
 """With a smaller share of decode steps, mixed ones must do: they scatter three times as much, as
 prompts differ in length, so ten of them tell as much as one. Decode steps are better until then: a

@@ -36,16 +36,16 @@ from fathom.tuning.estimate.survival import (
 WINDOW_SD: Final = 0.01
 """Relative error of a yield that more steps do not reduce: batches within one bucket are cut to
 different lengths."""
-UNNOTICED: Final = 0.04
+UNNOTICED_SD: Final = 0.04
 """Change of a yield's logarithm that may have gone unnoticed since it was measured."""
 APART_SD: Final = 0.25
 """Error of the logarithm of a yield per logarithm of query length (depth and one) from where it was
 measured."""
 BUCKET_SD: Final = 0.1
 """The same per factor of two in batch."""
-UNKNOWN: Final = (0.6, 0.3)
+UNKNOWN_PRIOR: Final = (0.6, 0.3)
 """Acceptance, and the error of a yield's logarithm, before anything was measured."""
-LEAST_DOUBT: Final = 0.001
+LEAST_DOUBT_TOKENS: Final = 0.001
 """No yield is nearer to its bounds, in tokens: there its variance would be 0."""
 ACCEPTANCE_ERROR: Final = 1e-4
 """How exactly the acceptance that gives a yield is found."""
@@ -68,7 +68,10 @@ class Yield:
     @property
     def mean(self) -> float:
         """Tokens per request and step."""
-        return min(self.depth + 1 - LEAST_DOUBT, max(1 + LEAST_DOUBT, self.tokens / self.requests))
+        return min(
+            self.depth + 1 - LEAST_DOUBT_TOKENS,
+            max(1 + LEAST_DOUBT_TOKENS, self.tokens / self.requests),
+        )
 
     def aged(self, now_s: float) -> "Yield":
         """As it counts now."""
@@ -83,7 +86,9 @@ class Yield:
         spread = (self.mean - 1) * (self.depth + 1 - self.mean) / self.mean**2
         passed = 1 - decay(now_s - self.at_s, HALF_LIFE_S)
         return (
-            WINDOW_SD**2 + UNNOTICED**2 * passed + DESIGN_EFFECT * spread / max(1.0, self.requests)
+            WINDOW_SD**2
+            + UNNOTICED_SD**2 * passed
+            + DESIGN_EFFECT * spread / max(1.0, self.requests)
         )
 
     def acceptance(self) -> float:
@@ -148,7 +153,7 @@ class CutLengths:
         if not depth:
             return 0.0
         if anchor is None:
-            return UNKNOWN[1] ** 2
+            return UNKNOWN_PRIOR[1] ** 2
         return (APART_SD * log((depth + 1) / (anchor.depth + 1))) ** 2
 
     def _log_at(self, depth: int) -> float:
@@ -162,7 +167,7 @@ class CutLengths:
         return {depth: each.acceptance() for depth, each in self.measured.items()}
 
     def _acceptance(self, anchor: Yield | None) -> float:
-        return UNKNOWN[0] if anchor is None else self._acceptances[anchor.depth]
+        return UNKNOWN_PRIOR[0] if anchor is None else self._acceptances[anchor.depth]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from fathom.tuning.estimate.step_time import STEP_SD
 from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 
-FARTHEST_GUESS: Final = 2
+FARTHEST_GUESS_TOKENS: Final = 2
 """Tokens that a probe may be away from what was measured while the slope is a guess."""
 HORIZON_S: Final = 3600.0
 """How long what a probe teaches is counted as useful: an hour, after which load has moved on."""
 PROBE_SD: Final = 0.012
 """Error of a contrast between two depths on one pod, however many steps the probe has."""
-OVERHEAD: Final = 0.002
+OVERHEAD_LOSS: Final = 0.002
 """What any probe costs the probed pod: two changes of depth, steps that mix both."""
 
 
@@ -48,7 +48,7 @@ def worth(policy: Policy, option: DepthOption, probe: ProbePlan) -> float:
     dispersion = policy.evidence.step_times.dispersion(option.bucket)
     noise = sqrt(dispersion * (PROBE_SD**2 + STEP_SD**2 / steps))
     taught = option.gain.knowledge_gradient(log1p(policy.bounds.min_gain), noise)
-    cost = option.gain.expected_loss + OVERHEAD
+    cost = option.gain.expected_loss + OVERHEAD_LOSS
     return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
 
 
@@ -60,7 +60,7 @@ def _in_reach(policy: Policy, bucket: int, depth: int) -> bool:
         return True
     anchors = [cell.depth for cell in known] or [policy.depths[bucket]]
     return any(
-        abs(depth - anchor) <= FARTHEST_GUESS
+        abs(depth - anchor) <= FARTHEST_GUESS_TOKENS
         or not any(min(depth, anchor) < each < max(depth, anchor) for each in policy.bounds.depths)
         for anchor in anchors
     )

@@ -15,8 +15,9 @@ from fathom.core.measurement import PodDelta
 GainOverTokens = Callable[[int, int], float | None]
 
 HOUR_S: Final = 3600.0
-MOST_BEHIND: Final = 0.005
-"""Relative loss over an hour at which the tuner returns to the user's depth."""
+"""Time constant of the ledger, and the least that it must have seen before it ends in a return."""
+MOST_BEHIND_LOSS: Final = 0.005
+"""Over that time, at which the tuner returns to the user's depth: what trust costs at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Ledger:
     @property
     def is_behind(self) -> bool:
         """Whether a whole hour says that the tuner loses."""
-        return self.kept_s >= HOUR_S and self.gain is not None and self.gain < -MOST_BEHIND
+        return self.kept_s >= HOUR_S and self.gain is not None and self.gain < -MOST_BEHIND_LOSS
 
     def updated(
         self, deltas: Iterable[PodDelta], gain_over_tokens: GainOverTokens, at_s: float

@@ -15,23 +15,26 @@ from fathom.core.depth import nearest_depth
 from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_table import MEASURED_SD
 from fathom.tuning.policy.option import Bounds, DepthOption
-from fathom.tuning.policy.slo import ENTER_BELOW, Slo
-from fathom.tuning.policy.value import Evidence, Gain, Z
+from fathom.tuning.policy.slo import CHOOSE_BELOW_SHARE, Slo
+from fathom.tuning.policy.value import CERTAIN_Z, Evidence, Gain
 from fathom.tuning.policy.visit import Visit
 
 RETURN_Z: Final = 3.0
 """Certainty asked for going back to a depth that was left a short while ago."""
 RETURN_S: Final = 600.0
+"""That short while: two depths of about the same worth must not take turns."""
 MEND_Z: Final = 1.0
 """The same where the SLO is missed: to stay by mistake costs as much as to go by mistake."""
-SPEED_COUNTS: Final = 0.1
+SPEED_WEIGHT: Final = 0.1
 """Weight of speed beside keeping an SLO that is missed."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
 """How long a depth is left alone after it was tried once, twice, more often."""
 DEPTH_0_GAIN_FACTOR: Final = 2.0
 """How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
 the next look."""
-GAIN_COVERAGE: Final = 0.8
+UNSEEN_BATCH_FACTOR: Final = 2
+"""Batches so many times as large as any that is known get at most the user's own depth."""
+GAIN_KNOWN_SHARE: Final = 0.8
 """Share of the busy time for which the gain must be known."""
 
 
@@ -90,7 +93,7 @@ class Policy:
             if bucket not in known and known:
                 nearest = min(known, key=lambda other: (abs(log2(bucket / other)), other))
                 depths[bucket] = depths[nearest]
-                if bucket > 2 * max(known):
+                if bucket > UNSEEN_BATCH_FACTOR * max(known):
                     depths[bucket] = min(depths[nearest], self.clamped(self.bounds.tokens))
         return depths
 
@@ -131,7 +134,7 @@ class Policy:
             if gain is not None and gain.step_time_measured and gain.sd <= MEASURED_SD:
                 covered += share
                 slower += share * (expm1(gain.mean) + 1)
-        if not shares or covered < GAIN_COVERAGE * sum(shares.values()):
+        if not shares or covered < GAIN_KNOWN_SHARE * sum(shares.values()):
             return None
         return slower / covered - 1
 
@@ -174,9 +177,9 @@ class Policy:
             return gain
         if self.slo.loses(slow_start):
             # Enough is enough: of the depths that would keep the SLO, the fastest.
-            needed = log(slow_start / (ENTER_BELOW * self.slo.wanted_seconds))
+            needed = log(slow_start / (CHOOSE_BELOW_SHARE * self.slo.wanted_seconds))
             mended = min(log(slow_start / slow_to), needed)
-            return replace(gain, mean=mended + SPEED_COUNTS * gain.mean)
+            return replace(gain, mean=mended + SPEED_WEIGHT * gain.mean)
         return gain if self.slo.allows(self.evidence, bucket, to) else None
 
     def steadier(self, bucket: int, depth: int, other: int) -> bool:
@@ -200,7 +203,7 @@ class Policy:
         slow_start = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
         if slow is None or slow_start is None:
             return not kept
-        slower, error = log(slow / slow_start), Z * option.gain.sd
+        slower, error = log(slow / slow_start), CERTAIN_Z * option.gain.sd
         return self.slo.bears(slower + error, 1 / max(1, pods)) if kept else slower <= error
 
     def _best(self, bucket: int, share: float) -> DepthOption | None:
@@ -219,9 +222,9 @@ class Policy:
         if self._just_left(option.bucket, option.to):
             return RETURN_Z
         if self.slo is None:
-            return Z
+            return CERTAIN_Z
         slow = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
-        return MEND_Z if slow is not None and self.slo.loses(slow) else Z
+        return MEND_Z if slow is not None and self.slo.loses(slow) else CERTAIN_Z
 
     def _least_gain(self, option: DepthOption) -> float:
         least = log1p(self.bounds.min_gain)

@@ -11,16 +11,17 @@ from dataclasses import replace
 from math import log, log1p, sqrt
 from typing import Final
 
-from fathom.tuning.policy.experiments import OVERHEAD
+from fathom.tuning.policy.experiments import OVERHEAD_LOSS
 from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 
 CONTROL_AGAIN_S: Final = 1800.0
 """How old the step time at the user's own depth may be."""
 LEAST_CONTROL_SHARE: Final = 0.1
-SENTINEL_S: Final = (10.0, 900.0)
+"""Of the busy time: buckets with less hardly count, so nothing is due there."""
+SENTINEL_EVERY_S: Final = (10.0, 900.0)
 """A fleet at depth 0 looks for drafts' worth no more and no less often than this."""
-LEAST_MISSED: Final = 0.3
+LEAST_MISSED_GAIN: Final = 0.3
 """What drafts gain (log) once traffic has turned, at least: it may be of a kind that was never
 seen, and what EAGLE 3.1 is published to gain is 0.5 to 0.7 (1.66 to 2.03 times)."""
 
@@ -111,11 +112,11 @@ def sentinel(policy: Policy, look: ProbePlan) -> tuple[DepthOption, ...]:
         for bucket, share in shares.items()
     )
     options = tuple(option for option in best if option is not None)
-    least, most = SENTINEL_S
+    least, most = SENTINEL_EVERY_S
     blind_s = policy.evidence.now_s - policy.evidence.text.at_s
     if look.rested_s is None:
         return options if blind_s >= least else ()
-    loss = sum(each.share * (each.gain.expected_loss + OVERHEAD) for each in options)
+    loss = sum(each.share * (each.gain.expected_loss + OVERHEAD_LOSS) for each in options)
     turns_per_s = policy.evidence.text.turns_per_s
     best_s = sqrt(
         2 * look.seconds * loss / max(1, look.pods) / (turns_per_s * _missed(policy, shares))
@@ -132,4 +133,4 @@ def _missed(policy: Policy, shares: Mapping[int, float]) -> float:
         gains = (normal.gain(bucket, depth, 0) for depth in policy.bounds.depths if depth)
         best = max((each.mean for each in gains if each is not None), default=0.0)
         missed += share * max(0.0, best)
-    return max(LEAST_MISSED, missed)
+    return max(LEAST_MISSED_GAIN, missed)

@@ -11,11 +11,11 @@ from fathom.tuning.policy.value import Evidence
 KEPT_Z: Final = 1.6
 """An SLO must hold in nearly every window, not on average: what counts is this many standard
 deviations between windows above the mean."""
-LEAVE_ABOVE: Final = 0.99
+LEAVE_ABOVE_SHARE: Final = 0.99
 """A depth is left when its slow requests take more than this share of the SLO even so."""
-ENTER_BELOW: Final = 0.96
+CHOOSE_BELOW_SHARE: Final = 0.96
 """And gone to only below this share, so that it does not go back and forth."""
-STILL_ABOVE: Final = 0.9
+STOP_TRYING_ABOVE_SHARE: Final = 0.9
 """Above this share of the SLO, as long as it is kept, nothing is tried any more once two depths
 were compared: until then, how much another one would gain is no more than a guess."""
 
@@ -44,7 +44,9 @@ class Slo:
         """Whether it is kept, but by little."""
         slow = self.tail.slow_seconds
         return (
-            slow is not None and slow > STILL_ABOVE * self.wanted_seconds and not self.loses(slow)
+            slow is not None
+            and slow > STOP_TRYING_ABOVE_SHARE * self.wanted_seconds
+            and not self.loses(slow)
         )
 
     def bears(self, slower: float, share: float) -> bool:
@@ -91,11 +93,11 @@ class Slo:
     def allows(self, evidence: Evidence, bucket: int, depth: int) -> bool:
         """Whether a depth keeps the SLO with a margin, as far as is known."""
         slow = self.slow_seconds(evidence, bucket, depth)
-        return slow is not None and slow <= ENTER_BELOW * self.wanted_seconds
+        return slow is not None and slow <= CHOOSE_BELOW_SHARE * self.wanted_seconds
 
     def loses(self, slow_seconds: float) -> bool:
         """Whether a depth with such slow requests must be left."""
-        return slow_seconds > LEAVE_ABOVE * self.wanted_seconds
+        return slow_seconds > LEAVE_ABOVE_SHARE * self.wanted_seconds
 
     @property
     def wanted_seconds(self) -> float:

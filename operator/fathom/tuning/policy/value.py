@@ -18,8 +18,8 @@ from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import CutLengths, Yields
 
-Z: Final = 1.64
-"""One-sided 95 %."""
+CERTAIN_Z: Final = 1.64
+"""Beyond doubt: one-sided 95 %. What a move needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Gain:
     def measured(self) -> bool:
         return self.step_time_measured and self.survival_measured
 
-    def lower(self, z: float = Z) -> float:
+    def lower(self, z: float = CERTAIN_Z) -> float:
         return self.mean - z * self.sd
 
-    def upper(self, z: float = Z) -> float:
+    def upper(self, z: float = CERTAIN_Z) -> float:
         return self.mean + z * self.sd
 
     @property

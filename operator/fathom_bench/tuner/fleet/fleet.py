@@ -7,9 +7,9 @@ from random import Random
 
 import numpy as np
 
+from fathom.api.conditions import AlarmKind
 from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import PodCounters
-from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide

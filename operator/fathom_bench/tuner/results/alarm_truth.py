@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fathom.tuning.alarms.alarm import AlarmKind
+from fathom.api.conditions import AlarmKind
 from fathom_bench.tuner.course.course import OBEYS, WorldCourse
 from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome
 

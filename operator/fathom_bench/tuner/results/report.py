@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from fathom.tuning.alarms.alarm import AlarmKind
+from fathom.api.conditions import AlarmKind
 from fathom_bench.tuner.results.score import AlarmScore, RunScore
 
 MONTH_DAYS: Final = 30

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fathom.tuning.alarms.alarm import AlarmKind
+from fathom.api.conditions import AlarmKind
 from fathom.tuning.interface import Action
 from fathom_bench.tuner.course.course import Floats, WorldCourse
 from fathom_bench.tuner.course.drawing import DAY_S

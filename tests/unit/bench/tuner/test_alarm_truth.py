@@ -2,8 +2,7 @@
 
 import pytest
 
-from fathom.api.conditions import Reason
-from fathom.tuning.alarms.alarm import AlarmKind
+from fathom.api.conditions import AlarmKind, Reason
 from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.outcome import AlarmRaised, CourseOutcome, outcome_of_depths
 from fathom_bench.tuner.results.alarm_truth import is_justified

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.fleet.fleet import EPOCH_S, CourseFleet

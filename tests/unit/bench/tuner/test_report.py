@@ -10,9 +10,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.cli import app
-from fathom.tuning.alarms.alarm import AlarmKind
 from fathom_bench.tuner.outcome import AlarmRaised
 from fathom_bench.tuner.results.report import report
 from fathom_bench.tuner.results.score import AlarmScore, DayScore, RunScore, minutes_to_good

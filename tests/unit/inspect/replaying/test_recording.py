@@ -10,8 +10,8 @@ import pytest
 
 from fathom.core.measurement import PodCounters
 from fathom.inspect.replaying.recording import BadLine, UnreadableRecordingError, looks_in
+from support.engine_page import FakeEngine
 from unit.inspect.replaying.recorded import record, write
-from unit.metrics.page import FakeEngine
 from unit.tuning.plant import Fleet
 
 

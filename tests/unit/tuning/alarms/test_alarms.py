@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
-from fathom.tuning.alarms.alarm import Alarm, AlarmKind
-from fathom.tuning.alarms.watching import _never_pays, _other_depth, _pod_mismatch, _suspicious
+from fathom.tuning.alarms import sights
+from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
 from fathom.tuning.estimate.survival import Survival, Trials
 from fathom.tuning.interface import TuningSnapshot
@@ -195,7 +195,7 @@ def test_a_pod_that_comes_back_with_another_draft_is_named_within_ten_minutes() 
 
     assert alarm.reason is Reason.ONE_POD_DIFFERS
     assert alarm.message.startswith("pod-2 accepts ")
-    assert "pod-2" in alarm.recommendation
+    assert "that pod's log" in alarm.recommendation
 
     fleet.pods[2].other_acceptance = None
     fleet.pods[2].restart(fleet.now_s)
@@ -225,8 +225,8 @@ def test_a_pod_is_named_only_after_enough_drafts(drafts: float, *, named: bool) 
         return PodAcceptance(name, START_S, drafts, 0.8 * drafts, accepted * drafts, START_S)
 
     others = (pod("pod-0", 5000.0, 0.8), pod("pod-1", 5000.0, 0.8))
-    sight = _pod_mismatch(Acceptance(pods=(*others, pod("pod-2", drafts, 0.3))))
-    assert (sight is not None) is named
+    look: Any = Of(acceptance=Acceptance(pods=(*others, pod("pod-2", drafts, 0.3))))
+    assert (sights.one_pod_differs(look) is not None) is named
 
 
 # Decay with age
@@ -312,7 +312,11 @@ def test_what_was_told_to_be_for_nothing_is_so_until_clearly_more_is_accepted(
 ) -> None:
     drafts = 10_000.0
     survival = Survival().updated(Trials((drafts,), (accepted * drafts,)), START_S)
-    assert (_suspicious(survival, standing=standing) is not None) is told
+    look: Any = Of(
+        policy=Of(evidence=Of(text=survival)),
+        standing={Reason.NOTHING_ACCEPTED} if standing else {},
+    )
+    assert (sights.nothing_accepted(look) is not None) is told
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.3, True)])
@@ -322,10 +326,12 @@ def test_a_few_steps_at_another_depth_are_nothing_to_tell(share: float, *, told:
         for depth, steps in ((3, 1000 * (1 - share)), (1, 1000 * share))
     }
     delta = PodDelta("pod-0", START_S, START_S + 30, EngineCounts(), counted, {})
-    look = Of(depth_generation=7)
-    snapshot: Any = Of(state=Of(looks={"pod-0": look}))
-    sight = _other_depth(snapshot, DepthDocument(7, flat(3, 16)), [delta])
-    assert (sight is not None) is told
+    look: Any = Of(
+        snapshot=Of(state=Of(looks={"pod-0": Of(depth_generation=7)})),
+        document=DepthDocument(7, flat(3, 16)),
+        deltas=[delta],
+    )
+    assert (sights.other_depth_than_asked(look) is not None) is told
 
 
 def test_an_engine_that_drafts_at_another_depth_than_asked_is_named() -> None:
@@ -359,7 +365,8 @@ def test_a_draft_that_never_pays(least: int) -> None:
     assert fleet.depth() == least
     alarm = standing(fleet, AlarmKind.SPECULATION_NEVER_PAYS)
     assert alarm.reason is Reason.SLOWER_THAN_WITHOUT
-    assert ("Set speculation.minTokens: 0" in alarm.recommendation) == (least == 1)
+    assert "speculation.minTokens: 0" in alarm.recommendation
+    assert ("keeps depth 0" in alarm.message) == (least == 0)
 
 
 def test_a_draft_that_pays_at_one_batch_is_no_such_draft() -> None:
@@ -377,10 +384,11 @@ def test_at_depth_0_it_never_pays_only_if_that_is_beyond_doubt(sd: float, *, tol
         spread = sd if to != start else 0.0
         return Gain(-behind, spread, step_time_measured=True, survival_measured=True)
 
-    policy: Any = Of(
+    policy = Of(
         shares={8: 1.0}, depths={8: 0}, bounds=Of(depths=(0, 1, 2, 3)), evidence=Of(gain=gain)
     )
-    assert (_never_pays(policy) is not None) is told
+    look: Any = Of(policy=policy)
+    assert (sights.slower_than_without(look) is not None) is told
 
 
 # Whatever the kind

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import AlarmKind, Reason
 from fathom.api.spec import TuningMode
 from fathom.core.depth import flat
-from fathom.tuning.alarms.alarm import AlarmKind
 from fathom.tuning.interface import Action, TuningDecision
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, WINDOW_30, Fleet, hours_long
 

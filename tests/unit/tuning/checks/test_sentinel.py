@@ -17,10 +17,10 @@ from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.judging import assess
-from fathom.tuning.policy.experiments import OVERHEAD
+from fathom.tuning.policy.experiments import OVERHEAD_LOSS
 from fathom.tuning.policy.option import Bounds, ProbePlan
 from fathom.tuning.policy.policy import DEPTH_0_GAIN_FACTOR, Policy
-from fathom.tuning.policy.scheduled_looks import LEAST_MISSED, SENTINEL_S, sentinel
+from fathom.tuning.policy.scheduled_looks import LEAST_MISSED_GAIN, SENTINEL_EVERY_S, sentinel
 from fathom.tuning.policy.slo import Slo
 from fathom.tuning.policy.value import Evidence, Gain
 from fathom.tuning.policy.visit import Visit
@@ -145,13 +145,13 @@ def test_the_more_pods_share_the_cost_the_sooner_it_comes() -> None:
 
 
 def test_it_comes_never_too_soon_and_never_too_late() -> None:
-    assert SENTINEL_S == (10.0, 900.0)
-    assert rest_s(1e-6, pods=64) == SENTINEL_S[0]
-    assert rest_s(5.0, seconds=60.0) == SENTINEL_S[1]
+    assert SENTINEL_EVERY_S == (10.0, 900.0)
+    assert rest_s(1e-6, pods=64) == SENTINEL_EVERY_S[0]
+    assert rest_s(5.0, seconds=60.0) == SENTINEL_EVERY_S[1]
 
 
 def test_the_first_look_comes_soon_for_what_it_costs_is_a_guess() -> None:
-    least = SENTINEL_S[0]
+    least = SENTINEL_EVERY_S[0]
     dear = {idle_s: at_depth(0, losing(0.5), idle_s=idle_s) for idle_s in (least - 1, least)}
     assert sentinel(dear[least - 1], ProbePlan(LOOK_S, 1, None)) == ()
     assert sentinel(dear[least], ProbePlan(LOOK_S, 1, None)) != ()
@@ -163,11 +163,11 @@ def test_looks_and_what_is_missed_between_them_cost_least_together(pods: int) ->
     """Traffic turns at any moment between two looks, and the later one notices."""
 
     def cost(every_s: float) -> float:
-        looks = LOOK_S * (0.2 + OVERHEAD) / pods / every_s
-        return looks + LEAST_MISSED * (every_s / 2) / TURN_S
+        looks = LOOK_S * (0.2 + OVERHEAD_LOSS) / pods / every_s
+        return looks + LEAST_MISSED_GAIN * (every_s / 2) / TURN_S
 
     rest = rest_s(0.2, pods=pods)
-    assert SENTINEL_S[0] < rest < SENTINEL_S[1]
+    assert SENTINEL_EVERY_S[0] < rest < SENTINEL_EVERY_S[1]
     assert cost(rest) < min(cost(1.1 * rest), cost(rest / 1.1))
 
 
@@ -181,7 +181,9 @@ def test_the_more_often_traffic_turns_the_sooner_it_comes() -> None:
 
 def test_the_more_drafts_normally_gain_the_sooner_it_comes() -> None:
     known = Survival(slow=NORMAL)
-    rests = [rest_s(0.3, known=known, normal_gain=gain) for gain in (2.0, 1.0, LEAST_MISSED, -1.0)]
+    rests = [
+        rest_s(0.3, known=known, normal_gain=gain) for gain in (2.0, 1.0, LEAST_MISSED_GAIN, -1.0)
+    ]
     assert rests[:3] == sorted(set(rests[:3]))
     assert rests[3] == rests[2]
 
@@ -248,7 +250,7 @@ def due(blind: Fleet) -> Situation:
         for bucket in given.policy.depths
         for depth in range(8)
     )
-    survival = replace(given.state.survival, at_s=given.now_s - SENTINEL_S[1])
+    survival = replace(given.state.survival, at_s=given.now_s - SENTINEL_EVERY_S[1])
     given = given.with_state(
         replace(given.state, survival=survival, visits=visits, trial=None, sentinel_ended_at_s=0.0)
     )

@@ -6,8 +6,8 @@ import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts, EngineCounts, PodCounters, PodDelta
 from fathom.tuning.estimate.acceptance import (
-    HEALED,
     HEALED_S,
+    HEALED_SHARE,
     LEAST_DRAFTS,
     LEVELS,
     MOST_PODS,
@@ -137,8 +137,8 @@ def test_what_came_back_by_itself_is_known_traffic_for_a_week() -> None:
         window = [drafted("a", rate, before.at_s + after_s)]
         return replace(before, level=rate).updated(window, {}, normal=True).is_known_traffic
 
-    assert again(HEALED * low + 0.01, 3600)
-    assert not again(HEALED * low - 0.01, 3600)
+    assert again(HEALED_SHARE * low + 0.01, 3600)
+    assert not again(HEALED_SHARE * low - 0.01, 3600)
     assert again(low, HEALED_S - 1)
     assert not again(low, HEALED_S + 1)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fathom.tuning.alarms.alarm import AlarmKind
+from fathom.api.conditions import AlarmKind
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.tuning.estimate.text_spread import HALF_LIFE_S, PRIOR, TextSpread
+from fathom.tuning.estimate.text_spread import HALF_LIFE_S, PRIOR_SHARE, TextSpread
 
 SHALLOW, DEEP = 0.2, 0.4
 """Slopes at two depths."""
@@ -18,8 +18,10 @@ def seen(*windows: tuple[float, float], times: int = 200) -> TextSpread:
 
 
 def test_until_two_depths_ran_the_prior_holds() -> None:
-    assert TextSpread().steepness(SHALLOW, 0.5) == pytest.approx(PRIOR * 0.5 / SHALLOW)
-    assert seen((SHALLOW, 0.5)).steepness(SHALLOW, 0.5) == pytest.approx(PRIOR * 0.5 / SHALLOW)
+    assert TextSpread().steepness(SHALLOW, 0.5) == pytest.approx(PRIOR_SHARE * 0.5 / SHALLOW)
+    assert seen((SHALLOW, 0.5)).steepness(SHALLOW, 0.5) == pytest.approx(
+        PRIOR_SHARE * 0.5 / SHALLOW
+    )
 
 
 @pytest.mark.parametrize("by_text", [0.0, 0.5, 1.0])

@@ -10,7 +10,7 @@ from fathom.core.depth import flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
 from fathom.tuning.checks.returning import REST_S
 from fathom.tuning.interface import Action
-from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND, Ledger
+from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger
 from unit.tuning.plant import HARD, START_S, WINDOW_30, Fleet, hours_long, value
 
 FLAT_OPTIMUM = (0.6,) * 16
@@ -72,7 +72,7 @@ def test_without_traffic_nothing_is_entered() -> None:
         (Ledger(), False),
         (behind(0.01), True),
         (behind(-0.01), False),
-        (behind(MOST_BEHIND / 2), False),
+        (behind(MOST_BEHIND_LOSS / 2), False),
         (behind(0.3, kept_s=HOUR_S - 60), False),
     ],
     ids=["empty", "behind", "ahead", "within what is allowed", "not for an hour"],

@@ -26,8 +26,8 @@ from fathom.tuning.policy.experiments import experiments
 from fathom.tuning.policy.option import ProbePlan
 from fathom.tuning.policy.policy import MEND_Z, Policy
 from fathom.tuning.policy.scheduled_looks import control
-from fathom.tuning.policy.slo import LEAVE_ABOVE, Slo, mean_slope
-from fathom.tuning.policy.value import Gain, Z
+from fathom.tuning.policy.slo import LEAVE_ABOVE_SHARE, Slo, mean_slope
+from fathom.tuning.policy.value import CERTAIN_Z, Gain
 from fathom.tuning.state import TuningState
 from unit.tuning.plant import TPOT_BOUNDS, WINDOW_30, Fleet, Hardware, hours_long, slow_tpot
 
@@ -361,7 +361,7 @@ def test_while_the_slo_is_missed_only_what_may_mend_it_is_tried(learnt: Policy) 
 
     tried = [each for each in experiments(policy, probe) if each.bucket == 8]
     assert tried
-    assert all(log(slow_s[each.to] / slow_s[3]) <= Z * each.gain.sd for each in tried)
+    assert all(log(slow_s[each.to] / slow_s[3]) <= CERTAIN_Z * each.gain.sd for each in tried)
     # Far below the SLO the user's own depth is measured anew, however slow; missing it, it is not.
     own = replace(policy, bounds=replace(policy.bounds, tokens=7))
     assert slow_s[7] > 1.1 * slow_s[3]
@@ -386,8 +386,8 @@ def test_whatever_is_tried_keeps_the_slo_however_slow_it_may_be(
         own = replace(policy, bounds=replace(policy.bounds, tokens=tokens))
         for each in (*experiments(own, plan), *control(own, plan)):
             if each.bucket == 8:
-                at_most = log(slow_s[each.to] / slow_s[depth]) + Z * each.gain.sd
-                assert slow_s[depth] * exp(at_most / pods) <= LEAVE_ABOVE * policy.slo.seconds
+                at_most = log(slow_s[each.to] / slow_s[depth]) + CERTAIN_Z * each.gain.sd
+                assert slow_s[depth] * exp(at_most / pods) <= LEAVE_ABOVE_SHARE * policy.slo.seconds
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_a_missed_slo_takes_less_certainty_to_leave(learnt: Policy) -> None:
         policy
         for minutes in range(0, 300, 10)
         for by in (0.0, 0.02, 0.04)
-        if MEND_Z < surest(policy := missing(aged(learnt, 60.0 * minutes), by, depth=7)) < Z
+        if MEND_Z < surest(policy := missing(aged(learnt, 60.0 * minutes), by, depth=7)) < CERTAIN_Z
     ]
     assert unsure
     assert all(any(each.bucket == 8 for each in policy.moves()) for policy in unsure)

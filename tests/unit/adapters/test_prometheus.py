@@ -14,7 +14,7 @@ from fathom.adapters.prometheus_history import scrapes
 from fathom.adapters.prometheus_query import Series
 from fathom.core.measurement import PodCounters
 from support.bad_server import answering, saying
-from unit.metrics.page import FakeEngine
+from support.engine_page import FakeEngine
 
 OURS = {"namespace": "llm", "pod": "p", "job": "llm/kimi", "instance": "10.0.0.1:8000"}
 

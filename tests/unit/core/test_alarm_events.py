@@ -2,14 +2,17 @@
 
 import pytest
 
-from fathom.api.conditions import ALARMS, ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.events import transitions
 from fathom.core.status import same, urgent
 
 
 def status(
-    kind: ConditionType, state: ConditionStatus, reason: Reason, message: str = "So it is."
+    kind: ConditionType | AlarmKind,
+    state: ConditionStatus,
+    reason: Reason,
+    message: str = "So it is.",
 ) -> SpeculativeDeploymentStatus:
     condition = Condition(
         type=kind,
@@ -30,8 +33,8 @@ def told(
 NEVER = SpeculativeDeploymentStatus(conditions=())
 
 
-@pytest.mark.parametrize("kind", ALARMS)
-def test_raised_and_over(kind: ConditionType) -> None:
+@pytest.mark.parametrize("kind", AlarmKind)
+def test_raised_and_over(kind: AlarmKind) -> None:
     raised = status(kind, ConditionStatus.TRUE, Reason.ACCEPTANCE_CLIFF)
     over = status(kind, ConditionStatus.FALSE, Reason.CLEARED)
 
@@ -45,7 +48,7 @@ def test_raised_and_over(kind: ConditionType) -> None:
 
 
 def test_another_cause_is_news_and_another_number_is_not() -> None:
-    kind, true = ConditionType.DRAFT_MISMATCH, ConditionStatus.TRUE
+    kind, true = AlarmKind.DRAFT_MISMATCH, ConditionStatus.TRUE
     cliff = status(kind, true, Reason.ACCEPTANCE_CLIFF, "30%.")
     worse = status(kind, true, Reason.ACCEPTANCE_CLIFF, "29%.")
     pod = status(kind, true, Reason.ONE_POD_DIFFERS)

@@ -4,7 +4,7 @@ import pytest
 
 from fathom.adapters.exposition import FAMILIES, MOST_SAMPLES, PAGE_LABELS, NotAnEngine, parse
 from fathom.core.measurement import Cell, StepKind, delta
-from unit.metrics.page import FakeEngine
+from support.engine_page import FakeEngine
 
 
 def test_a_page_is_read_in_full() -> None:
