@@ -106,11 +106,11 @@ SCHEMA: Final[Mapping[str, Odd]] = {
         refused=f"{AT}.env[0].value: 1 is not text: put it in quotes.",
     ),
     "a number for a CPU": Odd(
-        engine(resources={"limits": {"cpu": 8}}), pod={(*VLLM, "resources", "limits", "cpu"): 8}
+        engine(resources={"limits": {"cpu": 8}}), pod={(*VLLM, "resources", "limits", "cpu"): "8"}
     ),
     "a number for a size": Odd(
         spec(volumes=[{"name": "shm", "emptyDir": {"sizeLimit": 1024}}]),
-        pod={("volumes", "shm", "emptyDir"): {"medium": "Memory", "sizeLimit": 1024}},
+        pod={("volumes", "shm", "emptyDir"): {"medium": "Memory", "sizeLimit": "1024"}},
     ),
     "a port in quotes": Odd(
         engine(ports=[{"containerPort": "9000"}]),
@@ -349,11 +349,11 @@ RESOURCES: Final[Mapping[str, Odd]] = {
     ),
     "the same GPUs": Odd(
         engine(resources={"limits": {GPU: 4}, "requests": {GPU: 4}}),
-        pod={(*VLLM, "resources", "limits", GPU): 4},
+        pod={(*VLLM, "resources"): {"limits": {GPU: "4"}, "requests": {GPU: "4"}}},
     ),
     "network cards": Odd(
         engine(resources={"limits": {"rdma/ib": 1}}),
-        pod={(*VLLM, "resources", "limits"): {GPU: "4", "rdma/ib": 1}},
+        pod={(*VLLM, "resources", "limits"): {GPU: "4", "rdma/ib": "1"}},
     ),
     "a claim beside ours": Odd(
         spec(

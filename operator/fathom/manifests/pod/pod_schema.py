@@ -50,6 +50,30 @@ def volume_sources() -> frozenset[str]:
     return frozenset(_types()["V1Volume"]) - {"name"}
 
 
+def with_written_quantities(value: JsonValue, *, written: bool = False) -> JsonValue:
+    """A part of a pod template with its quantities as Kubernetes keeps them: `8` is `"8"`.
+
+    Server-side apply refuses numbers, by the schema of old servers.
+
+    Args:
+        value: the part, as its user wrote it.
+        written: whether it is a quantity, or holds nothing else.
+    """
+    match value:
+        case dict():
+            return {
+                key: with_written_quantities(each, written=written or key in _QUANTITIES)
+                for key, each in value.items()
+            }
+        case list():
+            return [with_written_quantities(each, written=written) for each in value]
+        case bool():
+            return value
+        case int() | float() if written:
+            return str(value)
+    return value
+
+
 @lru_cache(maxsize=1)
 def _types() -> Mapping[str, Mapping[str, str]]:
     text = files("fathom.manifests.pod").joinpath("pod_schema.json").read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ from fathom.manifests.pod.group import (
     resource_claims,
     watched_worker,
 )
+from fathom.manifests.pod.pod_schema import with_written_quantities
 from fathom.manifests.pod.security_context import (
     container_security,
     pod_security,
@@ -95,11 +96,8 @@ def with_pod_template(
     """
     if not spec.pod_template:
         return dict(built)
-    patch = (
-        spec.pod_template
-        if role is Role.LEADER
-        else for_worker(spec.pod_template, names.ENGINE_CONTAINER)
-    )
+    given = {key: with_written_quantities(each) for key, each in spec.pod_template.items()}
+    patch = given if role is Role.LEADER else for_worker(given, names.ENGINE_CONTAINER)
     result = merged(built, patch, "spec.podTemplate")
     if live_depth(spec):
         result = _with_our_variables(result)
