@@ -58,8 +58,12 @@ def test_a_good_file_does_not_make_up_for_one_that_holds_none(tmp_path: Path) ->
     ("old", "new", "sentence"),
     [
         ("SpeculativeDeployment", "SpeculativeDeploymnt", "kind: 'SpeculativeDeploymnt' is not"),
-        ("kind: SpeculativeDeployment", "kind: [a]", "kind: ['a'] is not one of"),
-        ("fathom.dev/v1alpha1", "fathom.dev/v1", "apiVersion: 'fathom.dev/v1' is not one of"),
+        ("kind: SpeculativeDeployment", "kind: [a]", "kind: this is a list, where 'Speculat"),
+        (
+            "fathom.dev/v1alpha1",
+            "fathom.dev/v1",
+            "apiVersion: 'fathom.dev/v1' is not 'fathom.dev/v1alpha1'. Did you",
+        ),
         ("fathom.dev/v1alpha1", "fathm.dev/v1alpha1", "apiVersion: 'fathm.dev/v1alpha1' is not"),
         ("namespace: llm", "namespace: ../x", "metadata.namespace: this is no name of a namespace"),
         ("name: kimi", "name: Kimi_K2", "metadata.name: this is no name: use lower-case letters"),
@@ -126,21 +130,20 @@ def test_the_list_of_our_own_kind_is_read(tmp_path: Path) -> None:
 
 
 QUOTES = "is not text: put it in quotes."
-INTEGER = "input should be a valid integer"
-NUMBER = "input should be a valid number"
-BOOLEAN = "input should be a valid boolean"
+UNQUOTED = "write one, without quotes."
+NEITHER = "is neither true nor false: write one of them, without quotes."
 
 
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("speculation.tokens", True, f"{INTEGER} (found true)."),
-        ("speculation.tokens", "3", f"{INTEGER} (found '3')."),
-        ("engine.user", False, f"{INTEGER} (found false)."),
-        ("model.trustRemoteCode", "yes", f"{BOOLEAN} (found 'yes')."),
-        ("model.trustRemoteCode", 1, f"{BOOLEAN} (found 1)."),
-        ("speculation.tuning.tpotMilliseconds", True, f"{NUMBER} (found true)."),
-        ("speculation.tuning.minGainPercent", "2", f"{NUMBER} (found '2')."),
+        ("speculation.tokens", True, f"true is not a whole number: {UNQUOTED}"),
+        ("speculation.tokens", "3", "'3' is text: write 3, without quotes."),
+        ("engine.user", False, f"false is not a whole number: {UNQUOTED}"),
+        ("model.trustRemoteCode", "yes", f"'yes' {NEITHER}"),
+        ("model.trustRemoteCode", 1, f"1 {NEITHER}"),
+        ("speculation.tuning.tpotMilliseconds", True, f"true is not a number: {UNQUOTED}"),
+        ("speculation.tuning.minGainPercent", "2", "'2' is text: write 2, without quotes."),
         ("engine.resources.limits.memory", True, f"true {QUOTES}"),
         ("nodePool.nodeSelector.a", 5, f"5 {QUOTES}"),
         ("metrics.podMonitorLabels.a", True, f"true {QUOTES}"),
