@@ -88,6 +88,7 @@ def test_what_is_nearly_ours_is_told_what_is_wrong(
         (f"{GOOD}x: -0b{'1' * 5000}", "not YAML: a number of 5003 characters is too long"),
         (f"{GOOD}x: 0x_", "not YAML: this is no int"),
         (f"{GOOD}x: !!bool maybe", "not YAML: this is no bool"),
+        (f"{GOOD}null: 1", "not YAML: a key is empty"),
         (f"{GOOD}x: .nan", "not YAML: .nan is no number in JSON"),
         (f"{GOOD}x: !!timestamp 2024-13-45", "not YAML: could not determine a constructor"),
         (f"{GOOD}x: !!binary aGVsbG8=", "not YAML: could not determine a constructor"),
@@ -118,6 +119,20 @@ def test_a_date_is_text_as_it_is_for_kubectl(date: str, tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert date in result.stdout
+
+
+def test_a_key_is_text_as_it_is_for_kubectl(tmp_path: Path) -> None:
+    text = f"{GOOD}  nodePool:\n    nodeSelector: {{7: a, y: b, yes: c, 1.5: d}}\n"
+
+    result = ask("render", tmp_path / "a.yaml", text)
+
+    assert result.exit_code == 0
+    (selector,) = (
+        each["spec"]["template"]["spec"]["nodeSelector"]
+        for each in yaml.safe_load_all(result.stdout)
+        if each["kind"] == "Deployment"
+    )
+    assert [selector[key] for key in ("7", "y", "true", "1.5")] == ["a", "b", "c", "d"]
 
 
 def test_the_list_of_our_own_kind_is_read(tmp_path: Path) -> None:
