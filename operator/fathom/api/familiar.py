@@ -75,16 +75,20 @@ OF_WORKLOADS: Final = (
 OF_PODS: Final = (
     Familiar(
         (
-            *("activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers"),
-            *("dnsConfig", "dnsPolicy", "enableServiceLinks", "ephemeralContainers"),
+            *("affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy"),
+            "enableServiceLinks",
             *("hostAliases", "hostIPC", "hostNetwork", "hostPID", "hostUsers", "hostname"),
             *("imagePullSecrets", "initContainers", "nodeName", "os", "overhead"),
             *("preemptionPolicy", "priority", "priorityClassName", "readinessGates"),
-            *("resourceClaims", "restartPolicy", "runtimeClassName", "schedulerName"),
+            *("resourceClaims", "runtimeClassName", "schedulerName"),
             *("schedulingGates", "serviceAccount", "serviceAccountName", "setHostnameAsFQDN"),
             *("shareProcessNamespace", "subdomain", "topologySpreadConstraints", "volumes"),
         ),
         below=_POD,
+    ),
+    Familiar(
+        ("restartPolicy", "activeDeadlineSeconds"),
+        instead="remove it, for pods that serve are restarted always, and have no end",
     ),
     Familiar(("nodeAffinity", "podAffinity", "podAntiAffinity"), below=f"{_POD}.affinity"),
     Familiar(("terminationGracePeriodSeconds",), field="spec.engine.drainSeconds"),
@@ -140,7 +144,7 @@ OF_VLLM: Final = (
 OPTIONS: Final = Familiar(
     (
         *("--async-scheduling", "--block-size", "--chat-template", "--compilation-config"),
-        *("--cpu-offload-gb", "--disable-log-requests", "--dtype", "--enable-auto-tool-choice"),
+        *("--cpu-offload-gb", "--dtype", "--enable-auto-tool-choice"),
         *("--enable-chunked-prefill", "--enable-expert-parallel", "--enable-lora"),
         *("--enable-prefix-caching", "--enforce-eager", "--gpu-memory-utilization"),
         *("--kv-cache-dtype", "--kv-transfer-config", "--limit-mm-per-prompt", "--load-format"),

@@ -31,7 +31,7 @@ def refused_name(path: str, name: str, *, longest: int | None = None) -> str:
     if longest is not None:
         what = f"this name has {len(name)} characters: use {longest} at most"
     offered = _offered(name, of_namespace=path == "metadata.namespace")
-    return f"{what}{f', such as {offered}' if offered else ''}."
+    return f"{what}.{f' {offered} would do.' if offered else ''}"
 
 
 def _offered(name: str, *, of_namespace: bool) -> str:

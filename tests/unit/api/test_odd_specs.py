@@ -101,7 +101,7 @@ def test_a_name_that_cannot_be_offers_one(name: str) -> None:
     (sentence,) = refused(written("metadata.name", name))
 
     assert sentence.startswith("metadata.name: this ")
-    assert sentence.endswith(f", such as {NAMES[name]}.")
+    assert sentence.endswith(f". {NAMES[name]} would do.")
     assert refused(written("metadata.name", NAMES[name])) == []
 
 
@@ -115,7 +115,7 @@ def test_of_a_name_without_a_letter_nothing_is_left_to_offer() -> None:
 def test_a_namespace_may_begin_with_a_digit(value: str, meant: str) -> None:
     (sentence,) = refused(written("metadata.namespace", value))
 
-    assert sentence.endswith(f", such as {meant}.")
+    assert sentence.endswith(f". {meant} would do.")
 
 
 def test_a_name_is_text() -> None:
