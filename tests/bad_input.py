@@ -22,7 +22,7 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"draft.method": "eagle4"},
         (
             "spec.draft.method: 'eagle4' is not one of 'eagle3', 'eagle', 'mtp', 'draft_model', "
-            "'ngram', 'suffix', 'dflash' or 'dspark'."
+            "'ngram', 'suffix', 'dflash' or 'dspark'. Did you mean eagle?"
         ),
     ),
     "depth by rollout": (

@@ -12,20 +12,41 @@ def spec_schema(crd: Schema) -> Schema:
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
-    """The value as the API server stores it, defaults filled in."""
+    """The value as the API server stores it: nulls that may not be dropped, defaults filled in."""
+    return _defaulted(schema, _without_nulls(schema, value))
+
+
+def _without_nulls(schema: Schema, value: Any) -> Any:
+    """Without nulls of fields that are not nullable, and have no default to stand there instead."""
+    if isinstance(value, dict):
+        return {
+            name: child if of is None else _without_nulls(of, child)
+            for name, child in value.items()
+            if (of := _schema_of(schema, name)) is None or child is not None or "default" in of
+        }
+    if isinstance(value, list) and "items" in schema:
+        return [_without_nulls(schema["items"], child) for child in value]
+    return value
+
+
+def _schema_of(schema: Schema, name: str) -> Schema | None:
+    extra = schema.get("additionalProperties")
+    of: Schema | None = schema.get("properties", {}).get(name)
+    return extra if of is None and isinstance(extra, dict) else of
+
+
+def _defaulted(schema: Schema, value: Any) -> Any:
     if isinstance(value, dict):
         filled = dict(value)
         for name, child in schema.get("properties", {}).items():
-            if name not in filled and "default" in child:
+            if filled.get(name) is None and "default" in child:
                 filled[name] = child["default"]
-            if name in filled:
-                filled[name] = with_defaults(child, filled[name])
-        extra = schema.get("additionalProperties")
-        if isinstance(extra, dict):
-            filled = {name: with_defaults(extra, child) for name, child in filled.items()}
-        return filled
-    if isinstance(value, list):
-        return [with_defaults(schema["items"], child) for child in value]
+        return {
+            name: child if (of := _schema_of(schema, name)) is None else _defaulted(of, child)
+            for name, child in filled.items()
+        }
+    if isinstance(value, list) and "items" in schema:
+        return [_defaulted(schema["items"], child) for child in value]
     return value
 
 

@@ -7,9 +7,13 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from bad_input import BAD
 from fathom.api import names
+from fathom.api.crd import custom_resource_definition
+from fathom.api.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
+from structural_schema import spec_schema, with_defaults
 from support.local_cluster import TestNamespace
 from support.operated import Resource, operator
+from support.operator_process import install_crd
 
 __all__ = ["operator"]
 
@@ -46,6 +50,35 @@ async def test_what_the_server_keeps_becomes_invalid_spec_with_the_same_sentence
         assert sentence in degraded["message"], kind
     deployments = await namespace.all_of("Deployment")
     assert {each["metadata"]["labels"][names.LABEL_NAME] for each in deployments} <= good
+
+
+NULLS = {
+    "draft": {"tensorParallelSize": None, "options": {"prompt_lookup_max": None}},
+    "engine": {"args": None, "env": None, "resources": {"limits": {"cpu": None}}},
+    "nodePool": {"nodeSelector": {"a": None, "b": "c"}},
+    "cache": None,
+    "rollout": None,
+    "podTemplate": {"spec": {"affinity": None}},
+}
+
+
+async def test_a_field_without_a_value_is_read_as_the_server_stores_it(
+    namespace: TestNamespace,
+) -> None:
+    await install_crd(namespace)
+    resource = Resource(namespace, "nulls")
+    spec = manifest()["spec"] | {"replicas": 0}
+    for section, fields in NULLS.items():
+        spec[section] = None if fields is None else spec.get(section, {}) | fields
+
+    await resource.apply(spec)
+
+    stored = (await resource.get())["spec"]
+    assert stored == with_defaults(spec_schema(custom_resource_definition()), spec)
+    as_written, as_stored = parse(manifest() | {"spec": spec}), parse(manifest() | {"spec": stored})
+    assert as_written == as_stored
+    assert isinstance(as_written, SpeculativeDeployment)
+    assert as_written.spec.pod_template == NULLS["podTemplate"]
 
 
 async def test_a_name_that_no_service_may_have_is_refused_by_the_server(

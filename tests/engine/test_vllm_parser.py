@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
+from fathom.api.familiar import OPTIONS
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
@@ -77,6 +78,10 @@ def test_every_spelling_of_every_option_is_told_right(
     # Those before have not got all of them yet.
     if Version(release) >= Version(DEFAULT_ENGINE_VERSION):
         assert OWNED_DESTINATIONS - set(means.values()) == set()
+
+
+def test_options_that_names_of_fields_are_sent_to_are_vllm_s(said: Mapping[str, Any]) -> None:
+    assert [name for name in OPTIONS.names if name not in said["means"]] == []
 
 
 def test_options_that_are_told_by_their_beginning_take_no_value(said: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Manifests as YAML text: read from files, written for people and `kubectl apply`."""
 
+import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -104,7 +105,15 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and name in seen and name != "<<":
                 raise _refused(f"the key {name!r} stands twice", key.start_mark)
             seen.add(name if isinstance(key, yaml.ScalarNode) else id(key))
-        return super().construct_mapping(node, deep)
+        mapping = super().construct_mapping(node, deep)
+        if None in mapping:
+            raise _refused("a key is empty", node.start_mark)
+        return {_key(key): value for key, value in mapping.items()}
+
+
+def _key(key: object) -> object:
+    """Numbers and truth values as text, as kubectl makes it of them: JSON has no other keys."""
+    return json.dumps(key) if isinstance(key, bool | int | float) else key
 
 
 def _refused(what: str, where: Any) -> yaml.MarkedYAMLError:

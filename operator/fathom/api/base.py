@@ -1,9 +1,18 @@
+"""How every model of the API reads a value: as an API server with its schema does."""
+
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticKnownError
 
@@ -14,7 +23,45 @@ _SCALARS: Final[Mapping[type, Literal["bool_type", "int_type", "float_type"]]] =
 }
 
 
-class ApiModel(BaseModel):
+def _without_nulls(value: object) -> object:
+    if not isinstance(value, dict) or None not in value.values():
+        return value
+    return {key: each for key, each in value.items() if each is not None}
+
+
+def _of_type(wanted: type, value: object) -> object:
+    """The value, unless pydantic would make what is wanted out of something else."""
+    other = isinstance(value, str | bytes) or isinstance(value, bool) != (wanted is bool)
+    if wanted in _SCALARS and other:
+        raise PydanticKnownError(_SCALARS[wanted])
+    return value
+
+
+WITHOUT_NULLS: Final = BeforeValidator(_without_nulls)
+"""Of values under names of the user's own: what is null is not there."""
+Texts = Annotated[dict[str, str], WITHOUT_NULLS]
+WHOLE_NUMBER: Final = BeforeValidator(partial(_of_type, int))
+"""Of an item of a list; where it is a field, `ApiModel` sees to it."""
+
+
+class NullIsAbsent(BaseModel):
+    """A field that is null is not there, and its default holds.
+
+    An API server does so with every field that its schema does not call nullable, and with what
+    stands under a name of the user's own, before it fills in defaults (apiextensions-apiserver,
+    `PruneNonNullableNullsWithoutDefaults`, and `Default`). Items of lists stay, and are refused.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, given: object) -> object:
+        if not isinstance(given, dict) or None not in given.values():
+            return given
+        known = _names(cls)
+        return {key: each for key, each in given.items() if each is not None or key not in known}
+
+
+class ApiModel(NullIsAbsent):
     """Frozen; camelCase outside, snake_case inside; unknown fields are refused.
 
     Values have the types that the API server asks for: `true` is no number, "3" is none, 3.0 is.
@@ -36,10 +83,15 @@ class ApiModel(BaseModel):
     @classmethod
     def _refuse_other_types(cls, value: object, info: ValidationInfo) -> object:
         for wanted in _wanted(cls, str(info.field_name)):
-            refused = isinstance(value, str | bytes) or isinstance(value, bool) != (wanted is bool)
-            if wanted in _SCALARS and value is not None and refused:
-                raise PydanticKnownError(_SCALARS[wanted])
+            _of_type(wanted, value)
         return value
+
+
+@cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    """Of its fields, outside and inside."""
+    fields = model.model_fields
+    return frozenset({*fields, *(field.alias or name for name, field in fields.items())})
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticKnownError
 
-from fathom.api.base import ApiModel
+from fathom.api.base import WITHOUT_NULLS, ApiModel
 
 QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
 """Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
@@ -68,8 +68,9 @@ class EnvVar(ApiModel):
     """Where its value comes from, in place of `value`."""
 
 
-def _no_truth(value: object) -> object:
-    if isinstance(value, bool):
+def _whole_or_text(value: object) -> object:
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    if not (whole or isinstance(value, str)):
         raise PydanticKnownError("string_type")
     return value
 
@@ -77,16 +78,16 @@ def _no_truth(value: object) -> object:
 Quantity = Annotated[
     int | str,
     Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
-    BeforeValidator(_no_truth),
+    BeforeValidator(_whole_or_text),
 ]
 
 
 class Resources(ApiModel):
     """Requests and limits of the engine container; the GPUs are added by the operator."""
 
-    requests: dict[str, Quantity] = Field(default_factory=dict)
+    requests: Annotated[dict[str, Quantity], WITHOUT_NULLS] = Field(default_factory=dict)
     """What the scheduler reserves, such as cpu: "16"."""
-    limits: dict[str, Quantity] = Field(default_factory=dict)
+    limits: Annotated[dict[str, Quantity], WITHOUT_NULLS] = Field(default_factory=dict)
     """What the container may use at most."""
 
 

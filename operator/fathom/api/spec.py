@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, JsonValue
 
-from fathom.api.base import ApiModel
+from fathom.api.base import WHOLE_NUMBER, ApiModel, Texts
 from fathom.api.pod_fields import (
     QUANTITY_OR_NOTHING,
     AccessMode,
@@ -25,6 +25,9 @@ MAX_USER_ID: Final = 2**31 - 1
 """The largest that Kubernetes takes."""
 DEFAULT_MAX_TOKENS: Final = 7
 """Default of `maxTokens`: the deepest that tokenspeed_mla verifies (query length 8)."""
+_DEPTHS: Final = MAX_TOKENS_LIMIT + 1
+_Depth = Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT), WHOLE_NUMBER]
+_LabelValue = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class Method(StrEnum):
@@ -140,7 +143,7 @@ class DraftSpec(ApiModel):
     """Speculation method as vLLM names it. EAGLE 3 and EAGLE 3.1 are both `eagle3`."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] | None = None
     """1 or the target's; absent means vLLM's own default."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: Texts = Field(default_factory=dict)
     """More keys of vLLM's speculative configuration, such as prompt_lookup_max: "4". Values are
     text; what reads as JSON is passed on as such. What has a field of its own may not be repeated
     here."""
@@ -179,13 +182,7 @@ class SpeculationSpec(ApiModel):
     the larger of 7 and `tokens`. Changing it needs new pods."""
     min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)] = 1
     """The shallowest the tuner may go; 0 allows it to stop speculating."""
-    depths: (
-        Annotated[
-            tuple[Annotated[int, Field(ge=0, le=MAX_TOKENS_LIMIT)], ...],
-            Field(min_length=1, max_length=MAX_TOKENS_LIMIT + 1),
-        ]
-        | None
-    ) = None
+    depths: Annotated[tuple[_Depth, ...], Field(min_length=1, max_length=_DEPTHS)] | None = None
     """The depths that the engine captures CUDA graphs for, and the tuner chooses among: `tokens`
     and others between `minTokens` and `maxTokens`. Absent: chosen by Fathom, so that none takes
     another's graphs; `fathom check` says which. Changing them needs new pods."""
@@ -245,18 +242,13 @@ class NodePoolSpec(ApiModel):
     accelerator: Accelerator = Accelerator.GB200
     """Known node type: its label, taints, GPUs per node and architecture. Custom needs
     gpusPerNode."""
-    products: (
-        Annotated[
-            tuple[Annotated[str, Field(min_length=1, max_length=63)], ...], Field(max_length=16)
-        ]
-        | None
-    ) = None
+    products: Annotated[tuple[_LabelValue, ...], Field(max_length=16)] | None = None
     """Values of the node label nvidia.com/gpu.product that will do, in place of the accelerator's
     own, such as NVIDIA-H100-NVL; empty: the label is not asked for, as where no GPU Feature
     Discovery sets it."""
     gpus_per_node: Annotated[int, Field(ge=1, le=16)] | None = None
     """GPUs on one node; for Custom."""
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: Texts = Field(default_factory=dict)
     """More node labels to require."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] = ()
     """More tolerations."""
@@ -302,7 +294,7 @@ class MetricsSpec(ApiModel):
     """Base URL of a Prometheus that scrapes the pods."""
     pod_monitor: AutoOrNever = AutoOrNever.AUTO
     """Whether to create a PodMonitor where the cluster has that API."""
-    pod_monitor_labels: dict[str, str] = Field(default_factory=dict)
+    pod_monitor_labels: Texts = Field(default_factory=dict)
     """Labels of the PodMonitor, for a Prometheus that selects those it obeys by label."""
 
 

@@ -75,8 +75,7 @@ def test_of_two_resources_only_the_good_one_is_printed(cli: CliRunner, tmp_path:
 
     assert result.exit_code == 2
     assert result.stderr == (
-        f"{file}: bad: spec.speculation.tokens: input should be greater than or equal to 1 "
-        "(found 0).\n"
+        f"{file}: bad: spec.speculation.tokens: 0 is too small: 1 is the least.\n"
     )
     names = {document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)}
     assert "kimi-depth" in names

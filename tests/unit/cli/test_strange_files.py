@@ -58,8 +58,12 @@ def test_a_good_file_does_not_make_up_for_one_that_holds_none(tmp_path: Path) ->
     ("old", "new", "sentence"),
     [
         ("SpeculativeDeployment", "SpeculativeDeploymnt", "kind: 'SpeculativeDeploymnt' is not"),
-        ("kind: SpeculativeDeployment", "kind: [a]", "kind: ['a'] is not one of"),
-        ("fathom.dev/v1alpha1", "fathom.dev/v1", "apiVersion: 'fathom.dev/v1' is not one of"),
+        ("kind: SpeculativeDeployment", "kind: [a]", "kind: this is a list, where 'Speculat"),
+        (
+            "fathom.dev/v1alpha1",
+            "fathom.dev/v1",
+            "apiVersion: 'fathom.dev/v1' is not 'fathom.dev/v1alpha1'. Did you",
+        ),
         ("fathom.dev/v1alpha1", "fathm.dev/v1alpha1", "apiVersion: 'fathm.dev/v1alpha1' is not"),
         ("namespace: llm", "namespace: ../x", "metadata.namespace: this is no name of a namespace"),
         ("name: kimi", "name: Kimi_K2", "metadata.name: this is no name: use lower-case letters"),
@@ -84,6 +88,7 @@ def test_what_is_nearly_ours_is_told_what_is_wrong(
         (f"{GOOD}x: -0b{'1' * 5000}", "not YAML: a number of 5003 characters is too long"),
         (f"{GOOD}x: 0x_", "not YAML: this is no int"),
         (f"{GOOD}x: !!bool maybe", "not YAML: this is no bool"),
+        (f"{GOOD}null: 1", "not YAML: a key is empty"),
         (f"{GOOD}x: .nan", "not YAML: .nan is no number in JSON"),
         (f"{GOOD}x: !!timestamp 2024-13-45", "not YAML: could not determine a constructor"),
         (f"{GOOD}x: !!binary aGVsbG8=", "not YAML: could not determine a constructor"),
@@ -116,6 +121,20 @@ def test_a_date_is_text_as_it_is_for_kubectl(date: str, tmp_path: Path) -> None:
     assert date in result.stdout
 
 
+def test_a_key_is_text_as_it_is_for_kubectl(tmp_path: Path) -> None:
+    text = f"{GOOD}  nodePool:\n    nodeSelector: {{7: a, y: b, yes: c, 1.5: d}}\n"
+
+    result = ask("render", tmp_path / "a.yaml", text)
+
+    assert result.exit_code == 0
+    (selector,) = (
+        each["spec"]["template"]["spec"]["nodeSelector"]
+        for each in yaml.safe_load_all(result.stdout)
+        if each["kind"] == "Deployment"
+    )
+    assert [selector[key] for key in ("7", "y", "true", "1.5")] == ["a", "b", "c", "d"]
+
+
 def test_the_list_of_our_own_kind_is_read(tmp_path: Path) -> None:
     listed = {"apiVersion": "fathom.dev/v1alpha1", "kind": "SpeculativeDeploymentList",
               "items": [manifest()]}  # fmt: skip
@@ -126,21 +145,20 @@ def test_the_list_of_our_own_kind_is_read(tmp_path: Path) -> None:
 
 
 QUOTES = "is not text: put it in quotes."
-INTEGER = "input should be a valid integer"
-NUMBER = "input should be a valid number"
-BOOLEAN = "input should be a valid boolean"
+UNQUOTED = "write one, without quotes."
+NEITHER = "is neither true nor false: write one of them, without quotes."
 
 
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("speculation.tokens", True, f"{INTEGER} (found true)."),
-        ("speculation.tokens", "3", f"{INTEGER} (found '3')."),
-        ("engine.user", False, f"{INTEGER} (found false)."),
-        ("model.trustRemoteCode", "yes", f"{BOOLEAN} (found 'yes')."),
-        ("model.trustRemoteCode", 1, f"{BOOLEAN} (found 1)."),
-        ("speculation.tuning.tpotMilliseconds", True, f"{NUMBER} (found true)."),
-        ("speculation.tuning.minGainPercent", "2", f"{NUMBER} (found '2')."),
+        ("speculation.tokens", True, f"true is not a whole number: {UNQUOTED}"),
+        ("speculation.tokens", "3", "'3' is text: write 3, without quotes."),
+        ("engine.user", False, f"false is not a whole number: {UNQUOTED}"),
+        ("model.trustRemoteCode", "yes", f"'yes' {NEITHER}"),
+        ("model.trustRemoteCode", 1, f"1 {NEITHER}"),
+        ("speculation.tuning.tpotMilliseconds", True, f"true is not a number: {UNQUOTED}"),
+        ("speculation.tuning.minGainPercent", "2", "'2' is text: write 2, without quotes."),
         ("engine.resources.limits.memory", True, f"true {QUOTES}"),
         ("nodePool.nodeSelector.a", 5, f"5 {QUOTES}"),
         ("metrics.podMonitorLabels.a", True, f"true {QUOTES}"),

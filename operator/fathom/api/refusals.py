@@ -1,0 +1,194 @@
+"""What a manifest's schema refuses, in words that its writer can follow: never a library's own."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from fathom.api.model_fields import model_at, names_of, path_of
+from fathom.api.problem import Problem
+from fathom.api.resource_name import NAMES, refused_name
+from fathom.api.unknown_field import nearest, unknown_field
+
+_WANTED: Final[Mapping[str, str]] = {
+    "model_type": "an object",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "tuple_type": "a list",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+"""By pydantic's name of an error: what belongs where it was found."""
+_NEAR: Final = 0.6
+"""Of a value and one of the few that are possible, by difflib's measure."""
+_SHOWN: Final = 60
+"""Characters of a value that are repeated."""
+_QUOTED: Final = re.compile(r"'([^']*)'")
+_ONE_OF: Final = re.compile(r"\^\(([A-Za-z|]+)\)\$")
+"""A pattern that is a list of values."""
+
+
+def refusals(root: type[BaseModel], errors: Sequence[ErrorDetails]) -> tuple[Problem, ...]:
+    """One problem for each thing that is wrong.
+
+    Args:
+        root: the model of the whole manifest.
+        errors: of its validation.
+    """
+    return tuple(
+        Problem(path_of(each["loc"]), _sentence(root, each))
+        for each in errors
+        # A list of which all items are refused counts as empty, too.
+        if not (each["type"] == "too_short" and each["input"])
+    )
+
+
+def _sentence(root: type[BaseModel], details: ErrorDetails) -> str:
+    location, kind, found = details["loc"], details["type"], details["input"]
+    limits = details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return unknown_field(root, location)
+    if kind in _WANTED:
+        wanted = _WANTED[kind]
+        fields = names_of(model_at(root, location))
+        return _no_such_shape(found, wanted, fields) or _no_such_value(found, wanted)
+    if (path := path_of(location)) in NAMES and kind in _OF_TEXT:
+        return refused_name(path, found, longest=limits.get("max_length"))
+    return _SENTENCES[kind](found, limits) if kind in _SENTENCES else _ANYTHING_ELSE
+
+
+def _no_such_shape(found: object, wanted: str, fields: Sequence[str]) -> str:
+    """Where one of an object, a list and a single value was written for another; empty: it was not.
+
+    Args:
+        found: as it is written.
+        wanted: what belongs there.
+        fields: of the object that belongs there, or in the list.
+    """
+    if wanted == "an object":
+        below = f"its fields below it, such as {fields[0]}" if fields else _LINES
+        return f"{_belongs(found, wanted)}: write {below}."
+    if wanted == "a list":
+        item = f", beginning with {fields[0]}" if fields else ""
+        return f"{_belongs(found, wanted)}: write {_ITEMS}{item}."
+    if found is None:
+        return f"{_belongs(found, wanted)}: write it, or remove the item."
+    if isinstance(found, list | dict):
+        return f"{_belongs(found, wanted)}: write one value."
+    return ""
+
+
+def _no_such_value(found: object, wanted: str) -> str:
+    if wanted == "text":
+        return f"{_shown(found)} is not text: put it in quotes."
+    if isinstance(found, str) and _SCALARS[wanted].fullmatch(found):
+        return f"{_shown(found)} is text: write {found}, without quotes."
+    if wanted == "true or false":
+        return f"{_shown(found)} is neither true nor false: write one of them, without quotes."
+    return f"{_shown(found)} is not {wanted}: write one, without quotes."
+
+
+_ITEMS: Final = "each item on a line of its own, after `- `"
+_LINES: Final = "lines like `name: value` below it"
+_SCALARS: Final = {
+    "a whole number": re.compile(r"-?[0-9]{1,18}"),
+    "a number": re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?"),
+    "true or false": re.compile("true|false"),
+}
+"""What would be of a type if it were not in quotes."""
+
+
+def _belongs(found: object, wanted: str) -> str:
+    if found is None:
+        return f"nothing stands here, where {wanted} belongs"
+    return f"this is {_kind_of(found)}, where {wanted} belongs"
+
+
+def _kind_of(found: object) -> str:
+    match found:
+        case bool():
+            return _shown(found)
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "a number"
+
+
+def _not_one_of(found: object, possible: Sequence[str]) -> str:
+    *others, last = map(repr, possible)
+    wanted = f"one of {', '.join(others)} or {last}" if others else last
+    if found is None or isinstance(found, list | dict):
+        return f"{_belongs(found, wanted)}: write one value."
+    meant = _meant(found, possible)
+    return f"{_shown(found)} is not {wanted}.{f' Did you mean {meant}?' if meant else ''}"
+
+
+def _meant(found: object, possible: Sequence[str]) -> str:
+    """Which of them; empty: none that could be told."""
+    if isinstance(found, bool):
+        # YAML reads on and yes, off and no so.
+        likely = ("Enabled", "Auto") if found else ("Disabled", "Never")
+        return next((each for each in likely if each in possible), "")
+    if not isinstance(found, str):
+        return ""
+    if near := nearest(found[:_SHOWN], possible, _NEAR):
+        return near
+    within = [each for each in possible if each.lower() in found.lower()]
+    return max(within, key=len, default="")
+
+
+def _exact(limit: float) -> float:
+    """Without the .0 of a number that could have a fraction."""
+    return int(limit) if limit == int(limit) else limit
+
+
+def _shown(value: object) -> str:
+    """As it stands in the manifest, or the beginning of it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return f"{value[:_SHOWN]!r}…"
+    return repr(value)
+
+
+def _not_of_pattern(found: object, pattern: str) -> str:
+    if one_of := _ONE_OF.fullmatch(pattern):
+        return _not_one_of(found, [each for each in one_of[1].split("|") if each])
+    return f"{_shown(found)} is not a size: write a number and its unit, such as 200Gi."
+
+
+_OF_TEXT: Final = ("string_pattern_mismatch", "string_too_long")
+_SENTENCES: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], str]]] = {
+    "missing": lambda _, __: "required, but missing: set it.",
+    "enum": lambda found, limits: _not_one_of(found, _QUOTED.findall(limits["expected"])),
+    "literal_error": lambda found, limits: _not_one_of(found, _QUOTED.findall(limits["expected"])),
+    "string_pattern_mismatch": lambda found, limits: _not_of_pattern(found, limits["pattern"]),
+    "greater_than_equal": lambda found, limits: (
+        f"{_shown(found)} is too small: {_exact(limits['ge'])} is the least."
+    ),
+    "greater_than": lambda found, limits: (
+        f"{_shown(found)} is too small: it must be more than {_exact(limits['gt'])}."
+    ),
+    "less_than_equal": lambda found, limits: (
+        f"{_shown(found)} is too large: {_exact(limits['le'])} is the most."
+    ),
+    "string_too_short": lambda _, __: "this is empty: set it.",
+    "string_too_long": lambda found, limits: (
+        f"this has {len(found)} characters: {limits['max_length']} are the most."
+    ),
+    "too_short": lambda _, __: "this list is empty: give it an item, or leave the field out.",
+    "too_long": lambda found, limits: (
+        f"this list has {len(found)} items: {limits['max_length']} are the most."
+    ),
+}
+"""By pydantic's name of an error: of what was found and what is allowed."""
+_ANYTHING_ELSE: Final = "this cannot stand here: see `kubectl explain sd --recursive`."
