@@ -149,6 +149,9 @@ def of_kubectl(typed: Typed) -> None:
         assert named[-1] == "deployment/fathom"
     if verb in ON_A_KIND and named:
         kind = named[0].partition("/")[0]
+        if verb == "explain":
+            kind, _, path = kind.partition(".")
+            schema_at(path.split(".") if path else [])
         assert kind in OURS | OTHERS, f"no kind {kind}"
         assert kind != "crd" or named[1:] == [CRD["metadata"]["name"]]
         if kind in OURS:
