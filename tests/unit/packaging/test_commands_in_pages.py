@@ -182,8 +182,9 @@ def kubectl_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         if not word.startswith("-"):
             plain.append(word)
             continue
-        assert word in FLAGS, f"kubectl {word}: is it a flag?"
-        values[word] = next(rest) if FLAGS[word] else ""
+        flag, joined, value = word.partition("=")
+        assert flag in FLAGS, f"kubectl {flag}: is it a flag?"
+        values[flag] = value if joined else next(rest) if FLAGS[flag] else ""
     return plain, values
 
 
