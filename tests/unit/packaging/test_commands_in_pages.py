@@ -37,9 +37,9 @@ OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
 OTHERS = {"pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service"}
 ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward"}
 ON_THE_OPERATOR = {"logs", "rollout"}
-VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec"}
+VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
-    **dict.fromkeys(("--watch", "--overwrite", "--recursive"), False),
+    **dict.fromkeys(("--watch", "--overwrite", "--recursive", "--server-side"), False),
     **dict.fromkeys(("--namespace", "-f", "-o", "--type", "-p", "--patch-file", "--raw"), True),
 }
 """Of kubectl, those that are shown, and whether a value follows."""
