@@ -28,6 +28,8 @@ NEVER_ONE = {
     "{fewest} replicas": "ten",
     "{longest_group_name(fewest)} characters": "dozens",
     "{nodes_per_replica(spec)} nodes": "several",
+    "{len(found)} characters": "too many",
+    "{len(name)} characters": "too many",
     "{pooled.reached[0]} drafts": "fewer tell nothing",
     "{canary.finished} requests": "more than one of them failed",
 }
