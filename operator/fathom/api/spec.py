@@ -243,9 +243,8 @@ class NodePoolSpec(ApiModel):
     """Known node type: its label, taints, GPUs per node and architecture. Custom needs
     gpusPerNode."""
     products: Annotated[tuple[_LabelValue, ...], Field(max_length=16)] | None = None
-    """Values of the node label nvidia.com/gpu.product that will do, in place of the accelerator's
-    own, such as NVIDIA-H100-NVL; empty: the label is not asked for, as where no GPU Feature
-    Discovery sets it."""
+    """Values of the node label nvidia.com/gpu.product that will do, such as NVIDIA-H100-NVL, in
+    place of the accelerator's own; empty: the label is not asked for."""
     gpus_per_node: Annotated[int, Field(ge=1, le=16)] | None = None
     """GPUs on one node; for Custom."""
     node_selector: Texts = Field(default_factory=dict)
