@@ -13,8 +13,8 @@ _VERSION: Final = r"v?(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+|\.dev\d+)?)"
 _VLLM_IN_TAG: Final = re.compile(rf"(?<![a-z])vllm[-_]?{_VERSION}(?![a-z0-9.])")
 # `v0.32.0`, `0.32.0-cu130`, `v0.32.0rc1`; not `latest`, `nightly-...`, or a commit.
 _VERSION_TAG: Final = re.compile(rf"{_VERSION}(?![\w.])")
-_OTHER_NUMBERS: Final = ("lmcache/vllm-openai", "ai-dynamo/vllm-runtime")
-"""Images that are called after vLLM and tagged with the versions of something else."""
+_OTHER_NUMBERS: Final = re.compile(r"(^|/)(lmcache/vllm-openai|ai-dynamo/vllm-runtime|llm-d[^/]*)$")
+"""Images that hold a vLLM and are tagged with the versions of something else."""
 
 
 def engine_version(engine: EngineSpec) -> Version | None:
@@ -30,8 +30,7 @@ def _tagged_version(image: str) -> Version | None:
     repository, tag = _repository_and_tag(image)
     if match := _VLLM_IN_TAG.search(tag):
         return Version(match[1])
-    name = repository.rpartition("/")[2]
-    if "vllm" not in name or repository.endswith(_OTHER_NUMBERS):
+    if _OTHER_NUMBERS.search(repository):
         return None
     match = _VERSION_TAG.match(tag)
     # Products that hold a vLLM count from 1 up, or by years: 3.2.1, 26.05.

@@ -24,7 +24,7 @@ from manifest_samples import resource
         ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.7.0", None),
         ("lmcache/vllm-openai:v0.3.9", None),
         ("registry.example.com/mirror/lmcache/vllm-openai:v0.3.9", None),
-        ("registry.example.com/vllm/serving:v0.32.0", None),
+        ("registry.example.com/team/serving:v0.32.0", "0.32.0"),
         ("registry.example.com/serving:notvllm-0.32.0", None),
         ("vllm/vllm-openai:latest", None),
         ("vllm/vllm-openai:nightly-0a1b2c3", None),
