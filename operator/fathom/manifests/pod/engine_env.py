@@ -33,7 +33,7 @@ _Variable = dict[str, JsonValue]
 _SHARED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"PYTHONPATH": (PLUGIN_DIRECTORY, ":"), "VLLM_PLUGINS": (STAT_LOGGER_NAME, ",")}
 )
-"""Lists that the user and the operator both write to where depth is live: what is ours in them, and
+"""Lists that the user and the operator both write to where the plugin is: what is ours in them, and
 what stands between two members."""
 
 
@@ -86,7 +86,7 @@ _POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}
 
 
 def with_ours(env: Sequence[Part]) -> list[JsonValue]:
-    """Variables of an engine whose depth is live, with what is ours in those that both write to.
+    """Variables of an engine with the plugin, with what is ours in those that both write to.
 
     Args:
         env: as `podTemplate` left them.

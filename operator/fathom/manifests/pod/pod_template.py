@@ -99,7 +99,7 @@ def with_pod_template(
     given = {key: with_written_quantities(each) for key, each in spec.pod_template.items()}
     patch = given if role is Role.LEADER else for_worker(given, names.ENGINE_CONTAINER)
     result = merged(built, patch, "spec.podTemplate")
-    if live_depth(spec):
+    if has_plugin(spec):
         result = _with_our_variables(result)
     # Selectors stand on these, so no merge may change them.
     metadata = built["metadata"]

@@ -90,6 +90,18 @@ def test_the_node_type_decides_where_pods_go(
     assert container(changes)["resources"]["limits"] == {"nvidia.com/gpu": gpus}
 
 
+def test_a_plugin_that_only_counts_is_found_beside_a_path_of_the_users_own() -> None:
+    """It brings the scheduler that the command names: without it no engine starts."""
+    variable = {"name": "PYTHONPATH", "value": "/mine"}
+    changes = {
+        "engine.image": "vllm/vllm-openai:v0.28.0",
+        "podTemplate": {"spec": {"containers": [{"name": "vllm", "env": [variable]}]}},
+    }
+
+    assert "fathom_vllm" in " ".join(container(changes)["args"])
+    assert env(changes)["PYTHONPATH"] == "/etc/fathom/plugin:/mine"
+
+
 NVL = "NVIDIA-H100-NVL"
 PCIE = "NVIDIA-H100-PCIe"
 
