@@ -16,6 +16,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticKnownError
 
+from fathom.api.model_fields import names_of
+
 _SCALARS: Final[Mapping[type, Literal["bool_type", "int_type", "float_type"]]] = {
     bool: "bool_type",
     int: "int_type",
@@ -90,8 +92,7 @@ class ApiModel(NullIsAbsent):
 @cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
     """Of its fields, outside and inside."""
-    fields = model.model_fields
-    return frozenset({*fields, *(field.alias or name for name, field in fields.items())})
+    return frozenset({*model.model_fields, *names_of(model)})
 
 
 @cache

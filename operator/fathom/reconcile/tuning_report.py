@@ -11,10 +11,10 @@ from fathom.core.findings import Finding
 from fathom.core.times import rfc3339
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.policy.value import TWO_SIDED_Z
 
 HISTORY_LENGTH: Final = 10
 
-_TWO_SIDED: Final = 1.96
 _WORKING: Final = frozenset(
     {
         Reason.ADVISING,
@@ -127,7 +127,7 @@ def _interval(decision: TuningDecision) -> str:
     mean, sd = decision.expected_gain, decision.expected_gain_sd
     if mean is None or sd is None:
         return ""
-    return f"{_percent(mean - _TWO_SIDED * sd)} to {_percent(mean + _TWO_SIDED * sd)}"
+    return f"{_percent(mean - TWO_SIDED_Z * sd)} to {_percent(mean + TWO_SIDED_Z * sd)}"
 
 
 def _percent(ratio: float | None) -> str:

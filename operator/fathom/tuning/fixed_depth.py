@@ -13,7 +13,7 @@ from typing import Final
 from fathom.tuning.buckets import batches
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.policy.policy import Policy
-from fathom.tuning.policy.value import Gain
+from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
 from fathom.tuning.situation import Situation
 
 HOW_TO_TRY: Final = (
@@ -22,7 +22,6 @@ HOW_TO_TRY: Final = (
 )
 _MOST_BATCHES: Final = 3
 """Whose step time the status tells; `fathom explain` tells of all."""
-_TWO_SIDED: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class FixedDepth:
         mean = sum(shares[bucket] * gain.mean for bucket, gain in gains.items()) / total
         # The hardware's slope and the traffic are one for all buckets, and so are their errors.
         sd = sum(shares[bucket] * gain.sd for bucket, gain in gains.items()) / total
-        low, high = (expm1(mean + z * sd) * 100 for z in (-_TWO_SIDED, _TWO_SIDED))
+        low, high = (expm1(mean + z * sd) * 100 for z in (-TWO_SIDED_Z, TWO_SIDED_Z))
         where = "" if len(gains) == len(shares) else f" ({self._named(gains)})"
         return f"{low:+.1f} to {high:+.1f} %{where}"
 

@@ -28,9 +28,10 @@ def why_no_node(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     """
     if not nodes:
         return ""
-    alike = [node for node in nodes if _carries(node, spec.asked_labels)]
+    asked = spec.asked_labels
+    alike = [node for node in nodes if _carries(node, asked)]
     if not alike:
-        return _no_label(spec.asked_labels, nodes)
+        return _no_label(asked, nodes)
     open_ = [node for node in alike if not _repelled(node, spec.tolerations)]
     if not open_:
         return _no_toleration(spec, alike)
@@ -49,9 +50,13 @@ def _no_label(asked: Mapping[str, frozenset[str]], nodes: Sequence[ObservedNode]
     ordered = sorted(asked.items(), key=lambda label: label[0] != PRODUCT_LABEL)
     for key, values in ordered:
         if not any(_carries(node, {key: values}) for node in nodes):
-            return _no_single_label(key, " or ".join(sorted(values)), nodes)
-    wanted = " and ".join(f"{key}={' or '.join(sorted(values))}" for key, values in ordered)
+            return _no_single_label(key, _any_of(values), nodes)
+    wanted = " and ".join(f"{key}={_any_of(values)}" for key, values in ordered)
     return f"no node carries {wanted} at once: correct nodePool.nodeSelector."
+
+
+def _any_of(values: Iterable[str]) -> str:
+    return " or ".join(sorted(values))
 
 
 def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str:

@@ -14,10 +14,7 @@ from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
-from fathom.tuning.policy.value import Evidence, Gain
-
-Z: Final = 1.96
-"""Two-sided 95 %."""
+from fathom.tuning.policy.value import TWO_SIDED_Z, Evidence, Gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ def estimate(
             error += load.busy_seconds * exp(gain.mean) * gain.sd
     if busy <= 0:
         return None
-    mean, half = gained / busy, Z * error / busy
+    mean, half = gained / busy, TWO_SIDED_Z * error / busy
     return Estimate(mean, mean - half, mean + half, known / busy)
 
 

@@ -11,6 +11,7 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.metadata import child_metadata, serving_labels
 from fathom.manifests.pod.pod_template import HTTP_PORT_NAME
+from fathom.manifests.pod.template_parts import parts
 
 SCRAPES_PER_WINDOW: Final = 2
 """A counter's growth within a window needs two looks at it."""
@@ -53,10 +54,5 @@ def _port(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     number it is `targetPort`, deprecated and in every release: an API server refuses `portNumber`
     where the CRD is older than 2025. By name elsewhere, since the series' label `endpoint` follows.
     """
-    pod = sd.spec.pod_template.get("spec")
-    containers = pod.get("containers") if isinstance(pod, dict) else None
-    says = any(
-        isinstance(each, dict) and "ports" in each
-        for each in (containers if isinstance(containers, list) else ())
-    )
+    says = any("ports" in each for each in parts(sd.spec.pod_template, "spec", "containers"))
     return {"targetPort": HTTP_PORT} if says else {"port": HTTP_PORT_NAME}

@@ -121,8 +121,9 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
 def _variables(template: MergedTemplate) -> Iterator[Problem]:
     field = f"{template.field}.env"
     for container in parts(template.given, "spec", "containers"):
-        own = container.get("name") == names.ENGINE_CONTAINER
-        for name in by("name", parts(container, "env")) if own else ():
+        if container.get("name") != names.ENGINE_CONTAINER:
+            continue
+        for name in by("name", parts(container, "env")):
             if name.startswith(OWN_PREFIX):
                 yield Problem(field, own_variable_sentence(name))
             elif name in READ_IN_ENGINE_ENV:

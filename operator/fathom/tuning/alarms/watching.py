@@ -47,9 +47,9 @@ def watched(
         unknown.add(RestsOn.LIVE_DEPTH)
     seen: dict[AlarmKind, tuple[AlarmRow, Sight]] = {}
     for row in ALARMS:
-        if row.rests_on in unknown:
+        if row.kind in seen or row.rests_on in unknown:
             continue
-        if row.kind not in seen and (sight := row.sees(look)) is not None:
+        if (sight := row.sees(look)) is not None:
             seen[row.kind] = row, sight
     before = {each.kind: each for each in reversed(watches)}
     after = (

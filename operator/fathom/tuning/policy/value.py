@@ -20,6 +20,8 @@ from fathom.tuning.estimate.yields import CutLengths, Yields
 
 CERTAIN_Z: Final = 1.64
 """Beyond doubt: one-sided 95 %. What a move needs."""
+TWO_SIDED_Z: Final = 1.96
+"""Half the width of the intervals that people are shown: two-sided 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
