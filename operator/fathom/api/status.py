@@ -34,7 +34,7 @@ class EngineStatus(ApiModel):
     actuation: str = ""
     """How depth is changed: Live or None."""
     reason: str = ""
-    """Why depth cannot be changed live, if it cannot."""
+    """Why depth cannot be changed live, if it cannot, or could not be any more after a rollout."""
 
 
 class DraftStatus(ApiModel):

@@ -75,7 +75,7 @@ def live_view(
             live.document,
             now_s,
             pods=ready,
-            live=live_depth_refusal(resource.spec) is None,
+            live=not _why_not_live(resource, live.status),
         )
         yield explanation_view(found)
     yield from bullets("What needs attention", attention(live.status))
@@ -125,11 +125,21 @@ def _at_present(
         )
     if not resource.spec.tunable:
         yield f"Mode Static: depth stays at {resource.spec.speculation.tokens}; nothing is tuned."
-    elif (refusal := live_depth_refusal(resource.spec)) is not None:
-        yield f"Depth cannot be changed live: {refusal[0]}: {refusal[1]}"
+    elif why := _why_not_live(resource, status):
+        yield f"Depth cannot be changed live: {why}"
+    elif status.engine.reason:
+        yield f"Depth is live: {status.engine.reason}"
     for each in status.conditions:
         if each.type is ConditionType.TUNING:
             yield f"{each.reason}: {each.message}"
+
+
+def _why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> str:
+    """Empty: it is. The operator sees how its pods were started; the spec alone tells less."""
+    if status.engine.actuation:
+        return "" if status.engine.actuation == "Live" else status.engine.reason
+    refusal = live_depth_refusal(resource.spec)
+    return refusal[1] if refusal else ""
 
 
 def _percent(value: str) -> str:

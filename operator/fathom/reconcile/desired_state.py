@@ -45,6 +45,8 @@ class DesiredState:
     checkpoint: Checkpoint
     """What should survive a restart."""
     events: tuple[Event, ...]
+    following: Mapping[str, bool]
+    """Whether the pods of each revision that has a workload read the depth document."""
     held: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Depth that a quality check holds some pods at."""
     wake_after_s: float = float("inf")
@@ -109,6 +111,16 @@ class DesiredState:
         trial = self.rollout is not None and self.rollout.on_trial
         return self.rollout.stable if self.rollout is not None and trial else self.revision
 
+    @property
+    def live(self) -> bool:
+        """Whether the depth of the pods that it is tuned by can be changed live.
+
+        How they were started says so, where any were: another Fathom may have judged their spec
+        otherwise.
+        """
+        spec = self.tuned_spec
+        return spec.tunable and self.following.get(self.tuned_revision, live_depth(spec))
+
 
 def desired_state(
     intent: Intent,
@@ -134,6 +146,7 @@ def desired_state(
         bundle: this Fathom's plugin.
     """
     objects, before, revision = snapshot.objects, checkpoint.rollout, intent.revision
+    following = following_of(objects)
     weights = fetch_standing(wanted, revision, objects, checkpoint)
     checkpoint = _with_weights(checkpoint, weights, wanted, objects)
     new = before is None or before.revision != revision
@@ -148,13 +161,15 @@ def desired_state(
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
+        live=following.get(revision, live_depth(wanted.spec)),
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
     arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
-        given = replace(given, revision=arm.revision, arm=True, stable_spec_known=True)
+        live = following.get(arm.revision, live_depth(arm.sd.spec))
+        given = replace(given, revision=arm.revision, live=live, arm=True, stable_spec_known=True)
     elif new and given.others:
         stable_revision = given.others[0]
         comparable = _as_fetched_before(wanted, stable_revision, objects, checkpoint)
@@ -183,12 +198,24 @@ def desired_state(
         stable,
         after,
         events,
+        following,
         wake_after_s=min(
             _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s
         ),
         arm=arm,
         weights=weights,
         hold=hold,
+    )
+
+
+def following_of(objects: Objects) -> Mapping[str, bool]:
+    """Which workloads' pods read the depth document. With the plugin alone they only count."""
+    depth = names.depth_config_map(objects.key.name)
+    return MappingProxyType(
+        {
+            each.revision: bool(each.plugin) and depth in each.config_maps
+            for each in objects.workloads
+        }
     )
 
 
@@ -234,7 +261,6 @@ def _settings(spec: SpeculativeDeploymentSpec, *, frozen: bool) -> RolloutSettin
         startup_s=spec.engine.startup_minutes * 60.0,
         drain_s=float(spec.engine.drain_seconds),
         paused=spec.rollout.paused or frozen,
-        live=live_depth(spec),
     )
 
 

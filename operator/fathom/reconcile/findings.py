@@ -15,7 +15,7 @@ from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
-from fathom.reconcile.tuning_input import why_not_live
+from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
@@ -179,9 +179,9 @@ def _draft_finding(intent: Intent) -> Finding:
 def _engine_status(desired: DesiredState, objects: Objects) -> EngineStatus:
     spec = desired.fleet.spec
     version = engine_version(spec.engine)
-    refusal = why_not_live(spec, objects, desired)
+    refusal = why_not_live(objects, desired)
     return EngineStatus(
         version="" if version is None else str(version),
         actuation="Live" if spec.tunable and refusal is None else "None",
-        reason="" if refusal is None else refusal[1],
+        reason=why_not_live_again(desired) if refusal is None else refusal[1],
     )

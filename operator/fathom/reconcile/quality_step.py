@@ -37,7 +37,11 @@ def requested(metadata: Meta) -> str:
 
 
 def fleet_of(
-    snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
+    snapshot: Snapshot,
+    pods: Sequence[ObservedPod],
+    spec: SpeculativeDeploymentSpec,
+    *,
+    live: bool,
 ) -> QualityFleet:
     """The replicas as a check sees them."""
     return QualityFleet(
@@ -48,7 +52,7 @@ def fleet_of(
             if pod.ready and pod.status.pod_ip
         ),
         document=snapshot.objects.depth,
-        refusal=_refusal(spec),
+        refusal="" if live else _refusal(spec),
     )
 
 

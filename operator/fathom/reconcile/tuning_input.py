@@ -5,10 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import nearest_depth
@@ -45,53 +43,53 @@ def tuning_snapshot(
     spec = desired.tuned_spec
     return TuningSnapshot(
         now_s=snapshot.now_s,
-        settings=settings_of(spec, snapshot.objects.leaders),
+        settings=settings_of(spec, snapshot.objects.leaders, live=desired.live),
         pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
-        live_refusal=why_not_live(spec, snapshot.objects, desired),
+        live_refusal=why_not_live(snapshot.objects, desired),
         state=state,
     )
 
 
-def why_not_live(
-    spec: SpeculativeDeploymentSpec, objects: Objects, desired: DesiredState
-) -> tuple[Reason, str] | None:
-    """Why the depth of the pods that serve a spec cannot be changed live; None: it can.
+def why_not_live(objects: Objects, desired: DesiredState) -> tuple[Reason, str] | None:
+    """Why the depth of the pods that serve cannot be changed live; None: it can.
 
     And if that is so, why nothing is counted by batch in them either.
     """
+    if desired.live:
+        return None
+    spec, revision = desired.tuned_spec, desired.tuned_revision
     refusal = live_depth_refusal(spec)
-    tuned = (each for each in objects.workloads if each.revision == desired.tuned_revision)
-    workload = next(tuned, None)
     if refusal is None:
-        return _started_without(workload, desired)
+        return _started_without(revision) if spec.tunable else None
     if not (spec.tunable and spec.drafts):
         return refusal
+    workload = next((each for each in objects.workloads if each.revision == revision), None)
     why = why_not_counted(spec)
     if why is None and workload is not None and not workload.plugin:
-        why = f"pods of revision {workload.revision} get the plugin when a rollout replaces them"
+        why = f"pods of revision {revision} get the plugin when a rollout replaces them"
     reason, sentence = refusal
     return reason, f"{sentence} Nothing is counted by batch: {why}." if why else sentence
 
 
-def _started_without(
-    workload: ObservedWorkload | None, desired: DesiredState
-) -> tuple[Reason, str] | None:
-    """That the pods were started by a Fathom that did not yet change the depth of such engines."""
-    if workload is None or _follows_depth(workload, desired) or not live_depth(desired.tuned_spec):
-        return None
+def _started_without(revision: str) -> tuple[Reason, str]:
     return Reason.LIVE_DEPTH_UNSUPPORTED, (
-        f"the pods of revision {workload.revision} were started by an earlier Fathom, which did "
-        "not change the depth of such an engine, so depth stays as it was: it is live once a "
-        "rollout replaces them."
+        f"the pods of revision {revision} were started by an earlier Fathom, which did not change "
+        "the depth of such an engine, so depth stays as it was: it is live once a rollout replaces "
+        "them."
     )
 
 
-def _follows_depth(workload: ObservedWorkload, desired: DesiredState) -> bool:
-    """Whether its pods read the depth document. With the plugin alone they only count."""
-    depth = names.depth_config_map(desired.sd.metadata.name)
-    return bool(workload.plugin) and depth in workload.config_maps
+def why_not_live_again(desired: DesiredState) -> str:
+    """Why depth is live now and would not be in pods that replace those; empty: it would."""
+    refusal = live_depth_refusal(desired.tuned_spec)
+    if not desired.live or refusal is None:
+        return ""
+    return (
+        f"the pods of revision {desired.tuned_revision} were started live by an earlier Fathom and "
+        f"stay so. Those of the next rollout would not be: {refusal[1]}"
+    )
 
 
 def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ...]:
@@ -105,29 +103,30 @@ def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ..
     another depth is worth.
     """
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
-    tuned = desired.tuned_revision
+    tuned, live_when_new = desired.tuned_revision, live_depth(desired.sd.spec)
     if (
         desired.stable is not None
-        and not live_depth(desired.sd.spec)
+        and not (desired.live or live_when_new)
         and changed_restart_fields(desired.stable.spec, desired.sd.spec) == (_TOKENS,)
     ):
         return leaders
-    if tuned != desired.revision and live_depth(desired.sd.spec):
-        workloads = (each for each in objects.workloads if each.revision == tuned)
-        if not any(_follows_depth(each, desired) for each in workloads):
-            return ()
+    if tuned != desired.revision and live_when_new and not desired.following.get(tuned, False):
+        return ()
     return tuple(pod for pod in leaders if pod.revision == tuned) or leaders
 
 
-def settings_of(spec: SpeculativeDeploymentSpec, pods: Sequence[ObservedPod]) -> Settings:
+def settings_of(
+    spec: SpeculativeDeploymentSpec, pods: Sequence[ObservedPod], *, live: bool
+) -> Settings:
     """What the user asks for in the tuner's units, within what the engines have that serve.
 
     Args:
         spec: the user's.
         pods: those that read the depth document, of whatever revision.
+        live: whether depth is.
     """
     settings = settings_from(spec.speculation, max_batch(spec))
-    if not live_depth(spec):
+    if not live:
         return settings
     named = [pod.spec.named_depths for pod in pods if pod.ready]
     return _among(settings, spec, [each for each in named if each is not None])

@@ -81,12 +81,7 @@ def _no_image(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) 
 
 def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
     counters, document = given.counters.get(watch.pod), given.document
-    if (
-        not given.settings.live
-        or watch.ready_since_s is None
-        or counters is None
-        or document is None
-    ):
+    if not given.live or watch.ready_since_s is None or counters is None or document is None:
         return None
     since_s = max(watch.ready_since_s, given.document_written_at_s)
     if given.now_s - since_s < OBEY_S or counters.depth_generation >= document.generation:

@@ -26,8 +26,6 @@ class RolloutSettings:
     """That an engine may take to become ready."""
     drain_s: float
     paused: bool
-    live: bool
-    """Whether its engines' depth is changed live."""
 
     @property
     def patience_s(self) -> float:
@@ -66,6 +64,8 @@ class RolloutInput:
     """None: none has ended."""
     stable_spec_known: bool
     """Whether the stable revision's spec is known, so that it can be gone back to."""
+    live: bool
+    """Whether the depth of `revision`'s pods is changed live."""
     held: str = ""
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
     arm: bool = False

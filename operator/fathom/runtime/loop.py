@@ -216,7 +216,8 @@ class Loop:
         )
         spec = desired.tuned_spec
         pods = tuned_pods(objects, desired)
-        quality = await self._quality.advance(snapshot, pods, (desired.stable or desired.sd).spec)
+        made_from = (desired.stable or desired.sd).spec
+        quality = await self._quality.advance(snapshot, pods, made_from, live=desired.live)
         desired = desired.with_quality(quality)
         given = tuning_snapshot(
             snapshot, desired, memory.state, document_written_at_s=written_at_s, pods=pods

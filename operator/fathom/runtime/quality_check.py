@@ -39,7 +39,12 @@ class QualityChecker:
         self._asking: asyncio.Task[Replies] | None = None
 
     async def advance(
-        self, snapshot: Snapshot, pods: Sequence[ObservedPod], spec: SpeculativeDeploymentSpec
+        self,
+        snapshot: Snapshot,
+        pods: Sequence[ObservedPod],
+        spec: SpeculativeDeploymentSpec,
+        *,
+        live: bool,
     ) -> QualityStep:
         """Go on with the check that is asked for, if there is one. Idempotent; never waits for it.
 
@@ -49,6 +54,7 @@ class QualityChecker:
             snapshot: this pass's view.
             pods: those that the tuner judges by.
             spec: what they were made from.
+            live: whether their depth is.
         """
         objects, now_s = snapshot.objects, snapshot.now_s
         last = objects.status.quality if objects.status else None
@@ -58,7 +64,7 @@ class QualityChecker:
             self._check = None
             if not request_id or (last is not None and last.request_id == request_id):
                 return QualityStep(holds={}, status=last, kept=None)
-        fleet = fleet_of(snapshot, pods, spec)
+        fleet = fleet_of(snapshot, pods, spec, live=live)
         check = self._check or recalled(objects, request_id) or begun(request_id, fleet)
         # Before the answers: those of a replica that was let go meanwhile do not count.
         check = check.advanced(fleet)

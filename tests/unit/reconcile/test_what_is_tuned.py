@@ -8,10 +8,12 @@ import pytest
 
 from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
 from fathom.core.depth import summary
 from fathom.manifests.engine_command.engine_args import engine_args
-from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.checkpoint import Checkpoint
+from fathom.reconcile.desired_state import DesiredState, following_of
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import _interval
 from fathom.rollout.rollout import Rollout, Stage
@@ -74,7 +76,8 @@ def _engine(
     )
 
 
-SPEC = resource({"speculation": {"tokens": 5, "minTokens": 3, "maxTokens": 7}}).spec
+OF_SPEC = {"tokens": 5, "minTokens": 3, "maxTokens": 7}
+SPEC = resource({"speculation": OF_SPEC}).spec
 OF_THE_SPEC = (0, 1, 2, 3, 5, 7)
 
 
@@ -101,30 +104,30 @@ OF_THE_SPEC = (0, 1, 2, 3, 5, 7)
 def test_only_depths_that_all_engines_have_are_chosen(
     engines: Sequence[Iterable[int] | None], tokens: int, depths: tuple[int, ...]
 ) -> None:
-    found = settings_of(SPEC, [_engine(each) for each in engines])
+    found = settings_of(SPEC, [_engine(each) for each in engines], live=True)
     assert (found.tokens, found.depths) == (tokens, depths)
 
 
 def test_depths_within_the_bounds_go_before_nearer_ones() -> None:
     spec = resource({"speculation": {"tokens": 5, "minTokens": 4}}).spec
-    found = settings_of(spec, [_engine((0, 1, 3, 7))])
+    found = settings_of(spec, [_engine((0, 1, 3, 7))], live=True)
     assert (found.tokens, found.min_tokens, found.depths) == (7, 4, (7,))
 
 
 def test_nobody_is_taken_to_depth_0_for_want_of_a_common_depth() -> None:
     spec = resource({"speculation": {"tokens": 2, "depths": [0, 2, 5], "minTokens": 1}}).spec
-    found = settings_of(spec, [*[_engine((0, 1, 3, 7))] * 2, _engine((0, 2, 5))])
+    found = settings_of(spec, [*[_engine((0, 1, 3, 7))] * 2, _engine((0, 2, 5))], live=True)
     assert (found.tokens, found.depths) == (1, (1, 3))
 
 
 def test_what_an_engine_that_does_not_serve_lacks_does_not_matter() -> None:
-    found = settings_of(SPEC, [_engine(range(8)), _engine((0, 1), ready=False)])
+    found = settings_of(SPEC, [_engine(range(8)), _engine((0, 1), ready=False)], live=True)
     assert found.depths == (3, 4, 5, 6, 7)
 
 
 def test_a_user_s_own_depths_are_all_that_is_chosen_from() -> None:
     spec = resource({"speculation": {"tokens": 3, "depths": [1, 3, 7]}}).spec
-    assert settings_of(spec, [_engine(range(8))]).depths == (1, 3, 7)
+    assert settings_of(spec, [_engine(range(8))], live=True).depths == (1, 3, 7)
 
 
 @pytest.mark.parametrize("tokens", [1, 7])
@@ -133,7 +136,7 @@ def test_an_engine_with_fewer_batches_than_depths_runs_what_is_asked(tokens: int
         {"speculation": {"tokens": tokens}, "engine.args": ["--max-num-seqs", "2"]}
     ).spec
     started = PodSpec.model_validate({"containers": [{"args": engine_args(spec)}]})
-    found = settings_of(spec, [_engine(()).model_copy(update={"spec": started})])
+    found = settings_of(spec, [_engine(()).model_copy(update={"spec": started})], live=True)
     assert (found.tokens, found.depths) == (tokens, (1, 3, 7))
 
 
@@ -145,8 +148,8 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     pin: str, named: tuple[int, ...] | None, depth: int | None
 ) -> None:
     pinned, other = _engine(named, pin=pin), _engine((0, 3, 6), name="b")
-    desired: Any = Of(tuned_spec=SPEC, held={}, tuned_revision="m")
-    objects = Of(leaders=(pinned, other), depth=None, workloads=())
+    objects: Any = Of(leaders=(pinned, other), depth=None, workloads=(), key=Of(name="kimi"))
+    desired = desired_of("m", resource({"speculation": OF_SPEC}), objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
         view, desired, TuningState(), document_written_at_s=0, pods=(pinned, other)
@@ -164,11 +167,27 @@ LIVE = ("kimi-plugin", "kimi-depth")
 COUNTS = ("kimi-plugin",)
 
 
+def desired_of(
+    revision: str,
+    sd: SpeculativeDeployment,
+    objects: Any,
+    stable: tuple[str, SpeculativeDeployment] | None = None,
+) -> DesiredState:
+    """At rest, or while `revision` is on trial beside a stable one."""
+    rollout, beside = None, None
+    if stable is not None:
+        name, beside = stable
+        rollout = Rollout(revision, name, Stage.CANARY, NOW_S, Reason.SETTLING)
+    kept = Checkpoint(rollout=rollout)
+    return DesiredState(sd, revision, beside, kept, (), following_of(objects))
+
+
 def refusal(changes: dict[str, Any], mounted: Sequence[str]) -> tuple[Reason, str] | None:
     """What is said where pods of revision m, started with these ConfigMaps, serve a spec."""
     sd = resource(changes)
-    desired: Any = Of(sd=sd, tuned_spec=sd.spec, held={}, tuned_revision="m")
-    objects = Of(leaders=(), depth=None, workloads=(workload("n"), workload("m", *mounted)))
+    workloads = (workload("n"), workload("m", *mounted))
+    objects: Any = Of(leaders=(), depth=None, workloads=workloads, key=Of(name="kimi"))
+    desired = desired_of("m", sd, objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(view, desired, TuningState(), document_written_at_s=0, pods=())
     return given.live_refusal
@@ -227,36 +246,41 @@ def test_where_nothing_is_counted_either_that_is_said_with_its_reason(
 @pytest.mark.parametrize("other", ["a", "z"])
 def test_it_is_judged_by_the_pods_of_one_revision_or_else_by_all(other: str) -> None:
     mine, theirs = pod("m", "1", ready=True), pod(other, "2", ready=True)
-    desired: Any = Of(tuned_revision="m", revision="m", sd=resource(), stable=None)
-    both: Any = Of(leaders=(mine, theirs), workloads=())
-    assert tuned_pods(both, desired) == (mine,)
-    alone: Any = Of(leaders=(theirs,), workloads=())
-    assert tuned_pods(alone, desired) == (theirs,)
+    both: Any = Of(leaders=(mine, theirs), workloads=(), key=Of(name="kimi"))
+    assert tuned_pods(both, desired_of("m", resource(), both)) == (mine,)
+    alone: Any = Of(leaders=(theirs,), workloads=(), key=Of(name="kimi"))
+    assert tuned_pods(alone, desired_of("m", resource(), alone)) == (theirs,)
 
 
 DP = {"engine.dataParallelSize": 2}
 
 
 @pytest.mark.parametrize(
-    ("stable", "canary", "both"),
+    ("stable", "mounted", "canary", "both"),
     [
-        (DP, {**DP, "speculation.tokens": 5}, True),
-        (DP, {**DP, "speculation.tokens": 5, "engine.tensorParallelSize": 2}, False),
-        ({}, {"speculation.tokens": 4}, False),  # live: a probe shows it
-        (DP, {**DP, "speculation.drafting": "Disabled"}, False),
+        (DP, COUNTS, {**DP, "speculation.tokens": 5}, True),
+        (DP, COUNTS, {**DP, "speculation.tokens": 5, "engine.tensorParallelSize": 2}, False),
+        ({}, LIVE, {"speculation.tokens": 4}, False),  # live: a probe shows it
+        (
+            DP,
+            LIVE,
+            {**DP, "speculation.tokens": 5},
+            False,
+        ),  # an earlier Fathom's: live all the same
+        (DP, COUNTS, {**DP, "speculation.drafting": "Disabled"}, False),
     ],
     ids=str,
 )
 def test_where_depth_is_not_live_a_canary_of_another_depth_shows_what_it_is_worth(
     stable: dict[str, Any],
+    mounted: tuple[str, ...],
     canary: dict[str, Any],
     both: bool,  # noqa: FBT001
 ) -> None:
     old, new = pod("old", "1", ready=True), pod("new", "2", ready=True)
-    desired: Any = Of(
-        tuned_revision="old", revision="new", sd=resource(canary), stable=resource(stable)
-    )
-    objects: Any = Of(leaders=(old, new), workloads=(workload("old", *LIVE),))
+    workloads = (workload("old", *mounted),)
+    objects: Any = Of(leaders=(old, new), workloads=workloads, key=Of(name="kimi"))
+    desired = desired_of("new", resource(canary), objects, ("old", resource(stable)))
     assert tuned_pods(objects, desired) == ((old, new) if both else (old,))
 
 

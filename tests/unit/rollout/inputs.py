@@ -17,7 +17,6 @@ SETTINGS = RolloutSettings(
     startup_s=3600.0,
     drain_s=60.0,
     paused=False,
-    live=True,
 )
 PATIENCE_S = 60.0 + 3600.0 + 600.0
 """Drain, the engine's start, and finding a node for it."""
@@ -73,5 +72,6 @@ def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutIn
         document_written_at_s=NOW_S,
         window=None,
         stable_spec_known=True,
+        live=True,
     )
     return replace(found, **changes)

@@ -1,7 +1,5 @@
 """What ends a canary before it is judged, to the second and to the restart."""
 
-from dataclasses import replace
-
 import pytest
 
 from fathom.api.conditions import Reason
@@ -11,7 +9,7 @@ from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.rollout.canary_trouble import Failure, failure_of
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, given, pod
+from unit.rollout.inputs import NOW_S, PATIENCE_S, given, pod
 
 ROLLOUT = Rollout("new", "old", Stage.CANARY, NOW_S, Reason.CANARY_STARTING)
 STARTING = CanaryWatch("canary", unready_since_s=NOW_S)
@@ -60,7 +58,7 @@ def obeying(
     counters = PodCounters("canary", NOW_S, NOW_S, EngineCounts(), live, generation)
     seen = given(
         after_s,
-        settings=replace(SETTINGS, live=live),
+        live=live,
         counters={"canary": counters},
         document=DepthDocument(7, flat(3, 256)),
         document_written_at_s=NOW_S + written_s,

@@ -34,7 +34,6 @@ SETTINGS = RolloutSettings(
     startup_s=3600.0,
     drain_s=60.0,
     paused=False,
-    live=True,
 )
 
 
@@ -48,6 +47,7 @@ def given(now_s: float, *canary: ObservedPod) -> RolloutInput:
         pods=(leader("old", "o", ready=True), *canary),
         document_written_at_s=0.0,
         stable_spec_known=True,
+        live=True,
         **given,
     )
 

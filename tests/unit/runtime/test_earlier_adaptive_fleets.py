@@ -4,15 +4,18 @@
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from fathom.core.revision import revision_of
 from manifest_samples import resource
 from support.bench import START_S, Bench
-from unit.runtime.test_arm import FLEET, Serving, compared, pass_minutes, replicas
+from unit.runtime.test_arm import FLEET, Serving, compared, pass_minutes, pods_with_it, replicas
 
 FIELD = "speculation.adaptiveVerification"
 OF_EARLIER = "28057f8c"
@@ -62,8 +65,23 @@ async def test_where_all_have_it_depth_stays_until_a_rollout_replaces_them() -> 
     assert "num_speculative_tokens_per_batch_size" in " ".join(container["args"])
 
 
+class OneThatReadsNoDepths(Serving):
+    """The one replica with adaptive verification has no document to report."""
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        found = await super().sample(pods)
+        with_it = pods_with_it(self._bench)
+        return Sample(
+            tuple(
+                replace(each, live_depth=False, depth_generation=0) if each.pod in with_it else each
+                for each in found.counters
+            )
+        )
+
+
 async def test_the_one_replica_goes_on_being_compared() -> None:
     bench = upgraded("Canary")
+    bench.metrics = OneThatReadsNoDepths(bench, faster=0.05)
     await pass_minutes(bench, 25)
     found = compared(bench)
     assert (found["state"], found["revision"]) == ("Compared", OF_EARLIER)

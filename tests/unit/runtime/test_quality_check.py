@@ -15,6 +15,7 @@ from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.engine.capability import live_depth
 from fathom.core.events import Severity
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.quality.check import QUALITY_KEY
@@ -135,7 +136,7 @@ class Cluster:
         """One pass: the check's step, and all of it carried out."""
         self.now_s += 5
         spec = resource(self.changes).spec
-        step = await self.checker.advance(self.snapshot(), self.pods, spec)
+        step = await self.checker.advance(self.snapshot(), self.pods, spec, live=live_depth(spec))
         pods = {name: flat(depth, 256) for name, depth in step.holds.items()}
         if pods != self.document.pods:
             self.document = DepthDocument(self.document.generation + 1, flat(5, 256), pods)

@@ -1,0 +1,124 @@
+"""Fleets whose depth is live, and whose spec a later release would not start live any more.
+
+`earlier/` holds what the earlier release's operator wrote, as it wrote it: it took the tag of any
+image for vLLM's version.
+"""
+
+import json
+from pathlib import Path
+
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.core.depth import DepthDocument, flat
+from fathom.core.engine.capability import live_depth
+from fathom.tuning.interface import TuningSnapshot
+from manifest_samples import resource
+from support.bench import START_S, Bench, holding, moved
+from unit.runtime.test_quality_in_the_loop import checked, decide
+
+FLEET = {"replicas": 3, "engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
+LIVE = "90541534"
+"""The revision of its pods, as that release called them."""
+
+
+def upgraded() -> Bench:
+    bench = Bench(FLEET)
+    bench.clock.at_s = START_S + 5 * 60
+    written = Path(__file__).parent / "earlier" / "live_by_its_tag.json"
+    kinds = {each.kind: each for each in (CONFIG_MAP, DEPLOYMENT)}
+    for each in json.loads(written.read_text()):
+        bench.kube.put(kinds[each["kind"]], each)
+    bench.play_controllers()
+    bench.metrics.generation = 1
+    bench.version = "0.2.0"
+    bench.restart()
+    return bench
+
+
+def deeper(bench: Bench) -> list[TuningSnapshot]:
+    """A tuner that wants depth 7 wherever it may, and what it was told."""
+    told: list[TuningSnapshot] = []
+
+    def decide(snapshot: TuningSnapshot):  # noqa: ANN202
+        told.append(snapshot)
+        held = holding(snapshot)
+        if snapshot.live_refusal is not None:
+            return held
+        return moved(held, DepthDocument(2, flat(7, snapshot.settings.max_batch)))
+
+    bench.decide = decide
+    return told
+
+
+def schedule(bench: Bench) -> list[list[int]]:
+    found: list[list[int]] = json.loads(
+        bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+    )["schedule"]
+    return found
+
+
+async def test_their_depth_goes_on_following_the_traffic() -> None:
+    assert not live_depth(resource(FLEET).spec)
+    bench = upgraded()
+    told = deeper(bench)
+    pods = bench.kube.names(POD)
+    await bench.run_for(600)
+    assert told[-1].live_refusal is None
+    assert told[-1].settings.named == {0, 1, 3, 7}
+    assert {each.name for each in told[-1].pods} == set(pods)
+    assert schedule(bench) == [[1, 1024, 7]]
+    assert bench.kube.names(POD) == pods
+    assert bench.kube.written("Deployment") == []
+
+
+async def test_the_status_says_so_and_what_the_next_rollout_would_cost() -> None:
+    bench = upgraded()
+    await bench.run_for(600)
+    engine = bench.status["engine"]
+    assert engine["actuation"] == "Live"
+    assert engine["reason"].startswith(f"the pods of revision {LIVE} were started live")
+    assert "set spec.engine.version" in engine["reason"]
+
+
+async def test_those_that_serve_stay_live_while_others_are_on_trial() -> None:
+    bench = upgraded()
+    told = deeper(bench)
+    await bench.run_for(300)
+    bench.edit({"engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.33.0"})
+    await bench.run_for(60)
+    bench.play_controllers()
+    await bench.run_for(60)
+    assert len(bench.kube.names(DEPLOYMENT)) == 2
+    assert told[-1].live_refusal is None
+    assert {each.name.rsplit("-", 1)[0] for each in told[-1].pods} == {f"kimi-{LIVE}"}
+    await bench.until_rolled()
+    assert told[-1].live_refusal is not None
+    assert bench.status["engine"]["actuation"] == "None"
+
+
+async def test_one_that_is_made_anew_is_what_this_release_would_start() -> None:
+    bench = upgraded()
+    told = deeper(bench)
+    await bench.run_for(300)
+    bench.kube.remove(DEPLOYMENT, "llm", f"kimi-{LIVE}")
+    for pod in bench.kube.names(POD):
+        bench.kube.remove(POD, "llm", pod)
+    await bench.run_for(300)
+    assert told[-1].live_refusal is not None
+    assert bench.status["engine"]["actuation"] == "None"
+
+
+async def test_mode_static_asks_for_rest() -> None:
+    bench = upgraded()
+    told = deeper(bench)
+    bench.edit({"speculation.tuning.mode": "Static"})
+    await bench.run_for(300)
+    assert told[-1].live_refusal is not None
+    assert schedule(bench) == [[1, 1024, 3]]
+
+
+async def test_a_quality_check_is_not_refused() -> None:
+    bench = upgraded()
+    bench.decide = decide
+    await bench.run_for(60)
+    await checked(bench, "monday")
+    assert bench.status["quality"]["result"] == "Lossless"
