@@ -39,9 +39,15 @@ def env(*variables: Mapping[str, Any]) -> dict[str, Any]:
     return engine(env=list(variables))
 
 
+def on_nodes(*expressions: Mapping[str, Any]) -> dict[str, Any]:
+    terms = [{"matchExpressions": [each]} for each in expressions]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+
+
 VLLM: Final = ("containers", "vllm")
 AT: Final = ".spec.containers[0]"
-LIVE: Final = "depth would not be live without it"
+PLUGIN: Final = "the plugin that follows and counts depth needs it"
 LEVEL: Final = "Its namespace must allow pods of level privileged."
 WRAPPER: Final = 'a wrapper that ends in `exec vllm serve "$@"`'
 INSTEAD: Final = "these would take the place of all that starts the engine: set spec.engine.args"
@@ -53,6 +59,15 @@ GROUP: Final = {"engine.tensorParallelSize": 8}
 STATIC: Final = {"speculation.tuning.mode": "Static"}
 CACHE: Final = {"cache.claimName": "weights"}
 GPU: Final = "nvidia.com/gpu"
+BOARDS: Final = {"nodePool.products": ["NVIDIA-GB200"]}
+BOARD: Final = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-GB200"]}
+ZONE: Final = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
+NODES: Final = (
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+)
 
 SCHEMA: Final[Mapping[str, Odd]] = {
     "a field misspelt": Odd(
@@ -284,7 +299,7 @@ ENVIRONMENT: Final[Mapping[str, Odd]] = {
     ),
     "no path for Python": Odd(
         env({"name": "PYTHONPATH", "$patch": "delete"}),
-        refused=f"{AT}.env: PYTHONPATH must stay: {LIVE}.",
+        refused=f"{AT}.env: PYTHONPATH must stay: {PLUGIN}.",
     ),
     "plugins of vLLM": Odd(
         env({"name": "VLLM_PLUGINS", "value": "mine"}),
@@ -300,7 +315,7 @@ ENVIRONMENT: Final[Mapping[str, Odd]] = {
     ),
     "another environment": Odd(
         env({"$patch": "replace"}, {"name": "PYTHONPATH", "value": "/mine"}),
-        refused=f"{AT}.env: FATHOM_POD_NAME must stay: {LIVE}.",
+        refused=f"{AT}.env: FATHOM_POD_NAME must stay: {PLUGIN}.",
     ),
     "a variable that Fathom reads": Odd(
         env({"name": "HF_HOME", "value": "/models"}),
@@ -396,6 +411,34 @@ RESOURCES: Final[Mapping[str, Odd]] = {
         doubt=".spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution: it takes "
         "the place of the term",
     ),
+    "other nodes than of these products": Odd(
+        spec(affinity=on_nodes(ZONE)),
+        BOARDS,
+        pod={(*NODES, "0", "matchExpressions", "0"): ZONE},
+        doubt=f".spec.{'.'.join(NODES)}: it takes the place of what Fathom asks of nodes by "
+        "nvidia.com/gpu.product: repeat that in each of your terms",
+    ),
+    "other nodes or these products": Odd(
+        spec(affinity=on_nodes(ZONE, BOARD)),
+        BOARDS,
+        pod={(*NODES, "1", "matchExpressions", "0"): BOARD},
+        doubt=f".spec.{'.'.join(NODES)}: it takes the place of",
+    ),
+    "no affinity, where products are asked for": Odd(
+        spec(affinity=None),
+        BOARDS,
+        pod={("affinity",): GONE},
+        doubt=f".spec.{'.'.join(NODES)}: it takes the place of",
+    ),
+    "these products, written again": Odd(
+        spec(affinity=on_nodes(BOARD)),
+        BOARDS,
+        pod={(*NODES, "0", "matchExpressions", "0"): BOARD},
+    ),
+    "a zone, where no product is asked for": Odd(
+        spec(affinity=on_nodes(ZONE)),
+        pod={(*NODES, "0", "matchExpressions", "0"): ZONE},
+    ),
 }
 
 VOLUMES: Final[Mapping[str, Odd]] = {
@@ -436,7 +479,7 @@ VOLUMES: Final[Mapping[str, Odd]] = {
     "another plugin": Odd(
         engine(volumeMounts=[{"mountPath": "/etc/fathom/plugin", "name": "shm"}]),
         refused=f"{AT}.volumeMounts: /etc/fathom/plugin holds the whole volume fathom-plugin: "
-        f"{LIVE}. Mount elsewhere.",
+        f"{PLUGIN}. Mount elsewhere.",
     ),
     "a depth that is never refreshed": Odd(
         engine(volumeMounts=[{"mountPath": "/etc/fathom/depth", "subPath": "depth.json"}]),
@@ -474,11 +517,11 @@ VOLUMES: Final[Mapping[str, Odd]] = {
     ),
     "the volume of the plugin": Odd(
         spec(volumes=[{"name": "fathom-plugin", "emptyDir": {}}]),
-        refused=f".spec.volumes: the volume fathom-plugin must stay as it is: {LIVE}",
+        refused=f".spec.volumes: the volume fathom-plugin must stay as it is: {PLUGIN}",
     ),
     "no volume of the depth": Odd(
         spec(volumes=[{"name": "fathom-depth", "$patch": "delete"}]),
-        refused=f".spec.volumes: the volume fathom-depth must stay as it is: {LIVE}",
+        refused=f".spec.volumes: the volume fathom-depth must stay as it is: {PLUGIN}",
     ),
     "a home on another disk": Odd(
         spec(volumes=[{"name": "home", "hostPath": {"path": "/mnt/nvme"}}]),

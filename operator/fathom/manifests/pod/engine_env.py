@@ -26,7 +26,7 @@ from fathom_vllm.environment import (
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
 
 OURS: Final = frozenset({"PYTHONPATH", POD_NAME, DEPTH_FILE, COUNTERS_FILE})
-"""Variables without which depth is not live."""
+"""Variables without which the plugin does nothing."""
 
 _Variable = dict[str, JsonValue]
 

@@ -1,6 +1,6 @@
 """What `podTemplate` may do, and what that costs or leaves to the user. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -25,6 +25,12 @@ _OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(
         "hostPID": f"the pod sees the processes of its node. {_PRIVILEGED}",
         "hostIPC": f"the pod shares memory with its node. {_PRIVILEGED}",
     }
+)
+_NODES: Final = (
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
 )
 _TOGETHER: Final = ("affinity", "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _MISSED: Final[Mapping[str, str]] = MappingProxyType(
@@ -83,12 +89,27 @@ def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
     for kind in CONTAINER_KINDS:
         for container in parts(spec, kind):
             yield from _container(container, f"{FIELD}.spec.{kind}")
+    yield from _on_nodes(parts(built, *_NODES), parts(spec, *_NODES))
     terms = parts(spec, *_TOGETHER)
     if not all(term in terms for term in parts(built, *_TOGETHER)):
         yield Problem(
             f"{FIELD}.spec.{'.'.join(_TOGETHER)}",
             "it takes the place of the term that keeps the pods of a replica in one NVLink domain: "
             "repeat that term, which fathom render shows without podTemplate.",
+        )
+
+
+def _on_nodes(ours: Sequence[Part], merged: Sequence[Part]) -> Iterator[Problem]:
+    """A node has to fit one of the terms only, so each must ask for what Fathom asks for."""
+    asked = [each for term in ours for each in parts(term, "matchExpressions")]
+    if not all(
+        each in parts(term, "matchExpressions") for term in merged or ({},) for each in asked
+    ):
+        keys = " and ".join(str(each["key"]) for each in asked)
+        yield Problem(
+            f"{FIELD}.spec.{'.'.join(_NODES)}",
+            f"it takes the place of what Fathom asks of nodes by {keys}: repeat that in each of "
+            "your terms, as fathom render shows it without podTemplate.",
         )
 
 

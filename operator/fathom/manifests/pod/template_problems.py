@@ -36,9 +36,9 @@ OWN_PREFIX: Final = "FATHOM_"
 READ_IN_ENGINE_ENV: Final = frozenset({*HUB_VARIABLES, LONGER_VARIABLE, MODEL_RUNNER_VARIABLE})
 """Variables by which more is decided than what the engine does."""
 _OWN_LABELS: Final = (names.LABEL_NAME, names.LABEL_REVISION, names.LABEL_ROLE)
-_LIVE: Final = "depth would not be live without it"
+_PLUGIN: Final = "the plugin that follows and counts depth needs it"
 _OWN_VOLUMES: Final[Mapping[str, str]] = MappingProxyType(
-    {"cache": "spec.cache says what lies there", "fathom-plugin": _LIVE, "fathom-depth": _LIVE}
+    {"cache": "spec.cache says what lies there", "fathom-plugin": _PLUGIN, "fathom-depth": _PLUGIN}
 )
 """Volumes of which nothing may change, and why."""
 _NO_CLAIM: Final = (
@@ -132,7 +132,7 @@ def _variables(template: MergedTemplate) -> Iterator[Problem]:
     kept = by("name", parts(template.engine, "env"))
     for name in by("name", parts(template.built_engine, "env")):
         if name in OURS and name not in kept:
-            yield Problem(field, f"{name} must stay: {_LIVE}.")
+            yield Problem(field, f"{name} must stay: {_PLUGIN}.")
 
 
 def _gpus(template: MergedTemplate) -> Iterator[Problem]:
