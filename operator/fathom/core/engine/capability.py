@@ -75,6 +75,11 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
             f"{cause} selects vLLM's Model Runner V1, which gives up its full CUDA graphs where "
             f"depth is live, so {depth}: remove it to have depth follow the traffic."
         )
+    if cause := _synchronous_pipeline(spec):
+        yield (
+            f"pipelineParallelSize above 1 needs another scheduler than the plugin with {cause}, "
+            f"so {depth}: remove one of the two to have depth follow the traffic."
+        )
     if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):
         yield (
             "depth can be changed live beside adaptive verification in vLLM "
@@ -111,13 +116,26 @@ def why_not_counted(spec: SpeculativeDeploymentSpec) -> str | None:
         return f"the plugin counts in vLLM {COUNTED.versions}"
     if method not in COUNTED.methods:
         return f"the plugin is not known to count with method {method}"
-    synchronous = why_model_runner_v1(spec) or why_synchronous(spec)
-    if synchronous and engine.pipeline_parallel_size > 1:
-        return f"pipelineParallelSize above 1 needs another scheduler with {synchronous}"
+    if cause := _synchronous_pipeline(spec):
+        return f"pipelineParallelSize above 1 needs another scheduler with {cause}"
     unlogged = (each for each in options(engine.args) if each.name.startswith("--disable-log-s"))
     if (stated := next(unlogged, None)) is not None:
         return f"{stated.spelling} in spec.engine.args turns off the statistics that it counts by"
     return None
+
+
+def _synchronous_pipeline(spec: SpeculativeDeploymentSpec) -> str:
+    """What makes a pipeline's steps wait for each other, as the user writes it; empty: nothing.
+
+    The plugin's scheduler is vLLM's asynchronous one, which vLLM itself takes for no such pipeline.
+    With Model Runner V1 it schedules a request again before its last token is known: what keeps it
+    back is there for V2 only (`next_decode_eligible_step` in
+    vllm/v1/core/sched/async_scheduler.py, read in 0.32). V2 without asynchronous scheduling was not
+    run.
+    """
+    if spec.engine.pipeline_parallel_size == 1:
+        return ""
+    return why_model_runner_v1(spec) or why_synchronous(spec)
 
 
 def engine_has(engine: EngineSpec, capability: Capability) -> bool:

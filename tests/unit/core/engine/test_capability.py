@@ -126,6 +126,34 @@ def test_model_runner_v1_is_in_the_way_only_where_it_costs_graphs(changes: dict[
     assert live_depth(resource(changes).spec)
 
 
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        (
+            {
+                "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}],
+                "engine.args": ["--enforce-eager"],
+            },
+            "VLLM_USE_V2_MODEL_RUNNER in spec.engine.env",
+        ),
+        ({"engine.args": ["--no-async-scheduling"]}, "--no-async-scheduling in spec.engine.args"),
+    ],
+    ids=str,
+)
+def test_a_pipeline_whose_steps_wait_for_each_other_is_not_live(
+    changes: dict[str, Any], cause: str
+) -> None:
+    assert live_depth(resource(changes).spec)
+
+    refusal = live_depth_refusal(resource({**changes, "engine.pipelineParallelSize": 2}).spec)
+    assert refusal is not None
+    assert refusal[1].startswith(
+        f"pipelineParallelSize above 1 needs another scheduler than the plugin with {cause}, so "
+        "depth stays at tokens (3)"
+    )
+    assert live_depth(resource({"engine.pipelineParallelSize": 2}).spec)
+
+
 def test_a_static_engine_is_not_live_though_it_could_be() -> None:
     spec = resource({"speculation.tuning.mode": "Static"}).spec
 
