@@ -90,9 +90,9 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "attention backend of another accelerator": (
         {"engine.attentionBackend": "tokenspeed_mla", "nodePool.accelerator": "H200"},
         (
-            "spec.engine.attentionBackend: this attention backend runs on Blackwell GPUs only, and "
-            "nodePool.accelerator is older: leave attentionBackend out, so that vLLM chooses, or "
-            "correct the accelerator."
+            "spec.engine.attentionBackend: this attention backend runs on GB200, GB300 and B200 "
+            "only, and nodePool.accelerator is another: leave attentionBackend out, so that vLLM "
+            "chooses, or correct the accelerator."
         ),
     ),
     "KV cache that tokenspeed_mla cannot read": (

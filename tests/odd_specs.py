@@ -79,7 +79,9 @@ BEYOND_BOUNDS: Final[Mapping[str, tuple[Any, str]]] = {
 }
 
 METHODS: Final = "'eagle3', 'eagle', 'mtp', 'draft_model', 'ngram', 'suffix', 'dflash' or 'dspark'"
-ACCELERATORS: Final = "'GB200', 'GB300', 'B200', 'H200', 'H100' or 'Custom'"
+ACCELERATORS: Final = (
+    "'GB200', 'GB300', 'B200', 'H200', 'H100', 'A100', 'L40S', 'RTXPRO6000' or 'Custom'"
+)
 MODES: Final = "'Auto', 'Advise' or 'Static'"
 CHOICES: Final[Mapping[tuple[str, Any], str]] = {
     ("draft.method", "EAGLE3"): f"{METHODS}. Did you mean eagle3?",

@@ -59,6 +59,11 @@ class Accelerator:
 ACCELERATORS = {
     "H100": Accelerator("NVIDIA H100 80GB HBM3", DeviceCapability(9, 0), 80),
     "GB200": Accelerator("NVIDIA GB200", DeviceCapability(10, 0), 186),
+    "A100": Accelerator("NVIDIA A100-SXM4-80GB", DeviceCapability(8, 0), 80),
+    "L40S": Accelerator("NVIDIA L40S", DeviceCapability(8, 9), 44),
+    "RTXPRO6000": Accelerator(
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition", DeviceCapability(12, 0), 95
+    ),
 }
 
 

@@ -266,6 +266,23 @@ def test_the_largest_batch_is_the_one_that_vllm_would_choose(
     assert max_batch(spec) == asked["V2, as it is"].answer["default_max_num_seqs"]
 
 
+@pytest.mark.parametrize("name", ["A100", "L40S", "RTXPRO6000"])
+def test_other_accelerators_have_vllms_own_batches_and_sizes(name: str) -> None:
+    pair = ensure_model_pair(cache_dir(), ensure_engine_environment() / "bin" / "python")
+    engine = replace(LIVE, max_num_seqs=512)
+    question = asdict(engine) | {"target": str(pair.target), "draft": str(pair.draft)}
+    (answer,) = ask_vllm(PROBE, [question], name)
+    spec = resource({"nodePool.accelerator": name}).spec
+
+    assert max_batch(spec) == answer["default_max_num_seqs"]
+    assert answer["sizes"] == default_sizes(
+        engine.depth_at,
+        engine.deepest,
+        ceiling=ceiling(spec.node_pool),
+        max_num_batched_tokens=answer["max_num_batched_tokens"],
+    )
+
+
 def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked]) -> None:
     """As `fathom.core.engine.model_runner` says. Without a schedule V1 keeps its full graphs."""
     runners = {name: asked[name].answer["runner"] for name in RUNNERS}

@@ -13,6 +13,8 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 """As NVIDIA's device plugin offers it."""
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 """Of a node, set by GPU Feature Discovery."""
+DATA_CENTRE_BLACKWELL: Final = 10
+"""The `compute_capability` of GB200, GB300 and B200; Blackwell on a workstation's board has 12."""
 _MIB: Final = 1 << 20
 _GB: Final = 10**9
 
@@ -30,7 +32,7 @@ class AcceleratorPreset:
     architecture: str
     """`kubernetes.io/arch` of the nodes; empty: unknown."""
     compute_capability: int = 0
-    """CUDA's major version of the GPUs, 10 for Blackwell; 0: unknown."""
+    """CUDA's major version of the GPUs; 0: unknown."""
     domain_key: str = ""
     """Node label whose value the nodes of one NVLink domain share; empty: each node is one. Beyond
     a node NVLink needs an IMEX channel in every pod that takes part."""
@@ -49,6 +51,11 @@ PRESETS: Final[Mapping[Accelerator, AcceleratorPreset]] = MappingProxyType(
         Accelerator.B200: AcceleratorPreset("NVIDIA-B200", 8, 192 * _GB, "amd64", 10),
         Accelerator.H200: AcceleratorPreset("NVIDIA-H200", 8, 143_771 * _MIB, "amd64", 9),
         Accelerator.H100: AcceleratorPreset("NVIDIA-H100-80GB-HBM3", 8, 81_559 * _MIB, "amd64", 9),
+        Accelerator.A100: AcceleratorPreset("NVIDIA-A100-SXM4-80GB", 8, 81_920 * _MIB, "amd64", 8),
+        Accelerator.L40S: AcceleratorPreset("NVIDIA-L40S", 8, 46_068 * _MIB, "amd64", 8),
+        Accelerator.RTXPRO6000: AcceleratorPreset(
+            "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 8, 97_887 * _MIB, "amd64", 12
+        ),
     }
 )
 

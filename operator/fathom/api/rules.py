@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.api.accelerators import PRESETS, preset_for
+from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
 from fathom.api.names import longest_group_name
 from fathom.api.problem import Problem
 from fathom.api.spec import (
@@ -26,7 +26,6 @@ TOKENSPEED_MLA_MAX_TOKENS: Final = 7
 BLACKWELL_BACKENDS: Final = ("tokenspeed_mla", "flashinfer_mla", "cutlass_mla")
 """Attention backends whose `supports_compute_capability` says 10 and nothing else, in every
 release that was read (vllm/v1/attention/backends/mla)."""
-_BLACKWELL: Final = 10
 
 _IMAGE: Final = (
     r"^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
@@ -35,10 +34,10 @@ _IMAGE: Final = (
 _PLAIN_URL: Final = r"^https?://([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~!$&()*+,;=:@%/-]*)?$"
 _NEEDS_DRAFT: Final = [method.value for method in Method if method.needs_draft]
 _TAKES_NO_DRAFT: Final = [method.value for method in Method if method.takes_no_draft]
-_BEFORE_BLACKWELL: Final = [
+_NO_BLACKWELL: Final = [
     accelerator.value
     for accelerator, preset in PRESETS.items()
-    if 0 < preset.compute_capability < _BLACKWELL
+    if preset.compute_capability != DATA_CENTRE_BLACKWELL
 ]
 
 
@@ -90,7 +89,7 @@ def _revision_of_a_draft(spec: SpeculativeDeploymentSpec) -> bool:
 def _backend_of_the_accelerator(spec: SpeculativeDeploymentSpec) -> bool:
     if spec.engine.attention_backend.lower() not in BLACKWELL_BACKENDS:
         return True
-    return spec.node_pool.accelerator not in _BEFORE_BLACKWELL
+    return spec.node_pool.accelerator not in _NO_BLACKWELL
 
 
 def _within_tokenspeed_mla(spec: SpeculativeDeploymentSpec) -> bool:
@@ -206,10 +205,11 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         field="engine.attentionBackend",
-        message="this attention backend runs on Blackwell GPUs only, and nodePool.accelerator is "
-        "older: leave attentionBackend out, so that vLLM chooses, or correct the accelerator.",
+        message="this attention backend runs on GB200, GB300 and B200 only, and "
+        "nodePool.accelerator is another: leave attentionBackend out, so that vLLM chooses, or "
+        "correct the accelerator.",
         cel=f"!self.engine.attentionBackend.matches('^(?i)({'|'.join(BLACKWELL_BACKENDS)})$') "
-        f"|| !(self.nodePool.accelerator in {_BEFORE_BLACKWELL})",
+        f"|| !(self.nodePool.accelerator in {_NO_BLACKWELL})",
         holds=_backend_of_the_accelerator,
     ),
     Rule(

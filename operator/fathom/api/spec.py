@@ -97,6 +97,9 @@ class Accelerator(StrEnum):
     B200 = "B200"
     H200 = "H200"
     H100 = "H100"
+    A100 = "A100"
+    L40S = "L40S"
+    RTXPRO6000 = "RTXPRO6000"
     CUSTOM = "Custom"
 
 

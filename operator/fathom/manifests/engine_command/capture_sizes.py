@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fathom.api.accelerators import preset_for
+from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, preset_for
 from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
 from fathom.core.engine.depth_set import capture_sizes, named_depths
 from fathom.core.engine.model_runner import captures_graphs
@@ -11,7 +11,6 @@ from fathom.manifests.engine_command.stated_args import stated_tokens_per_step
 
 _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024
-_BLACKWELL: Final = 10
 """CUDA's major version."""
 _SETTING_GRAPHS: Final = (
     "--cudagraph-capture-sizes",
@@ -44,5 +43,5 @@ def sets_graphs(spec: SpeculativeDeploymentSpec) -> bool:
 
 def ceiling(pool: NodePoolSpec) -> int:
     """The largest size that vLLM would choose: more on data-centre Blackwell."""
-    blackwell = preset_for(pool).compute_capability >= _BLACKWELL
+    blackwell = preset_for(pool).compute_capability == DATA_CENTRE_BLACKWELL
     return _CEILING_BLACKWELL if blackwell else _CEILING

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from fathom.api.accelerators import preset_for
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import Accelerator, SpeculativeDeploymentSpec
 from fathom.core.engine.options import last_value, options, whole_number
 
 _MAX_NUM_SEQS: Final = 1024
@@ -26,7 +26,8 @@ def max_batch(spec: SpeculativeDeploymentSpec) -> int:
     with suppress(ValueError):
         if stated is not None:
             return max(1, int(stated))
-    small = preset_for(spec.node_pool).memory_bytes < _SMALL_BYTES
+    pool = spec.node_pool
+    small = pool.accelerator is Accelerator.A100 or preset_for(pool).memory_bytes < _SMALL_BYTES
     own = _MAX_NUM_SEQS_OF_SMALL_GPUS if small else _MAX_NUM_SEQS
     if stated_performance_mode(spec) == "throughput":
         own *= 2
