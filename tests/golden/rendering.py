@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from typer.testing import CliRunner
 
+from fathom.api.names import ENGINE_CONTAINER
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.cli import app
 
@@ -37,7 +38,12 @@ def documents(example: str) -> list[dict[str, Any]]:
     Args:
         example: a file, relative to the examples.
     """
-    result = CliRunner().invoke(app, ["render", "-f", str(EXAMPLES / example)])
+    return documents_of((EXAMPLES / example).read_text(encoding="utf-8"))
+
+
+def documents_of(text: str) -> list[dict[str, Any]]:
+    """All that the text of a manifest renders to."""
+    result = CliRunner().invoke(app, ["render", "-f", "-"], input=text)
     assert result.exit_code == 0, result.stderr
     return list(yaml.safe_load_all(result.stdout))
 
@@ -65,20 +71,43 @@ def pods(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
+def workload_of(rendered: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The one that serves."""
+    (workload,) = (each for each in rendered if each["kind"] in WORKLOADS)
+    return workload
+
+
 def pod_spec(example: str) -> dict[str, Any]:
     """Of the pods that serve."""
-    (workload,) = (each for each in documents(example) if each["kind"] in WORKLOADS)
-    return dict(pod_templates(workload)[0]["spec"])
+    return dict(pod_templates(workload_of(documents(example)))[0]["spec"])
 
 
 def container(example: str) -> dict[str, Any]:
-    (only,) = pod_spec(example)["containers"]
-    return dict(only)
+    """The engine's."""
+    return engine(pod_spec(example))
+
+
+def engine(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The container of a pod that vLLM runs in."""
+    (vllm,) = (each for each in pod["containers"] if each["name"] == ENGINE_CONTAINER)
+    return dict(vllm)
 
 
 def command(example: str) -> list[str]:
     found = container(example)
     return [*found["command"], *found["args"]]
+
+
+def environment(example: str) -> dict[str, Any]:
+    """Variables with what they hold, but for the one that serving in a pod needs."""
+    given = Counter(each["name"] for each in container(example)["env"])
+    assert set(given.values()) == {1}
+    values = {
+        each["name"]: each["value"] if "value" in each else each["valueFrom"]
+        for each in container(example)["env"]
+    }
+    del values["VLLM_ENGINE_READY_TIMEOUT_S"]
+    return values
 
 
 def multiset(arguments: Iterable[str]) -> Counter[str]:

@@ -5,9 +5,7 @@ The recipes' facts are retyped from the files that docs/recipes.md names.
 
 import json
 import shlex
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ from golden.rendering import (
     command,
     container,
     documents,
+    environment,
     multiset,
     pod_spec,
     pod_templates,
@@ -131,15 +130,6 @@ def lines_of(path: Path) -> int:
     """Lines that say something: neither comments nor blanks."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines)
-
-
-def environment(example: str) -> dict[str, Any]:
-    """Variables with a value, but for the one that serving in a pod needs."""
-    given = Counter(each["name"] for each in container(example)["env"])
-    assert set(given.values()) == {1}
-    values = {each["name"]: each["value"] for each in container(example)["env"]}
-    del values["VLLM_ENGINE_READY_TIMEOUT_S"]
-    return values
 
 
 def test_the_group_of_dynamos_recipe_for_two_trays() -> None:

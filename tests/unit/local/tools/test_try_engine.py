@@ -86,8 +86,9 @@ def test_the_row_counts_what_the_tests_found() -> None:
         "| 0.33.0 | 2 accepted, 1 parsed | 1, 2; the schedule dropped with data parallelism "
         "| ✔ | ✘ | – |"
     )
-    refused = replace(outcomes[0], properties={"command": "refused by both"})
-    assert row("0.23.0", results[:1], [refused]) == "| 0.23.0 | 1 refused by both | 0, 0 | ✔ |"
+    for other in ("refused by both", "newer than the release"):
+        outcome = replace(outcomes[0], properties={"command": other})
+        assert row("0.23.0", results[:1], [outcome]) == f"| 0.23.0 | 1 {other} | 0, 0 | ✔ |"
 
 
 def test_the_column_has_a_cell_for_each_row_of_the_table() -> None:
