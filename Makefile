@@ -141,6 +141,10 @@ regenerate: setup ## Regenerate everything generated
 	@$(BIN)/python -m fathom_local.tools.alarm_reference > docs/alarms.md
 	@$(BIN)/python -m fathom_local.tools.tuning_constants > docs/tuning-constants.md
 
+known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
+	@$(BIN)/python -m fathom_local.tools.known_names > known_names.json
+	@mv known_names.json operator/fathom/manifests/engine_command/known_names.json
+
 verify: regenerate ## Regenerate everything generated, and fail if it differs
 	@git diff --exit-code -- $(GENERATED) \
 		|| { echo "Generated files were stale; they are fresh now: commit them."; exit 1; }

@@ -9,7 +9,6 @@ says on a GPU, and on a CPU it would turn CUDA graphs and Model Runner V2 off be
 
 import ast
 import contextlib
-import importlib
 import importlib.util
 import io
 import json
@@ -17,7 +16,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import vllm.config.vllm as vllm_config
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -25,18 +23,7 @@ from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
-PARSER_MODULES = (
-    "vllm.entrypoints.common.cli_args",  # since 0.33
-    "vllm.entrypoints.launchers.cli_args",  # since 0.29
-    "vllm.entrypoints.openai.cli_args",
-)
-
-
-def parser_module() -> ModuleType:
-    for name in PARSER_MODULES:
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    raise ModuleNotFoundError(f"this vLLM has its parser in none of {', '.join(PARSER_MODULES)}")
+from fathom_local.engine.names_probe import parser_module
 
 
 def as_on_a_gpu() -> None:

@@ -2,14 +2,15 @@
 
 Run by the Python of an engine's environment, never by that of the tests. Reads a JSON list of
 argument lists. Writes, as JSON on the last line, what each is parsed to; what every beginning of
-every option stands for; and which options take a value.
+every option stands for; which options and draft fields there are; and which options take a value.
 """
 
 import json
 import sys
 
-from command_probe import parser_module
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+from fathom_local.engine.names_probe import known_names, parser_module
 
 KEYS = (
     "attention_backend",
@@ -55,6 +56,7 @@ def main() -> None:
     answer = {
         "means": meanings(parser),
         "parsed": [parsed(parser, line) for line in json.load(sys.stdin)],
+        "known": known_names(parser),
         "valued": [option for option, action in options.items() if action.nargs != 0],
     }
     print(json.dumps(answer, default=str))

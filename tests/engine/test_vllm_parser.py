@@ -12,6 +12,7 @@ from packaging.version import Version
 from fathom.api.familiar import OPTIONS
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS
+from fathom.manifests.engine_command.known_names import known_names, names_of
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
 from fathom.manifests.engine_command.stated_args import max_batch
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
@@ -57,6 +58,14 @@ def said(release: str) -> Mapping[str, Any]:
 def underscored(option: str) -> str:
     """vLLM takes underscores in long options only."""
     return f"--{option[2:].replace('-', '_')}" if option.startswith("--") else option
+
+
+def test_what_a_release_knows_is_listed(release: str, said: Mapping[str, Any]) -> None:
+    listed = known_names()
+    assert release in listed.releases, "run make known-names, with this release in NEWEST_KNOWN"
+
+    assert set(said["known"]["options"]) == names_of(release, listed.options)
+    assert set(said["known"]["draft"]) == names_of(release, listed.draft)
 
 
 def test_every_spelling_of_every_option_is_told_right(

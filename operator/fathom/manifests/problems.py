@@ -13,9 +13,10 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
-from fathom.core.engine.capability import engine_problems, live_depth
+from fathom.core.engine.capability import engine_problems, has_plugin
 from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
+from fathom.manifests.engine_command.known_names import name_doubts
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
 from fathom.manifests.engine_command.speculative_config import draft_option_problems
 from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
@@ -53,7 +54,7 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
     Args:
         sd: a resource against which `problems_of` has nothing.
     """
-    return tuple(pod_template_doubts(sd))
+    return (*name_doubts(sd.spec), *pod_template_doubts(sd))
 
 
 def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:
@@ -67,7 +68,7 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
             f"{spec.engine.version!r} is not a version: write vLLM's, such as 0.32.0.",
         )
     yield from _model_name_problems(spec)
-    yield from owned_flag_problems(spec.engine.args, live=live_depth(spec))
+    yield from owned_flag_problems(spec.engine.args, plugin=has_plugin(spec))
     yield from lone_argument_problems(spec.engine.args)
     yield from _variable_problems(spec)
     yield from draft_option_problems(spec)

@@ -63,7 +63,8 @@ CHECKS: Final = (
     Check(
         "flags",
         "tests/engine/test_vllm_parser.py",
-        "Correct FLAGS in operator/fathom/manifests/engine_command/flags.py.",
+        "Correct FLAGS in operator/fathom/manifests/engine_command/flags.py, or raise NEWEST_KNOWN "
+        "in operator/fathom_local/engine/releases.py and run make known-names.",
     ),
     Check(
         "preflight",
@@ -158,7 +159,7 @@ def row(release: str, results: Sequence[Result], outcomes: Iterable[CheckOutcome
     found = Counter(item for outcome in outcomes for item in outcome.properties.items())
     commands = [
         f"{found['command', kind]} {kind}"
-        for kind in ("accepted", "refused by both", "parsed")
+        for kind in ("accepted", "refused by both", "parsed", "newer than the release")
         if found["command", kind]
     ]
     rows = f"{found['row', 'has']}, {found['row', 'lacks']}"

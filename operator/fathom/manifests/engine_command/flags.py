@@ -41,8 +41,8 @@ class Flag:
     instead: str = ""
     """What to do where no field stands for it, as the second half of a sentence; empty, and no
     field: `spec.engine.args` may have it."""
-    live_only: bool = False
-    """Refused only where depth is live: a static engine may have it."""
+    plugin_only: bool = False
+    """Refused only where the pods get the plugin: any other engine may have it."""
     since: Capability = EVERY_RELEASE
     """The releases that know it; elsewhere it is left out."""
 
@@ -150,7 +150,8 @@ AFTER_ARGS: Final = (
     Flag(
         ("--scheduler-cls",),
         lambda spec, _: SCHEDULER_CLASS if has_plugin(spec) else False,
-        instead="the plugin brings its own scheduler",
+        instead="the plugin brings its own scheduler; without it use tuning mode Static",
+        plugin_only=True,
     ),
     Flag(("--max-num-seqs",), _max_num_seqs),
     Flag(("--compilation-config",), _compilation_config),
@@ -205,7 +206,7 @@ AFTER_ARGS: Final = (
     Flag(
         ("--disable-log-stats",),
         instead="tuning reads those statistics; without them use tuning mode Static",
-        live_only=True,
+        plugin_only=True,
     ),
 )
 """In the order in which they are passed, behind `spec.engine.args`."""

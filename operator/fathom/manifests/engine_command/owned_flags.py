@@ -11,21 +11,21 @@ from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, par
 from fathom.manifests.engine_command.flags import FLAGS
 
 
-def owned_flag_problems(args: Sequence[str], *, live: bool = True) -> tuple[Problem, ...]:
+def owned_flag_problems(args: Sequence[str], *, plugin: bool = True) -> tuple[Problem, ...]:
     """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
 
     Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
 
     Args:
         args: `spec.engine.args`.
-        live: whether depth is live, which forbids a little more.
+        plugin: whether the pods get it, which forbids a little more.
     """
     problems = []
     for option in options(args):
         where = f"spec.engine.args[{option.index}]"
         if option.name == "--":
             problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
-        elif (owned := _owner(option, live=live)) is not None:
+        elif (owned := _owner(option, plugin=plugin)) is not None:
             meaning = f" (which vLLM reads as {owned.name})" if owned.name != option.name else ""
             problems.append(
                 Problem(where, f"{option.spelling}{meaning} may not be set here: {owned.instead}.")
@@ -83,11 +83,11 @@ class _Owned:
     instead: str
 
 
-def _owner(option: EngineOption, *, live: bool) -> _Owned | None:
+def _owner(option: EngineOption, *, plugin: bool) -> _Owned | None:
     """The owned flag that an option means or may mean."""
     if option.name in ("--attention-config", "-ac"):
         return _attention_backend(option)
-    flags = [flag for flag in FLAGS if flag.refusal and (live or not flag.live_only)]
+    flags = [flag for flag in FLAGS if flag.refusal and (plugin or not flag.plugin_only)]
     exact = (flag for flag in flags if option.name in flag.names)
     similar = (flag for flag in flags if any(_means(option.name, name) for name in flag.names))
     flag = next(exact, None) or next(similar, None)

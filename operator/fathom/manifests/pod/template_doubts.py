@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from fathom.api import names
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.engine.options import options
 from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.pod.engine_start import what_to_see_to
 from fathom.manifests.pod.merged_template import (
     CONTAINER_KINDS,
+    CONTAINERS,
     FIELD,
     MergedTemplate,
     merged_template,
@@ -26,6 +29,7 @@ _OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(
         "hostIPC": f"the pod shares memory with its node. {_PRIVILEGED}",
     }
 )
+_NUMA_BIND: Final = "--numa-bind"
 _NODES: Final = (
     "affinity",
     "nodeAffinity",
@@ -42,14 +46,29 @@ _MISSED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def pod_template_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
-    """What to see to in a `podTemplate` that is not refused."""
+    """What to see to in a `podTemplate` that is not refused, or in its absence."""
     given = sd.spec.pod_template
-    if not given:
-        return
     yield from (each.problem for each in schema_findings(given, FIELD) if not each.certain)
     template = merged_template(sd)
-    yield from _in_engine(template)
-    yield from _in_pod(template)
+    yield from _without_right(sd.spec.engine.args, part(template.engine, "securityContext"))
+    if given:
+        yield from _in_engine(template)
+        yield from _in_pod(template)
+
+
+def _without_right(args: Sequence[str], security: Part) -> Iterator[Problem]:
+    """An option that needs what a container has only where its user gives it."""
+    added = texts(security, "capabilities", "add")
+    if security.get("privileged") or not {"SYS_NICE", "ALL"}.isdisjoint(added):
+        return
+    for option in options(args):
+        if option.name == _NUMA_BIND:
+            yield Problem(
+                f"spec.engine.args[{option.index}]",
+                f"{option.spelling} needs a right, or the container's runtime refuses it: set "
+                f"{CONTAINERS}[name: {names.ENGINE_CONTAINER}].securityContext.capabilities.add to "
+                "[SYS_NICE].",
+            )
 
 
 def _in_engine(template: MergedTemplate) -> Iterator[Problem]:

@@ -2,7 +2,10 @@
 
 import pytest
 
+from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.owned_flags import owned_flag_problems
+from fathom.manifests.problems import problems_of
+from manifest_samples import resource
 
 REFUSED = {
     "--tensor-parallel-size": ["spec.engine.tensorParallelSize"],
@@ -153,12 +156,22 @@ def test_and_nothing_of_one_that_is_spelled_out(argument: str) -> None:
     )
 
 
-def test_a_static_engine_may_do_without_what_tuning_needs() -> None:
-    (problem,) = owned_flag_problems(["--disable-log-stats"], live=True)
+@pytest.mark.parametrize("args", [["--disable-log-stats"], ["--scheduler-cls", "mine.Own"]])
+def test_an_engine_without_the_plugin_may_do_without_what_that_needs(args: list[str]) -> None:
+    (problem,) = owned_flag_problems(args, plugin=True)
 
     assert "tuning mode Static" in problem.message
-    assert owned_flag_problems(["--disable-log-stats"], live=False) == ()
+    assert owned_flag_problems(args, plugin=False) == ()
+
+
+def test_a_scheduler_of_one_s_own_stands_in_the_command_of_a_static_engine() -> None:
+    own = {"engine.args": ["--scheduler-cls", "mine.Own"]}
+    static = resource({**own, "speculation.tuning.mode": "Static"})
+
+    assert problems_of(static) == ()
+    assert [each for each in engine_args(static.spec) if "cheduler" in each] == ["--scheduler-cls"]
+    assert [each.field for each in problems_of(resource(own))] == ["spec.engine.args[0]"]
 
 
 def test_asynchronous_scheduling_may_be_turned_off() -> None:
-    assert owned_flag_problems(["--no-async-scheduling"], live=True) == ()
+    assert owned_flag_problems(["--no-async-scheduling"]) == ()
