@@ -128,7 +128,7 @@ def _at_present(
     elif why := _why_not_live(resource, status):
         yield f"Depth cannot be changed live: {why}"
     elif status.engine.reason:
-        yield f"Depth is live: {status.engine.reason}"
+        yield f"Depth can be changed live: {status.engine.reason}"
     for each in status.conditions:
         if each.type is ConditionType.TUNING:
             yield f"{each.reason}: {each.message}"

@@ -121,6 +121,11 @@ class DesiredState:
         spec = self.tuned_spec
         return spec.tunable and self.following.get(self.tuned_revision, live_depth(spec))
 
+    @property
+    def read(self) -> bool:
+        """Whether any pod reads the depth document, or mounts it when it starts."""
+        return any(self.following.values()) or live_depth(self.sd.spec)
+
 
 def desired_state(
     intent: Intent,

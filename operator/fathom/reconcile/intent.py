@@ -201,14 +201,17 @@ def wanted_revision(
     """The revision whose pods a spec asks for.
 
     As long as nothing changed that needs new pods it is the one that was given, whatever this
-    Fathom would call it: one that knows more engines must not roll what an older one started.
+    Fathom would call it: one that knows more engines must not roll what an older one started. Of
+    several such the one whose very spec it is: what this Fathom takes for the same, an older one
+    may have started otherwise.
 
     Args:
         spec: the spec that is carried out.
         resource: the SpeculativeDeployment as it was read.
         checkpoint: what is known of earlier specs.
     """
-    for revision, text in checkpoint.specs():
+    newest = good_spec_text(resource)
+    for revision, text in sorted(checkpoint.specs(), key=lambda each: each[1] != newest):
         earlier = earlier_spec(resource, text)
         if earlier is not None and not changed_restart_fields(earlier.spec, spec):
             return revision

@@ -49,6 +49,7 @@ def tuning_snapshot(
         document_written_at_s=document_written_at_s,
         live_refusal=why_not_live(snapshot.objects, desired),
         state=state,
+        read=desired.read,
     )
 
 
@@ -83,12 +84,12 @@ def _started_without(revision: str) -> tuple[Reason, str]:
 
 def why_not_live_again(desired: DesiredState) -> str:
     """Why depth is live now and would not be in pods that replace those; empty: it would."""
-    refusal = live_depth_refusal(desired.tuned_spec)
+    refusal = live_depth_refusal(desired.fleet.spec)
     if not desired.live or refusal is None:
         return ""
     return (
-        f"the pods of revision {desired.tuned_revision} were started live by an earlier Fathom and "
-        f"stay so. Those of the next rollout would not be: {refusal[1]}"
+        f"it is live in the pods of revision {desired.tuned_revision}, as they were started. In "
+        f"those that replace them it is not: {refusal[1]}"
     )
 
 

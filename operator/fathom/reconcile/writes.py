@@ -112,9 +112,7 @@ def writes_of(
         held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
         frozen=desired.hold is not None and desired.hold.frozen,
     )
-    # Pods that are still to start mount it, too.
-    read = desired.live or live_depth(desired.tuned_spec)
-    document = decision.document if read else None
+    document = decision.document if desired.read else None
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
     tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)

@@ -81,6 +81,8 @@ class TuningSnapshot:
     live_refusal: tuple[Reason, str] | None
     """Why this engine's depth cannot be changed live, if it cannot."""
     state: TuningState
+    read: bool = True
+    """Whether any pod reads the document, tuned or not, or will when it starts."""
 
 
 class Action(StrEnum):

@@ -65,7 +65,12 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
     Idempotent, and harmless when called early. A decision that could not be carried out is simply
     made again: what is in force is read from the snapshot's document, never assumed.
     """
-    if snapshot.settings.mode is TuningMode.STATIC:
+    is_static = snapshot.settings.mode is TuningMode.STATIC
+    if snapshot.read and (is_static or snapshot.live_refusal is not None):
+        document = orders.at_rest(snapshot)
+        if document is not snapshot.document:
+            return orders.rest(snapshot, document)
+    if is_static:
         return orders.static(snapshot)
     if snapshot.document is None and snapshot.live_refusal is None:
         return orders.start(snapshot)

@@ -21,7 +21,10 @@ def told(engine: EngineStatus) -> str:
 @pytest.mark.parametrize(
     ("engine", "line"),
     [
-        (EngineStatus(actuation="Live", reason="not after the next."), "Depth is live: not after"),
+        (
+            EngineStatus(actuation="Live", reason="not after the next."),
+            "Depth can be changed live: not after",
+        ),
         (EngineStatus(actuation="None", reason="it is old."), "cannot be changed live: it is old."),
         (EngineStatus(), "cannot be changed live: the tag of ghcr.io/llm-d"),
     ],
@@ -34,4 +37,4 @@ def test_the_operator_knows_whether_depth_is_live_and_else_the_spec_tells(
 
 
 def test_a_live_fleet_of_which_no_reason_speaks_gets_no_line() -> None:
-    assert "Depth " not in told(EngineStatus(actuation="Live"))
+    assert "Depth can" not in told(EngineStatus(actuation="Live"))

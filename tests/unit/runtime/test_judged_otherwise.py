@@ -6,14 +6,18 @@ image for vLLM's version.
 
 import json
 from pathlib import Path
+from typing import Any
 
+from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.capability import live_depth
 from fathom.tuning.interface import TuningSnapshot
+from fathom.tuning.tuner import decide as tune
 from manifest_samples import resource
 from support.bench import START_S, Bench, holding, moved
-from unit.runtime.test_quality_in_the_loop import checked, decide
+from unit.runtime.test_quality_in_the_loop import checked
+from unit.runtime.test_quality_in_the_loop import decide as started
 
 FLEET = {"replicas": 3, "engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
 LIVE = "90541534"
@@ -49,10 +53,15 @@ def deeper(bench: Bench) -> list[TuningSnapshot]:
     return told
 
 
-def schedule(bench: Bench) -> list[list[int]]:
-    found: list[list[int]] = json.loads(
+def document(bench: Bench) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
         bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
-    )["schedule"]
+    )
+    return found
+
+
+def schedule(bench: Bench) -> list[list[int]]:
+    found: list[list[int]] = document(bench)["schedule"]
     return found
 
 
@@ -75,7 +84,7 @@ async def test_the_status_says_so_and_what_the_next_rollout_would_cost() -> None
     await bench.run_for(600)
     engine = bench.status["engine"]
     assert engine["actuation"] == "Live"
-    assert engine["reason"].startswith(f"the pods of revision {LIVE} were started live")
+    assert engine["reason"].startswith(f"it is live in the pods of revision {LIVE}, as they")
     assert "set spec.engine.version" in engine["reason"]
 
 
@@ -107,18 +116,63 @@ async def test_one_that_is_made_anew_is_what_this_release_would_start() -> None:
     assert bench.status["engine"]["actuation"] == "None"
 
 
-async def test_mode_static_asks_for_rest() -> None:
+async def test_mode_static_asks_for_rest_at_the_user_s_own_depth() -> None:
     bench = upgraded()
-    told = deeper(bench)
+    deeper(bench)
+    await bench.run_for(300)
+    assert schedule(bench) == [[1, 1024, 7]]
+    bench.decide = tune
     bench.edit({"speculation.tuning.mode": "Static"})
     await bench.run_for(300)
-    assert told[-1].live_refusal is not None
     assert schedule(bench) == [[1, 1024, 3]]
+    assert bench.status["depth"]["schedule"] == [[1, 1024, 3]]
+
+
+async def test_a_document_that_pods_mount_is_made_again_whatever_the_mode() -> None:
+    bench = upgraded()
+    bench.decide = tune
+    bench.edit({"speculation.tuning.mode": "Static"})
+    await bench.run_for(300)
+    before = document(bench)["generation"]
+    bench.kube.remove(CONFIG_MAP, "llm", "kimi-depth")
+    bench.loop.wake()
+    await bench.run_for(300)
+    assert document(bench)["generation"] > before
+    written = len(bench.kube.writes)
+    await bench.run_for(3600)
+    assert len(bench.kube.writes) == written
+
+
+async def test_mode_static_lets_go_of_the_pods_of_a_check() -> None:
+    bench = upgraded()
+    bench.decide = tune
+    await bench.run_for(60)
+    bench.resource["metadata"]["annotations"] = {names.ANNOTATION_CHECK_QUALITY: "monday"}
+    for _ in range(2):
+        bench.metrics.generation = document(bench)["generation"]
+        await bench.tick()
+    assert document(bench)["pods"] != {}
+    bench.edit({"speculation.tuning.mode": "Static"})
+    for _ in range(10):
+        bench.metrics.generation = document(bench)["generation"]
+        await bench.tick()
+        bench.clock.at_s += 30
+    assert document(bench)["pods"] == {}
+
+
+async def test_what_is_said_of_pods_to_come_is_said_of_the_newest_spec() -> None:
+    bench = upgraded()
+    await bench.run_for(300)
+    bench.edit({"engine.version": "0.30.0"})
+    await bench.run_for(60)
+    engine = bench.status["engine"]
+    assert engine["version"] == "0.30.0"
+    assert "and this is 0.30.0" in engine["reason"]
 
 
 async def test_a_quality_check_is_not_refused() -> None:
     bench = upgraded()
-    bench.decide = decide
+    bench.decide = started
     await bench.run_for(60)
     await checked(bench, "monday")
     assert bench.status["quality"]["result"] == "Lossless"

@@ -71,6 +71,7 @@ def snapshot(state: TuningState = STATE, *, now_s: float = NOW_S) -> TuningSnaps
         document_written_at_s=0,
         live_refusal=REFUSAL,
         state=state,
+        read=False,
     )
 
 

@@ -15,8 +15,38 @@ from fathom.tuning.situation import Situation, clamped, pins, within_bounds
 from fathom.tuning.state import Probe
 
 
+def at_rest(snapshot: TuningSnapshot) -> DepthDocument:
+    """What pods run that read the document and are not tuned; the very same one if they do.
+
+    It is what the user wrote, but for pins: they may serve on for long, as in a paused rollout.
+    """
+    wanted, found = _first_document(snapshot), snapshot.document
+    if found is None or not wanted.same_depths(found):
+        newest = max(found.generation if found else 0, snapshot.state.generation)
+        return replace(wanted, generation=newest + 1)
+    return found
+
+
+def rest(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
+    """Bring pods to rest that read the document."""
+    tokens = snapshot.settings.tokens
+    reason, why = snapshot.live_refusal or (Reason.STATIC, "mode Static asks for it.")
+    return TuningDecision(
+        action=Action.MOVE,
+        reason=reason,
+        message=f"Pods whose depth is live go to your own, {tokens}, at every batch: {why}",
+        document=document,
+        state=replace(snapshot.state, probe=None, trial=None, generation=document.generation),
+        wake_after_s=snapshot.settings.window_seconds,
+        measured=snapshot.state.measured,
+        alarms=standing(snapshot.state.watches),
+    )
+
+
 def static(snapshot: TuningSnapshot) -> TuningDecision:
     """Mode Static: nothing to decide."""
+    document = snapshot.document or unwritten(snapshot)
+    newest = max(snapshot.state.generation, document.generation)
     return TuningDecision(
         action=Action.HOLD,
         reason=Reason.STATIC,
@@ -24,8 +54,8 @@ def static(snapshot: TuningSnapshot) -> TuningDecision:
             f"Mode Static: the engine speculates {counted(snapshot.settings.tokens, 'token')} at "
             "every batch."
         ),
-        document=snapshot.document or _first_document(snapshot),
-        state=snapshot.state,
+        document=document,
+        state=replace(snapshot.state, generation=newest),
         wake_after_s=snapshot.settings.window_seconds,
         measured=snapshot.state.measured,
     )
