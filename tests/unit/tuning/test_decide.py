@@ -20,10 +20,33 @@ def last(fleet: Fleet) -> TuningDecision:
 
 def test_static_holds_and_gives_a_document_all_the_same() -> None:
     fleet = Fleet(settings=replace(SETTINGS, mode=TuningMode.STATIC))
-    decision = fleet.step()
+    decision = decide(replace(fleet.snapshot(), read=False))
 
     assert (decision.action, decision.reason) == (Action.HOLD, Reason.STATIC)
     assert decision.document.schedule == flat(3, 16)
+
+
+@pytest.mark.parametrize("of", ["mode Static", "no live depth"])
+def test_pods_that_read_depths_and_are_not_tuned_go_to_the_user_s_own(of: str) -> None:
+    """And are let go of by a probe: nobody would ever end it."""
+    fleet = Fleet(acceptance=EASY).run(120)
+    assert fleet.document is not None
+    probed = replace(fleet.document, schedule=flat(5, 16), pods={"pod-0": flat(0, 16)})
+    given = replace(fleet.snapshot(), document=probed)
+    if of == "mode Static":
+        given = replace(given, settings=replace(SETTINGS, mode=TuningMode.STATIC))
+    else:
+        given = replace(given, live_refusal=(Reason.LIVE_DEPTH_UNSUPPORTED, "It is old."))
+    decision = decide(given)
+    assert decision.action is Action.MOVE
+    assert decision.message.startswith("Pods whose depth is live go to your own, 3, at every batch")
+    assert decision.document.generation > probed.generation
+    assert decision.document.same_depths(DepthDocument(1, flat(3, 16)))
+
+    after = decide(replace(given, document=decision.document, state=decision.state))
+    assert (after.action, after.document) == (Action.HOLD, decision.document)
+    unread = decide(replace(given, read=False))
+    assert (unread.action, unread.document) == (Action.HOLD, probed)
 
 
 def test_it_starts_at_the_users_depth() -> None:
@@ -64,7 +87,8 @@ def test_live_depth_refused_holds_with_that_reason(mode: TuningMode) -> None:
     fleet = Fleet(acceptance=EASY)
     refusal = (Reason.LIVE_DEPTH_UNSUPPORTED, "vLLM 0.22 has no live depth.")
     settings = replace(fleet.settings, mode=mode)
-    decision = decide(replace(fleet.snapshot(), settings=settings, live_refusal=refusal))
+    given = replace(fleet.snapshot(), settings=settings, live_refusal=refusal, read=False)
+    decision = decide(given)
 
     assert (decision.action, decision.reason, decision.message) == (Action.HOLD, *refusal)
 
@@ -94,7 +118,8 @@ def test_without_drafting_no_alarm_of_drafts_goes_on() -> None:
         last_seen_s=fleet.now_s,
         raised_at_s=START_S,
     )
-    given = replace(fleet.snapshot(), state=replace(fleet.state, watches=(watch,)))
+    state = replace(fleet.state, watches=(watch,))
+    given = replace(fleet.snapshot(), state=state, read=False)
     refusal = (Reason.LIVE_DEPTH_UNSUPPORTED, "vLLM 0.22 has no live depth.")
     assert decide(replace(given, live_refusal=refusal)).alarms
 
