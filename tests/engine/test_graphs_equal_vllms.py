@@ -39,6 +39,7 @@ RELEASES = tuple(
 """Elsewhere depth is not live, and graphs are vLLM's own affair."""
 CEILINGS = {"H100": 512, "GB200": 1024}
 """Tokens up to which each captures, by default."""
+OTHERS = ("A100", "L40S", "RTXPRO6000")
 MODES = ("FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE")
 PERFORMANCE_MODES = ("balanced", "throughput", "interactivity")
 DRAWN = 400
@@ -266,21 +267,20 @@ def test_the_largest_batch_is_the_one_that_vllm_would_choose(
     assert max_batch(spec) == asked["V2, as it is"].answer["default_max_num_seqs"]
 
 
-@pytest.mark.parametrize("name", ["A100", "L40S", "RTXPRO6000"])
-def test_other_accelerators_have_vllms_own_batches_and_sizes(name: str) -> None:
+def test_other_accelerators_have_vllms_own_batches_and_sizes() -> None:
     pair = ensure_model_pair(cache_dir(), ensure_engine_environment() / "bin" / "python")
     engine = replace(LIVE, max_num_seqs=512)
     question = asdict(engine) | {"target": str(pair.target), "draft": str(pair.draft)}
-    (answer,) = ask_vllm(PROBE, [question], name)
-    spec = resource({"nodePool.accelerator": name}).spec
-
-    assert max_batch(spec) == answer["default_max_num_seqs"]
-    assert answer["sizes"] == default_sizes(
-        engine.depth_at,
-        engine.deepest,
-        ceiling=ceiling(spec.node_pool),
-        max_num_batched_tokens=answer["max_num_batched_tokens"],
-    )
+    for name, answer in zip(OTHERS, ask_vllm(PROBE, [question], *OTHERS), strict=True):
+        spec = resource({"nodePool.accelerator": name}).spec
+        assert max_batch(spec) == answer["default_max_num_seqs"], name
+        sizes = default_sizes(
+            engine.depth_at,
+            engine.deepest,
+            ceiling=ceiling(spec.node_pool),
+            max_num_batched_tokens=answer["max_num_batched_tokens"],
+        )
+        assert tuple(answer["sizes"]) == sizes, name
 
 
 def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked]) -> None:
