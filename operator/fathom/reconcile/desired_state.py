@@ -112,14 +112,18 @@ class DesiredState:
         return self.rollout.stable if self.rollout is not None and trial else self.revision
 
     @property
-    def live(self) -> bool:
-        """Whether the depth of the pods that it is tuned by can be changed live.
+    def obeyed(self) -> bool:
+        """Whether the pods that depth is tuned by read the document, tuned at present or not.
 
         How they were started says so, where any were: another Fathom may have judged their spec
         otherwise.
         """
-        spec = self.tuned_spec
-        return spec.tunable and self.following.get(self.tuned_revision, live_depth(spec))
+        return self.following.get(self.tuned_revision, live_depth(self.tuned_spec))
+
+    @property
+    def live(self) -> bool:
+        """Whether the depth of those pods can be changed live."""
+        return self.tuned_spec.tunable and self.obeyed
 
     @property
     def read(self) -> bool:

@@ -102,3 +102,18 @@ async def test_the_document_is_made_again_while_pods_of_a_paused_rollout_read_it
     await bench.run_for(60)
     assert document(bench)["schedule"] == [[1, 1024, 3]]
     assert document(bench)["pods"] == {}
+
+
+async def test_the_depth_shown_is_that_of_new_pods_while_old_ones_still_read_theirs() -> None:
+    bench = await fleet()
+    bench.edit({"speculation.drafting": "Disabled"})
+    shown = []
+    for _ in range(200):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+        if bench.status.get("rollout", {}).get("stage") == "Promoted":
+            assert len(bench.kube.names(DEPLOYMENT)) == 2
+            shown.append(bench.status["depth"]["summary"])
+    assert set(shown) == {"off"}
+    assert len(bench.kube.names(DEPLOYMENT)) == 1
+    assert bench.status["depth"]["summary"] == "off"
