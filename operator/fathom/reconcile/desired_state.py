@@ -112,8 +112,8 @@ class DesiredState:
         return self.rollout.stable if self.rollout is not None and trial else self.revision
 
     @property
-    def obeyed(self) -> bool:
-        """Whether the pods that depth is tuned by read the document, tuned at present or not.
+    def followed(self) -> bool:
+        """Whether the pods that depth is tuned by follow the document, tuned at present or not.
 
         How they were started says so, where any were: another Fathom may have judged their spec
         otherwise.
@@ -123,7 +123,7 @@ class DesiredState:
     @property
     def live(self) -> bool:
         """Whether the depth of those pods can be changed live."""
-        return self.tuned_spec.tunable and self.obeyed
+        return self.tuned_spec.tunable and self.followed
 
     @property
     def read(self) -> bool:

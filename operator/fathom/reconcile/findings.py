@@ -57,7 +57,7 @@ def findings_of(
         tuning_finding=tuning_finding,
         engine=_engine_status(desired, snapshot.objects),
         draft=DraftStatus(family=intent.draft.family if intent.draft else ""),
-        document=carried.document if desired.obeyed else None,
+        document=carried.document if desired.followed else None,
         fixed_depth="" if desired.on_trial else _fixed_depth(desired.fleet.spec),
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
