@@ -34,10 +34,10 @@ def known_names(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
     """The options of the parser, and the fields of a speculative configuration."""
     config = importlib.import_module("vllm.config.speculative").SpeculativeConfig
     return {
+        # As argparse looks them up: 0.33 takes some that none of its actions lists.
         "options": sorted(
             each
-            for action in parser._actions  # noqa: SLF001 - argparse lists them nowhere else
-            for each in action.option_strings
+            for each in parser._option_string_actions  # noqa: SLF001 - there is no other way
             if each.startswith("--")
         ),
         "draft": sorted(each.name for each in dataclasses.fields(config) if each.init),
