@@ -113,12 +113,8 @@ class DesiredState:
 
     @property
     def followed(self) -> bool:
-        """Whether the pods that depth is tuned by follow the document, tuned at present or not.
-
-        How they were started says so, where any were: another Fathom may have judged their spec
-        otherwise.
-        """
-        return self.following.get(self.tuned_revision, live_depth(self.tuned_spec))
+        """Whether the pods that depth is tuned by follow the document, tuned at present or not."""
+        return _follows(self.following, self.tuned_revision, self.tuned_spec)
 
     @property
     def live(self) -> bool:
@@ -170,14 +166,14 @@ def desired_state(
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
-        live=following.get(revision, live_depth(wanted.spec)),
+        live=_follows(following, revision, wanted.spec),
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
     arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
-        live = following.get(arm.revision, live_depth(arm.sd.spec))
+        live = _follows(following, arm.revision, arm.sd.spec)
         given = replace(given, revision=arm.revision, live=live, arm=True, stable_spec_known=True)
     elif new and given.others:
         stable_revision = given.others[0]
@@ -226,6 +222,15 @@ def following_of(objects: Objects) -> Mapping[str, bool]:
             for each in objects.workloads
         }
     )
+
+
+def _follows(following: Mapping[str, bool], revision: str, spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether the pods of a revision follow the depth document.
+
+    How they were started says so, where any were: another Fathom may have judged their spec
+    otherwise.
+    """
+    return following.get(revision, live_depth(spec))
 
 
 def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:

@@ -4,46 +4,19 @@ Run as `python -m fathom_local.tools.known_names`, or by `make known-names`. A r
 build for the CPU is asked through its wheel's Python files.
 """
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from pathlib import Path
 
 from packaging.version import Version
 
 from fathom.manifests.engine_command.known_names import KnownNames, Names
 from fathom_local.engine import names_probe
-from fathom_local.engine.environment import EngineEnvironmentError, engine_variables
+from fathom_local.engine.asking import ask
 from fathom_local.engine.releases import NEWEST_KNOWN, OLDEST_TESTED
-from fathom_local.engine.sources import ensure_asked_engine
-
-_TIMEOUT_S: Final = 300
 
 Answer = Mapping[str, Sequence[str]]
 """Names by what they are of: the fields of `KnownNames`."""
-
-
-def asked(release: str) -> Answer:
-    """What one release says.
-
-    Raises:
-        EngineEnvironmentError: it cannot be had, or does not answer.
-    """
-    engine = ensure_asked_engine(release)
-    done = subprocess.run(
-        [engine.python, names_probe.__file__],
-        env={**os.environ, **engine_variables(engine.environment)},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise EngineEnvironmentError(f"vLLM {release} does not answer: {done.stderr[-1000:]}")
-    answer: Answer = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 def rows(answers: Mapping[str, Sequence[str]]) -> tuple[Names, ...]:
@@ -81,10 +54,10 @@ def known_names(answers: Mapping[str, Answer]) -> KnownNames:
 
 def main() -> None:
     """Ask, and write where the operator reads."""
-    answers = {}
+    answers: dict[str, Answer] = {}
     for release in known_releases():
         sys.stderr.write(f"asking vLLM {release}\n")
-        answers[release] = asked(release)
+        answers[release] = ask(Path(names_probe.__file__), None, release=release)
     sys.stdout.write(known_names(answers).model_dump_json(indent=1) + "\n")
 
 

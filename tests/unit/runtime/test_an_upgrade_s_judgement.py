@@ -10,7 +10,7 @@ from fathom.core.engine import capability
 from fathom.core.engine.capability_table import LIVE_DEPTH, Capability
 from fathom.tuning.tuner import decide
 from support.bench import Bench
-from unit.runtime.test_judged_otherwise import document
+from unit.runtime.test_quality_in_the_loop import document
 
 NONE = Capability(SpecifierSet("<0"), LIVE_DEPTH.methods)
 

@@ -6,17 +6,16 @@ image for vLLM's version.
 
 import json
 from pathlib import Path
-from typing import Any
 
 from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.capability import live_depth
-from fathom.tuning.interface import TuningSnapshot
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as tune
 from manifest_samples import resource
 from support.bench import START_S, Bench, holding, moved
-from unit.runtime.test_quality_in_the_loop import checked
+from unit.runtime.test_quality_in_the_loop import checked, document
 from unit.runtime.test_quality_in_the_loop import decide as started
 
 FLEET = {"replicas": 3, "engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
@@ -42,7 +41,7 @@ def deeper(bench: Bench) -> list[TuningSnapshot]:
     """A tuner that wants depth 7 wherever it may, and what it was told."""
     told: list[TuningSnapshot] = []
 
-    def decide(snapshot: TuningSnapshot):  # noqa: ANN202
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
         told.append(snapshot)
         held = holding(snapshot)
         if snapshot.live_refusal is not None:
@@ -51,13 +50,6 @@ def deeper(bench: Bench) -> list[TuningSnapshot]:
 
     bench.decide = decide
     return told
-
-
-def document(bench: Bench) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
-    )
-    return found
 
 
 def schedule(bench: Bench) -> list[list[int]]:

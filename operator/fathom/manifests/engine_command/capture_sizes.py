@@ -11,7 +11,6 @@ from fathom.manifests.engine_command.stated_args import stated_tokens_per_step
 
 _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024
-"""CUDA's major version."""
 _SETTING_GRAPHS: Final = (
     "--cudagraph-capture-sizes",
     "--max-cudagraph-capture-size",

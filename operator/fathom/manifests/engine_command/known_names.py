@@ -5,7 +5,6 @@ themselves. Pure.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final
@@ -64,47 +63,29 @@ def name_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     Nothing is said of releases that were not asked, nor where the release is not known. A patch
     release knows what the first of its minor release does.
     """
-    known = _Known.of(spec)
-    if known is None:
+    version, known = engine_version(spec.engine), known_names()
+    asked = {Version(each).release[:2]: each for each in known.releases}
+    if version is None or (release := asked.get(version.release[:2])) is None:
         return
+    said = f"vLLM {version} does not know"
+    taken = names_of(release, known.options)
     for option in options(spec.engine.args):
         # argparse takes any beginning of a name for it.
-        if option.name.startswith("--") and not known.begins(option.name):
-            where = f"spec.engine.args[{option.index}]"
+        if option.name.startswith("--") and not any(each.startswith(option.name) for each in taken):
             spelling = option.spelling.partition(".")[0]
-            yield Problem(where, known.sentence(spelling, option.name, known.rows.options))
-    fields = names_of(known.release, known.rows.draft)
-    for key in spec.draft.options:
-        if spec.drafts and key not in fields:
-            where = f"spec.draft.options.{key}"
-            yield Problem(where, known.sentence(key, key, known.rows.draft))
+            advice = _advice(option.name, taken, known.options)
+            yield Problem(f"spec.engine.args[{option.index}]", f"{said} {spelling} {advice}")
+    fields = names_of(release, known.draft)
+    for key in spec.draft.options if spec.drafts else ():
+        if key not in fields:
+            advice = _advice(key, fields, known.draft)
+            yield Problem(f"spec.draft.options.{key}", f"{said} {key} {advice}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What one engine's release knows."""
-
-    version: str
-    release: str
-    """That was asked in its stead: the first of the same minor release."""
-    rows: KnownNames
-
-    @classmethod
-    def of(cls, spec: SpeculativeDeploymentSpec) -> "_Known | None":
-        version, rows = engine_version(spec.engine), known_names()
-        if version is None:
-            return None
-        same = (each for each in rows.releases if Version(each).release[:2] == version.release[:2])
-        release = next(same, None)
-        return None if release is None else cls(str(version), release, rows)
-
-    def begins(self, name: str) -> bool:
-        return any(each.startswith(name) for each in names_of(self.release, self.rows.options))
-
-    def sentence(self, spelling: str, name: str, rows: tuple[Names, ...]) -> str:
-        said = f"vLLM {self.version} does not know {spelling} and would not start"
-        if elsewhere := next((row.releases for row in rows if name in row.names), ()):
-            known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
-            return f"{said}; {known}: remove it, or change spec.engine.image."
-        near = nearest(name, names_of(self.release, rows), _ALIKE)
-        return f"{said}. Did you mean {near}?" if near else f"{said}: remove it."
+def _advice(name: str, taken: frozenset[str], rows: tuple[Names, ...]) -> str:
+    """What comes of a name that is not taken, and what to do instead."""
+    if elsewhere := next((row.releases for row in rows if name in row.names), ()):
+        known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
+        return f"and would not start; {known}: remove it, or change spec.engine.image."
+    near = nearest(name, taken, _ALIKE)
+    return f"and would not start{f'. Did you mean {near}?' if near else ': remove it.'}"

@@ -21,10 +21,7 @@ def at_rest(snapshot: TuningSnapshot) -> DepthDocument:
     It is what the user wrote, but for pins: they may serve on for long, as in a paused rollout.
     """
     wanted, found = _first_document(snapshot), snapshot.document
-    if found is None or not wanted.same_depths(found):
-        newest = max(found.generation if found else 0, snapshot.state.generation)
-        return replace(wanted, generation=newest + 1)
-    return found
+    return found if found is not None and wanted.same_depths(found) else wanted
 
 
 def rest(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
@@ -85,9 +82,10 @@ def start(snapshot: TuningSnapshot) -> TuningDecision:
 
 def _first_document(snapshot: TuningSnapshot) -> DepthDocument:
     """The document to start from, newer than any that an engine may hold."""
-    settings = snapshot.settings
+    settings, found = snapshot.settings, snapshot.document
+    newest = max(snapshot.state.generation, found.generation if found else 0)
     return DepthDocument(
-        generation=snapshot.state.generation + 1,
+        generation=newest + 1,
         schedule=flat(clamped(settings.tokens, settings), settings.max_batch),
         pods=pins(snapshot),
     )
