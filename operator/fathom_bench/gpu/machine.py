@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fathom.api.accelerators import DATA_CENTRE_BLACKWELL
 from fathom.api.spec import Accelerator
 from fathom_local.engine.environment import (
     DEFAULT_ENGINE_VERSION,
@@ -17,7 +18,6 @@ from fathom_local.errors import LocalClusterError
 
 ON_THE_CPU: Final = "make bench-gpu ARGS=--cpu"
 """What runs everything without a GPU."""
-_BLACKWELL: Final = 10
 _ASK_TIMEOUT_S: Final = 300
 _ASK: Final = """
 import json, torch
@@ -49,7 +49,8 @@ class Machine(BaseModel):
     @property
     def accelerator(self) -> Accelerator:
         """Whose sizes of graphs vLLM would choose: they differ by the major version alone."""
-        return Accelerator.B200 if self.capability >= _BLACKWELL else Accelerator.H100
+        blackwell = self.capability == DATA_CENTRE_BLACKWELL
+        return Accelerator.B200 if blackwell else Accelerator.H100
 
     @property
     def name(self) -> str:

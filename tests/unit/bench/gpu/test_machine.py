@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fathom_bench.gpu.machine import gpu_machine
+from fathom_bench.gpu.machine import Machine, gpu_machine
 from fathom_local.errors import LocalClusterError
 
 CPU = "make bench-gpu ARGS=--cpu"
@@ -71,3 +71,13 @@ def test_a_vllm_without_its_command_is_told(tmp_path: Path) -> None:
     python = environment(tmp_path, saying("0.32.0", "NVIDIA H100", 9), vllm=False)
     with pytest.raises(LocalClusterError, match="bin/vllm is missing"):
         gpu_machine(python)
+
+
+@pytest.mark.parametrize(
+    ("capability", "accelerator"), [(8, "H100"), (9, "H100"), (10, "B200"), (12, "H100")]
+)
+def test_sizes_of_graphs_are_those_of_data_centre_blackwell_there_alone(
+    capability: int, accelerator: str
+) -> None:
+    machine = Machine(vllm="0.32.0", gpu="a GPU", capability=capability, python=Path("python"))
+    assert machine.accelerator == accelerator
