@@ -9,6 +9,7 @@ says on a GPU, and on a CPU it would turn CUDA graphs and Model Runner V2 off be
 
 import ast
 import contextlib
+import importlib
 import importlib.util
 import io
 import json
@@ -82,6 +83,7 @@ def ask(
             "port": parsed.port,
             "served_model_name": config.model_config.served_model_name,
             "trust_remote_code": config.model_config.trust_remote_code,
+            "draft_in_kv_cache": draft_in_kv_cache(config),
         },
     }
 
@@ -89,6 +91,20 @@ def ask(
 def configuration(parsed: Namespace) -> vllm_config.VllmConfig:
     parsed.model = parsed.model_tag
     return AsyncEngineArgs.from_cli_args(parsed).create_engine_config()
+
+
+def draft_in_kv_cache(config: vllm_config.VllmConfig) -> dict[str, object] | None:
+    """What NIXL asks of the draft of an engine that it hands a KV cache to; None: it asks nothing.
+
+    Later releases import its module only.
+    """
+    try:
+        metadata = importlib.import_module(
+            "vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata"
+        )
+    except ModuleNotFoundError:
+        return None
+    return metadata._get_speculative_compatibility_factors(config)
 
 
 def cuda_graph_support(backend: AttentionBackendEnum) -> set[str]:

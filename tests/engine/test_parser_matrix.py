@@ -20,7 +20,7 @@ import yaml
 from packaging.version import Version
 
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec, Switch
 from fathom.core.arm import arm_of
 from fathom.core.engine.capability import engine_has, engine_problems, has_plugin, live_depth
 from fathom.core.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
@@ -152,6 +152,8 @@ BESIDE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """What a user may ask for beside adaptive verification."""
 ADAPTIVE_AND_LIVE = "adaptive verification with a depth schedule"
 DATA_PARALLEL = "live depth with several data-parallel engines"
+PREFILL, DECODE = "llama-3.3-70b-prefill-h100", "llama-3.3-70b-decode-h100"
+WITHOUT_DRAFT = "the prefill engine without its draft"
 ROWS: Mapping[str, Row] = MappingProxyType({row.what: row for row in TABLE})
 
 
@@ -183,6 +185,12 @@ def beside(name: str) -> SpeculativeDeploymentSpec:
     return resource({"engine.version": NEWEST_KNOWN, **sample.changes}).spec
 
 
+def without_drafting(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec:
+    """The same engine, with a draft that it does not load."""
+    disabled = spec.speculation.model_copy(update={"drafting": Switch.DISABLED})
+    return spec.model_copy(update={"speculation": disabled})
+
+
 def with_schedule(args: Sequence[str]) -> list[str]:
     """The same engine with a depth for each batch."""
     at = args.index("--speculative-config") + 1
@@ -201,6 +209,7 @@ def commands(release: str) -> dict[str, list[str]]:
         **able,
         ADAPTIVE_AND_LIVE: with_schedule(able["adaptive verification, method dspark"]),
         DATA_PARALLEL: [*able["depth schedule"], "--data-parallel-size", "2"],
+        WITHOUT_DRAFT: list(engine_args(without_drafting(golden_spec(PREFILL, release)))),
         # Last: see the last of them.
         **{name: list(engine_args(beside(name))) for name in BESIDE},
     }
@@ -333,6 +342,20 @@ def test_several_data_parallel_engines_lose_the_schedule(
         assert config is not None
         assert config["schedule"] is None
         record_property("schedule", "dropped with data parallelism")
+
+
+def test_halves_of_a_pair_need_the_same_draft_whatever_their_depths(
+    answers: Mapping[str, Answer],
+) -> None:
+    """NIXL compares it, and not how many tokens it speculates: docs/prefill-decode.md."""
+    prefill, decode, without = (answers[each].config for each in (PREFILL, DECODE, WITHOUT_DRAFT))
+    assert prefill is not None
+    assert decode is not None
+    assert without is not None
+
+    assert prefill["draft_in_kv_cache"] == decode["draft_in_kv_cache"]
+    assert prefill["draft_in_kv_cache"] != without["draft_in_kv_cache"]
+    assert prefill["depth"] != decode["depth"]
 
 
 def test_every_row_that_a_cpu_can_show_is_shown() -> None:

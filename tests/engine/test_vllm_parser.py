@@ -10,6 +10,7 @@ import pytest
 from packaging.version import Version
 
 from fathom.api.familiar import OPTIONS
+from fathom.api.spec import TuningMode
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS
 from fathom.manifests.engine_command.known_names import known_names, names_of
@@ -138,4 +139,4 @@ def test_vllm_reads_the_examples_as_they_are_meant(path: Path, said: Mapping[str
     assert found["speculative_config"].get("model", "") == spec.draft.id
     assert found["trust_remote_code"] == spec.model.trust_remote_code
     assert found["shutdown_timeout"] == spec.engine.drain_seconds
-    assert (found["scheduler_cls"] is None) == ("static" in path.name)
+    assert (found["scheduler_cls"] is None) == (spec.speculation.tuning.mode is TuningMode.STATIC)

@@ -191,7 +191,7 @@ class SpeculationSpec(ApiModel):
     another's graphs; `fathom check` says which. Changing them needs new pods."""
     drafting: Switch = Switch.ENABLED
     """Disabled starts the engine without speculation, and leaves everything else as it is: to
-    compare, for a model without a draft yet, for pods that only prefill. `draft` may stay."""
+    compare, or for a model without a draft yet. `draft` may stay."""
     tuning: TuningSpec = TuningSpec()
     adaptive_verification: AdaptiveVerification = AdaptiveVerification.DISABLED
     """vLLM's adaptive verification, which verifies fewer drafts than are made where the batch is

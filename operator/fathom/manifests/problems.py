@@ -20,6 +20,7 @@ from fathom.manifests.engine_command.known_names import name_doubts
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
 from fathom.manifests.engine_command.speculative_config import draft_option_problems
 from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
+from fathom.manifests.kv_transfer import kv_transfer_doubts
 from fathom.manifests.plain_secrets import plain_secret_problems
 from fathom.manifests.pod.template_doubts import pod_template_doubts
 from fathom.manifests.pod.template_problems import (
@@ -54,7 +55,7 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
     Args:
         sd: a resource against which `problems_of` has nothing.
     """
-    return (*name_doubts(sd.spec), *pod_template_doubts(sd))
+    return (*name_doubts(sd.spec), *kv_transfer_doubts(sd), *pod_template_doubts(sd))
 
 
 def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:

@@ -23,6 +23,7 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
         "--enable-return-routed-experts": "--enable-ret",
         "--gpu-memory-utilization": "--gpu-m",
         "--kv-cache-dtype": "--kv-cache-d",
+        "--kv-transfer-config": "--kv-t",
         "--load-format": "--load",
         "--max-model-len": "--max-mo",
         "--max-num-batched-tokens": "--max-num-b",

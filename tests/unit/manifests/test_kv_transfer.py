@@ -1,0 +1,125 @@
+"""What `check` sees to where engines hand their KV cache to one another."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fathom.manifests.problems import doubts_of, problems_of
+from manifest_samples import resource
+
+HOST = {
+    "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+}
+NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_producer"}
+PREFILL = {"engine.env": [HOST], "speculation.drafting": "Disabled"}
+
+
+def found(config: object, spelling: str = "--kv-transfer-config", **changes: Any) -> list[str]:
+    sd = resource({"engine.args": [spelling, json.dumps(config)], **changes})
+    assert problems_of(sd) == ()
+    return [str(each) for each in doubts_of(sd)]
+
+
+@pytest.mark.parametrize("method", ["eagle3", "eagle", "mtp", "dflash", "dspark", "draft_model"])
+def test_a_half_that_leaves_out_the_draft_of_the_other_is_told(method: str) -> None:
+    draft = {"draft.method": method, "draft.id": None if method == "mtp" else "org/draft"}
+
+    (doubt,) = found(NIXL, **PREFILL, **draft)
+
+    assert doubt.startswith("spec.speculation.drafting: ")
+    assert (
+        f"an engine that drafts by {method} cannot use the KV cache of one that does not" in doubt
+    )
+    assert "leave drafting Enabled" in doubt
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"speculation.drafting": "Enabled"},
+        {"draft.method": "ngram", "draft.id": None},
+        {"draft.method": "suffix", "draft.id": None},
+        {"draft.id": None},
+    ],
+    ids=["drafts", "ngram", "suffix", "no draft is known"],
+)
+def test_a_half_is_fine_where_no_layer_of_the_draft_is_missed(changes: dict[str, Any]) -> None:
+    assert found(NIXL, **PREFILL | changes) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"},
+        {"kv_connector": "OffloadingConnector"},
+        {"kv_connector": 5, "kv_connector_extra_config": {"connectors": "NixlConnector"}},
+        ["NixlConnector"],
+        {},
+    ],
+)
+def test_another_connector_is_not_judged(config: object) -> None:
+    assert found(config, **{"speculation.drafting": "Disabled"}) == []
+
+
+@pytest.mark.parametrize("spelling", ["--kv-transfer-config", "--kv_transfer_config", "--kv-t"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        NIXL,
+        {"kv_connector": "NixlPushConnector"},
+        {
+            "kv_connector": "MultiConnector",
+            "kv_connector_extra_config": {"connectors": [{"kv_connector": "LMCache"}, NIXL]},
+        },
+    ],
+    ids=["pull", "push", "within another"],
+)
+def test_without_an_address_the_others_ask_themselves(spelling: str, config: object) -> None:
+    doubt = found(config, spelling)[0]
+
+    assert doubt.startswith("spec.engine.env: without VLLM_NIXL_SIDE_CHANNEL_HOST ")
+    assert "status.podIP" in doubt
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"engine.env": [HOST]},
+        {"podTemplate": {"spec": {"containers": [{"name": "vllm", "env": [HOST]}]}}},
+    ],
+    ids=["engine.env", "podTemplate"],
+)
+def test_an_address_that_is_given_is_seen(changes: dict[str, Any]) -> None:
+    assert found(NIXL, **changes) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"kv_connector": "NixlConnector", "kv_role": "kv_consumer"},
+        {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_load_failure_policy": "fail"},
+        {
+            "kv_connector": "MultiConnector",
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": {
+                "connectors": [
+                    {"kv_connector": "NixlConnector", "kv_load_failure_policy": "recompute"}
+                ]
+            },
+        },
+    ],
+    ids=["by default", "as stated", "within another, whose policy holds"],
+)
+def test_a_request_that_would_fail_with_another_pod_is_told(config: dict[str, Any]) -> None:
+    (doubt,) = found(config, **{"engine.env": [HOST]})
+
+    assert doubt.startswith("spec.engine.args: a request whose KV cache cannot be fetched")
+    assert found(config | {"kv_load_failure_policy": "recompute"}, **{"engine.env": [HOST]}) == []
+
+
+def test_what_is_no_json_is_left_to_vllm() -> None:
+    sd = resource({"engine.args": ["--kv-transfer-config", "{"]})
+
+    assert doubts_of(sd) == ()
