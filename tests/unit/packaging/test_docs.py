@@ -23,12 +23,15 @@ from fathom.api.spec import (
     SpeculativeDeploymentSpec,
     TuningMode,
 )
+from fathom.core.cluster.optional_kinds import skipped
+from fathom.core.cluster.served import ServedApis
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
 from fathom.manifests.problems import doubts_of, problems_of
 from fathom_local.tools import alarm_reference, api_reference
+from manifest_samples import resource
 
 REPOSITORY = Path(__file__).parents[3]
 DOCS = REPOSITORY / "docs"
@@ -301,6 +304,15 @@ def test_what_selects_pods_selects_those_that_answer() -> None:
     assert len(selected) == 3
     assert all(yaml.safe_load(each) == leaders for each in selected)
     assert yaml.safe_load(page.split("```")[1]) == leaders
+
+
+def test_an_api_that_is_missing_is_said_as_its_page_says() -> None:
+    page = (DOCS / "requirements.md").read_text()
+    sd = resource({"metrics.podMonitor": "Never"})
+
+    (said,) = skipped(sd.spec, ServedApis(kinds=frozenset()), usable=())
+
+    assert f'"{said}"' in page
 
 
 def test_rights_on_the_page_are_the_chart_s() -> None:
