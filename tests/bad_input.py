@@ -22,7 +22,7 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"draft.method": "eagle4"},
         (
             "spec.draft.method: 'eagle4' is not one of 'eagle3', 'eagle', 'mtp', 'draft_model', "
-            "'ngram', 'suffix', 'dflash' or 'dspark'. Did you mean eagle?"
+            "'ngram', 'ngram_gpu', 'suffix', 'dflash' or 'dspark'. Did you mean eagle?"
         ),
     ),
     "depth by rollout": (
@@ -82,9 +82,9 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "draft for a method without one": (
         {"draft.method": "ngram"},
         (
-            "spec.draft.method: methods ngram and suffix find their drafts in the text itself and "
-            "load no model: leave out draft.id, draft.revision and draft.tensorParallelSize, or "
-            "set draft.method to what the draft is."
+            "spec.draft.method: methods ngram, ngram_gpu and suffix find their drafts in the text "
+            "itself and load no model: leave out draft.id, draft.revision and "
+            "draft.tensorParallelSize, or set draft.method to what the draft is."
         ),
     ),
     "attention backend of another accelerator": (

@@ -78,7 +78,9 @@ BEYOND_BOUNDS: Final[Mapping[str, tuple[Any, str]]] = {
     "cache.size": ("800gb", f"'800gb' {SIZE}"),
 }
 
-METHODS: Final = "'eagle3', 'eagle', 'mtp', 'draft_model', 'ngram', 'suffix', 'dflash' or 'dspark'"
+METHODS: Final = (
+    "'eagle3', 'eagle', 'mtp', 'draft_model', 'ngram', 'ngram_gpu', 'suffix', 'dflash' or 'dspark'"
+)
 ACCELERATORS: Final = (
     "'GB200', 'GB300', 'B200', 'H200', 'H100', 'A100', 'L40S', 'RTXPRO6000' or 'Custom'"
 )

@@ -140,7 +140,7 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         "num_speculative_tokens": deepest,
         **engine["options"],
     }
-    if speculative["method"] == "ngram":
+    if speculative["method"] in {"ngram", "ngram_gpu"}:
         del speculative["model"]
     if engine["schedule"]:
         speculative["num_speculative_tokens_per_batch_size"] = engine["schedule"]

@@ -162,7 +162,10 @@ SCHEDULED: Mapping[str, tuple[Mapping[str, Any], Engine]] = {
         replace(LIVE, async_scheduling=False),
     ),
     "told to be": ({"engine.args": ["--async-scheduling"]}, replace(LIVE, async_scheduling=True)),
-    "by n-grams": ({"draft": {"method": "ngram"}}, replace(LIVE, options={"method": "ngram"})),
+    **{
+        f"by {method}": ({"draft": {"method": method}}, replace(LIVE, options={"method": method}))
+        for method in ("ngram", "ngram_gpu")
+    },
     "unpadded": (
         {"draft.options": {"disable_padded_drafter_batch": "true"}},
         replace(LIVE, options={"disable_padded_drafter_batch": True}),

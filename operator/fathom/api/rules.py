@@ -141,9 +141,9 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         field="draft.method",
-        message="methods ngram and suffix find their drafts in the text itself and load no model: "
-        "leave out draft.id, draft.revision and draft.tensorParallelSize, or set draft.method to "
-        "what the draft is.",
+        message="methods ngram, ngram_gpu and suffix find their drafts in the text itself and load "
+        "no model: leave out draft.id, draft.revision and draft.tensorParallelSize, or set "
+        "draft.method to what the draft is.",
         cel=f"!(self.draft.method in {_TAKES_NO_DRAFT}) || (self.draft.id == '' "
         "&& self.draft.revision == '' && !has(self.draft.tensorParallelSize))",
         holds=_no_draft_where_none_is_taken,

@@ -38,6 +38,7 @@ class Method(StrEnum):
     MTP = "mtp"
     DRAFT_MODEL = "draft_model"
     NGRAM = "ngram"
+    NGRAM_GPU = "ngram_gpu"
     SUFFIX = "suffix"
     DFLASH = "dflash"
     DSPARK = "dspark"
@@ -54,7 +55,16 @@ class Method(StrEnum):
         vLLM would silently ignore one (vllm/config/speculative.py, `__post_init__`). The others
         may have a draft of their own or, as mtp and dspark, come with the target.
         """
-        return self in {Method.NGRAM, Method.SUFFIX}
+        return self.looks_up_ngrams or self is Method.SUFFIX
+
+    @property
+    def looks_up_ngrams(self) -> bool:
+        """Whether tokens are those that followed the same words before.
+
+        On a GPU both are looked up there (vllm/v1/worker/gpu/spec_decode/__init__.py, 0.32), and
+        with `ngram_gpu` no step waits for its scheduling.
+        """
+        return self in {Method.NGRAM, Method.NGRAM_GPU}
 
 
 class TuningMode(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.engine.async_scheduling import why_synchronous
 from fathom.core.engine.capability import live_depth, live_depth_refusal
@@ -37,7 +37,7 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
     if spec.draft.id and spec.drafts:
         yield f"  draft model: {_model(spec.draft.id, given.draft)}"
     yield f"  family: {verdict.family or 'unknown'}"
-    if spec.draft.method is not Method.NGRAM:
+    if not spec.draft.method.looks_up_ngrams:
         yield f"  memory of one GPU: {_memory(given)}"
     for doubt in judgement.doubts:
         yield f"  see to it: {doubt}"

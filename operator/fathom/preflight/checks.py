@@ -8,7 +8,6 @@ names the module of vLLM that it judges by.
 from collections.abc import Callable
 from typing import Final
 
-from fathom.api.spec import Method
 from fathom.core.models.facts import Absence
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.objection import Objection, unknown
@@ -31,7 +30,7 @@ TABLE: Final = "Fathom's own table"
 
 def at_hand(given: PreflightInput) -> Objection | None:
     """Whether both models could be looked at at all."""
-    if given.spec.draft.method is Method.NGRAM or given.draft.source == TABLE:
+    if given.spec.draft.method.looks_up_ngrams or given.draft.source == TABLE:
         return None
     said = "vLLM says at start whether this draft fits"
     for facts, named in ((given.draft, given.spec.draft.id), (given.target, given.spec.model.id)):

@@ -25,12 +25,15 @@ _FAMILIES: Final[Mapping[Method, str]] = MappingProxyType(
         Method.MTP: "MTP",
         Method.DRAFT_MODEL: "draft model",
         Method.NGRAM: "n-gram",
+        Method.NGRAM_GPU: "n-gram",
         Method.SUFFIX: "suffix",
         Method.DFLASH: "DFlash",
         Method.DSPARK: "DSpark",
     }
 )
-_CHECKED: Final = frozenset({Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL, Method.NGRAM})
+_CHECKED: Final = frozenset(
+    {Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL, Method.NGRAM, Method.NGRAM_GPU}
+)
 """Methods whose requirements are all looked at. Of the others only what is certain is said."""
 
 KNOWN_DRAFTS: Final[Mapping[str, ModelFacts]] = MappingProxyType(

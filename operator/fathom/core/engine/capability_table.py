@@ -107,6 +107,7 @@ LIVE_DEPTH: Final = Capability(
     frozenset(
         {
             Method.NGRAM,
+            Method.NGRAM_GPU,
             Method.EAGLE,
             Method.EAGLE3,
             Method.MTP,
@@ -119,7 +120,7 @@ COUNTED: Final = Capability(
     # The plugin's scheduler, in an engine whose depth it leaves alone: 0.28 and 0.32 were run.
     SpecifierSet(">=0.28.0,<0.34"),
     # With ngram, requests verify drafts of different lengths in one step: it belongs to no depth.
-    LIVE_DEPTH.methods - {Method.NGRAM},
+    frozenset(each for each in LIVE_DEPTH.methods if not each.looks_up_ngrams),
 )
 LIVE_DEPTH_DATA_PARALLEL: Final = Capability(_NONE_YET)
 # The draft tokens of a request are cut on the GPU, after the scheduler has counted them. Neither it

@@ -16,6 +16,7 @@ from manifest_samples import resource
         ({"engine.args": ["--no-async-scheduling", "--async-scheduling"]}, ""),
         ({"engine.args": ["--async-s", "--no-async-s"]}, "--no-async-s in spec.engine.args"),
         ({"draft": {"method": "ngram"}}, "method ngram"),
+        ({"draft": {"method": "ngram_gpu"}}, ""),
         (
             {"draft.options": {"disable_padded_drafter_batch": "true"}},
             "spec.draft.options.disable_padded_drafter_batch",

@@ -204,6 +204,10 @@ def test_where_depth_is_not_live_steps_are_counted_all_the_same(changes: dict[st
             "the plugin is not known to count with method ngram",
         ),
         (
+            {"draft.method": "ngram_gpu", "draft.id": None, "engine.dataParallelSize": 2},
+            "the plugin is not known to count with method ngram_gpu",
+        ),
+        (
             {**V1, "engine.pipelineParallelSize": 2},
             "another scheduler with VLLM_USE_V2_MODEL_RUNNER in spec.engine.env",
         ),
