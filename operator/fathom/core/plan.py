@@ -107,6 +107,7 @@ def plan_of(
     revision: str,
     rendering: Rendering,
     *,
+    stable: str = "",
     most_new: int | None = None,
     held: bool = False,
     frozen: bool = False,
@@ -118,12 +119,13 @@ def plan_of(
         spec: the one to carry out.
         revision: its revision.
         rendering: what identifies pods of this Fathom.
+        stable: the revision that a rollout would go back to; empty: there is none.
         most_new: replicas that the revision may have for now, while it is on trial; None: all.
         held: whether the revision's pods may not be created yet.
         frozen: whether nothing moves between revisions, as while `rollout.paused` is set.
     """
     rollout = spec.rollout
-    fleets = fleets_of(objects)
+    fleets = fleets_of(objects, stable)
     if held and all(fleet.revision != revision for fleet in fleets):
         # Others must not make room for what cannot come.
         most_new = 0
@@ -160,16 +162,16 @@ def plan_of(
     )
 
 
-def fleets_of(objects: Objects) -> tuple[Fleet, ...]:
-    """What each revision with a workload has."""
-    found = replicas_in(objects.engines)
+def fleets_of(objects: Objects, stable: str = "") -> tuple[Fleet, ...]:
+    """What each revision with a workload has. Nobody waits for pods whose node died."""
+    found = replicas_in(pod for pod in objects.engines if not pod.lost(objects.read_at_s))
     return tuple(
-        _fleet(workload, [each for each in found if each.revision == workload.revision])
+        _fleet(workload, [each for each in found if each.revision == workload.revision], stable)
         for workload in objects.workloads
     )
 
 
-def _fleet(workload: ObservedWorkload, replicas: Sequence[ReplicaPods]) -> Fleet:
+def _fleet(workload: ObservedWorkload, replicas: Sequence[ReplicaPods], stable: str) -> Fleet:
     ordered = workload.kind == LEADER_WORKER_SET
     return Fleet(
         revision=workload.revision,
@@ -177,6 +179,7 @@ def _fleet(workload: ObservedWorkload, replicas: Sequence[ReplicaPods]) -> Fleet
         pods=sum(not each.terminating for each in replicas),
         ready=sum(each.ready for each in replicas),
         terminating=sum(each.terminating for each in replicas),
+        stable=workload.revision == stable,
         ready_indices=(
             frozenset(each.index for each in replicas if each.ready and each.index is not None)
             if ordered

@@ -38,6 +38,8 @@ class Fleet:
     """Of replicas that are numbered from 0, those that are ready: the last ones are the first to
     go, whether they serve or not. None: they are not numbered, and those that do not serve go
     first."""
+    stable: bool = False
+    """Whether it is the one that a rollout would go back to."""
 
     @property
     def held(self) -> int:
@@ -131,8 +133,9 @@ def _scaled(fleets: Sequence[Fleet], replicas: int) -> dict[str, int]:
     return result
 
 
-def _service(fleet: Fleet) -> tuple[int, int, str]:
-    return fleet.serving, fleet.asked, fleet.revision
+def _service(fleet: Fleet) -> tuple[bool, int, int, str]:
+    """What serves more is more; before all, what is proven is more than a canary."""
+    return fleet.stable, fleet.serving, fleet.asked, fleet.revision
 
 
 def _without(fleets: Sequence[Fleet], surplus: int, spare: int) -> dict[str, int]:
@@ -144,7 +147,8 @@ def _without(fleets: Sequence[Fleet], surplus: int, spare: int) -> dict[str, int
         spare: how many of them may be ready ones.
     """
     result = {fleet.revision: fleet.asked for fleet in fleets}
-    # What serves least goes first: the fewest revisions at any time.
+    # What serves least goes first: the fewest revisions at any time. What a canary was compared
+    # with goes last: else an edit that mends a bad canary would leave that one to serve alone.
     by_service = sorted(fleets, key=_service)
     for fleet in by_service:
         while surplus > 0 and (left := result[fleet.revision]) and not fleet.last_serves(left):

@@ -108,6 +108,7 @@ def writes_of(
         sd.spec,
         desired.revision,
         rendering,
+        stable=desired.rollout.stable if desired.rollout is not None else "",
         most_new=desired.most_new,
         held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
         frozen=desired.hold is not None and desired.hold.frozen,

@@ -20,6 +20,16 @@ _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key",
 _EXACT: Final = frozenset({"data"})
 """Fields whose every entry is ours: an addition there is a difference."""
 
+_DROPPED_AT_ZERO: Final = frozenset(
+    {
+        *("hostIPC", "hostNetwork", "hostPID", "hostPort", "initialDelaySeconds"),
+        *("readOnly", "stdin", "stdinOnce", "tty"),
+    }
+)
+"""Fields of a pod whose false or 0 the API server does not keep, since it is what their absence
+means: `omitempty` on what is no pointer, in k8s.io/api/core/v1. Others stay, such as
+allowPrivilegeEscalation, whose absence means true."""
+
 _QUANTITY: Final = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")
 _FACTOR: Final[Mapping[str, Decimal]] = {
     "": Decimal(1),
@@ -53,7 +63,7 @@ def _in_mapping(
         below = f"{path}.{key}" if path else key
         if key not in live:
             # null, {} and [] are how "nothing" is written; the server drops them.
-            if value in (None, {}, [], ""):
+            if value in (None, {}, [], "") or (key in _DROPPED_AT_ZERO and not value):
                 continue
             return f"{below} is missing"
         if (found := first_difference(value, live[key], below)) is not None:

@@ -19,6 +19,8 @@ from fathom.core.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 """On pods of a LeaderWorkerSet, by its controller."""
+_LOST_S: Final = 300.0
+"""After the time at which a pod was to be gone: what a busy kubelet may take to say so."""
 
 
 class _ConfigMapSource(ObservedModel):
@@ -191,6 +193,15 @@ class ObservedPod(Revised):
     def terminating(self) -> bool:
         """On its way out; it holds its GPUs until it is gone."""
         return self.metadata.deletion_timestamp is not None
+
+    def lost(self, now_s: float) -> bool:
+        """Whether its node died: it was to be gone long ago, and no kubelet says that it is.
+
+        It stays until its Node object goes. The time that a pod has to end is in its
+        `deletionTimestamp` already; a kubelet kills it then.
+        """
+        to_go = self.metadata.deletion_timestamp
+        return to_go is not None and now_s - to_go.timestamp() > _LOST_S
 
     @property
     def finished(self) -> bool:

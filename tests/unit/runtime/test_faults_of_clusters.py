@@ -1,0 +1,136 @@
+"""What an API server leaves out of a pod, nodes that die for good, and edits at bad moments."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fathom.core.cluster.kinds import DEPLOYMENT, POD
+from support.bench import Bench
+from support.fake_kube import FakeKube
+from support.played_cluster import Engine, PlayedCluster
+
+NEW = "vllm/vllm-openai:v0.32.1"
+NEWEST = "vllm/vllm-openai:v0.32.2"
+LONGEST_S = 12 * 3600.0
+
+OMITTED = {"readOnly", "hostNetwork", "hostPID", "tty", "stdin", "initialDelaySeconds"}
+"""Of a pod: `omitempty` without a pointer in k8s.io/api/core/v1: false and 0 are dropped."""
+
+
+def without_zeros(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: without_zeros(each)
+            for key, each in value.items()
+            if not (key in OMITTED and not each)
+        }
+    return [without_zeros(each) for each in value] if isinstance(value, list) else value
+
+
+def omitting(kube: FakeKube) -> None:
+    """As the API server stores Deployments."""
+    store = kube._store
+
+    def stored(place: Any, body: dict[str, Any]) -> Any:
+        return store(place, without_zeros(body) if place[0] == DEPLOYMENT else body)
+
+    kube._store = stored  # type: ignore[method-assign]
+
+
+ZEROS: Mapping[str, Mapping[str, Any]] = {
+    "a mount that may be written to": {
+        "containers": [
+            {
+                "name": "vllm",
+                "volumeMounts": [{"name": "s", "mountPath": "/s", "readOnly": False}],
+            }
+        ],
+        "volumes": [{"name": "s", "emptyDir": {}}],
+    },
+    "a probe without delay": {
+        "containers": [{"name": "vllm", "livenessProbe": {"initialDelaySeconds": 0}}]
+    },
+    "no network of the host's": {"hostNetwork": False},
+}
+
+
+@pytest.mark.parametrize("what", ZEROS)
+async def test_what_the_api_server_leaves_out_is_no_tug_of_war(what: str) -> None:
+    bench = Bench({"replicas": 2, "podTemplate": {"spec": ZEROS[what]}})
+    omitting(bench.kube)
+    for _ in range(6):
+        await bench.tick()
+        bench.play_controllers()
+        bench.clock.at_s += 1
+    bench.kube.writes.clear()
+    await bench.run_for(6 * 3600)
+    assert bench.condition("Degraded")["status"] == "False", bench.condition("Degraded")["message"]
+    assert bench.kube.written("Deployment") == []
+
+
+def lose_node_for_good(cluster: PlayedCluster, revision: str) -> str:
+    """A node is dead: its pod is deleted by the node controller, and no kubelet ever confirms."""
+    kube = cluster.bench.kube
+    for pod in kube.all_of(POD):
+        name = pod["metadata"]["name"]
+        if cluster.revision_of(name) == revision and cluster._serves(pod):
+            cluster._pods[name].leaves_s = float("inf")
+            leaving = copy.deepcopy(pod)
+            leaving["metadata"]["deletionTimestamp"] = "2027-01-15T09:00:00Z"
+            leaving["metadata"]["deletionGracePeriodSeconds"] = 150
+            kube.put(POD, leaving)
+            return str(name)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+async def test_a_pod_on_a_dead_node_costs_no_serving_replica_in_a_rollout(replicas: int) -> None:
+    """The lost replica has been replaced long ago, on a spare node; a day later someone edits."""
+    cluster = PlayedCluster({"replicas": replicas}, nodes=replicas + 1)
+    await cluster.settle()
+    lose_node_for_good(cluster, "A")
+    await cluster.run(24 * 3600)
+    assert sum(cluster.ready().values()) == replicas
+    cluster.edit({"engine.image": NEW})
+    # An engine starts within five minutes here: half an hour is more than a canary needs.
+    await cluster.run(1800)
+    assert cluster.asked().get("B", 0) >= 1, (cluster.asked(), cluster.ready())
+
+
+async def test_a_node_that_dies_in_a_rollout_costs_its_replica_only_until_it_is_replaced() -> None:
+    """There is a spare node for it."""
+    cluster = PlayedCluster({"replicas": 3}, nodes=4)
+    await cluster.settle()
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"A": 1, "B": 2})
+    lose_node_for_good(cluster, "B")
+    await cluster.run(LONGEST_S)
+    assert cluster.ready() == {"B": 3}, cluster.bench.condition("Progressing")["message"]
+
+
+async def canary_of(cluster: PlayedCluster, **edit: Any) -> None:
+    """At rest, then edited, until the canary serves."""
+    await cluster.settle()
+    cluster.edit({"engine.image": NEW, **edit})
+    await cluster.run(LONGEST_S, until=lambda: cluster.ready().get("B") == 1)
+
+
+async def test_a_second_edit_takes_the_unproven_canary_and_not_what_is_proven() -> None:
+    """Two replicas, A and the canary B, both ready, B failing requests; then C is asked for."""
+    cluster = PlayedCluster({"replicas": 2}, {NEW: Engine(failing=0.2)}, nodes=2)
+    await canary_of(cluster)
+    assert cluster.ready() == {"A": 1, "B": 1}
+    cluster.edit({"engine.image": NEWEST})
+    await cluster.run(LONGEST_S, until=lambda: cluster.asked().get("C") == 1)
+    assert cluster.ready() == {"A": 1}
+
+
+async def test_a_mending_of_the_canary_is_not_vetoed_for_metrics_that_can_be_read() -> None:
+    """As above, to its end: C is as good as A was."""
+    cluster = PlayedCluster({"replicas": 2}, {NEW: Engine(failing=0.2)}, nodes=2)
+    await canary_of(cluster)
+    cluster.edit({"engine.image": NEWEST})
+    await cluster.run(LONGEST_S, until=lambda: cluster.stage in {"Promoted", "RolledBack"})
+    assert cluster.stage == "Promoted", cluster.bench.status["rollout"]
