@@ -8,7 +8,6 @@ prompts ended such a decode engine (https://github.com/vllm-project/vllm/pull/49
 tokens either speculates is its own affair.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec, Switch
 from fathom.core.engine.options import last_value
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.manifests.pod.merged_template import merged_template
 from fathom.manifests.pod.template_parts import parts
 
@@ -71,8 +71,8 @@ class _Connector:
 def _connectors(spec: SpeculativeDeploymentSpec) -> Iterator[_Connector]:
     """The connectors that `engine.args` name, those within a MultiConnector too."""
     try:
-        stated = json.loads(last_value(spec.engine.args, _OPTION) or "{}")
-    except ValueError:
+        stated = parsed_json(last_value(spec.engine.args, _OPTION) or "{}")
+    except UnreadableJsonError:
         return
     # It is the outermost whose policy holds.
     policy = stated.get("kv_load_failure_policy") if isinstance(stated, dict) else None

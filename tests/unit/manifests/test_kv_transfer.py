@@ -119,7 +119,8 @@ def test_a_request_that_would_fail_with_another_pod_is_told(config: dict[str, An
     assert found(config | {"kv_load_failure_policy": "recompute"}, **{"engine.env": [HOST]}) == []
 
 
-def test_what_is_no_json_is_left_to_vllm() -> None:
-    sd = resource({"engine.args": ["--kv-transfer-config", "{"]})
+@pytest.mark.parametrize("text", ["{", "[" * 30_000], ids=["cut off", "deep"])
+def test_what_is_no_json_is_left_to_vllm(text: str) -> None:
+    sd = resource({"engine.args": ["--kv-transfer-config", text]})
 
     assert doubts_of(sd) == ()
