@@ -8,8 +8,7 @@ prompts ended such a decode engine (https://github.com/vllm-project/vllm/pull/49
 tokens either speculates is its own affair.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fathom.api.problem import Problem
@@ -26,8 +25,9 @@ _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 
 def kv_transfer_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
     """What keeps engines that pass their KV cache on by NIXL from understanding each other."""
-    connectors = [each for each in _connectors(sd.spec) if each.name.startswith("Nixl")]
-    if not connectors:
+    stated = _stated(sd.spec)
+    nixl = [each for each in _connectors(stated) if _is_nixl(each.get("kv_connector"))]
+    if not nixl:
         return
     if _leaves_out_its_draft(sd.spec):
         yield Problem(
@@ -44,14 +44,19 @@ def kv_transfer_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
             f"without {_SIDE_CHANNEL} vLLM tells the other engines to fetch its KV cache from "
             f"localhost: add {_SIDE_CHANNEL} with valueFrom.fieldRef.fieldPath: status.podIP.",
         )
-
-    if any(each.fetches and not each.recomputes for each in connectors):
+    fetches = any(each.get("kv_role") != "kv_producer" for each in nixl)
+    # It is the outermost whose policy holds.
+    if fetches and stated.get("kv_load_failure_policy") != "recompute":
         yield Problem(
             "spec.engine.args",
             "a request whose KV cache cannot be fetched any more, such as when a rollout replaces "
             'the pod that has it, fails: with "kv_load_failure_policy": "recompute" in '
             f"{_OPTION} the engine reads the prompt itself instead.",
         )
+
+
+def _is_nixl(name: object) -> bool:
+    return isinstance(name, str) and name.startswith("Nixl")
 
 
 def _leaves_out_its_draft(spec: SpeculativeDeploymentSpec) -> bool:
@@ -61,30 +66,21 @@ def _leaves_out_its_draft(spec: SpeculativeDeploymentSpec) -> bool:
     return spec.speculation.drafting is Switch.DISABLED and named and not method.takes_no_draft
 
 
-@dataclass(frozen=True, slots=True)
-class _Connector:
-    name: str
-    fetches: bool
-    recomputes: bool
-
-
-def _connectors(spec: SpeculativeDeploymentSpec) -> Iterator[_Connector]:
-    """The connectors that `engine.args` name, those within a MultiConnector too."""
+def _stated(spec: SpeculativeDeploymentSpec) -> Mapping[str, Any]:
+    """What `engine.args` say; empty: nothing, or nothing that can be read."""
     try:
         stated = parsed_json(last_value(spec.engine.args, _OPTION) or "{}")
     except UnreadableJsonError:
-        return
-    # It is the outermost whose policy holds.
-    policy = stated.get("kv_load_failure_policy") if isinstance(stated, dict) else None
-    yield from _named(stated, recomputes=policy == "recompute")
+        return {}
+    return stated if isinstance(stated, dict) else {}
 
 
-def _named(config: Any, *, recomputes: bool) -> Iterator[_Connector]:
+def _connectors(config: Any) -> Iterator[Mapping[str, Any]]:
+    """A connector, and those within it where it is a MultiConnector."""
     if not isinstance(config, dict):
         return
-    if isinstance(name := config.get("kv_connector"), str):
-        yield _Connector(name, config.get("kv_role") != "kv_producer", recomputes)
+    yield config
     extra = config.get("kv_connector_extra_config")
     children = extra.get("connectors") if isinstance(extra, dict) else None
     for child in children if isinstance(children, list) else ():
-        yield from _named(child, recomputes=recomputes)
+        yield from _connectors(child)

@@ -110,10 +110,10 @@ async def test_a_node_that_dies_in_a_rollout_costs_its_replica_only_until_it_is_
     assert cluster.ready() == {"B": 3}, cluster.bench.condition("Progressing")["message"]
 
 
-async def canary_of(cluster: PlayedCluster, **edit: Any) -> None:
+async def canary_of(cluster: PlayedCluster) -> None:
     """At rest, then edited, until the canary serves."""
     await cluster.settle()
-    cluster.edit({"engine.image": NEW, **edit})
+    cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.ready().get("B") == 1)
 
 
