@@ -198,7 +198,7 @@ RULES: Final[tuple[Rule, ...]] = (
         field="speculation.maxTokens",
         message="attention backend tokenspeed_mla verifies at most 7 drafted tokens: set "
         "maxTokens (and tokens) to 7 or less, or choose another attentionBackend.",
-        cel="!self.engine.attentionBackend.matches('^(?i)tokenspeed_mla$') || "
+        cel="!self.engine.attentionBackend.matches(r'^(?i)tokenspeed_mla$') || "
         "((self.speculation.tuning.mode == 'Static' && !has(self.speculation.maxTokens)) "
         f"? self.speculation.tokens <= {TOKENSPEED_MLA_MAX_TOKENS} : ({_DEEPEST_FITS}))",
         holds=_within_tokenspeed_mla,
@@ -208,7 +208,7 @@ RULES: Final[tuple[Rule, ...]] = (
         message="this attention backend runs on GB200, GB300 and B200 only, and "
         "nodePool.accelerator is another: leave attentionBackend out, so that vLLM chooses, or "
         "correct the accelerator.",
-        cel=f"!self.engine.attentionBackend.matches('^(?i)({'|'.join(BLACKWELL_BACKENDS)})$') "
+        cel=f"!self.engine.attentionBackend.matches(r'^(?i)({'|'.join(BLACKWELL_BACKENDS)})$') "
         f"|| !(self.nodePool.accelerator in {_NO_BLACKWELL})",
         holds=_backend_of_the_accelerator,
     ),
@@ -258,7 +258,7 @@ RULES: Final[tuple[Rule, ...]] = (
         message="this is not the plain base URL of a Prometheus: write http:// or https://, a "
         "host, and a port and a path where they are needed, without user or password, ? and #.",
         cel=f"self.metrics.prometheusURL == '' "
-        f"|| self.metrics.prometheusURL.matches('{_PLAIN_URL}')",
+        f"|| self.metrics.prometheusURL.matches(r'{_PLAIN_URL}')",
         holds=lambda spec: (
             not spec.metrics.prometheus_url
             or re.fullmatch(_PLAIN_URL, spec.metrics.prometheus_url) is not None
@@ -268,7 +268,7 @@ RULES: Final[tuple[Rule, ...]] = (
         field="engine.image",
         message="this is not a container image reference: write registry/repository:tag or "
         "registry/repository@sha256:digest.",
-        cel=f"self.engine.image.matches('{_IMAGE}')",
+        cel=f"self.engine.image.matches(r'{_IMAGE}')",
         holds=lambda spec: re.fullmatch(_IMAGE, spec.engine.image) is not None,
     ),
     Rule(
