@@ -30,6 +30,7 @@ def start_agents(state: ClusterState, nodes: int, images: Sequence[Image]) -> Cl
             kubeconfig=kubeconfig,
             ca_certificate=plane.credentials.ca_certificate,
             api_port=plane.port,
+            version=plane.version,
             network=state.network,
             nodes=local_nodes(nodes),
             images=default_images(images),

@@ -17,13 +17,17 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
-from fathom_local.control_plane.binaries import built_binaries
-from fathom_local.control_plane.build import PREREQUISITES as BUILD_PREREQUISITES
-from fathom_local.control_plane.build import build_progress, ensure_binaries, missing_packages
+from fathom_local.control_plane.debian_source import PREREQUISITES as BUILD_PREREQUISITES
+from fathom_local.control_plane.obtain import (
+    ensure_binaries,
+    obtain_progress,
+    present_binaries,
+)
 from fathom_local.demo.command import demo_command, engine_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.network import require_root
+from fathom_local.prerequisites import missing_packages
 from fathom_local.state import ClusterState, all_states, load_state
 
 DEFAULT_NAME = "fathom"
@@ -40,22 +44,30 @@ Name = Annotated[str, typer.Option("--name", help="Which cluster; several can ru
 
 
 @app.command("build")
-def build_command() -> None:
-    """Builds the control plane from Debian's source package, if it is not in the cache."""
-    with explained(), build_progress(errors) as progress:
-        binaries = ensure_binaries(progress)
-    output.print(str(binaries.directory), soft_wrap=True)
+def build_command(
+    version: Annotated[
+        str | None, typer.Option(help="A release of Kubernetes, such as 1.34.1, downloaded.")
+    ] = None,
+) -> None:
+    """Gets the control plane, if there is none: Kubernetes' own release, else Debian's source.
+
+    Where KUBEBUILDER_ASSETS names a folder with etcd, kube-apiserver, kube-controller-manager and
+    kube-scheduler, that is the control plane, and nothing is fetched.
+    """
+    with explained(), obtain_progress(errors) as progress:
+        binaries = ensure_binaries(progress, version=version)
+        output.print(f"Kubernetes {binaries.version()}: {binaries.directory}", soft_wrap=True)
 
 
 @app.command("install-prerequisites")
 def install_prerequisites_command() -> None:
     """Installs what `build` and `up` need and this machine lacks, with apt-get."""
-    needed = PREREQUISITES | ({} if built_binaries() else BUILD_PREREQUISITES)
-    packages = missing_packages(needed)
-    if not packages:
-        output.print("Nothing is missing.")
-        return
     with explained():
+        needed = PREREQUISITES | ({} if present_binaries() else BUILD_PREREQUISITES)
+        packages = missing_packages(needed)
+        if not packages:
+            output.print("Nothing is missing.")
+            return
         require_root()
         for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
             try:
@@ -73,13 +85,14 @@ def up_command(
 ) -> None:
     """Starts a cluster, or finds it running; plain kubectl works against it."""
     began = time.monotonic()
-    with explained(), build_progress(errors) as progress:
+    with explained(), obtain_progress(errors) as progress:
         cluster = asyncio.run(up(name, nodes=nodes, progress=progress))
     output.print(f"The cluster {name} is up ({time.monotonic() - began:.0f} s). To use it:")
     output.print(f"  export KUBECONFIG={cluster.kubeconfig}", soft_wrap=True, highlight=False)
-    built = built_binaries()
-    if built is not None and shutil.which("kubectl") is None:
-        output.print(f"  alias kubectl={built.path('kubectl')}", soft_wrap=True, highlight=False)
+    found = present_binaries()
+    kubectl = None if found is None else found.directory / "kubectl"
+    if kubectl is not None and kubectl.is_file() and shutil.which("kubectl") is None:
+        output.print(f"  alias kubectl={kubectl}", soft_wrap=True, highlight=False)
     output.print("Pods' output: `fathom local logs POD`; kubectl's logs and exec do not work here.")
 
 

@@ -16,8 +16,8 @@ from rich.progress import Progress
 
 from fathom_local.agents import start_agent, start_agents
 from fathom_local.control_plane.binaries import Binaries
-from fathom_local.control_plane.build import build_progress, ensure_binaries, require_programs
 from fathom_local.control_plane.components import ControlPlane, start_control_plane
+from fathom_local.control_plane.obtain import ensure_binaries, obtain_progress
 from fathom_local.errors import LocalClusterError
 from fathom_local.images import Image
 from fathom_local.kube import KubeApi, Object, connect
@@ -27,6 +27,7 @@ from fathom_local.network import (
     delete_network,
     require_root,
 )
+from fathom_local.prerequisites import require_programs
 from fathom_local.processes import (
     ProcessRecord,
     last_lines,
@@ -155,7 +156,7 @@ async def up(
     require_root()
     require_programs(PREREQUISITES)
     with contextlib.ExitStack() as stack:
-        shown = progress or stack.enter_context(build_progress())
+        shown = progress or stack.enter_context(obtain_progress())
         binaries = await asyncio.to_thread(ensure_binaries, shown)
         await asyncio.to_thread(stack.enter_context, locked())
         known = load_state(name)

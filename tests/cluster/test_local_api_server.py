@@ -7,8 +7,8 @@ import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
 from fathom_local.control_plane.api_server import api_server
-from fathom_local.control_plane.binaries import built_binaries
-from fathom_local.control_plane.build import build_progress, ensure_binaries
+from fathom_local.control_plane.binaries import ASSETS
+from fathom_local.control_plane.obtain import ensure_binaries, obtain_progress, present_binaries
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import KubeApi, connect
 
@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    with build_progress() as progress:
+    with obtain_progress() as progress:
         binaries = ensure_binaries(progress)
-    assert built_binaries() == binaries
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(binaries.directory))
+    assert present_binaries() == binaries
+    monkeypatch.setenv(ASSETS, str(binaries.directory))
 
 
 @pytest.mark.usefixtures("assets")
@@ -46,7 +46,7 @@ async def test_api_server_alone_stores_and_validates() -> None:
 async def test_assets_folder_without_programs_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    monkeypatch.setenv(ASSETS, str(tmp_path))
     with pytest.raises(LocalClusterError, match=r"etcd is missing in .*KUBEBUILDER_ASSETS"):
         async with asyncio.timeout(5), api_server():
             pass

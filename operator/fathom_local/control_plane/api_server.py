@@ -1,6 +1,6 @@
 """An API server alone: schemas, validation, apply, RBAC; nothing that makes pods of Deployments.
 
-Needs no root, and takes any version: what `KUBEBUILDER_ASSETS` names, else the built one.
+Needs no root, and takes any version: what `KUBEBUILDER_ASSETS` names, else the cached one.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fathom_local.control_plane.binaries import assets_binaries
-from fathom_local.control_plane.build import build_progress, ensure_binaries
+from fathom_local.control_plane.binaries import API_SERVER
 from fathom_local.control_plane.components import ControlPlane, start_control_plane
+from fathom_local.control_plane.obtain import ensure_binaries, obtain_progress
 
 SERVICES = ipaddress.IPv4Network("10.96.0.0/24")
 
@@ -24,10 +24,8 @@ async def api_server() -> AsyncIterator[ControlPlane]:
     Raises:
         LocalClusterError: it cannot be built or does not start.
     """
-    binaries = assets_binaries()
-    if binaries is None:
-        with build_progress() as progress:
-            binaries = await asyncio.to_thread(ensure_binaries, progress)
+    with obtain_progress() as progress:
+        binaries = await asyncio.to_thread(ensure_binaries, progress, programs=API_SERVER)
     with tempfile.TemporaryDirectory(prefix="fathom-api-server-") as directory:
         plane = await start_control_plane(
             Path(directory) / "control-plane",

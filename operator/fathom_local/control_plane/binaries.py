@@ -1,16 +1,25 @@
-"""Finds the programs a cluster is made of; `build` makes them."""
+"""The programs that a cluster is made of: which there are, and where."""
 
 import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
 
-API_SERVER_ONLY = ("etcd", "kube-apiserver")
+API_SERVER = ("etcd", "kube-apiserver")
+"""What stores and validates, and makes no pods."""
+CONTROL_PLANE = (*API_SERVER, "kube-controller-manager", "kube-scheduler")
+ASSETS = "KUBEBUILDER_ASSETS"
 COMPLETE_MARK = ".complete"
 RECIPE = 2
-"""Raised when what `build` makes changes, so that caches are built again."""
+"""Raised when what the cache holds is to be made in another way, so that it is made again."""
+VERSION_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +38,66 @@ class Binaries:
         if not path.is_file():
             raise LocalClusterError(
                 f"{name} is missing in {self.directory}. "
-                "Run `fathom local build`, or correct KUBEBUILDER_ASSETS if that named the folder."
+                f"Run `fathom local build`, or correct {ASSETS} if that named the folder."
             )
         return path
 
+    def version(self) -> str:
+        """The API server's, such as 1.36.2.
 
-def built_binaries() -> Binaries | None:
-    """The newest build in the cache, if any."""
-    marks = (cache_dir() / "control-plane").glob(f"*-r{RECIPE}-*/{COMPLETE_MARK}")
+        Raises:
+            LocalClusterError: it does not say.
+        """
+        program = self.path("kube-apiserver")
+        try:
+            said = subprocess.run(
+                [program, "--version"],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=VERSION_SECONDS,
+            ).stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            raise LocalClusterError(f"{program} does not run on this machine: {error}") from error
+        found = re.search(r"v(\d+\.\d+\.\d+)", said)
+        if found is None:
+            raise LocalClusterError(f"{program} --version says {said.strip()!r}, no version.")
+        return found[1]
+
+
+def cached_binaries(version: str = "*") -> Binaries | None:
+    """What the cache got last, of any version or of this one."""
+    marks = (cache_dir() / "control-plane").glob(f"{version}-r{RECIPE}-*/{COMPLETE_MARK}")
     newest = max(marks, key=lambda mark: mark.stat().st_mtime, default=None)
     return None if newest is None else Binaries(newest.parent)
 
 
-def assets_binaries() -> Binaries | None:
-    """What `KUBEBUILDER_ASSETS` names: etcd and kube-apiserver, but no controllers.
+def publish(programs: Path, root: Path, version: str) -> Binaries:
+    """Moves a complete folder of programs into the cache of control planes at `root`."""
+    (programs / COMPLETE_MARK).touch()
+    target = root / f"{version}-r{RECIPE}-{platform.machine()}"
+    # The rename is what publishes it; whatever is there already is incomplete.
+    shutil.rmtree(target, ignore_errors=True)
+    programs.rename(target)
+    return Binaries(target)
+
+
+def assets_binaries(programs: Sequence[str] = CONTROL_PLANE) -> Binaries | None:
+    """What `KUBEBUILDER_ASSETS` names, if it is set.
 
     Raises:
-        LocalClusterError: it is set, and the programs are not there.
+        LocalClusterError: it is set, and not all of `programs` are there.
     """
-    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = os.environ.get(ASSETS)
     if not folder:
         return None
     binaries = Binaries(Path(folder).absolute())
-    for name in API_SERVER_ONLY:
+    for name in programs:
+        if name not in API_SERVER and not (binaries.directory / name).is_file():
+            raise LocalClusterError(
+                f"{name} is missing in {binaries.directory}, which {ASSETS} names. setup-envtest "
+                "brings an API server alone. Put kube-controller-manager and kube-scheduler of "
+                f"its version beside it, or unset {ASSETS}."
+            )
         binaries.path(name)
     return binaries

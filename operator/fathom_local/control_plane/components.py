@@ -35,6 +35,10 @@ from fathom_local.processes import (
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
+TOKENS_ALWAYS_BOUND = (1, 22)
+"""The release from which on tokens are bound without a feature gate."""
+SECURE_PORT_ONLY = (1, 24)
+"""The release from which on the controllers have no port without encryption, nor a flag for it."""
 # What has nothing to do here: there is no cloud, no disk to attach, no node to approve. Each
 # would poll the API server for ever.
 UNUSED_CONTROLLERS = (
@@ -65,6 +69,8 @@ class ControlPlane(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     directory: Path
+    version: str
+    """Of Kubernetes, such as 1.36.2."""
     address: ipaddress.IPv4Address
     port: int
     credentials: Credentials
@@ -112,6 +118,8 @@ async def start_control_plane(
     Raises:
         LocalClusterError: a part did not start; none is left running then.
     """
+    version = await asyncio.to_thread(binaries.version)
+    release = _release(version)
     await asyncio.to_thread(_empty, directory)
     etcd_port, peer_port, port = _free_ports(address)
     credentials = await asyncio.to_thread(
@@ -161,13 +169,18 @@ async def start_control_plane(
             "--profiling=false",
             f"--audit-policy-file={directory / 'audit-policy.yaml'}",
             f"--audit-log-path={directory / 'audit.log'}",
-            *(_admission_flags(controllers=controllers)),
+            *(admission_flags(release, controllers=controllers)),
         ],
     }
     if controllers:
-        commands |= _controller_commands(credentials)
+        commands |= controller_commands(release, credentials)
     plane = ControlPlane(
-        directory=directory, address=address, port=port, credentials=credentials, processes=()
+        directory=directory,
+        version=version,
+        address=address,
+        port=port,
+        credentials=credentials,
+        processes=(),
     )
 
     def start(name: str, flags: list[str]) -> None:
@@ -200,20 +213,28 @@ def _take(items: Iterator[tuple[str, list[str]]], count: int) -> Iterator[tuple[
         yield next(items)
 
 
-def _admission_flags(*, controllers: bool) -> list[str]:
+def _release(version: str) -> tuple[int, int]:
+    major, minor, _ = version.split(".")
+    return int(major), int(minor)
+
+
+def admission_flags(release: tuple[int, int], *, controllers: bool) -> list[str]:
+    """Of an API server of this release, such as (1, 36)."""
     if not controllers:
         # Nobody makes the service account that this plugin would demand of each pod.
         return ["--disable-admission-plugins=ServiceAccount"]
-    return [
-        # The built version has this behind a gate; every later one does it always. With it a pod
-        # gets the projected token volume of a current cluster.
-        "--feature-gates=BoundServiceAccountTokenVolume=true",
-        "--enable-priority-and-fairness=false",
-    ]
+    flags = ["--enable-priority-and-fairness=false"]
+    if release < TOKENS_ALWAYS_BOUND:
+        # With it a pod gets the projected token volume of a current cluster.
+        flags.append("--feature-gates=BoundServiceAccountTokenVolume=true")
+    return flags
 
 
-def _controller_commands(credentials: Credentials) -> dict[str, list[str]]:
-    common = ["--leader-elect=false", "--port=0", "--secure-port=0", "--profiling=false"]
+def controller_commands(release: tuple[int, int], credentials: Credentials) -> dict[str, list[str]]:
+    """The flags of the controllers and the scheduler of this release, by program."""
+    common = ["--leader-elect=false", "--secure-port=0", "--profiling=false"]
+    if release < SECURE_PORT_ONLY:
+        common.append("--port=0")
     return {
         "kube-controller-manager": [
             f"--kubeconfig={credentials.kubeconfig(CONTROLLER_MANAGER)}",

@@ -5,31 +5,27 @@ nothing but the machine's own apt sources: it reads them with an apt state of it
 packages without installing any, and leaves the system as it was.
 """
 
-import fcntl
 import os
-import platform
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 
 from fathom_local.control_plane.apt_sources import write_private_sources
-from fathom_local.control_plane.binaries import COMPLETE_MARK, RECIPE, Binaries, built_binaries
+from fathom_local.control_plane.binaries import Binaries, publish
 from fathom_local.errors import LocalClusterError
-from fathom_local.paths import cache_dir
+from fathom_local.prerequisites import require_programs
 
+ETCD_PACKAGE = "etcd-server"
 PACKAGES = (
     "golang-1.19-go",
     "golang-1.19-src",
     "golang-github-modern-go-reflect2-dev",
-    "etcd-server",
+    ETCD_PACKAGE,
 )
 COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 PREREQUISITES = {
@@ -49,70 +45,10 @@ UNPACK_SECONDS = 300.0
 COMPILE_SECONDS = 3600.0
 
 
-def build_progress(console: Console | None = None) -> Progress:
-    """What shows a build."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        console=console or Console(stderr=True),
-    )
-
-
-def ensure_binaries(progress: Progress) -> Binaries:
-    """The cached control plane; built first (about 5 minutes on two cores) if there is none.
-
-    Safe to call from several processes at once: one builds, the others wait for it.
-
-    Raises:
-        LocalClusterError: a prerequisite is missing or a step failed.
-    """
-    if (found := built_binaries()) is not None:
-        return found
-    root = cache_dir() / "control-plane"
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / ".lock"):
-        # Another process may have built it while this one waited.
-        if (found := built_binaries()) is not None:
-            return found
-        require_programs(PREREQUISITES)
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=root) as workspace:
-            return _Build(Path(workspace), progress).run(root)
-
-
-def require_programs(needed: Mapping[str, str]) -> None:
-    """Checks that programs are on PATH.
-
-    Args:
-        needed: the Debian package of each program.
-
-    Raises:
-        LocalClusterError: some are missing; the message holds the command that installs them.
-    """
-    packages = missing_packages(needed)
-    if packages:
-        missing = [program for program, package in needed.items() if package in packages]
-        raise LocalClusterError(
-            f"Not on PATH: {', '.join(missing)}. "
-            f"Install with: apt-get install -y {' '.join(packages)}"
-        )
-
-
-def missing_packages(needed: Mapping[str, str]) -> list[str]:
-    """The Debian packages of those programs that are not on PATH."""
-    return sorted({package for program, package in needed.items() if not shutil.which(program)})
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 @dataclass(frozen=True, slots=True)
-class _Build:
+class DebianSource:
+    """What Debian's packages give, in a workspace that is empty at first."""
+
     workspace: Path
     progress: Progress
 
@@ -125,49 +61,78 @@ class _Build:
         return self.workspace / "packages"
 
     @property
+    def downloads(self) -> Path:
+        return self.workspace / "downloads"
+
+    @property
     def output(self) -> Path:
         return self.workspace / "bin"
 
-    def run(self, root: Path) -> Binaries:
+    def build(self, root: Path) -> Binaries:
+        """Compiles the control plane into the cache: about 5 minutes on two cores.
+
+        Raises:
+            LocalClusterError: a prerequisite is missing or a step failed.
+        """
+        require_programs(PREREQUISITES)
         version = self._download()
         self._unpack()
         self._generate_openapi()
         self._compile(version)
-        shutil.copy2(self.packages / "usr/bin/etcd", self.output / "etcd")
-        (self.output / COMPLETE_MARK).touch()
-        target = root / f"{version}-r{RECIPE}-{platform.machine()}"
-        # The rename is what publishes the build; whatever is there already is incomplete.
-        shutil.rmtree(target, ignore_errors=True)
-        self.output.rename(target)
-        return Binaries(target)
+        shutil.copy2(self._etcd_program, self.output / "etcd")
+        return publish(self.output, root, version)
+
+    def etcd(self) -> Path:
+        """Downloads etcd alone.
+
+        Raises:
+            LocalClusterError: a prerequisite is missing, or the download failed.
+        """
+        require_programs({name: PREREQUISITES[name] for name in ("apt-get", "dpkg")})
+        apt = self._read_lists()
+        task = self._start("Downloading etcd (Debian's package)")
+        self._apt(apt, "download", ETCD_PACKAGE)
+        self._unpack_packages()
+        self._finish(task)
+        return self._etcd_program
+
+    @property
+    def _etcd_program(self) -> Path:
+        return self.packages / "usr/bin/etcd"
 
     def _download(self) -> str:
-        task = self._start("Reading package lists")
-        apt = write_private_sources(self.workspace / "apt")
-        downloads = self.workspace / "downloads"
-        downloads.mkdir()
-        self._call([*apt, "update"], timeout=DOWNLOAD_SECONDS)
-        self._finish(task)
+        apt = self._read_lists()
         task = self._start("Downloading Go, etcd and the Kubernetes source (125 MB)")
-        self._call([*apt, "download", *PACKAGES], timeout=DOWNLOAD_SECONDS, cwd=downloads)
-        self._call(
-            [*apt, "--download-only", "source", "kubernetes"],
-            timeout=DOWNLOAD_SECONDS,
-            cwd=downloads,
-        )
+        self._apt(apt, "download", *PACKAGES)
+        self._apt(apt, "--download-only", "source", "kubernetes")
         self._finish(task)
-        found = re.fullmatch(r"kubernetes_(.+)\.dsc", next(downloads.glob("kubernetes_*.dsc")).name)
+        description = next(self.downloads.glob("kubernetes_*.dsc"))
+        found = re.fullmatch(r"kubernetes_(.+)\.dsc", description.name)
         if found is None:
             raise LocalClusterError("apt-get fetched no kubernetes source package description.")
         return found[1]
 
+    def _read_lists(self) -> list[str]:
+        """The `apt-get` that knows this machine's packages, those of sources too."""
+        task = self._start("Reading package lists")
+        apt = write_private_sources(self.workspace / "apt")
+        self.downloads.mkdir()
+        self._apt(apt, "update")
+        self._finish(task)
+        return apt
+
+    def _apt(self, apt: list[str], *arguments: str) -> None:
+        self._call([*apt, *arguments], timeout=DOWNLOAD_SECONDS, cwd=self.downloads)
+
+    def _unpack_packages(self) -> None:
+        for package in sorted(self.downloads.glob("*.deb")):
+            self._call(["dpkg", "-x", package, self.packages], timeout=UNPACK_SECONDS)
+
     def _unpack(self) -> None:
         task = self._start("Unpacking")
-        downloads = self.workspace / "downloads"
-        for package in sorted(downloads.glob("*.deb")):
-            self._call(["dpkg", "-x", package, self.packages], timeout=UNPACK_SECONDS)
+        self._unpack_packages()
         self.tree.parent.mkdir(parents=True)
-        description = next(downloads.glob("kubernetes_*.dsc"))
+        description = next(self.downloads.glob("kubernetes_*.dsc"))
         self._call(
             ["dpkg-source", "--no-check", "-x", description, self.tree], timeout=UNPACK_SECONDS
         )
@@ -196,7 +161,7 @@ class _Build:
         if outdated not in text:
             raise LocalClusterError(
                 f"{source.name} of the Kubernetes source is not as expected: the recipe in "
-                "fathom_local/build.py has to be adapted to this version."
+                "fathom_local/control_plane/debian_source.py has to be adapted to this version."
             )
         source.write_text(text.replace(outdated, "if data == nil {"))
 

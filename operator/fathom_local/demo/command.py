@@ -8,8 +8,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from fathom_local.control_plane.binaries import built_binaries
-from fathom_local.control_plane.build import build_progress, ensure_binaries
+from fathom_local.control_plane.obtain import (
+    ensure_binaries,
+    obtain_progress,
+    present_binaries,
+)
 from fathom_local.demo.main import run_demo
 from fathom_local.demo.phases import DemoTiming
 from fathom_local.demo.verdict import DemoOutcome
@@ -62,9 +65,9 @@ def demo_command(
 def _demo(console: Console, *, simulated: bool, plot: Path | None) -> DemoOutcome:
     if plot is not None and plot.suffix not in PICTURES:
         raise LocalClusterError(f"--plot {plot}: end it in one of {', '.join(PICTURES)}.")
-    if built_binaries() is None:
-        console.print("Setting up (once): the control plane, from Debian's source package")
-        with build_progress(console) as progress:
+    if present_binaries() is None:
+        console.print("Setting up (once): the control plane")
+        with obtain_progress(console) as progress:
             ensure_binaries(progress)
     find_helm()
     images = (simulated_image(),) if simulated else engine_images(console.print)

@@ -26,6 +26,8 @@ class KubeletConfig(BaseModel):
     kubeconfig: Path
     ca_certificate: Path
     api_port: int
+    version: str
+    """Of Kubernetes, such as 1.36.2: the control plane's."""
     network: ClusterNetwork
     nodes: tuple[NodeConfig, ...]
     images: ImageTable

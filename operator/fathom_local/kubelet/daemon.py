@@ -58,7 +58,7 @@ class Kubelet:
     async def run(self) -> None:
         """Runs until cancelled; the pods end with it."""
         self._clear_leftovers()
-        host_ip = str(self.config.network.gateway)
+        host_ip, version = str(self.config.network.gateway), self.config.version
         async with asyncio.TaskGroup() as group:
             for mirror in self._mirrors[:-1]:
                 group.create_task(mirror.run())
@@ -67,7 +67,7 @@ class Kubelet:
                 await mirror.synced.wait()
             group.create_task(self._mirrors[-1].run())
             for node in self.config.nodes:
-                group.create_task(keep_node(self.api, node, host_ip))
+                group.create_task(keep_node(self.api, node, host_ip, version))
 
     def _clear_leftovers(self) -> None:
         """Of an earlier kubelet: its processes ended with it, its files did not."""
@@ -117,8 +117,9 @@ class Kubelet:
 async def run_kubelet(config: KubeletConfig) -> None:
     """Runs a kubelet until cancelled."""
     connector = aiohttp.TCPConnector(limit=PROBE_CONNECTIONS, force_close=True)
+    probing = {"User-Agent": f"kube-probe/{config.version.rpartition('.')[0]}"}
     async with (
         connect(config.kubeconfig) as client,
-        aiohttp.ClientSession(connector=connector, trust_env=False) as session,
+        aiohttp.ClientSession(connector=connector, headers=probing, trust_env=False) as session,
     ):
         await Kubelet(config, KubeApi(client), session).run()

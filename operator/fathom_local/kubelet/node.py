@@ -24,13 +24,20 @@ STATUS_SECONDS = 300.0
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
-async def keep_node(api: KubeApi, node: NodeConfig, host_ip: str) -> None:
-    """Registers a node and keeps it Ready; returns never."""
+async def keep_node(api: KubeApi, node: NodeConfig, host_ip: str, version: str) -> None:
+    """Registers a node and keeps it Ready; returns never.
+
+    Args:
+        api: where.
+        node: what it is.
+        host_ip: its address.
+        version: the kubelet's, such as 1.36.2.
+    """
     await retry_until_done(lambda: _register(api, node))
     since_status = STATUS_SECONDS
     while True:
         if since_status >= STATUS_SECONDS:
-            await retry_until_done(lambda: _write_status(api, node, host_ip))
+            await retry_until_done(lambda: _write_status(api, node, host_ip, version))
             since_status = 0.0
         await retry_until_done(lambda: _renew_lease(api, node))
         await asyncio.sleep(LEASE_SECONDS)
@@ -51,7 +58,7 @@ async def _register(api: KubeApi, node: NodeConfig) -> None:
             raise
 
 
-async def _write_status(api: KubeApi, node: NodeConfig, host_ip: str) -> None:
+async def _write_status(api: KubeApi, node: NodeConfig, host_ip: str, version: str) -> None:
     now = timestamp(dt.datetime.now(dt.UTC))
     status: Object = {
         "capacity": node.capacity,
@@ -63,8 +70,8 @@ async def _write_status(api: KubeApi, node: NodeConfig, host_ip: str) -> None:
         "nodeInfo": {
             "architecture": node.architecture,
             "operatingSystem": "linux",
-            "kubeletVersion": "v1.20.2",
-            "kubeProxyVersion": "v1.20.2",
+            "kubeletVersion": f"v{version}",
+            "kubeProxyVersion": f"v{version}",
             "containerRuntimeVersion": "fathom://0",
             "osImage": "fathom local",
             "kernelVersion": "",

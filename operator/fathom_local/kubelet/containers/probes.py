@@ -50,7 +50,7 @@ class Prober:
         headers = {header.name: header.value for header in action.http_headers}
         async with self.session.get(
             url.rstrip("/") + "/" + action.path.lstrip("/"),
-            headers={"User-Agent": "kube-probe/1.20", **headers},
+            headers=headers,
             allow_redirects=False,
             ssl=False,
         ) as response:

@@ -1,0 +1,111 @@
+"""Gets the programs of a control plane: the user's own, cached, downloaded, or built."""
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fathom_local.control_plane.binaries import (
+    CONTROL_PLANE,
+    Binaries,
+    assets_binaries,
+    cached_binaries,
+)
+from fathom_local.control_plane.debian_source import DebianSource
+from fathom_local.control_plane.release import ADDRESS, VERSION, ReleaseError, download_release
+from fathom_local.paths import cache_dir
+
+
+def obtain_progress(console: Console | None = None) -> Progress:
+    """What shows how far a download or a build is."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        console=console or Console(stderr=True),
+    )
+
+
+def present_binaries(programs: Sequence[str] = CONTROL_PLANE) -> Binaries | None:
+    """What `KUBEBUILDER_ASSETS` names, else what the cache got last; nothing is fetched.
+
+    Raises:
+        LocalClusterError: the variable is set, and a program is missing there.
+    """
+    return assets_binaries(programs) or cached_binaries()
+
+
+def ensure_binaries(
+    progress: Progress,
+    *,
+    programs: Sequence[str] = CONTROL_PLANE,
+    version: str | None = None,
+    address: str = ADDRESS,
+) -> Binaries:
+    """The programs of a control plane; they are fetched first if there are none.
+
+    The Kubernetes project's own are preferred. Where they cannot be downloaded, Debian's source
+    package is compiled. Safe to call from several processes at once: one gets them, the others
+    wait for it.
+
+    Args:
+        progress: where to show what is being done.
+        programs: those that are needed, where `KUBEBUILDER_ASSETS` names a folder.
+        version: the release that it has to be, such as 1.34.1; it is downloaded, or nothing is.
+        address: of the releases, see `release.download_release`.
+
+    Raises:
+        LocalClusterError: they cannot be had; the message says what to do.
+    """
+    if version is None and (found := present_binaries(programs)) is not None:
+        return found
+    root = cache_dir() / "control-plane"
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / ".lock"):
+        # Another process may have got them while this one waited.
+        if (found := cached_binaries(version or "*")) is not None:
+            return found
+        try:
+            return _download(version or VERSION, root, progress, address)
+        except ReleaseError as error:
+            if version is not None:
+                raise
+            progress.console.print(f"{error} Building from Debian's source package instead.")
+        with _workspace(root) as workspace:
+            return DebianSource(workspace, progress).build(root)
+
+
+def _download(version: str, root: Path, progress: Progress, address: str) -> Binaries:
+    def etcd() -> Path:
+        if (own := shutil.which("etcd")) is not None:
+            return Path(own)
+        return DebianSource(workspace, progress).etcd()
+
+    with _workspace(root) as workspace:
+        return download_release(
+            version,
+            root=root,
+            workspace=workspace,
+            progress=progress,
+            etcd=etcd,
+            address=address,
+        )
+
+
+@contextmanager
+def _workspace(root: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=root) as workspace:
+        yield Path(workspace)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

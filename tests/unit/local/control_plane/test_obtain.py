@@ -1,0 +1,209 @@
+"""Where the programs of a control plane come from."""
+
+import functools
+import hashlib
+import http.server
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from fathom_local.control_plane import obtain
+from fathom_local.control_plane.binaries import ASSETS, CONTROL_PLANE, Binaries, publish
+from fathom_local.control_plane.debian_source import DebianSource
+from fathom_local.control_plane.obtain import ensure_binaries, present_binaries
+from fathom_local.control_plane.release import ARCHITECTURES, PROGRAMS, VERSION, ReleaseError
+from fathom_local.errors import LocalClusterError
+
+OTHER = "1.34.1"
+
+
+def program(version: str) -> str:
+    """A program that says which Kubernetes it is of."""
+    return f"#!/bin/sh\necho Kubernetes v{version}\n"
+
+
+@dataclass(frozen=True)
+class Releases:
+    """A server that has releases of Kubernetes."""
+
+    folder: Path
+    address: str
+
+    def of(self, version: str) -> Path:
+        return self.folder / f"v{version}/bin/linux/{ARCHITECTURES[platform.machine()]}"
+
+    def release(self, version: str) -> None:
+        folder = self.of(version)
+        folder.mkdir(parents=True)
+        for name in PROGRAMS:
+            content = program(version).encode()
+            (folder / name).write_bytes(content)
+            # As the project publishes them: the sum alone.
+            (folder / f"{name}.sha256").write_text(hashlib.sha256(content).hexdigest())
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Iterator[Releases]:
+    folder = tmp_path / "releases"
+    folder.mkdir()
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield Releases(folder, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache, on a machine that has an etcd."""
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    (machine / "etcd").write_text("#!/bin/sh\n")
+    (machine / "etcd").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{machine}:{os.environ['PATH']}")
+    monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv(ASSETS, raising=False)
+    return tmp_path / "cache" / "control-plane"
+
+
+@pytest.fixture
+def shown() -> Progress:
+    """Progress that can be read."""
+    return Progress(console=Console(record=True, width=500))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Plays the compiler; the workspaces in which it was asked."""
+    asked: list[Path] = []
+
+    def build(source: DebianSource, root: Path) -> Binaries:
+        asked.append(source.workspace)
+        source.output.mkdir()
+        (source.output / "kube-apiserver").write_text(program("1.20.2"))
+        (source.output / "kube-apiserver").chmod(0o755)
+        return publish(source.output, root, "1.20.2-1")
+
+    monkeypatch.setattr(DebianSource, "build", build)
+    return asked
+
+
+def test_the_projects_own_release_is_preferred(
+    releases: Releases, shown: Progress, compiled: list[Path], cache: Path
+) -> None:
+    releases.release(VERSION)
+    binaries = ensure_binaries(shown, address=releases.address)
+    assert binaries.version() == VERSION
+    assert all(os.access(binaries.path(name), os.X_OK) for name in (*CONTROL_PLANE, "kubectl"))
+    assert binaries.directory.parent == cache
+    assert present_binaries() == binaries
+    assert not compiled
+
+
+def test_what_is_cached_is_not_fetched_again(releases: Releases, shown: Progress) -> None:
+    releases.release(VERSION)
+    binaries = ensure_binaries(shown, address=releases.address)
+    assert ensure_binaries(shown, address="http://127.0.0.1:1") == binaries
+
+
+def test_where_no_release_can_be_had_debians_source_is_built(
+    shown: Progress, compiled: list[Path], cache: Path
+) -> None:
+    binaries = ensure_binaries(shown, address="http://127.0.0.1:1")
+    assert binaries.version() == "1.20.2"
+    assert len(compiled) == 1
+    said = shown.console.export_text()
+    assert "http://127.0.0.1:1" in said
+    assert "Building from Debian's source package instead." in said
+    assert [each.name for each in cache.iterdir() if each.name.startswith(".build")] == []
+
+
+def test_what_its_sum_does_not_fit_is_never_used(
+    releases: Releases, shown: Progress, compiled: list[Path]
+) -> None:
+    releases.release(VERSION)
+    (releases.of(VERSION) / "kube-scheduler").write_text("#!/bin/sh\nrm -rf /tmp/nothing\n")
+    assert ensure_binaries(shown, address=releases.address).version() == "1.20.2"
+    assert compiled
+    said = shown.console.export_text()
+    assert "kube-scheduler came with the SHA-256 sum" in said
+    assert "It was not used." in said
+
+
+def test_a_version_that_was_asked_for_is_had_or_nothing_is(
+    releases: Releases, shown: Progress, compiled: list[Path]
+) -> None:
+    releases.release(VERSION)
+    ensure_binaries(shown, address=releases.address)
+    with pytest.raises(ReleaseError, match=rf"v{OTHER}/.*kube-apiserver cannot be had: .*404"):
+        ensure_binaries(shown, version=OTHER, address=releases.address)
+    releases.release(OTHER)
+    other = ensure_binaries(shown, version=OTHER, address=releases.address)
+    assert other.version() == OTHER
+    # The last that was asked for is what clusters are made of from now on.
+    assert present_binaries() == other
+    assert not compiled
+
+
+def test_etcd_is_debians_where_the_machine_has_none(
+    releases: Releases, shown: Progress, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    releases.release(VERSION)
+    debians = tmp_path / "usr-bin-etcd"
+    debians.write_text("Debian's")
+    monkeypatch.setattr(obtain.shutil, "which", lambda _: None)
+    monkeypatch.setattr(DebianSource, "etcd", lambda _: debians)
+    binaries = ensure_binaries(shown, address=releases.address)
+    assert binaries.path("etcd").read_text() == "Debian's"
+
+
+class TestOwnFolder:
+    """What `KUBEBUILDER_ASSETS` names."""
+
+    @pytest.fixture
+    def folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        folder = tmp_path / "assets"
+        folder.mkdir()
+        monkeypatch.setenv(ASSETS, str(folder))
+        for name in CONTROL_PLANE:
+            (folder / name).write_text(program(OTHER))
+            (folder / name).chmod(0o755)
+        return folder
+
+    @pytest.mark.usefixtures("compiled")
+    def test_it_wins_over_the_cache(
+        self, folder: Path, shown: Progress, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv(ASSETS)
+        assert ensure_binaries(shown, address="http://127.0.0.1:1").version() == "1.20.2"
+        monkeypatch.setenv(ASSETS, str(folder))
+        assert ensure_binaries(shown).directory == folder
+        assert ensure_binaries(shown).version() == OTHER
+
+    def test_an_api_server_alone_makes_no_cluster(self, folder: Path, shown: Progress) -> None:
+        (folder / "kube-scheduler").unlink()
+        assert ensure_binaries(shown, programs=("etcd", "kube-apiserver")).directory == folder
+        with pytest.raises(LocalClusterError, match="setup-envtest brings an API server alone"):
+            ensure_binaries(shown)
+
+    def test_what_is_no_program_is_a_sentence(self, folder: Path) -> None:
+        (folder / "kube-apiserver").write_text("#!/bin/sh\necho hello\n")
+        with pytest.raises(LocalClusterError, match="says 'hello', no version"):
+            Binaries(folder).version()
+        (folder / "kube-apiserver").write_text("#!/nowhere\n")
+        with pytest.raises(LocalClusterError, match="does not run on this machine"):
+            Binaries(folder).version()
