@@ -75,6 +75,14 @@ class TestNamespace:
         group, plural = GROUPS[kind]
         return f"{group}/namespaces/{self.name}/{plural}" + (f"/{name}" if name else "")
 
+    @property
+    def release(self) -> tuple[int, int]:
+        """Of Kubernetes, such as (1, 36)."""
+        plane = self.cluster.state.control_plane
+        assert plane is not None
+        major, minor, _ = plane.version.split(".")
+        return int(major), int(minor)
+
     async def create(self, *objects: Object) -> None:
         for item in objects:
             await self.api.request("POST", self.path(item["kind"]), body=item)
