@@ -127,6 +127,5 @@ def _endless(rollout: Rollout, given: RolloutInput) -> Failure | None:
 
 
 def restarts_of(pod: ObservedPod) -> int:
-    """Of all its containers."""
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return sum(status.restart_count for status in statuses)
+    """Of its engine, and of what has to end before that can start."""
+    return pod.engine_restarts + pod.init_restarts

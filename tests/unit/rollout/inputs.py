@@ -29,11 +29,23 @@ def pod(
     ready: bool = False,
     restarts: int = 0,
     fetch_restarts: int = 0,
+    sidecar_restarts: int = 0,
     waiting: str = "",
 ) -> ObservedPod:
+    """One pod: its engine, what fetches before that, and a sidecar of either kind."""
     state = {"waiting": {"reason": waiting}} if waiting else {}
     engine = {"name": "vllm", "image": "vllm:new", "restartCount": restarts, "state": state}
     fetch = {"name": "fetch", "image": "vllm:new", "restartCount": fetch_restarts, "state": {}}
+    sidecars = [
+        {
+            "name": name,
+            "restartCount": sidecar_restarts,
+            "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 1}} if sidecar_restarts else {},
+            "ready": True,
+        }
+        for name in ("a-proxy", "log-shipper")
+    ]
     return ObservedPod.model_validate(
         {
             "metadata": {
@@ -44,10 +56,16 @@ def pod(
                     names.LABEL_ROLE: names.ROLE_LEADER,
                 },
             },
+            "spec": {
+                "initContainers": [
+                    {"name": "log-shipper", "restartPolicy": "Always"},
+                    {"name": "fetch"},
+                ],
+            },
             "status": {
                 "conditions": [{"type": "Ready", "status": str(ready)}],
-                "containerStatuses": [engine],
-                "initContainerStatuses": [fetch],
+                "containerStatuses": [sidecars[0], engine],
+                "initContainerStatuses": [sidecars[1], fetch],
             },
         }
     )

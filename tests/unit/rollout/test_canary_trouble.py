@@ -36,6 +36,20 @@ def test_one_restart_after_it_was_ready_is_enough() -> None:
     )
 
 
+def test_a_sidecar_that_restarts_is_no_crash_of_the_engine() -> None:
+    for restarts in (0, 2):
+        beside = pod(restarts=restarts, sidecar_restarts=9)
+        assert ended(STARTING, beside, given()) is None
+    assert ended(BAKING, pod(ready=True, restarts=1, sidecar_restarts=9), given()) is None
+
+
+def test_a_sidecar_that_runs_again_is_not_why_the_engine_crashes() -> None:
+    found = ended(STARTING, pod(restarts=3, sidecar_restarts=1), given())
+    assert found == Failure(
+        Reason.CANARY_CRASHED, "pod canary crashed 3 times before it was ready."
+    )
+
+
 @pytest.mark.parametrize(("replaced", "crashed"), [(2, False), (3, True)])
 def test_a_group_may_come_back_twice(replaced: int, *, crashed: bool) -> None:
     watch = CanaryWatch("canary", unready_since_s=NOW_S, replaced=replaced)

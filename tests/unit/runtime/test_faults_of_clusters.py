@@ -1,4 +1,7 @@
-"""What an API server leaves out of a pod, nodes that die for good, and edits at bad moments."""
+"""What an API server leaves out of a pod, nodes that die for good, and edits at bad moments.
+
+Also sidecars that restart, and pods that the cluster refuses.
+"""
 
 import copy
 from collections.abc import Mapping
@@ -134,3 +137,27 @@ async def test_a_mending_of_the_canary_is_not_vetoed_for_metrics_that_can_be_rea
     cluster.edit({"engine.image": NEWEST})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage in {"Promoted", "RolledBack"})
     assert cluster.stage == "Promoted", cluster.bench.status["rollout"]
+
+
+async def canary_in(bench: Bench) -> str:
+    """Edited, until the canary serves; the name of its pod."""
+    bench.edit({"engine.image": NEW})
+    for _ in range(30):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+        if bench.status["rollout"]["reason"] == "CanaryBaking":
+            break
+    (canary,) = bench.pods_of(f"kimi-{bench.status['rollout']['revision']}")
+    return str(canary["metadata"]["name"])
+
+
+async def test_a_sidecar_that_restarts_is_no_crash_of_the_engine(bench: Bench) -> None:
+    """As Istio's proxy does when its certificate cannot be had for a moment."""
+    canary = await canary_in(bench)
+    statuses = [
+        {"name": "vllm", "restartCount": 0, "state": {"running": {}}},
+        {"name": "istio-proxy", "restartCount": 1, "state": {"running": {}}},
+    ]
+    bench.set_ready(canary, containerStatuses=statuses)
+    await bench.tick()
+    assert bench.status["rollout"]["stage"] == "Canary", bench.status["rollout"]["message"]
