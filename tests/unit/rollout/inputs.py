@@ -1,10 +1,11 @@
 """Single looks at a rollout, for tests that need no cluster."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fathom.api import names
-from fathom.core.cluster.observed import ObservedDeployment
+from fathom.core.cluster.observed import ObservedDeployment, ObservedLeaderWorkerSet
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.rollout.input import RolloutInput, RolloutSettings
 
@@ -71,9 +72,24 @@ def pod(
     )
 
 
-def deployment(revision: str, replicas: int) -> ObservedDeployment:
-    metadata = {"name": f"kimi-{revision}", "labels": {names.LABEL_REVISION: revision}}
-    return ObservedDeployment.model_validate({"metadata": metadata, "spec": {"replicas": replicas}})
+def deployment(
+    revision: str, replicas: int, conditions: Sequence[Mapping[str, str]] = ()
+) -> ObservedDeployment:
+    return ObservedDeployment.model_validate(
+        {
+            "metadata": _metadata(revision),
+            "spec": {"replicas": replicas},
+            "status": {"conditions": conditions},
+        }
+    )
+
+
+def group(revision: str) -> ObservedLeaderWorkerSet:
+    return ObservedLeaderWorkerSet.model_validate({"metadata": _metadata(revision)})
+
+
+def _metadata(revision: str) -> dict[str, Any]:
+    return {"name": f"kimi-{revision}", "labels": {names.LABEL_REVISION: revision}}
 
 
 def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutInput:

@@ -161,3 +161,22 @@ async def test_a_sidecar_that_restarts_is_no_crash_of_the_engine(bench: Bench) -
     bench.set_ready(canary, containerStatuses=statuses)
     await bench.tick()
     assert bench.status["rollout"]["stage"] == "Canary", bench.status["rollout"]["message"]
+
+
+async def test_why_a_canary_cannot_be_created_is_what_it_goes_back_for(bench: Bench) -> None:
+    """A ResourceQuota that leaves no room for it says so at once, in the Deployment's status."""
+    said = 'pods "kimi" is forbidden: exceeded quota: gpus'
+    bench.edit({"engine.image": NEW, "rollout": {"maxUnavailable": 0, "maxSurge": 1}})
+    old = bench.kube.names(DEPLOYMENT)[0]
+    for _ in range(600):
+        bench.clock.at_s += await bench.tick() or 0
+        for deployment in bench.kube.all_of(DEPLOYMENT):
+            if deployment["metadata"]["name"] != old and "status" not in deployment:
+                failure = {"type": "ReplicaFailure", "status": "True", "message": said}
+                bench.kube.put(DEPLOYMENT, {**deployment, "status": {"conditions": [failure]}})
+        if bench.status["rollout"]["stage"] == "RolledBack":
+            break
+    rollout = bench.status["rollout"]
+    assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "ChildRefused")
+    assert said in rollout["message"]
+    assert said in bench.condition("Degraded")["message"]
