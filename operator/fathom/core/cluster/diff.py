@@ -27,13 +27,14 @@ _EXACT: Final = frozenset({"data"})
 
 _DROPPED_AT_ZERO: Final = frozenset(
     {
-        *("hostIPC", "hostNetwork", "hostPID", "hostPort", "initialDelaySeconds"),
-        *("readOnly", "stdin", "stdinOnce", "tty"),
+        *("chapAuthDiscovery", "chapAuthSession", "hostIPC", "hostNetwork", "hostPID", "hostPort"),
+        *("initialDelaySeconds", "partition", "readOnly", "sslEnabled"),
+        *("stdin", "stdinOnce", "tty"),
     }
 )
 """Fields of a pod whose false or 0 the API server does not keep, since it is what their absence
-means: `omitempty` on what is no pointer, in k8s.io/api/core/v1. Others stay, such as
-allowPrivilegeEscalation, whose absence means true."""
+means: `omitempty` on what is no pointer, in k8s.io/api/core/v1. No other rule tells them from those
+that it keeps, such as allowPrivilegeEscalation, whose absence means true."""
 
 
 def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> str | None:

@@ -170,6 +170,24 @@ def test_nothing_may_be_written_in_many_ways() -> None:
     assert first_difference({"a": {}, "b": [], "c": None, "d": ""}, {}) is None
 
 
+@pytest.mark.parametrize(
+    "field", ["hostNetwork", "initialDelaySeconds", "partition", "chapAuthSession", "sslEnabled"]
+)
+def test_a_zero_that_the_server_drops_is_no_difference(field: str) -> None:
+    for zero in (False, 0):
+        assert first_difference({field: zero}, {}) is None
+        assert first_difference({field: zero}, {field: True}) is not None
+
+
+@pytest.mark.parametrize(
+    "field", ["automountServiceAccountToken", "allowPrivilegeEscalation", "runAsUser", "replicas"]
+)
+def test_a_zero_that_somebody_took_out_is_a_difference(field: str) -> None:
+    """The server keeps these: their absence means something else."""
+    for zero in (False, 0):
+        assert first_difference({field: zero}, {}) == f"{field} is missing"
+
+
 def test_data_of_a_config_map_is_ours_alone() -> None:
     found = first_difference({"data": {"a": "1"}}, {"data": {"a": "1", "b": "2"}})
     assert found == "data.b should not be there"
