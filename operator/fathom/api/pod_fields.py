@@ -10,6 +10,8 @@ from fathom.api.base import WITHOUT_NULLS, ApiModel
 
 QUANTITY_OR_NOTHING: Final = r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?)?$"
 """Bytes as Kubernetes writes them, without exponents and fractions of a byte."""
+QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
+"""Fields of a pod that are a quantity, or hold nothing else. They may be a number: `cpu: 8`."""
 
 
 class AccessMode(StrEnum):

@@ -167,6 +167,7 @@ def desired_state(
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
         live=_follows(following, revision, wanted.spec),
+        refused_pods=objects.refused_pods,
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),

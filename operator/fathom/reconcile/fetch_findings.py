@@ -14,6 +14,7 @@ from fathom.core.plan import Progress
 from fathom.fetch.progress import FetchProgress, size
 from fathom.fetch.standing import Fetch, FetchStage, FetchStanding, pinned, standing_of
 from fathom.manifests.cache import wanted_fetch
+from fathom.manifests.children.fetch_job import CONTAINER
 from fathom.reconcile.checkpoint import Checkpoint
 
 LOOK_S: Final = 5.0
@@ -137,8 +138,8 @@ def _trouble(standing: FetchStanding, objects: Objects) -> Trouble | None:
 
 def _last_words(pod: ObservedPod | None) -> str:
     """What its last failed attempt said; empty: none has failed yet."""
-    failures = (_failure(status) for status in (pod.status.container_statuses if pod else ()))
-    return next((words for words in failures if words), "")
+    statuses = pod.status.container_statuses if pod else ()
+    return next((_failure(status) for status in statuses if status.name == CONTAINER), "")
 
 
 def _failure(status: ContainerStatus) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.pod_trouble import trouble_with_pod
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.counted import counted
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout
@@ -38,16 +38,18 @@ def failure_of(
         given: this pass's view.
     """
     checks = (
-        _crashed(watch, pod),
+        _crashed(rollout, watch, pod, given),
         _no_image(watch, pod, given),
         _not_obeying(watch, given),
-        _too_slow(watch, pod, given),
+        _too_slow(rollout, watch, pod, given),
         _endless(rollout, given),
     )
     return next((each for each in checks if each is not None), None)
 
 
-def _crashed(watch: CanaryWatch, pod: ObservedPod | None) -> Failure | None:
+def _crashed(
+    rollout: Rollout, watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput
+) -> Failure | None:
     if pod is None:
         return None
     if watch.replaced >= CRASHES:
@@ -60,7 +62,7 @@ def _crashed(watch: CanaryWatch, pod: ObservedPod | None) -> Failure | None:
     served = watch.ready_since_s is not None
     if restarts < (watch.restarts + 1 if served else CRASHES):
         return None
-    trouble = trouble_with_pod(pod)
+    trouble = _trouble(rollout, pod, given)
     said = f": {trouble.message}" if trouble else "."
     when = (
         "after it had become ready"
@@ -94,23 +96,24 @@ def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
     )
 
 
-def _too_slow(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:
+def _too_slow(
+    rollout: Rollout, watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput
+) -> Failure | None:
     if watch.unready_since_s is None:
         return None
     waited_s = given.now_s - watch.unready_since_s
     if waited_s < given.settings.patience_s:
         return None
     minutes = f"within {counted(waited_s / 60, 'minute')}"
+    if (trouble := _trouble(rollout, pod, given)) is not None:
+        return Failure(trouble.reason, f"not ready {minutes}: {trouble.message}")
     if pod is None:
         return Failure(Reason.CANARY_NOT_READY, f"its pod did not come into being {minutes}.")
-    trouble = trouble_with_pod(pod)
-    if trouble is None:
-        return Failure(
-            Reason.CANARY_NOT_READY,
-            f"pod {pod.name} did not become ready {minutes}: see its log, or raise "
-            "spec.engine.startupMinutes.",
-        )
-    return Failure(trouble.reason, f"not ready {minutes}: {trouble.message}")
+    return Failure(
+        Reason.CANARY_NOT_READY,
+        f"pod {pod.name} did not become ready {minutes}: see its log, or raise "
+        "spec.engine.startupMinutes.",
+    )
 
 
 def _endless(rollout: Rollout, given: RolloutInput) -> Failure | None:
@@ -126,7 +129,16 @@ def _endless(rollout: Rollout, given: RolloutInput) -> Failure | None:
     )
 
 
+def _trouble(rollout: Rollout, pod: ObservedPod | None, given: RolloutInput) -> Trouble | None:
+    """Why it does not serve."""
+    # First, since a leader fails where its workers are refused: that is the cause.
+    refusal = given.refusal(rollout.revision)
+    if refusal is not None:
+        mend = "Mend what refuses them (a quota, a policy, a webhook) before it is tried again."
+        return Trouble(refusal.reason, f"{refusal.message} {mend}")
+    return trouble_with_pod(pod) if pod is not None else None
+
+
 def restarts_of(pod: ObservedPod) -> int:
-    """Of all its containers."""
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return sum(status.restart_count for status in statuses)
+    """Of its engine, and of what has to end before that can start."""
+    return pod.engine_restarts + pod.init_restarts

@@ -1,11 +1,12 @@
 """What a rollout's next step depends on, gathered once and frozen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_workload
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters, PodDelta
 
@@ -66,6 +67,8 @@ class RolloutInput:
     """Whether the stable revision's spec is known, so that it can be gone back to."""
     live: bool
     """Whether the depth of `revision`'s pods is changed live."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
     held: str = ""
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
     arm: bool = False
@@ -97,3 +100,9 @@ class RolloutInput:
     def asked(self, revision: str) -> int:
         """Replicas that its workload asks for; 0: there is none."""
         return next((each.replicas for each in self.workloads if each.revision == revision), 0)
+
+    def refusal(self, revision: str) -> Trouble | None:
+        """Why the cluster creates no pods of it; None: it does, or does not say."""
+        own = (each for each in self.workloads if each.revision == revision)
+        found = (trouble_with_workload(each, self.refused_pods.get(each.name, "")) for each in own)
+        return next((each for each in found if each is not None), None)

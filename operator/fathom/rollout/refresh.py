@@ -260,7 +260,7 @@ def _age_s(pod: ObservedPod, now_s: float) -> float:
 
 def _started_at_s(pod: ObservedPod) -> float | None:
     """When its engine started, or rather too late than too early; None: unknown."""
-    if any(each.restart_count for each in pod.status.container_statuses):
+    if pod.engine_restarts:
         return pod.ready_since_s
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created else None

@@ -42,7 +42,7 @@ class CanaryWatch:
     unready_since_s: UnixSeconds | None = None
     """None: it is ready."""
     restarts: int = 0
-    """Of its containers, when the bake began."""
+    """Of its engine and of what ran before that, when the bake began."""
     uid: str = ""
     """Of the pod; a group's leader comes back under the same name."""
     replaced: int = 0

@@ -1,10 +1,11 @@
 """Single looks at a rollout, for tests that need no cluster."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fathom.api import names
-from fathom.core.cluster.observed import ObservedDeployment
+from fathom.core.cluster.observed import ObservedDeployment, ObservedLeaderWorkerSet
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.rollout.input import RolloutInput, RolloutSettings
 
@@ -29,11 +30,23 @@ def pod(
     ready: bool = False,
     restarts: int = 0,
     fetch_restarts: int = 0,
+    sidecar_restarts: int = 0,
     waiting: str = "",
 ) -> ObservedPod:
+    """One pod: its engine, what fetches before that, and a sidecar of either kind."""
     state = {"waiting": {"reason": waiting}} if waiting else {}
     engine = {"name": "vllm", "image": "vllm:new", "restartCount": restarts, "state": state}
     fetch = {"name": "fetch", "image": "vllm:new", "restartCount": fetch_restarts, "state": {}}
+    sidecars = [
+        {
+            "name": name,
+            "restartCount": sidecar_restarts,
+            "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 1}} if sidecar_restarts else {},
+            "ready": True,
+        }
+        for name in ("a-proxy", "log-shipper")
+    ]
     return ObservedPod.model_validate(
         {
             "metadata": {
@@ -44,18 +57,39 @@ def pod(
                     names.LABEL_ROLE: names.ROLE_LEADER,
                 },
             },
+            "spec": {
+                "initContainers": [
+                    {"name": "log-shipper", "restartPolicy": "Always"},
+                    {"name": "fetch"},
+                ],
+            },
             "status": {
                 "conditions": [{"type": "Ready", "status": str(ready)}],
-                "containerStatuses": [engine],
-                "initContainerStatuses": [fetch],
+                "containerStatuses": [sidecars[0], engine],
+                "initContainerStatuses": [sidecars[1], fetch],
             },
         }
     )
 
 
-def deployment(revision: str, replicas: int) -> ObservedDeployment:
-    metadata = {"name": f"kimi-{revision}", "labels": {names.LABEL_REVISION: revision}}
-    return ObservedDeployment.model_validate({"metadata": metadata, "spec": {"replicas": replicas}})
+def deployment(
+    revision: str, replicas: int, conditions: Sequence[Mapping[str, str]] = ()
+) -> ObservedDeployment:
+    return ObservedDeployment.model_validate(
+        {
+            "metadata": _metadata(revision),
+            "spec": {"replicas": replicas},
+            "status": {"conditions": conditions},
+        }
+    )
+
+
+def group(revision: str) -> ObservedLeaderWorkerSet:
+    return ObservedLeaderWorkerSet.model_validate({"metadata": _metadata(revision)})
+
+
+def _metadata(revision: str) -> dict[str, Any]:
+    return {"name": f"kimi-{revision}", "labels": {names.LABEL_REVISION: revision}}
 
 
 def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutInput:

@@ -9,7 +9,7 @@ from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.rollout.canary_trouble import Failure, failure_of
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from unit.rollout.inputs import NOW_S, PATIENCE_S, given, pod
+from unit.rollout.inputs import NOW_S, PATIENCE_S, deployment, given, group, pod
 
 ROLLOUT = Rollout("new", "old", Stage.CANARY, NOW_S, Reason.CANARY_STARTING)
 STARTING = CanaryWatch("canary", unready_since_s=NOW_S)
@@ -33,6 +33,20 @@ def test_one_restart_after_it_was_ready_is_enough() -> None:
     assert ended(BAKING, pod(ready=True, restarts=1), given()) is None
     assert ended(BAKING, pod(ready=True, restarts=2), given()) == Failure(
         Reason.CANARY_CRASHED, "pod canary crashed after it had become ready."
+    )
+
+
+def test_a_sidecar_that_restarts_is_no_crash_of_the_engine() -> None:
+    for restarts in (0, 2):
+        beside = pod(restarts=restarts, sidecar_restarts=9)
+        assert ended(STARTING, beside, given()) is None
+    assert ended(BAKING, pod(ready=True, restarts=1, sidecar_restarts=9), given()) is None
+
+
+def test_a_sidecar_that_runs_again_is_not_why_the_engine_crashes() -> None:
+    found = ended(STARTING, pod(restarts=3, sidecar_restarts=1), given())
+    assert found == Failure(
+        Reason.CANARY_CRASHED, "pod canary crashed 3 times before it was ready."
     )
 
 
@@ -103,6 +117,41 @@ def test_it_has_as_long_as_drain_start_and_a_node_take() -> None:
     assert troubled is not None
     assert troubled.reason is Reason.POD_FAILING
     assert troubled.message.startswith("not ready within 71 minutes: container vllm of pod canary")
+
+
+QUOTA = 'pods "kimi" is forbidden: exceeded quota: gpus'
+MEND = "Mend what refuses them (a quota, a policy, a webhook) before it is tried again."
+
+
+def test_pods_that_the_cluster_refuses_are_what_it_goes_back_for() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": QUOTA}
+    refused = deployment("new", 1, conditions=[failure])
+    waiting = {"workloads": (deployment("old", 2), refused)}
+    assert ended(STARTING, None, given(PATIENCE_S - 1, **waiting)) is None
+    assert ended(STARTING, None, given(PATIENCE_S, **waiting)) == Failure(
+        Reason.CHILD_REFUSED,
+        "not ready within 71 minutes: the cluster refuses pods of Deployment kimi-new: "
+        f"{QUOTA}. {MEND}",
+    )
+
+
+def test_refused_pods_of_another_revision_are_not_the_canarys() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": QUOTA}
+    refused = deployment("old", 3, conditions=[failure])
+    found = ended(STARTING, None, given(PATIENCE_S, workloads=(refused, deployment("new", 1))))
+    assert found is not None
+    assert found.reason is Reason.CANARY_NOT_READY
+
+
+def test_refused_workers_are_why_their_leader_fails() -> None:
+    groups = {"workloads": (group("old"), group("new")), "refused_pods": {"kimi-new": QUOTA}}
+    cause = f"the cluster refuses pods of LeaderWorkerSet kimi-new: {QUOTA}. {MEND}"
+    assert ended(STARTING, pod(waiting="RunContainerError"), given(PATIENCE_S, **groups)) == (
+        Failure(Reason.CHILD_REFUSED, f"not ready within 71 minutes: {cause}")
+    )
+    assert ended(STARTING, pod(restarts=3), given(**groups)) == Failure(
+        Reason.CANARY_CRASHED, f"pod canary crashed 3 times before it was ready: {cause}"
+    )
 
 
 def test_pods_that_come_and_go_are_given_up_in_the_end() -> None:

@@ -32,6 +32,7 @@ def pod(
     ready_for_s: float | None = None,
     terminating: bool = False,
     restarts: int = 0,
+    sidecar_restarts: int = 0,
     pinned: bool = False,
     now_s: float = NOW_S,
 ) -> ObservedPod:
@@ -53,7 +54,10 @@ def pod(
     }
     status = {
         "conditions": [condition],
-        "containerStatuses": [{"name": "vllm", "restartCount": restarts}],
+        "containerStatuses": [
+            {"name": "istio-proxy", "restartCount": sidecar_restarts},
+            {"name": "vllm", "restartCount": restarts},
+        ],
     }
     return ObservedPod.model_validate({"metadata": metadata, "status": status})
 
@@ -198,7 +202,9 @@ def test_what_keeps_a_replica_from_being_restarted_is_said(
         ({"pods": (FLEET[0], pod("b", 9, pinned=True), *FLEET[2:])}, "c"),
         # Its container was restarted, so its engine is younger than the pod.
         ({"pods": (FLEET[0], pod("b", 9, restarts=1, ready_for_s=DAY_S), *FLEET[2:])}, "c"),
-        # A readiness that came and went makes no engine younger.
+        # A sidecar was: that makes no engine younger.
+        ({"pods": (FLEET[0], pod("b", 9, sidecar_restarts=1, ready_for_s=DAY_S), *FLEET[2:])}, "b"),
+        # Nor does a readiness that came and went.
         ({"pods": (FLEET[0], pod("b", 9, ready_for_s=HOUR_S), *FLEET[2:])}, "b"),
         ({"decay_after_s": 9 * DAY_S}, "b"),
         ({"max_unavailable": 3}, "b"),

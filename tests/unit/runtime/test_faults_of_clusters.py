@@ -1,4 +1,7 @@
-"""What an API server leaves out of a pod, nodes that die for good, and edits at bad moments."""
+"""What an API server leaves out of a pod, nodes that die for good, and edits at bad moments.
+
+Also sidecars that restart, and pods that the cluster refuses.
+"""
 
 import copy
 from collections.abc import Mapping
@@ -134,3 +137,46 @@ async def test_a_mending_of_the_canary_is_not_vetoed_for_metrics_that_can_be_rea
     cluster.edit({"engine.image": NEWEST})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage in {"Promoted", "RolledBack"})
     assert cluster.stage == "Promoted", cluster.bench.status["rollout"]
+
+
+async def canary_in(bench: Bench) -> str:
+    """Edited, until the canary serves; the name of its pod."""
+    bench.edit({"engine.image": NEW})
+    for _ in range(30):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+        if bench.status["rollout"]["reason"] == "CanaryBaking":
+            break
+    (canary,) = bench.pods_of(f"kimi-{bench.status['rollout']['revision']}")
+    return str(canary["metadata"]["name"])
+
+
+async def test_a_sidecar_that_restarts_is_no_crash_of_the_engine(bench: Bench) -> None:
+    """As Istio's proxy does when its certificate cannot be had for a moment."""
+    canary = await canary_in(bench)
+    statuses = [
+        {"name": "vllm", "restartCount": 0, "state": {"running": {}}},
+        {"name": "istio-proxy", "restartCount": 1, "state": {"running": {}}},
+    ]
+    bench.set_ready(canary, containerStatuses=statuses)
+    await bench.tick()
+    assert bench.status["rollout"]["stage"] == "Canary", bench.status["rollout"]["message"]
+
+
+async def test_why_a_canary_cannot_be_created_is_what_it_goes_back_for(bench: Bench) -> None:
+    """A ResourceQuota that leaves no room for it says so at once, in the Deployment's status."""
+    said = 'pods "kimi" is forbidden: exceeded quota: gpus'
+    bench.edit({"engine.image": NEW, "rollout": {"maxUnavailable": 0, "maxSurge": 1}})
+    old = bench.kube.names(DEPLOYMENT)[0]
+    for _ in range(600):
+        bench.clock.at_s += await bench.tick() or 0
+        for deployment in bench.kube.all_of(DEPLOYMENT):
+            if deployment["metadata"]["name"] != old and "status" not in deployment:
+                failure = {"type": "ReplicaFailure", "status": "True", "message": said}
+                bench.kube.put(DEPLOYMENT, {**deployment, "status": {"conditions": [failure]}})
+        if bench.status["rollout"]["stage"] == "RolledBack":
+            break
+    rollout = bench.status["rollout"]
+    assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "ChildRefused")
+    assert said in rollout["message"]
+    assert said in bench.condition("Degraded")["message"]

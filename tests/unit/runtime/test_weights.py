@@ -208,6 +208,17 @@ async def test_a_failed_attempt_says_why_and_that_it_is_tried_again() -> None:
     assert bench.condition("Degraded")["status"] == "False"
 
 
+async def test_a_sidecar_that_failed_once_is_no_failed_attempt() -> None:
+    bench = cached()
+    await bench.tick()
+    running = {"name": "fetch", "state": {"running": {}}, "ready": True}
+    ended = {"terminated": {"exitCode": 1, "message": "no certificate yet"}}
+    proxy = {"name": "a-proxy", "state": {"running": {}}, "lastState": ended, "restartCount": 1}
+    bench.set_ready(play_job(bench, running), containerStatuses=[proxy, running])
+    await bench.tick()
+    assert bench.condition("Degraded")["status"] == "False", bench.condition("Degraded")["message"]
+
+
 async def test_a_job_that_was_given_up_says_how_to_go_on() -> None:
     bench = cached()
     await bench.tick()

@@ -1,17 +1,22 @@
 """Whether a live object already is what was rendered, and if not, where it first differs.
 
-The API server adds defaults, and webhooks add sidecars: what is live may hold more than what was
-rendered, never less. So this asks whether the rendered object is contained in the live one.
+The API server adds defaults, and webhooks add sidecars and tolerations: what is live may hold more
+than what was rendered, never less. So this asks whether the rendered object is contained in the
+live one. Ours as a whole are only lists of plain values, such as a container's arguments, and what
+a ConfigMap holds.
+
+What a later spec no longer renders is thus not seen. Pods have no need of it: another pod template
+is another revision, and its workload another object.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.api.pod_fields import QUANTITY_FIELDS
+from fathom.core.cluster.quantities import same_quantity
 from fathom.core.counted import counted
 
 _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
@@ -22,21 +27,14 @@ _EXACT: Final = frozenset({"data"})
 
 _DROPPED_AT_ZERO: Final = frozenset(
     {
-        *("hostIPC", "hostNetwork", "hostPID", "hostPort", "initialDelaySeconds"),
-        *("readOnly", "stdin", "stdinOnce", "tty"),
+        *("chapAuthDiscovery", "chapAuthSession", "hostIPC", "hostNetwork", "hostPID", "hostPort"),
+        *("initialDelaySeconds", "partition", "readOnly", "sslEnabled"),
+        *("stdin", "stdinOnce", "tty"),
     }
 )
 """Fields of a pod whose false or 0 the API server does not keep, since it is what their absence
-means: `omitempty` on what is no pointer, in k8s.io/api/core/v1. Others stay, such as
-allowPrivilegeEscalation, whose absence means true."""
-
-_QUANTITY: Final = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")
-_FACTOR: Final[Mapping[str, Decimal]] = {
-    "": Decimal(1),
-    "m": Decimal("0.001"),
-    **{unit: Decimal(1000) ** (power + 1) for power, unit in enumerate("kMGTPE")},
-    **{f"{unit}i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")},
-}
+means: `omitempty` on what is no pointer, in k8s.io/api/core/v1. No other rule tells them from those
+that it keeps, such as allowPrivilegeEscalation, whose absence means true."""
 
 
 def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> str | None:
@@ -78,13 +76,21 @@ def _labels_named(metadata: Mapping[str, JsonValue]) -> bool:
 
 def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:
     key = list_key(rendered, live)
-    if key is None:
-        if len(rendered) != len(live):
-            entries = counted(len(live), "entry", "entries")
-            return f"{path} has {entries} and should have {len(rendered)}"
-        pairs = enumerate(zip(rendered, live, strict=True))
-        found = (first_difference(ours, theirs, f"{path}[{i}]") for i, (ours, theirs) in pairs)
-        return next((each for each in found if each is not None), None)
+    if key is not None:
+        return _by_key(key, rendered, live, path)
+    if len(rendered) < len(live) and all(isinstance(item, dict) for item in (*rendered, *live)):
+        return _in_order(rendered, live, path)
+    if len(rendered) != len(live):
+        entries = counted(len(live), "entry", "entries")
+        return f"{path} has {entries} and should have {len(rendered)}"
+    pairs = enumerate(zip(rendered, live, strict=True))
+    found = (first_difference(ours, theirs, f"{path}[{i}]") for i, (ours, theirs) in pairs)
+    return next((each for each in found if each is not None), None)
+
+
+def _by_key(
+    key: str, rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str
+) -> str | None:
     by_key = {str(item[key]): item for item in live if isinstance(item, dict)}
     for item in rendered:
         assert isinstance(item, dict)  # noqa: S101  # _keyed_by has seen it
@@ -93,6 +99,16 @@ def _in_list(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str
             return f"{path}[{name}] is missing"
         if (found_in := first_difference(item, by_key[name], f"{path}[{name}]")) is not None:
             return found_in
+    return None
+
+
+def _in_order(rendered: Sequence[JsonValue], live: Sequence[JsonValue], path: str) -> str | None:
+    """Of objects that only their content tells apart, such as tolerations: others stand between."""
+    rest = iter(live)
+    for index, ours in enumerate(rendered):
+        where = f"{path}[{index}]"
+        if all(first_difference(ours, theirs, where) is not None for theirs in rest):
+            return f"{where} is missing"
     return None
 
 
@@ -117,15 +133,7 @@ def same_value(rendered: JsonValue, live: JsonValue, path: str) -> bool:
     """
     if rendered == live and isinstance(rendered, bool) == isinstance(live, bool):
         return True
-    if ".resources." not in path and not path.endswith("sizeLimit"):
-        return False
-    ours, theirs = _quantity(rendered), _quantity(live)
-    return ours is not None and ours == theirs
-
-
-def _quantity(value: JsonValue) -> Decimal | None:
-    match = _QUANTITY.match(str(value))
-    return Decimal(match[1]) * _FACTOR[match[2] or ""] if match else None
+    return not QUANTITY_FIELDS.isdisjoint(path.split(".")) and same_quantity(rendered, live)
 
 
 def _shown(value: JsonValue) -> str:

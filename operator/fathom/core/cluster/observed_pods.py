@@ -86,7 +86,18 @@ class _Container(ObservedModel):
     resources: Annotated[_Resources, absent_as(_Resources())] = _Resources()
 
 
+class _InitContainer(ObservedModel):
+    name: str = ""
+    restart_policy: str = ""
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether it runs beside the others, and not to its end before them."""
+        return self.restart_policy == "Always"
+
+
 class PodSpec(ObservedModel):
+    init_containers: Annotated[tuple[_InitContainer, ...], absent_as(())] = ()
     containers: Annotated[tuple[_Container, ...], absent_as(())] = ()
     volumes: Annotated[tuple[_Volume, ...], absent_as(())] = ()
     node_selector: Strings = Field(default_factory=dict)
@@ -144,6 +155,8 @@ class ContainerStatus(ObservedModel):
     name: str
     image: str = ""
     restart_count: int = 0
+    ready: bool = False
+    """Of one that runs to its end: whether it ended well."""
     state: Annotated[ContainerState, absent_as(ContainerState())] = ContainerState()
     last_state: Annotated[ContainerState, absent_as(ContainerState())] = ContainerState()
 
@@ -220,6 +233,25 @@ class ObservedPod(Revised):
         if not self.ready or condition is None or condition.last_transition_time is None:
             return None
         return condition.last_transition_time.timestamp()
+
+    @property
+    def engine_restarts(self) -> int:
+        """Of the container that serves; sidecars come and go without it."""
+        return sum(
+            each.restart_count
+            for each in self.status.container_statuses
+            if each.name == names.ENGINE_CONTAINER
+        )
+
+    @property
+    def init_restarts(self) -> int:
+        """Of what has to end before the engine can start."""
+        sidecars = {each.name for each in self.spec.init_containers if each.is_sidecar}
+        return sum(
+            each.restart_count
+            for each in self.status.init_container_statuses
+            if each.name not in sidecars
+        )
 
     def condition(self, kind: str) -> ObservedCondition | None:
         return next((each for each in self.status.conditions if each.type == kind), None)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
@@ -48,7 +49,10 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
         said = why_no_node(pod.spec, nodes) or unscheduled.message or unscheduled.reason
         return _trouble(Reason.POD_UNSCHEDULABLE, f"pod {pod.name} finds no node: {said}")
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    found = (_trouble_with_container(pod.name, status) for status in statuses)
+    # What is ready is not what it waits for, whatever became of it before.
+    waited_for = [status for status in statuses if not status.ready]
+    waited_for.sort(key=lambda status: status.name != names.ENGINE_CONTAINER)
+    found = (_trouble_with_container(pod.name, status) for status in waited_for)
     return next((each for each in found if each is not None), None)
 
 

@@ -14,11 +14,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.pod_fields import QUANTITY_FIELDS
 from fathom.api.problem import Problem
 
 _ROOT: Final = "V1PodTemplateSpec"
-_QUANTITIES: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
-"""Fields that are text by the schema, and may be a number: `cpu: 8`."""
 _INT_OR_TEXT: Final = "port"
 """A field that is anything by the schema: of probes and hooks, a port's number or its name."""
 _ALIKE: Final = 0.8
@@ -62,7 +61,7 @@ def with_written_quantities(value: JsonValue, *, written: bool = False) -> JsonV
     match value:
         case dict():
             return {
-                key: with_written_quantities(each, written=written or key in _QUANTITIES)
+                key: with_written_quantities(each, written=written or key in QUANTITY_FIELDS)
                 for key, each in value.items()
             }
         case list():
@@ -143,7 +142,7 @@ def _unlike(value: JsonValue, kind: str, field: str) -> str:
             fits = field != _INT_OR_TEXT or whole or text
             expected = "must be the number of a port, or its name"
         case _:
-            fits, expected = text or (number and field in _QUANTITIES), "must be text"
+            fits, expected = text or (number and field in QUANTITY_FIELDS), "must be text"
     if fits:
         return ""
     if isinstance(value, dict | list):

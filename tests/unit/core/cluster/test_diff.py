@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,7 +71,19 @@ def test_the_first_discrepancy_is_named(path: str, value: Any, sentence: str) ->
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [("1Gi", "1024Mi"), ("8", "8000m"), ("2k", 2000), ("0.5", "500m")]
+    ("ours", "theirs"),
+    [
+        ("1Gi", "1024Mi"),
+        ("8", "8000m"),
+        ("2k", 2000),
+        ("0.5", "500m"),
+        (".5", "500m"),
+        ("1.", "1"),
+        ("1e3", "1k"),
+        ("12E2", "1200"),
+        ("+1", "1"),
+        ("100u", "0.1m"),
+    ],
 )
 def test_quantities_are_equal_by_value(ours: Any, theirs: Any) -> None:
     rendered = {"spec": {"resources": {"limits": {"x": ours}}}}
@@ -78,12 +91,101 @@ def test_quantities_are_equal_by_value(ours: Any, theirs: Any) -> None:
     assert first_difference(rendered, live) is None
 
 
-def test_outside_of_resources_a_string_is_a_string() -> None:
+@pytest.mark.parametrize("theirs", ["2", "1Ki", True, "NaN", "sNaN", "one", "", None, {}])
+def test_what_is_no_quantity_of_the_same_value_is_a_difference(theirs: Any) -> None:
+    for ours in ("1", "NaN", "sNaN", "1e999999999E"):
+        if ours != theirs:
+            rendered = {"resources": {"limits": {"x": ours}}}
+            assert first_difference(rendered, {"resources": {"limits": {"x": theirs}}}) is not None
+
+
+@pytest.mark.parametrize(
+    "holding",
+    [
+        lambda quantity: {"volumes": [{"name": "s", "emptyDir": {"sizeLimit": quantity}}]},
+        lambda quantity: {"overhead": {"cpu": quantity}},
+        lambda quantity: {
+            "env": [{"name": "X", "valueFrom": {"resourceFieldRef": {"divisor": quantity}}}]
+        },
+    ],
+    ids=["sizeLimit", "overhead", "divisor"],
+)
+def test_quantities_of_a_pod_stand_in_more_places(holding: Callable[[str], Any]) -> None:
+    assert first_difference(holding("1e3"), holding("1k")) is None
+    assert first_difference(holding("1e3"), holding("1Ki")) is not None
+
+
+def test_elsewhere_a_string_is_a_string() -> None:
     assert first_difference({"args": ["8"]}, {"args": ["8000m"]}) is not None
+
+
+TOLERATED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+SPREAD = {"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "ScheduleAnyway"}
+
+
+@pytest.mark.parametrize(
+    ("field", "ours", "more"),
+    [
+        ("tolerations", TOLERATED, {"operator": "Exists"}),
+        ("tolerations", TOLERATED, {**TOLERATED, "effect": "NoExecute"}),
+        ("topologySpreadConstraints", SPREAD, {**SPREAD, "topologyKey": "b"}),
+        ("hostAliases", {"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}),
+        ("envFrom", {"secretRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}),
+    ],
+    ids=["a toleration of all", "of another effect", "a spread", "an alias", "a source"],
+)
+def test_what_a_webhook_adds_to_a_list_without_keys_is_no_difference(
+    field: str, ours: dict[str, Any], more: dict[str, Any]
+) -> None:
+    rendered = {field: [ours]}
+    for live in ([ours, more], [more, ours], [more, {**ours, "default": 1}, more]):
+        assert first_difference(rendered, {field: live}) is None
+    assert first_difference({field: []}, {field: [more]}) is None
+
+
+@pytest.mark.parametrize(
+    ("live", "sentence"),
+    [
+        (["a", "c", "d"], "envFrom[1] is missing"),
+        (["c", "b", "a"], "envFrom[1] is missing"),
+        (["b", "a"], "envFrom[0].secretRef.name is 'b' and should be 'a'"),
+        (["a"], "envFrom has 1 entry and should have 2"),
+    ],
+)
+def test_of_a_list_without_keys_all_of_ours_is_there_in_our_order(
+    live: list[str], sentence: str
+) -> None:
+    def sources(names: list[str]) -> dict[str, Any]:
+        return {"envFrom": [{"secretRef": {"name": name}} for name in names]}
+
+    assert first_difference(sources(["a", "b"]), sources(live)) == sentence
+
+
+def test_a_list_of_plain_values_is_ours_alone() -> None:
+    assert first_difference({"args": []}, {"args": ["--evil"]}) is not None
+    assert first_difference({"drop": ["ALL"]}, {"drop": ["ALL", "KILL"]}) is not None
 
 
 def test_nothing_may_be_written_in_many_ways() -> None:
     assert first_difference({"a": {}, "b": [], "c": None, "d": ""}, {}) is None
+
+
+@pytest.mark.parametrize(
+    "field", ["hostNetwork", "initialDelaySeconds", "partition", "chapAuthSession", "sslEnabled"]
+)
+def test_a_zero_that_the_server_drops_is_no_difference(field: str) -> None:
+    for zero in (False, 0):
+        assert first_difference({field: zero}, {}) is None
+        assert first_difference({field: zero}, {field: True}) is not None
+
+
+@pytest.mark.parametrize(
+    "field", ["automountServiceAccountToken", "allowPrivilegeEscalation", "runAsUser", "replicas"]
+)
+def test_a_zero_that_somebody_took_out_is_a_difference(field: str) -> None:
+    """The server keeps these: their absence means something else."""
+    for zero in (False, 0):
+        assert first_difference({field: zero}, {}) == f"{field} is missing"
 
 
 def test_data_of_a_config_map_is_ours_alone() -> None:

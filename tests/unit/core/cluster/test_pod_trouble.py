@@ -104,6 +104,33 @@ def test_a_pod_that_is_only_on_its_way_is_in_no_trouble(status: dict[str, Any]) 
     assert trouble_with_pod(pod(**status)) is None
 
 
+def ended(name: str, exit_code: int, *, ready: bool) -> dict[str, Any]:
+    """A container that was started again once."""
+    last = {"terminated": {"exitCode": exit_code, "message": f"{name} says why"}}
+    return {"name": name, "restartCount": 1, "lastState": last, "ready": ready}
+
+
+def test_a_container_that_is_ready_is_not_what_its_pod_waits_for() -> None:
+    completed = {"state": {"terminated": {"exitCode": 0}}}
+    fetch = {**ended("fetch", 1, ready=True), **completed}
+    loading = container(state={"running": {}})
+    status = {
+        "initContainerStatuses": [fetch],
+        "containerStatuses": [ended("istio-proxy", 1, ready=True), loading],
+    }
+    assert trouble_with_pod(pod(**status)) is None
+
+
+def test_of_several_containers_the_engine_is_told_of_first() -> None:
+    proxy = ended("istio-proxy", 1, ready=False)
+    fetch = ended("fetch", 2, ready=False)
+    engine = ended("vllm", 3, ready=False)
+    for statuses, named in (([proxy, engine], "vllm"), ([proxy], "fetch")):
+        trouble = trouble_with_pod(pod(initContainerStatuses=[fetch], containerStatuses=statuses))
+        assert trouble is not None
+        assert trouble.message.startswith(f"container {named} of pod kimi-1 exited")
+
+
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     text = "first " + "x" * 2000 + " last"
     ended = container(restartCount=1, lastState={"terminated": {"exitCode": 1, "message": text}})
