@@ -160,7 +160,7 @@ def desired_state(
         revision=revision,
         settings=_settings(wanted.spec, frozen=hold is not None and hold.frozen),
         workloads=objects.workloads,
-        pods=objects.leaders,
+        pods=objects.standing,
         counters=snapshot.counters,
         document=objects.depth,
         document_written_at_s=document_written_at_s,

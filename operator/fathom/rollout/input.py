@@ -56,7 +56,7 @@ class RolloutInput:
     settings: RolloutSettings
     workloads: Sequence[ObservedWorkload]
     pods: Sequence[ObservedPod]
-    """Leaders."""
+    """Leaders, but for those whose node died."""
     counters: Mapping[str, PodCounters]
     document: DepthDocument | None
     document_written_at_s: float

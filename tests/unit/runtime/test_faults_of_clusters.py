@@ -110,6 +110,18 @@ async def test_a_node_that_dies_in_a_rollout_costs_its_replica_only_until_it_is_
     assert cluster.ready() == {"B": 3}, cluster.bench.condition("Progressing")["message"]
 
 
+async def test_a_pod_on_a_dead_node_does_not_keep_a_rollout_from_its_end() -> None:
+    """It is of the revision before, and is gone only with its Node object."""
+    cluster = PlayedCluster({"replicas": 3}, nodes=4)
+    await cluster.settle()
+    lose_node_for_good(cluster, "A")
+    await cluster.run(3600)
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 3})
+    await cluster.run(600)
+    assert cluster.stage == "None", cluster.bench.condition("Progressing")["message"]
+
+
 async def canary_of(cluster: PlayedCluster) -> None:
     """At rest, then edited, until the canary serves."""
     await cluster.settle()
