@@ -77,6 +77,8 @@ class RolloutInput:
     retry: str = ""
     """What the user's annotation says: another value than before asks to try a vetoed revision
     once more."""
+    looked_at_s: float | None = None
+    """When an operator looked at the canary before (Unix seconds); None: not known."""
 
     @cached_property
     def others(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from fathom.core.counted import counted
 from fathom.core.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
 from fathom.rollout.canary_watch import canary_pod, watched_on
-from fathom.rollout.clocks import not_ahead, resumed, standing_still
+from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched
 from fathom.rollout.comparison import comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
@@ -48,6 +48,7 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
         given: this pass's view.
     """
     before = before and not_ahead(before, given.now_s)
+    before = before and unwatched(before, given.looked_at_s, given.settings, given.now_s)
     rollout, events = _of_this_spec(before, given)
     if rollout is None:
         return RolloutStep(None)

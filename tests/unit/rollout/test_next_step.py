@@ -13,7 +13,7 @@ from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.steps import RolloutStep, next_step
-from unit.rollout.inputs import NOW_S, SETTINGS, deployment, given, pod
+from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, pod
 
 SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
 CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
@@ -184,6 +184,46 @@ def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
     assert resumed.watch == CanaryWatch(
         "another", unready_since_s=NOW_S + 90_000, uid="uid of another"
     )
+
+
+BAKING = replace(CANARY, watch=CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary"))
+
+
+@pytest.mark.parametrize("looked_after_s", [None, 0.0, 60.0])
+def test_what_nobody_watched_stops_every_clock_soon_after_the_last_look(
+    looked_after_s: float | None,
+) -> None:
+    """What an earlier Fathom kept tells only when something was seen to begin."""
+    looked_at_s = None if looked_after_s is None else NOW_S + looked_after_s
+    until_s = (looked_after_s or 0.0) + 180
+
+    def seen(after_s: float) -> Rollout:
+        return after(BAKING, given(after_s, pod(ready=True), looked_at_s=looked_at_s))
+
+    assert (seen(until_s).began_at_s, seen(until_s).watch) == (NOW_S, BAKING.watch)
+    later = seen(until_s + 7000)
+    assert (later.began_at_s, later.paused_at_s) == (NOW_S + 7000, None)
+    assert later.watch == replace(BAKING.watch or CanaryWatch(""), ready_since_s=NOW_S + 7000)
+
+
+@pytest.mark.parametrize("ready_s", [None, NOW_S - 5])
+def test_and_of_its_patience_while_it_does_not_serve(ready_s: float | None) -> None:
+    """Also where it did before, and whatever the bake is."""
+    watch = replace(BAKING.watch or CanaryWatch(""), ready_since_s=ready_s, unready_since_s=NOW_S)
+    waiting = replace(CANARY, watch=watch)
+    settings = replace(SETTINGS, bake_s=0.0)
+    for away_s in (0.0, 50.0):
+        at_s = PATIENCE_S * 0.15 + away_s
+        found = after(waiting, given(at_s, pod(), settings=settings, looked_at_s=None)).watch
+        assert found is not None
+        assert found.unready_since_s == NOW_S + away_s
+
+
+def test_a_pause_is_no_absence_and_a_clock_that_is_set_back_none_either() -> None:
+    held = replace(BAKING, paused_at_s=NOW_S + 100)
+    assert after(held, given(9000, pod(ready=True), looked_at_s=None)).began_at_s == NOW_S + 8900
+    back = given(100, pod(ready=True), looked_at_s=NOW_S + 9000)
+    assert after(BAKING, back).watch == BAKING.watch
 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
