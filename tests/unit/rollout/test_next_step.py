@@ -322,16 +322,26 @@ def test_of_two_pods_the_watched_one_stays_the_canary_and_else_the_ready_one() -
         assert watched(ready, 200, pod(name=other, ready=True), pod(name="c")).pod == "c"
 
 
-@pytest.mark.parametrize("changes", [{"replicas": 1}, {"bake_s": 0.0}])
+@pytest.mark.parametrize(("changes", "others"), [({"replicas": 1}, 0), ({"bake_s": 0.0}, 2)])
 def test_with_nothing_beside_it_or_no_bake_it_is_enough_to_become_ready(
-    changes: dict[str, Any],
+    changes: dict[str, Any], others: int
 ) -> None:
     settings = replace(SETTINGS, **changes)
-    assert after(CANARY, given(100, pod(), settings=settings)).stage is Stage.CANARY
-    step = next_step(CANARY, given(100, pod(ready=True), settings=settings))
+    workloads = (deployment("old", others), deployment("new", 1))
+
+    def seen(canary: ObservedPod) -> RolloutInput:
+        return given(100, canary, settings=settings, workloads=workloads)
+
+    assert after(CANARY, seen(pod())).stage is Stage.CANARY
+    step = next_step(CANARY, seen(pod(ready=True)))
     assert step.rollout is not None
     assert step.rollout.stage is Stage.PROMOTED
     assert told(step) == ["Revision new replaces old everywhere: it became ready."]
+
+
+def test_at_one_replica_it_is_watched_as_long_as_another_stands_beside_it() -> None:
+    found = after(CANARY, given(100, pod(ready=True), settings=replace(SETTINGS, replicas=1)))
+    assert (found.stage, found.reason) == (Stage.CANARY, Reason.CANARY_BAKING)
 
 
 def test_what_is_awaited_is_said() -> None:
