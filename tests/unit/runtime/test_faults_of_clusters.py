@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fathom.core.cluster.kinds import DEPLOYMENT, POD
-from support.bench import Bench
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
+from support.bench import Bench, holding
 from support.fake_kube import FakeKube
 from support.played_cluster import Engine, PlayedCluster
 
@@ -146,3 +147,25 @@ async def test_a_mending_of_the_canary_is_not_vetoed_for_metrics_that_can_be_rea
     cluster.edit({"engine.image": NEWEST})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage in {"Promoted", "RolledBack"})
     assert cluster.stage == "Promoted", cluster.bench.status["rollout"]
+
+
+async def test_mode_advise_is_the_stop_button_after_a_roll_back_too(bench: Bench) -> None:
+    """What was rolled back may stand for days, and meanwhile somebody wants the tuner to stop."""
+    bench.edit({"engine.image": NEW})
+    for _ in range(400):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+        if bench.status["rollout"]["stage"] == "RolledBack":
+            break
+    assert bench.status["rollout"]["stage"] == "RolledBack"
+    bench.edit({"speculation.tuning": {"mode": "Advise"}})
+    modes = set()
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        modes.add(str(snapshot.settings.mode))
+        return holding(snapshot)
+
+    bench.decide = decide
+    await bench.run_for(600)
+    assert modes == {"Advise"}
+    assert bench.status["rollout"]["stage"] == "RolledBack"
