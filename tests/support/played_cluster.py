@@ -166,6 +166,15 @@ class PlayedCluster:
         self.bench.edit(changes)
         self._due_s = self.bench.clock.at_s
 
+    def away(self, seconds: float) -> None:
+        """No operator runs: the cluster goes on without one. Then there is a new one."""
+        end_s = self.bench.clock.at_s + seconds
+        while self.bench.clock.at_s < end_s:
+            self._play()
+            self.bench.clock.at_s += TICK_S
+        self.bench.restart()
+        self._due_s = self.bench.clock.at_s
+
     def lose_node_of(self, revision: str) -> None:
         """One of its serving pods is gone at once, and its node with it."""
         for pod in self.bench.kube.all_of(POD):

@@ -9,9 +9,12 @@ Two revisions stand side by side as two workloads. With `replicas` N, `maxUnavai
    that still drain.
 3. The others shrink, by no more than keeps N - U: first pods that are not ready, which serve
    nobody, then ready ones, as far as ready pods exceed N - U.
-4. While the wanted revision is on trial (`Bounds.most_new`), it stays that small, the others make
-   room for no more than that, and what a change of N adds or takes is theirs.
-5. Paused, nothing moves between revisions. What a change of N adds goes to the revision that
+4. While the wanted revision is on trial (`ReplicaBounds.most_new`), it stays that small, the others
+   make room for no more than that, and what a change of N adds or takes is theirs.
+5. Where a change of N leaves more than N + S, the last ready pod stays until one of the wanted
+   revision serves, though U may allow none; and beside a canary that is there stays one of the
+   others, to be compared with.
+6. Paused, nothing moves between revisions. What a change of N adds goes to the revision that
    serves most; what it takes, or a surge has added, goes as in 3: pods that are not ready, then
    ready ones as far as they exceed N.
 
@@ -70,11 +73,6 @@ class ReplicaBounds:
     """Replicas that the wanted revision may have for now: 1 while it is a canary, 0 before; None:
     all."""
 
-    @property
-    def kept(self) -> int:
-        """Replicas that the other revisions keep while the wanted one is on trial."""
-        return 0 if self.most_new is None else self.beside(self.most_new)
-
     def beside(self, on_trial: int) -> int:
         """Replicas of the other revisions beside so many that are on trial."""
         # A surge takes no other's place.
@@ -95,12 +93,20 @@ def replicas_by_revision(
         return {wanted: bounds.replicas}
     if bounds.paused and bounds.most_new is not None:
         on_trial = min(new.asked, bounds.replicas)
-        return {wanted: on_trial} | _scaled(others, bounds.beside(on_trial))
+        return {wanted: on_trial} | _scaled(others, _kept(on_trial, new, others, bounds))
     if bounds.paused:
         return {wanted: new.asked} | _scaled(fleets, bounds.replicas)
-    if sum(fleet.asked for fleet in others) < bounds.kept:
-        return {wanted: min(new.asked, _most(bounds))} | _scaled(others, bounds.kept)
-    return {wanted: _grown(new, others, bounds)} | _shrunk(new, others, bounds)
+    kept = 0 if bounds.most_new is None else _kept(bounds.most_new, new, others, bounds)
+    if sum(fleet.asked for fleet in others) < kept:
+        return {wanted: min(new.asked, _most(bounds))} | _scaled(others, kept)
+    return {wanted: _grown(new, others, bounds)} | _shrunk(new, others, bounds, kept)
+
+
+def _kept(on_trial: int, new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:
+    """Replicas that the others keep beside so many that are on trial."""
+    # A canary that took the place of the only replica has nobody left beside it.
+    last = min(1, bounds.replicas, sum(fleet.asked for fleet in others)) if new.asked else 0
+    return max(bounds.beside(on_trial), last)
 
 
 def _most(bounds: ReplicaBounds) -> int:
@@ -113,13 +119,18 @@ def _grown(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:
     return min(_most(bounds), new.asked + room)
 
 
-def _shrunk(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> dict[str, int]:
+def _shrunk(
+    new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds, kept: int
+) -> dict[str, int]:
     least = bounds.replicas - bounds.max_unavailable
     of_new = min(new.serving, bounds.replicas)
-    spare = of_new + sum(fleet.serving for fleet in others) - least
-    # Pods that are not ready may yet become so: even they go only as far as U allows.
     asked = sum(fleet.asked for fleet in others)
-    budget = max(0, min(of_new + asked - least, asked - bounds.kept))
+    # Nobody waits for the place of the last one yet: others go before it.
+    surplus = new.asked + asked > bounds.replicas + bounds.max_surge
+    last = min(1, bounds.replicas) if surplus else 0
+    spare = of_new + sum(fleet.serving for fleet in others) - max(least, last)
+    # Pods that are not ready may yet become so: even they go only as far as U allows.
+    budget = max(0, min(of_new + asked - least, asked - kept))
     return _without(others, budget, spare)
 
 

@@ -22,6 +22,7 @@ from fathom.quality.check import QUALITY_KEY, QualityCheck
 from fathom.reconcile.checkpoint_models import models_from, models_text
 from fathom.rollout.refresh import RefreshLog
 from fathom.rollout.rollout import Rollout
+from fathom.rollout.unix_seconds import UnixSeconds
 
 _GOOD_SPEC: Final = "lastGoodSpec.json"
 _GOOD_REVISION: Final = "revision"
@@ -33,11 +34,13 @@ _REFRESHES: Final = "refreshes.json"
 _WEIGHTS: Final = "weights.json"
 _MODELS: Final = "models.json"
 _GENERATION: Final = "generation.json"
+LOOK_KEY: Final = "lookedAt.json"
+"""What is no reason for a write by itself."""
 _SPECS: Final = frozenset({_GOOD_SPEC, _ACCEPTED_SPEC, _STABLE_SPEC})
 _REVISIONS: Final = frozenset({_GOOD_REVISION, _ACCEPTED_REVISION})
 _HOLDING: Final = _SPECS | _REVISIONS | {_MODELS}
 """What must not be taken for absent where it cannot be read."""
-KEYS: Final = _HOLDING | {ROLLOUT_KEY, _REFRESHES, QUALITY_KEY, _WEIGHTS, _GENERATION}
+KEYS: Final = _HOLDING | {ROLLOUT_KEY, _REFRESHES, QUALITY_KEY, _WEIGHTS, _GENERATION, LOOK_KEY}
 """All that is ours, beside the tuner's state."""
 ABSENT: Final = "null"
 """What a key holds that is not there."""
@@ -55,6 +58,7 @@ class SeenGeneration:
 
 
 _SEEN: Final = TypeAdapter(SeenGeneration)
+_LOOK: Final[TypeAdapter[float]] = TypeAdapter(UnixSeconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,9 @@ class Checkpoint:
     """What is known of the models that these specs name."""
     seen: SeenGeneration | None = field(default=None, compare=False)
     """None: nothing was acted upon yet. No step by itself: it goes with the next write."""
+    looked_at_s: float | None = field(default=None, compare=False)
+    """When an operator looked at the canary (Unix seconds); None: there is none. It goes with the
+    next write, and is no reason for one."""
     unread: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By key: what is there, matters, and cannot be read."""
     lost: tuple[str, ...] = field(default=(), compare=False)
@@ -106,6 +113,7 @@ class Checkpoint:
             weights=read.key(_WEIGHTS, _weights) or {},
             models=read.key(_MODELS, models_from) or {},
             seen=read.key(_GENERATION, _seen),
+            looked_at_s=read.key(LOOK_KEY, _look),
             unread={key: tuning[key] for key in read.unreadable if key in _HOLDING},
             lost=tuple(key for key in read.unreadable if key not in _HOLDING),
             voided=frozenset(key for key in KEYS if tuning.get(key) == ABSENT),
@@ -133,6 +141,7 @@ class Checkpoint:
             _WEIGHTS: _weights_text(self.weights) if self.weights else None,
             _MODELS: models_text(self.models) or None,
             _GENERATION: _SEEN.dump_json(self.seen).decode() if self.seen else None,
+            LOOK_KEY: json.dumps(self.looked_at_s) if self.looked_at_s is not None else None,
         }
         known = {key: text for key, text in found.items() if text is not None}
         return dict.fromkeys(self.voided, ABSENT) | known | dict(self.unread)
@@ -212,6 +221,13 @@ def _quality(text: str) -> str | None:
 def _seen(text: str) -> SeenGeneration | None:
     try:
         return _SEEN.validate_json(text)
+    except ValidationError:
+        return None
+
+
+def _look(text: str) -> float | None:
+    try:
+        return _LOOK.validate_json(text)
     except ValidationError:
         return None
 

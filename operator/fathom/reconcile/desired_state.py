@@ -160,7 +160,7 @@ def desired_state(
         revision=revision,
         settings=_settings(wanted.spec, frozen=hold is not None and hold.frozen),
         workloads=objects.workloads,
-        pods=objects.leaders,
+        pods=objects.standing,
         counters=snapshot.counters,
         document=objects.depth,
         document_written_at_s=document_written_at_s,
@@ -171,6 +171,7 @@ def desired_state(
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
+        looked_at_s=checkpoint.looked_at_s,
     )
     arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
@@ -314,7 +315,9 @@ def _checkpoint_after(
 ) -> Checkpoint:
     """What should survive a restart, after this step."""
     stable = checkpoint.spec_of(rollout.stable) if rollout is not None else None
-    after = replace(checkpoint, stable_spec=stable, rollout=rollout)
+    on_trial = rollout is not None and rollout.stage is Stage.CANARY
+    looked_at_s = given.now_s if on_trial else None
+    after = replace(checkpoint, stable_spec=stable, rollout=rollout, looked_at_s=looked_at_s)
     if intent.newest:
         after = after.with_accepted(intent.text, intent.revision)
     # The proof that a spec is good: its pods serve, and no trial of theirs is under way.

@@ -1,15 +1,22 @@
 """Which spec is to be carried out: the newest, or, while that one is bad, the last good one."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.resource import Metadata, SpeculativeDeployment, parse
-from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
+from fathom.api.spec import (
+    MAX_REPLICAS,
+    AutoOrNever,
+    SpeculativeDeploymentSpec,
+    Switch,
+    TuningMode,
+)
 from fathom.core.arm import arm_of
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
@@ -169,8 +176,8 @@ def good_spec_text(resource: Manifest) -> str:
 def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
     """The resource as it was when its spec was last good.
 
-    How many replicas there are and whether rollouts are paused, the newest says, as far as it can
-    be read. None: no such spec is known, or this Fathom no longer takes it.
+    How many replicas there are, and what else is to be held or stopped by now, the newest says, as
+    far as it can be read. None: no such spec is known, or this Fathom no longer takes it.
     """
     if last_good is None:
         return None
@@ -180,7 +187,7 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
         return None
     if not isinstance(spec, dict):
         return None
-    document = {**resource, "spec": spec | _moving(resource.get("spec"), spec)}
+    document = {**resource, "spec": _followed(resource.get("spec"), spec)}
     document.pop("status", None)
     if isinstance(metadata := resource.get("metadata"), dict):
         # The rest moves with each write of the status, and nobody reads it.
@@ -236,19 +243,73 @@ def _replicas(resource: Manifest) -> int:
     return 1 if asked is None else asked
 
 
-def _moving(newest: JsonValue, earlier: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """What an earlier spec takes over from the newest."""
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """A field by which a user stops what Fathom does by itself."""
+
+    path: tuple[str, ...]
+    unset: JsonValue
+    """What it is where it is not written."""
+    moves: tuple[tuple[JsonValue, JsonValue], ...]
+    """What an earlier spec has, and what it takes over from the newest."""
+
+
+# Nothing that sets something going: that is part of the spec which is not carried out. A pause ends
+# as it began.
+_STOPS: Final = (
+    _Stop(("rollout", "paused"), unset=False, moves=((False, True), (True, False))),
+    _Stop(
+        ("rollout", "refresh"),
+        unset=AutoOrNever.NEVER,
+        moves=((AutoOrNever.AUTO, AutoOrNever.NEVER),),
+    ),
+    _Stop(
+        ("speculation", "tuning", "mode"),
+        unset=TuningMode.AUTO,
+        moves=((TuningMode.AUTO, TuningMode.ADVISE),),
+    ),
+    _Stop(
+        ("speculation", "tuning", "probing"),
+        unset=Switch.ENABLED,
+        moves=((Switch.ENABLED, Switch.DISABLED),),
+    ),
+)
+
+
+def _followed(newest: JsonValue, earlier: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """An earlier spec, with what it takes over from the newest."""
     if not isinstance(newest, dict):
-        return {}
-    followed: dict[str, JsonValue] = {}
+        return earlier
     replicas = _whole_number(newest.get("replicas"))
     if replicas is not None:
-        followed["replicas"] = replicas
-    rollout, before = newest.get("rollout", {}), earlier.get("rollout", {})
-    paused = rollout.get("paused", False) if isinstance(rollout, dict) else None
-    if isinstance(paused, bool) and isinstance(before, dict):
-        followed["rollout"] = {**before, "paused": paused}
-    return followed
+        earlier = {**earlier, "replicas": replicas}
+    for stop in _STOPS:
+        move = (_value_of(stop, earlier), _value_of(stop, newest))
+        for before, after in stop.moves:
+            if move == (before, after):
+                earlier = _with_value(earlier, stop.path, after)
+    return earlier
+
+
+def _value_of(stop: _Stop, spec: JsonValue) -> JsonValue:
+    """None: it cannot be read."""
+    for key in stop.path:
+        if not isinstance(spec, dict):
+            return None
+        if key not in spec:
+            return stop.unset
+        spec = spec[key]
+    return spec
+
+
+def _with_value(
+    spec: dict[str, JsonValue], path: Sequence[str], value: JsonValue
+) -> dict[str, JsonValue]:
+    key, *deeper = path
+    below = spec.get(key, {})
+    if deeper and isinstance(below, dict):
+        value = _with_value(below, deeper, value)
+    return {**spec, key: value}
 
 
 def _whole_number(value: JsonValue) -> int | None:

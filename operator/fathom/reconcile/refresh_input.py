@@ -48,7 +48,7 @@ def refresh_of(
             trough=load.is_trough(now_s) and load.is_trough(now_s + LOADING_S),
             replicas=spec.replicas,
             max_unavailable=spec.rollout.max_unavailable,
-            pods=snapshot.objects.leaders,
+            pods=snapshot.objects.standing,
             log=desired.checkpoint.refreshes,
         )
     )

@@ -1,6 +1,6 @@
 """What one pass is to write, and what came of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api import names
@@ -17,7 +17,7 @@ from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.children.tuning_config_map import STATE_KEY
-from fathom.reconcile.checkpoint import KEYS, Checkpoint
+from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_operations import fetch_operations
 from fathom.reconcile.memory import QUIET_S, Memory
@@ -162,11 +162,16 @@ def _tuning_data(
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
     data = {STATE_KEY: decision.state.to_json(), **checkpoint.data()}
-    if data == {key: text for key, text in objects.tuning.items() if key in KEYS | {STATE_KEY}}:
+    ours = (KEYS | {STATE_KEY}) - {LOOK_KEY}
+    if _only(ours, data) == _only(ours, objects.tuning):
         return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     due = is_over(memory.tuning_written_at_s, QUIET_S, now_s)
     return data if due or moved or not is_written(checkpoint, objects) else None
+
+
+def _only(keys: Collection[str], data: Mapping[str, str]) -> dict[str, str]:
+    return {key: text for key, text in data.items() if key in keys}
 
 
 def is_written(checkpoint: Checkpoint, objects: Objects) -> bool:

@@ -1,8 +1,17 @@
-"""The clocks of a rollout: those that are set back, and those that stand still in a pause. Pure."""
+"""The clocks of a rollout: those that are set back, and those that stand still. Pure.
+
+They stand still in a pause, and while nobody looks at the canary, as when the operator is away or
+cannot reach the API server: what nobody watched is no bake, and uses up nobody's patience.
+"""
 
 from dataclasses import replace
+from typing import Final
 
-from fathom.rollout.rollout import Rollout
+from fathom.rollout.input import RolloutSettings
+from fathom.rollout.rollout import Rollout, Stage
+
+UNWATCHED_SHARE: Final = 0.15
+"""Of the time that a canary is given, after a look at it: so long a pass may take, or fail."""
 
 
 def not_ahead(rollout: Rollout, now_s: float) -> Rollout:
@@ -27,8 +36,30 @@ def standing_still(rollout: Rollout, now_s: float) -> Rollout:
     return rollout if rollout.paused_at_s else replace(rollout, paused_at_s=now_s)
 
 
+def unwatched(
+    rollout: Rollout, looked_at_s: float | None, settings: RolloutSettings, now_s: float
+) -> Rollout:
+    """Standing still since soon after the last look at a canary, if that was too long ago."""
+    # An arm that was compared stays for months, and no time decides about it.
+    awaited = rollout.stage is Stage.CANARY and rollout.compared is None
+    if not awaited or rollout.paused_at_s is not None:
+        return rollout
+    serves = rollout.watch is not None and rollout.watch.unready_since_s is None
+    given_s = settings.bake_s if serves else settings.patience_s
+    until_s = _last_look_s(rollout, looked_at_s) + UNWATCHED_SHARE * given_s
+    return standing_still(rollout, until_s) if until_s < now_s else rollout
+
+
+def _last_look_s(rollout: Rollout, looked_at_s: float | None) -> float:
+    """The last that is known: what began was seen to begin."""
+    known = [rollout.began_at_s, looked_at_s]
+    if rollout.watch is not None:
+        known += [rollout.watch.ready_since_s, rollout.watch.unready_since_s]
+    return max(at_s for at_s in known if at_s is not None)
+
+
 def resumed(rollout: Rollout, now_s: float) -> Rollout:
-    """After a pause, with every clock as far as it was."""
+    """With every clock as far as it was when they were stopped."""
     if rollout.paused_at_s is None:
         return rollout
     paused_s = now_s - rollout.paused_at_s

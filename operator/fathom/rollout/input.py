@@ -57,7 +57,7 @@ class RolloutInput:
     settings: RolloutSettings
     workloads: Sequence[ObservedWorkload]
     pods: Sequence[ObservedPod]
-    """Leaders."""
+    """Leaders, but for those whose node died."""
     counters: Mapping[str, PodCounters]
     document: DepthDocument | None
     document_written_at_s: float
@@ -80,6 +80,8 @@ class RolloutInput:
     retry: str = ""
     """What the user's annotation says: another value than before asks to try a vetoed revision
     once more."""
+    looked_at_s: float | None = None
+    """When an operator looked at the canary before (Unix seconds); None: not known."""
 
     @cached_property
     def others(self) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ class RefreshInput:
     replicas: int
     max_unavailable: int
     pods: tuple[ObservedPod, ...]
-    """All that serve or hold GPUs."""
+    """All that serve or hold GPUs, but for those whose node died."""
     log: RefreshLog = RefreshLog()
 
 

@@ -21,11 +21,11 @@ from fathom.core.counted import counted
 from fathom.core.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
 from fathom.rollout.canary_watch import canary_pod, watched_on
-from fathom.rollout.clocks import not_ahead, resumed, standing_still
+from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched
 from fathom.rollout.comparison import comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
-from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_on
+from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_alone, verdict_on
 
 SETTLE_S: Final = 10.0
 """A spec that has just changed may change again: edits within this time are one rollout."""
@@ -48,6 +48,7 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
         given: this pass's view.
     """
     before = before and not_ahead(before, given.now_s)
+    before = before and unwatched(before, given.looked_at_s, given.settings, given.now_s)
     rollout, events = _of_this_spec(before, given)
     if rollout is None:
         return RolloutStep(None)
@@ -222,9 +223,12 @@ def _watched(rollout: Rollout, given: RolloutInput) -> RolloutStep:
 
 def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> RolloutStep:
     """Of a canary that serves: it is promoted, goes back, or is watched on."""
-    if _alone(given) or not given.settings.bake_s:
+    if not given.settings.bake_s:
         return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
-    verdict = verdict_on(rollout.evidence, baked_s, given.settings.bake_s)
+    if _alone(given) and not given.asked(rollout.stable):
+        verdict = verdict_alone(rollout.evidence)
+    else:
+        verdict = verdict_on(rollout.evidence, baked_s, given.settings.bake_s)
     match verdict.answer:
         case Answer.PROMOTE:
             return _promoted(rollout, verdict.reason, verdict.message, given)

@@ -76,6 +76,13 @@ def verdict_on(evidence: CanaryEvidence, baked_s: float, bake_s: float) -> Verdi
     return _at_the_end(evidence, over=baked_s >= LONGEST_BAKE * bake_s)
 
 
+def verdict_alone(evidence: CanaryEvidence) -> Verdict:
+    """Of a canary that nothing is left to compare with: what was seen before counts."""
+    slower = _slower(evidence, END_Z, least_windows=0.0)  # no more of them will come
+    worse = slower or fails(evidence) or harm_beside_speed(evidence, END_Z)
+    return worse or _promote("it became ready.")
+
+
 def _at_the_end(evidence: CanaryEvidence, *, over: bool) -> Verdict:
     if blind(evidence):
         return _unseen(evidence, over=over)
@@ -119,9 +126,11 @@ def _worse(evidence: CanaryEvidence, z: float) -> Verdict | None:
     return _slower(evidence, z) or fails(evidence) or harm_beside_speed(evidence, z)
 
 
-def _slower(evidence: CanaryEvidence, z: float) -> Verdict | None:
+def _slower(
+    evidence: CanaryEvidence, z: float, least_windows: float = LEAST_WINDOWS
+) -> Verdict | None:
     speed = evidence.speed
-    if speed.windows < LEAST_WINDOWS or speed.mean + z * speed.error >= log1p(-MOST_LOSS):
+    if speed.windows < least_windows or speed.mean + z * speed.error >= log1p(-MOST_LOSS):
         return None
     return _roll_back(Reason.CANARY_SLOWER, f"{so_far(evidence)}.")
 

@@ -300,6 +300,49 @@ def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
     }
 
 
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("ready", [0, 1])
+def test_scaled_to_one_a_canary_that_is_there_keeps_one_beside_it(
+    ready: int, *, paused: bool
+) -> None:
+    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, ready, 0))
+    bounds = ReplicaBounds(1, 1, 0, paused=paused, most_new=1)
+    assert replicas_by_revision("new", fleets, bounds) == {"old": 1, "new": 1}
+    gone = (Fleet("old", 0, 0, 0, 0), Fleet("new", 1, 1, ready, 0))
+    assert replicas_by_revision("new", gone, bounds) == {"old": 0, "new": 1}
+
+
+def test_scaled_to_one_before_the_canary_has_come_it_takes_the_only_place() -> None:
+    cluster = serving(3, 1, 0)
+    trial(cluster, 1)
+    cluster.bounds = replace(cluster.bounds, replicas=1)
+    seen = []
+    for _ in range(3):
+        seen.append(cluster.ask("new"))
+        cluster.drained()
+    assert seen == [{"old": 1, "new": 0}, {"old": 0, "new": 0}, {"old": 0, "new": 1}]
+
+
+def test_scaled_to_one_past_the_trial_the_last_that_serves_waits_for_another() -> None:
+    """As where what was promoted is down again."""
+    cluster = serving(3, 1, 0)
+    cluster.fleets["old"] = Fleet("old", 2, 2, 2, 0)
+    cluster.fleets["new"] = Fleet("new", 1, 1, 0, 0)
+    cluster.bounds = replace(cluster.bounds, replicas=1)
+    assert cluster.ask("new") == {"old": 1, "new": 1}
+    cluster.drained()
+    assert cluster.ask("new") == {"old": 1, "new": 1}
+    cluster.ready("new")
+    assert cluster.ask("new") == {"old": 0, "new": 1}
+
+
+def test_a_surge_does_not_wait_for_what_the_room_was_made_for() -> None:
+    """Within N + S, U says whether all may be missing: the new pod may need the old one's node."""
+    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 1, 1, 0, 0))
+    asked = replicas_by_revision("new", fleets, ReplicaBounds(1, 1, 1))
+    assert asked == {"old": 0, "new": 1}
+
+
 def numbered(revision: str, ready: set[int], asked: int) -> Fleet:
     """Groups, of which the last ones go first."""
     return Fleet(revision, asked, asked, len(ready), 0, frozenset(ready))

@@ -63,8 +63,9 @@ def parsed(data: Mapping[str, str]) -> dict[str, Any]:
 
 
 def test_everything_comes_back_as_it_was() -> None:
-    back = Checkpoint.of(CHECKPOINT.data())
-    assert (back, back.seen) == (CHECKPOINT, CHECKPOINT.seen)
+    back = Checkpoint.of(replace(CHECKPOINT, looked_at_s=7.5).data())
+    assert (back, back.seen, back.looked_at_s) == (CHECKPOINT, CHECKPOINT.seen, 7.5)
+    assert Checkpoint.of(CHECKPOINT.data()).looked_at_s is None
     assert Checkpoint.of({}) == Checkpoint()
 
 

@@ -31,6 +31,41 @@ def test_nonsense_for_a_number_of_replicas_is_passed_over(asked: Any) -> None:
     assert replicas(asked) == 1
 
 
+MODE = "speculation.tuning.mode"
+PROBING = "speculation.tuning.probing"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "newest", "followed"),
+    [
+        ({}, {MODE: "Advise"}, {MODE: "Advise"}),
+        ({MODE: "Auto", PROBING: "Disabled"}, {MODE: "Advise"}, {MODE: "Advise"}),
+        ({}, {PROBING: "Disabled"}, {PROBING: "Disabled"}),
+        ({"rollout.refresh": "Auto"}, {}, {"rollout.refresh": "Never"}),
+        ({}, {"rollout.paused": True}, {"rollout.paused": True}),
+        ({"rollout.paused": True}, {}, {"rollout.paused": False}),
+        # What would set something going, or need new pods, is not taken over.
+        ({MODE: "Advise"}, {MODE: "Auto"}, {}),
+        ({MODE: "Static"}, {MODE: "Advise"}, {}),
+        ({}, {MODE: "Static"}, {}),
+        ({PROBING: "Disabled"}, {}, {}),
+        ({}, {"rollout.refresh": "Auto"}, {}),
+        ({}, {"speculation.minTokens": 2, "rollout.maxUnavailable": 0}, {}),
+        # Nor what cannot be read.
+        ({}, {"speculation": "off", "rollout": []}, {}),
+        ({}, {"speculation.tuning": {"mode": ["Advise"]}, "rollout.paused": "yes"}, {}),
+    ],
+)
+def test_an_earlier_spec_is_stopped_by_what_stops_the_newest(
+    earlier: dict[str, Any], newest: dict[str, Any], followed: dict[str, Any]
+) -> None:
+    found = earlier_spec(manifest(newest), good_spec_text(manifest(earlier)))
+    expected = resource({**earlier, **followed}).spec
+    assert found is not None
+    assert found.spec == expected
+    assert revision_of(found.spec) == revision_of(resource(earlier).spec)
+
+
 @pytest.mark.parametrize("text", ["", "[" * 20_000, "[]", "7", json.dumps({"model": "no object"})])
 def test_what_is_no_spec_is_no_earlier_one(text: str) -> None:
     assert earlier_spec(manifest(), text) is None

@@ -93,7 +93,7 @@ def _metadata(revision: str) -> dict[str, Any]:
 
 
 def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutInput:
-    """At two replicas of `old` and these pods, so many seconds after `NOW_S`."""
+    """At two replicas of `old` and these pods, so many seconds after `NOW_S`, watched until now."""
     stable = (pod("old", "a", ready=True), pod("old", "b", ready=True))
     found = RolloutInput(
         now_s=NOW_S + after_s,
@@ -107,5 +107,6 @@ def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutIn
         window=None,
         stable_spec_known=True,
         live=True,
+        looked_at_s=NOW_S + after_s,
     )
     return replace(found, **changes)

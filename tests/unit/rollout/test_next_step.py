@@ -13,7 +13,7 @@ from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.steps import RolloutStep, next_step
-from unit.rollout.inputs import NOW_S, SETTINGS, deployment, given, pod
+from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, pod
 
 SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
 CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
@@ -186,6 +186,46 @@ def test_a_canary_that_is_scaled_to_zero_neither_passes_nor_fails() -> None:
     )
 
 
+BAKING = replace(CANARY, watch=CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary"))
+
+
+@pytest.mark.parametrize("looked_after_s", [None, 0.0, 60.0])
+def test_what_nobody_watched_stops_every_clock_soon_after_the_last_look(
+    looked_after_s: float | None,
+) -> None:
+    """What an earlier Fathom kept tells only when something was seen to begin."""
+    looked_at_s = None if looked_after_s is None else NOW_S + looked_after_s
+    until_s = (looked_after_s or 0.0) + 180
+
+    def seen(after_s: float) -> Rollout:
+        return after(BAKING, given(after_s, pod(ready=True), looked_at_s=looked_at_s))
+
+    assert (seen(until_s).began_at_s, seen(until_s).watch) == (NOW_S, BAKING.watch)
+    later = seen(until_s + 7000)
+    assert (later.began_at_s, later.paused_at_s) == (NOW_S + 7000, None)
+    assert later.watch == replace(BAKING.watch or CanaryWatch(""), ready_since_s=NOW_S + 7000)
+
+
+@pytest.mark.parametrize("ready_s", [None, NOW_S - 5])
+def test_and_of_its_patience_while_it_does_not_serve(ready_s: float | None) -> None:
+    """Also where it did before, and whatever the bake is."""
+    watch = replace(BAKING.watch or CanaryWatch(""), ready_since_s=ready_s, unready_since_s=NOW_S)
+    waiting = replace(CANARY, watch=watch)
+    settings = replace(SETTINGS, bake_s=0.0)
+    for away_s in (0.0, 50.0):
+        at_s = PATIENCE_S * 0.15 + away_s
+        found = after(waiting, given(at_s, pod(), settings=settings, looked_at_s=None)).watch
+        assert found is not None
+        assert found.unready_since_s == NOW_S + away_s
+
+
+def test_a_pause_is_no_absence_and_a_clock_that_is_set_back_none_either() -> None:
+    held = replace(BAKING, paused_at_s=NOW_S + 100)
+    assert after(held, given(9000, pod(ready=True), looked_at_s=None)).began_at_s == NOW_S + 8900
+    back = given(100, pod(ready=True), looked_at_s=NOW_S + 9000)
+    assert after(BAKING, back).watch == BAKING.watch
+
+
 def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     assert after(replace(SETTLING, began_at_s=NOW_S + 9000), given()).began_at_s == NOW_S
     ahead = CanaryWatch("canary", ready_since_s=NOW_S + 500, uid="uid of canary")
@@ -282,16 +322,26 @@ def test_of_two_pods_the_watched_one_stays_the_canary_and_else_the_ready_one() -
         assert watched(ready, 200, pod(name=other, ready=True), pod(name="c")).pod == "c"
 
 
-@pytest.mark.parametrize("changes", [{"replicas": 1}, {"bake_s": 0.0}])
+@pytest.mark.parametrize(("changes", "others"), [({"replicas": 1}, 0), ({"bake_s": 0.0}, 2)])
 def test_with_nothing_beside_it_or_no_bake_it_is_enough_to_become_ready(
-    changes: dict[str, Any],
+    changes: dict[str, Any], others: int
 ) -> None:
     settings = replace(SETTINGS, **changes)
-    assert after(CANARY, given(100, pod(), settings=settings)).stage is Stage.CANARY
-    step = next_step(CANARY, given(100, pod(ready=True), settings=settings))
+    workloads = (deployment("old", others), deployment("new", 1))
+
+    def seen(canary: ObservedPod) -> RolloutInput:
+        return given(100, canary, settings=settings, workloads=workloads)
+
+    assert after(CANARY, seen(pod())).stage is Stage.CANARY
+    step = next_step(CANARY, seen(pod(ready=True)))
     assert step.rollout is not None
     assert step.rollout.stage is Stage.PROMOTED
     assert told(step) == ["Revision new replaces old everywhere: it became ready."]
+
+
+def test_at_one_replica_it_is_watched_as_long_as_another_stands_beside_it() -> None:
+    found = after(CANARY, given(100, pod(ready=True), settings=replace(SETTINGS, replicas=1)))
+    assert (found.stage, found.reason) == (Stage.CANARY, Reason.CANARY_BAKING)
 
 
 def test_what_is_awaited_is_said() -> None:

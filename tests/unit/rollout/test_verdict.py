@@ -9,7 +9,7 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.measurement import Histogram
 from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence, slow_share
-from fathom.rollout.verdict import Answer, Verdict, verdict_on
+from fathom.rollout.verdict import Answer, Verdict, verdict_alone, verdict_on
 
 BAKE_S = 1200.0
 
@@ -268,3 +268,21 @@ def test_a_canary_that_gets_nothing_while_the_others_serve_goes_back() -> None:
 def test_a_trickle_of_requests_is_no_reason_to_go_back() -> None:
     trickle = evidence(BakeTotals(tokens=500, finished=5), CanaryContrast())
     assert at_the_end(trickle, 3.0).answer is Answer.PROMOTE
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        (CanaryEvidence(), Answer.PROMOTE),
+        (CanaryEvidence(looks=5, blind=5), Answer.PROMOTE),
+        (evidence(found=speed(0.7, windows=5)), Answer.ROLL_BACK),
+        (evidence(found=speed(0.7, windows=2)), Answer.PROMOTE),
+        (evidence(found=speed(0.97, windows=5, noise=0.1)), Answer.PROMOTE),
+        (evidence(replace(BakeTotals(), finished=100, failed=20)), Answer.ROLL_BACK),
+        (evidence(found=speed(1.0)), Answer.PROMOTE),
+    ],
+)
+def test_alone_only_what_was_seen_before_and_is_certain_is_held_against_it(
+    found: CanaryEvidence, answer: Answer
+) -> None:
+    assert verdict_alone(found).answer is answer

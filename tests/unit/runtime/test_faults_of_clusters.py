@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fathom.core.cluster.kinds import DEPLOYMENT, POD
-from support.bench import Bench
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
+from support.bench import Bench, holding
 from support.fake_kube import FakeKube
 from support.played_cluster import Engine, PlayedCluster
 
@@ -113,6 +114,18 @@ async def test_a_node_that_dies_in_a_rollout_costs_its_replica_only_until_it_is_
     assert cluster.ready() == {"B": 3}, cluster.bench.condition("Progressing")["message"]
 
 
+async def test_a_pod_on_a_dead_node_does_not_keep_a_rollout_from_its_end() -> None:
+    """It is of the revision before, and is gone only with its Node object."""
+    cluster = PlayedCluster({"replicas": 3}, nodes=4)
+    await cluster.settle()
+    lose_node_for_good(cluster, "A")
+    await cluster.run(3600)
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 3})
+    await cluster.run(600)
+    assert cluster.stage == "None", cluster.bench.condition("Progressing")["message"]
+
+
 async def canary_of(cluster: PlayedCluster) -> None:
     """At rest, then edited, until the canary serves."""
     await cluster.settle()
@@ -180,3 +193,25 @@ async def test_why_a_canary_cannot_be_created_is_what_it_goes_back_for(bench: Be
     assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "ChildRefused")
     assert said in rollout["message"]
     assert said in bench.condition("Degraded")["message"]
+
+
+async def test_mode_advise_is_the_stop_button_after_a_roll_back_too(bench: Bench) -> None:
+    """What was rolled back may stand for days, and meanwhile somebody wants the tuner to stop."""
+    bench.edit({"engine.image": NEW})
+    for _ in range(400):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+        if bench.status["rollout"]["stage"] == "RolledBack":
+            break
+    assert bench.status["rollout"]["stage"] == "RolledBack"
+    bench.edit({"speculation.tuning": {"mode": "Advise"}})
+    modes = set()
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        modes.add(str(snapshot.settings.mode))
+        return holding(snapshot)
+
+    bench.decide = decide
+    await bench.run_for(600)
+    assert modes == {"Advise"}
+    assert bench.status["rollout"]["stage"] == "RolledBack"

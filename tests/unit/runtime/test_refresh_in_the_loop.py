@@ -1,5 +1,6 @@
 """Restarts for age, carried out: one pod, its record first, and never without being asked."""
 
+import copy
 from dataclasses import replace
 
 from fathom.adapters.ports import KubeError
@@ -49,6 +50,16 @@ async def test_one_replica_is_restarted_and_no_other_until_it_is_judged() -> Non
     assert (
         "Now: 1 of 3 replicas started within 24 h" in bench.condition("AcceptanceDecay")["message"]
     )
+
+
+async def test_a_pod_whose_node_died_is_not_waited_for() -> None:
+    """It was replaced, and stands there until somebody removes its Node object."""
+    bench = await fleet()
+    lost = copy.deepcopy(bench.kube.all_of(POD)[0])
+    lost["metadata"] |= {"name": "kimi-lost", "deletionTimestamp": "2027-01-14T08:00:00Z"}
+    bench.kube.put(POD, lost)
+    await bench.tick()
+    assert [each.verb for each in bench.kube.written("Pod")] == ["delete"]
 
 
 async def test_a_killed_operator_restarts_no_second_one() -> None:

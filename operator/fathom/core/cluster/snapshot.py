@@ -72,6 +72,11 @@ class Objects:
         """Pods that serve requests and hold GPUs."""
         return tuple(pod for pod in self.engines if pod.leads)
 
+    @property
+    def standing(self) -> tuple[ObservedPod, ...]:
+        """Leaders, but for those whose node died: nobody waits until they are gone."""
+        return tuple(pod for pod in self.leaders if not pod.lost(self.read_at_s))
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
