@@ -11,6 +11,7 @@ from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.metadata import Meta
+from fathom.core.shortened import shortened
 from fathom.core.times import rfc3339
 
 LONGEST_MESSAGE: Final = 1024
@@ -82,9 +83,6 @@ def event_manifest(event: Event, about: Meta, now_s: float, reporter: str) -> Ma
         reporter: who reports, such as the operator's pod.
     """
     at = rfc3339(now_s)
-    message = event.message
-    if len(message) > LONGEST_MESSAGE:
-        message = message[: LONGEST_MESSAGE - 3] + "..."
     involved: dict[str, JsonValue] = {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -99,7 +97,7 @@ def event_manifest(event: Event, about: Meta, now_s: float, reporter: str) -> Ma
         "involvedObject": involved,
         "type": event.severity.value,
         "reason": event.reason,
-        "message": message,
+        "message": shortened(event.message, LONGEST_MESSAGE),
         "source": {"component": names.FIELD_MANAGER},
         "reportingComponent": f"{names.GROUP}/operator",
         "reportingInstance": reporter,

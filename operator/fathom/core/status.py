@@ -1,6 +1,7 @@
 """The status, from one pass's findings. Pure: the same findings give the same status."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -19,7 +20,12 @@ from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.findings import Finding, Findings
 from fathom.core.measurement import PodCounters
+from fathom.core.shortened import shortened
 from fathom.core.times import rfc3339
+
+LONGEST_MESSAGE: Final = 32_768
+"""Of a condition: no longer than one of Kubernetes' own. A spec may have as many problems as lines,
+and an API server quotes what it refuses."""
 
 
 def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStatus:
@@ -132,7 +138,7 @@ def _condition(
         type=kind,
         status=found.status,
         reason=found.reason,
-        message=found.message,
+        message=shortened(found.message, LONGEST_MESSAGE),
         observed_generation=generation,
         last_transition_time=since,
     )

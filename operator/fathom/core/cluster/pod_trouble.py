@@ -9,6 +9,7 @@ from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.placement import why_no_node
 from fathom.core.counted import counted
+from fathom.core.shortened import shortened
 
 _IMAGE_REASONS: Final = frozenset(
     {
@@ -95,9 +96,5 @@ def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None
 
 
 def _trouble(reason: Reason, message: str) -> Trouble:
-    flat = " ".join(message.split())
-    if len(flat) > _LONGEST_MESSAGE:
-        # The end of a traceback says more than its beginning.
-        head = flat[: _LONGEST_MESSAGE // 2]
-        flat = f"{head} ... {flat[-(_LONGEST_MESSAGE // 2) :]}"
+    flat = shortened(" ".join(message.split()), _LONGEST_MESSAGE)
     return Trouble(reason, flat if flat.endswith(".") else f"{flat}.")
