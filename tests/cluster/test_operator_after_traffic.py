@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fathom.reconcile.memory import QUIET_S
+from fathom.reconcile.said import QUIET_S
 from fathom.tuning.checks.probing import GIVE_UP_S
 from fathom.tuning.checks.readiness import TRAFFIC_WINDOWS
 from support.local_cluster import TestNamespace, eventually

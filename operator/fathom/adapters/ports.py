@@ -111,6 +111,11 @@ class KubeError(Exception):
         return self.status == HTTPStatus.CONFLICT
 
     @property
+    def gone(self) -> bool:
+        """Whether what the request was made for is not there any more."""
+        return self.status == HTTPStatus.NOT_FOUND
+
+    @property
     def transient(self) -> bool:
         """Whether the same request may succeed later without anything having changed."""
         return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004

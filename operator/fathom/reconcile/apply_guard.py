@@ -12,6 +12,7 @@ from fathom.core.cluster.kinds import CONFIG_MAP, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.times import is_over
 from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.retry import Retry
 
 PATIENCE: Final = 3
 """Identical writes of one object that the API server took, before it is left alone for a while."""
@@ -21,9 +22,6 @@ LONGEST_PAUSE_S: Final = 3600.0
 OVER_AFTER_S: Final = 300.0
 """So long a write has to stand, until the fight counts as over. An autoscaler takes fifteen seconds
 to answer, and in between the operator looks at what it wrote."""
-FIRST_RETRY_S: Final = 1.0
-LONGEST_RETRY_S: Final = 60.0
-"""Each refusal of a write doubles the time to the next try: a policy says the same again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +30,7 @@ class _Refused:
 
     fingerprint: str
     sentence: str
-    at_s: float
-    """Unix seconds of the last try."""
-    pause_s: float = FIRST_RETRY_S
-
-    def left_s(self, now_s: float) -> float:
-        """Until the next try."""
-        # A clock that was set back must not make it longer.
-        return min(self.pause_s, max(0.0, self.at_s + self.pause_s - now_s))
+    retry: Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +91,14 @@ class ApplyGuard:
 
     def retry_after_s(self, now_s: float) -> float:
         """Seconds until a write that was refused may be tried again; infinity: none was."""
-        return min((each.left_s(now_s) for each in self._refused.values()), default=float("inf"))
+        return min(
+            (each.retry.left_s(now_s) for each in self._refused.values()), default=float("inf")
+        )
 
     def refusal(self, operation: Operation, now_s: float) -> str | None:
         """Why this write is not tried again now; None: it may be."""
         refused = self._refused_before(operation)
-        if refused is not None and refused.left_s(now_s) > 0:
+        if refused is not None and refused.retry.left_s(now_s) > 0:
             return refused.sentence
         if isinstance(operation, Delete) or not self._seen(operation).pausing(now_s):
             return None
@@ -119,9 +112,9 @@ class ApplyGuard:
     def refused(self, operation: Operation, sentence: str, now_s: float) -> None:
         """Remember a write that the API server refuses for good."""
         before = self._refused_before(operation)
-        pause_s = FIRST_RETRY_S if before is None else min(LONGEST_RETRY_S, 2 * before.pause_s)
+        retry = Retry(now_s) if before is None else before.retry.again(now_s)
         self._refused[operation.kind, operation.name] = _Refused(
-            _fingerprint(operation), sentence, now_s, pause_s
+            _fingerprint(operation), sentence, retry
         )
 
     def _refused_before(self, operation: Operation) -> _Refused | None:

@@ -1,7 +1,7 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Self
 
 from fathom.api.conditions import Reason
 from fathom.api.status import (
@@ -21,11 +21,9 @@ from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
+from fathom.reconcile.said import Said
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.state import TuningState
-
-QUIET_S: Final = 60.0
-"""Least time between two writes that nobody waits for."""
 
 
 @dataclass(slots=True)
@@ -39,7 +37,8 @@ class Memory:
     state: TuningState
     tuning: TuningStatus
     measured: MeasuredStatus
-    status_written_at_s: float
+    said: Said
+    """In the status."""
     tuning_written_at_s: float
     document_generation: int = 0
     document_written_at_s: float = 0.0
@@ -79,7 +78,7 @@ class Memory:
             tuning=status.tuning,
             measured=status.measured,
             checkpoint=checkpoint,
-            status_written_at_s=now_s if objects.status else never,
+            said=Said(now_s if objects.status else never),
             tuning_written_at_s=now_s if objects.tuning else never,
         )
 

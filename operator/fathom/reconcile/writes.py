@@ -20,9 +20,10 @@ from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.reconcile.checkpoint import KEYS, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_operations import fetch_operations
-from fathom.reconcile.memory import QUIET_S, Memory
+from fathom.reconcile.memory import Memory
 from fathom.reconcile.operations import Children, Operation, operations
 from fathom.reconcile.refresh_input import refresh_of
+from fathom.reconcile.said import QUIET_S
 from fathom.rollout.refresh import Refresh
 from fathom.tuning.interface import Action, TuningDecision
 

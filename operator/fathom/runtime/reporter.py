@@ -1,18 +1,26 @@
 """Tells people: the status, written once and only if it says something new, and events."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
+import structlog
+
+from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.core.cluster.manifest import Seen
-from fathom.core.cluster.snapshot import Objects
+from fathom.core.cluster.snapshot import Objects, status_in
 from fathom.core.events import Event, Severity, transitions
 from fathom.core.findings import Findings
-from fathom.core.status import as_written, same, status_of, urgent
-from fathom.core.times import is_over
-from fathom.reconcile.memory import QUIET_S, Memory
+from fathom.core.status import as_written, status_of
+from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import BadPin
+from fathom.reconcile.retry import Retry
+from fathom.reconcile.said import Said
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
+
+_log: Final = structlog.get_logger(__name__)
 
 
 class Reporter:
@@ -25,24 +33,54 @@ class Reporter:
     async def report(self, findings: Findings, objects: Objects, memory: Memory) -> float:
         """Write the status if it says something new.
 
+        One that the API server does not take is tried again, less and less often; nothing else
+        waits for it, since depth and pods need no status.
+
         Returns:
-            Seconds after which it should be written, where it says something that can wait;
-            infinity: it says nothing new.
+            Seconds after which it should be written, where it says something that can wait, or was
+            refused; infinity: it says nothing new.
 
         Raises:
-            KubeError: it could not be written.
+            KubeError: 404 or 409: the resource is gone, or is not what the status is about.
         """
-        new = status_of(findings, objects)
-        if same(new, objects.status):
+        said, now_s = memory.said, findings.now_s
+        # One that came back unreadable still tells since when things are as they are.
+        told = objects.status or said.written
+        new = status_of(findings, replace(objects, status=told))
+        if said.stands(new, objects.status):
+            memory.said = replace(said, refused=None)
             return float("inf")
-        may_wait = not is_over(memory.status_written_at_s, QUIET_S, findings.now_s)
-        if may_wait and not urgent(new, objects.status):
-            return memory.status_written_at_s + QUIET_S - findings.now_s
-        await self._writer.status(as_written(new), Seen.of(objects.resource))
+        if (wait_s := said.wait_s(new, objects.status, now_s)) > 0:
+            return wait_s
         memory.objects = None
-        memory.status_written_at_s = findings.now_s
-        await self.emit(transitions(new, objects.status), objects)
+        try:
+            after = await self._writer.status(as_written(new), Seen.of(objects.resource))
+        except KubeError as error:
+            if error.outdated or error.gone:
+                raise
+            before, key = said.refused, objects.key
+            retry = before.again(now_s) if before else Retry(now_s)
+            memory.said = replace(said, refused=retry)
+            self._world.telemetry.failed(key)
+            _log.warning(
+                "status not written", namespace=key.namespace, name=key.name, error=error.message
+            )
+            if retry.lasting and not (before and before.lasting):
+                await self.emit_refused_status(error, objects)
+            return retry.pause_s
+        memory.said = Said(now_s, new, kept=status_in(after))
+        await self.emit(transitions(new, said.written or objects.status), objects)
         return float("inf")
+
+    async def emit_refused_status(self, error: KubeError, objects: Objects) -> None:
+        """Say where it can still be said that the status is an old one."""
+        message = (
+            "the status of this resource cannot be written, and says what was; pods and depth are "
+            f"looked after all the same. {names.PLURAL}/status is for the operator to patch: does "
+            "its role allow it, which policy or webhook refuses it, is the CRD as new as the "
+            f"operator? The API server says: {error.message}"
+        )
+        await self.emit([Event(Severity.WARNING, "StatusRefused", message)], objects)
 
     async def emit(self, events: Sequence[Event], objects: Objects) -> None:
         """Post events; never raises."""

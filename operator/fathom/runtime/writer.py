@@ -82,12 +82,15 @@ class Writer:
                 guard.wrote(operation, now_s)
         return Outcome(tuple(refusals), tuple(left), tried=tried)
 
-    async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> None:
+    async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> Manifest:
         """Write the status subresource.
 
         Args:
             status: all of it.
             seen: the resource, as the status is about it.
+
+        Returns:
+            The resource as it is then.
 
         Raises:
             KubeError: it could not be written; 404 means that the resource is gone.
@@ -98,8 +101,9 @@ class Writer:
             "metadata": {"name": self._key.name, "namespace": self._key.namespace},
             "status": dict(status),
         }
-        await self._kube.apply(SPECULATIVE_DEPLOYMENT, manifest, seen, subresource="status")
+        after = await self._kube.apply(SPECULATIVE_DEPLOYMENT, manifest, seen, subresource="status")
         self._count(names.KIND, "status")
+        return after
 
     async def attempt(self, operation: Operation) -> bool:
         """Try one that nothing depends on; whether the API server took it. Never raises."""

@@ -1,10 +1,217 @@
 """The status: written once, also where the API server keeps other fields than it was sent."""
 
-from fathom.core.cluster.kinds import DEPLOYMENT
-from support.bench import Bench
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fathom.adapters.ports import KubeError
+from fathom.core.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
+from support.bench import Bench, holding
 
 LONGEST_MESSAGE = 32_768
 """Of a condition of Kubernetes' own."""
+
+
+async def writes_at_rest(bench: Bench, hours: float = 1) -> int:
+    bench.kube.writes.clear()
+    await bench.run_for(hours * 3600)
+    return len(bench.kube.writes)
+
+
+def keep(bench: Bench, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Have the API server make something else of each status, from now on and of the one there."""
+    store = bench.kube._store
+
+    def stored(place: Any, body: dict[str, Any]) -> Any:
+        if place[0] == SPECULATIVE_DEPLOYMENT and "status" in body:
+            body = {**body, "status": kept(body["status"])}
+        return store(place, body)
+
+    bench.kube._store = stored  # type: ignore[method-assign]
+    document = copy.deepcopy(bench.resource)
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, {**document, "status": kept(document["status"])})
+
+
+def events(bench: Bench, reason: str) -> list[str]:
+    found = [each.body for each in bench.kube.written("Event")]
+    return [each["message"] for each in found if each["reason"] == reason]
+
+
+# -- what is kept of it
+
+
+@pytest.mark.parametrize("field", ["ready", "engine", "depth"])
+async def test_a_field_that_an_older_crd_does_not_know_is_not_written_for_ever(
+    bench: Bench, field: str
+) -> None:
+    """The CRD is a release behind (`crds.install: false`): what it does not know is pruned."""
+    keep(bench, lambda status: {k: v for k, v in status.items() if k != field})
+    bench.restart()
+    await bench.run_for(300)
+    assert await writes_at_rest(bench) == 0
+
+
+async def test_a_status_that_comes_back_unreadable_is_not_written_for_ever(bench: Bench) -> None:
+    """It lacks what this version takes for granted."""
+
+    def without_times(status: dict[str, Any]) -> dict[str, Any]:
+        conditions = [
+            {k: v for k, v in each.items() if k != "lastTransitionTime"}
+            for each in status["conditions"]
+        ]
+        return {**status, "conditions": conditions}
+
+    keep(bench, without_times)
+    bench.restart()
+    await bench.run_for(300)
+    assert await writes_at_rest(bench) == 0
+
+
+async def test_an_older_crd_makes_measurements_no_more_urgent(bench: Bench) -> None:
+    keep(bench, lambda status: {k: v for k, v in status.items() if k != "ready"})
+    ticks = iter(range(100_000))
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        return replace(holding(snapshot), wake_after_s=5, message=f"{next(ticks)} steps.")
+
+    bench.decide = decide
+    bench.restart()
+    await bench.run_for(300)
+    bench.kube.writes.clear()
+    await bench.run_for(600)
+    assert 9 <= len(bench.kube.written("SpeculativeDeployment")) <= 10
+
+
+async def test_what_somebody_added_to_the_status_is_not_answered_for_ever(bench: Bench) -> None:
+    """As `kubectl edit --subresource=status` or a restored backup does: its fields are theirs."""
+    document = copy.deepcopy(bench.resource)
+    document["status"]["weights"] = {"summary": "554 GiB"}
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    await bench.tick()
+    await bench.run_for(300)
+    assert await writes_at_rest(bench) == 0
+
+
+async def test_a_status_that_was_taken_away_is_written_again_as_it_was(bench: Bench) -> None:
+    before = bench.status
+    document = copy.deepcopy(bench.resource)
+    del document["status"]
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    bench.clock.at_s += 300
+    await bench.tick()
+    assert bench.status == before
+    assert [each.verb for each in bench.kube.writes] == ["status"]
+    assert await writes_at_rest(bench) == 0
+
+
+async def test_what_changes_the_status_back_each_time_is_answered_once_a_minute(
+    bench: Bench,
+) -> None:
+    for _ in range(600):
+        document = copy.deepcopy(bench.resource)
+        document["status"]["ready"] = "7/7"
+        bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
+        await bench.tick()
+        bench.clock.at_s += 1
+    assert 9 <= len(bench.kube.written("SpeculativeDeployment")) <= 11
+
+
+# -- a status that is refused
+
+
+def refuse(bench: Bench, status: int) -> None:
+    def refused(verb: str, kind: Kind) -> KubeError | None:
+        mine = verb == "apply" and kind == SPECULATIVE_DEPLOYMENT
+        return KubeError(status, "not this status") if mine else None
+
+    bench.kube.fail = refused
+
+
+@pytest.mark.parametrize("status", [403, 422, 500])
+async def test_a_status_that_is_refused_does_not_keep_the_tuner_waiting(
+    bench: Bench, status: int
+) -> None:
+    """By a policy, a webhook, or a CRD whose schema lacks a new value. Depth needs no status."""
+    looked_at_s: list[float] = []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        looked_at_s.append(snapshot.now_s)
+        return replace(holding(snapshot), wake_after_s=5)
+
+    bench.decide = decide
+    refuse(bench, status)
+    bench.edit({"replicas": 3})
+    await bench.run_for(3600)
+    assert max(after - before for before, after in pairwise(looked_at_s)) <= 5
+
+
+@pytest.mark.parametrize("replicas", [3, -1])
+async def test_a_status_that_is_refused_is_tried_once_a_minute_and_told_once(
+    bench: Bench, replicas: int
+) -> None:
+    """Also where the spec is nonsense, and there is no other to carry out."""
+    tried_at_s: list[float] = []
+
+    def refused(verb: str, kind: Kind) -> KubeError | None:
+        if verb != "apply" or kind != SPECULATIVE_DEPLOYMENT:
+            return None
+        tried_at_s.append(bench.clock.at_s)
+        return KubeError(422, "not this status")
+
+    bench.kube.fail = refused
+    bench.edit({"replicas": replicas})
+    await bench.run_for(3600)
+    pauses = [after - before for before, after in pairwise(tried_at_s)]
+    assert pauses[:6] == [1, 2, 4, 8, 16, 32]
+    assert set(pauses[6:]) == {60}
+    (message,) = events(bench, "StatusRefused")
+    assert "not this status" in message
+    assert "speculativedeployments/status" in message
+
+
+async def test_a_status_that_is_taken_at_last_is_all_there_is_to_say(bench: Bench) -> None:
+    refuse(bench, 500)
+    bench.edit({"replicas": 3})
+    await bench.run_for(20)
+    bench.kube.fail = lambda _verb, _kind: None
+    await bench.run_for(60)
+    assert bench.status["ready"] == "2/3"
+    assert events(bench, "StatusRefused") == []
+    assert await writes_at_rest(bench) == 0
+
+
+async def test_a_series_of_refusals_begins_with_short_pauses_again(bench: Bench) -> None:
+    refuse(bench, 422)
+    bench.edit({"replicas": 3})
+    await bench.run_for(600)
+    # Back to what the status says: there is nothing to write.
+    bench.edit({"replicas": 2})
+    document = copy.deepcopy(bench.resource)
+    document["status"]["observedGeneration"] = document["metadata"]["generation"]
+    for each in document["status"]["conditions"]:
+        each["observedGeneration"] = document["metadata"]["generation"]
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    await bench.run_for(60)
+    tried: list[float] = []
+
+    def refused(verb: str, kind: Kind) -> KubeError | None:
+        if verb != "apply" or kind != SPECULATIVE_DEPLOYMENT:
+            return None
+        tried.append(bench.clock.at_s)
+        return KubeError(422, "not this status")
+
+    bench.kube.fail = refused
+    bench.edit({"replicas": 3})
+    await bench.run_for(30)
+    assert [after - before for before, after in pairwise(tried)] == [1, 2, 4, 8]
+
+
+# -- how long it may get
 
 
 async def test_a_message_is_bounded_and_says_by_how_much() -> None:

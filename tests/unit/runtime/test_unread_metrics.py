@@ -6,7 +6,7 @@ import structlog
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.unread import FORGOTTEN_AFTER_S, Unread
-from fathom.reconcile.memory import QUIET_S
+from fathom.reconcile.said import QUIET_S
 from support.bench import Bench, FakeMetrics
 
 CAUSE = "Prometheus at prometheus:9090 cannot be read: it answers with HTTP status 503"
