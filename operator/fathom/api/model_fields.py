@@ -23,6 +23,13 @@ def names_of(model: type[BaseModel] | None) -> list[str]:
     return [field.alias or name for name, field in fields.items()]
 
 
+@cache
+def models_of_fields(model: type[BaseModel]) -> Mapping[str, type[BaseModel] | None]:
+    """By name, as in a manifest: what stands there, be it in a list; None: no fields of ours."""
+    fields = model.model_fields.items()
+    return {field.alias or name: _model_in(field.annotation) for name, field in fields}
+
+
 def model_at(root: type[BaseModel], location: Location) -> type[BaseModel] | None:
     """What stands there, be it in a list; None: no fields of ours."""
     model: type[BaseModel] | None = root

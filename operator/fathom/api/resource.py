@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from fathom.api.base import NullIsAbsent
 from fathom.api.names import API_VERSION, KIND
 from fathom.api.problem import Problem
+from fathom.api.pruning import Pruned, pruned
 from fathom.api.refusals import refusals
 from fathom.api.resource_name import (
     LONGEST_NAME,
@@ -79,6 +80,14 @@ def parse(
         return refusals(_Manifest, error.errors(include_url=False))
     problems = violations(parsed.spec)
     return problems or SpeculativeDeployment(parsed.metadata, parsed.spec)
+
+
+def known_part(manifest: Mapping[str, JsonValue]) -> Pruned:
+    """A resource of a cluster without the fields that only a CRD of another release knows.
+
+    In a manifest that a user writes they are misspelt, and `parse` refuses them.
+    """
+    return pruned(_Manifest, manifest)
 
 
 def _nested_too_deeply(spec: JsonValue) -> str | None:

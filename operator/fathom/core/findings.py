@@ -56,7 +56,8 @@ class Findings:
     taken: tuple[Taken, ...]
     """Names that something else bears."""
     skipped: tuple[str, ...]
-    """Sentences: what was left out, as the cluster does not serve its API."""
+    """Sentences: what was left out, as the cluster does not serve its API, or the operator does not
+    know it."""
     not_obeyed: tuple[str, ...]
     """Pods whose engine does not report the depth that should be in force."""
     draft_compatible: Finding

@@ -11,7 +11,7 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.api import names
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.api.resource import SpeculativeDeployment, known_part, parse
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.cluster.metadata import Meta
@@ -70,7 +70,7 @@ async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:
     if resource is None:
         return None
     return LiveResource(
-        resource=parse(resource),
+        resource=parse(known_part(resource).known),
         status=status_in(resource) or SpeculativeDeploymentStatus(),
         document=DepthDocument.from_json(depth.get(DEPTH_KEY, "")),
         state=TuningState.from_json(tuning.get(STATE_KEY, "")),

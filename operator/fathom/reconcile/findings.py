@@ -50,7 +50,10 @@ def findings_of(
         taken=carried.taken,
         weights=fetch.status,
         weights_trouble=fetch.trouble,
-        skipped=skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
+        skipped=(
+            *skipped(desired.fleet.spec, snapshot.served, snapshot.objects.optional),
+            *_not_known(snapshot.objects),
+        ),
         not_obeyed=decision.not_obeyed,
         alarms={each.kind: _alarm_finding(each, carried.refresh) for each in decision.alarms},
         draft_compatible=_draft_finding(intent),
@@ -102,6 +105,14 @@ def findings_without_spec(
 
 def _fixed_depth(spec: SpeculativeDeploymentSpec) -> str:
     return str(spec.speculation.tokens) if spec.drafts else "off"
+
+
+def _not_known(objects: Objects) -> tuple[str, ...]:
+    sentence = (
+        f"Without effect: {', '.join(objects.unknown)}, which the CRD has and this release of the "
+        "operator does not know; `helm upgrade` brings both to one release."
+    )
+    return (sentence,) if objects.unknown else ()
 
 
 def _unread(desired: DesiredState) -> str:

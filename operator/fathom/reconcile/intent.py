@@ -8,7 +8,7 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from fathom.api.problem import Problem
-from fathom.api.resource import Metadata, SpeculativeDeployment, parse
+from fathom.api.resource import Metadata, SpeculativeDeployment, known_part, parse
 from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.cluster.kinds import Kind
@@ -191,7 +191,8 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
 @lru_cache(maxsize=256)
 def _valid(document: str) -> SpeculativeDeployment | None:
     """Each pass asks for the same few specs several times, and to parse one takes a millisecond."""
-    earlier = parse(json.loads(document))
+    # What only another release wrote down is read as the resource itself is: without it.
+    earlier = parse(known_part(json.loads(document)).known)
     return earlier if isinstance(earlier, SpeculativeDeployment) else None
 
 

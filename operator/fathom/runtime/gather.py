@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
+from fathom.api.resource import known_part
 from fathom.core.cluster.group_gaps import CREATION_FAILED, gaps_in, refusal
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
@@ -69,13 +70,14 @@ async def read_objects(
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         return None
+    read = known_part(resource)
     selector = f"{names.LABEL_NAME}={key.name}"
     optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
     lists = await asyncio.gather(
         *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS),
         *(_select_if_allowed(kube, kind, key.namespace, selector) for kind in optional),
     )
-    metadata = Meta.model_validate(resource["metadata"])
+    metadata = Meta.model_validate(read.known["metadata"])
     found = zip((*CHILD_KINDS, *optional), lists, strict=True)
     listed = {kind: each for kind, each in found if each is not None}
     named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
@@ -90,9 +92,10 @@ async def read_objects(
     tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
     return Objects(
         read_at_s=now_s,
-        resource=resource,
+        resource=read.known,
+        unknown=read.unknown,
         metadata=metadata,
-        status=status_in(resource),
+        status=status_in(read.known),
         workloads=(
             *_observed(ObservedDeployment, children[DEPLOYMENT]),
             *groups,

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom.adapters.ports import KubeError
+from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.inspect.cluster import Listed, read_all, read_resource
@@ -120,6 +121,15 @@ async def test_what_the_operator_keeps_is_read() -> None:
     assert live.state == TuningState.from_json(
         bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"]["state.json"]
     )
+
+
+async def test_a_field_of_a_newer_crd_does_not_keep_it_from_being_read() -> None:
+    bench = Bench({"engine.laterField": 3})
+
+    live = await read_resource(bench.kube, ObjectKey("llm", "kimi"))
+
+    assert live is not None
+    assert isinstance(live.resource, SpeculativeDeployment)
 
 
 async def test_a_resource_that_is_not_there_is_none() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from fathom.api.pruning import pruned
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import Kind, ObjectKey
 from fathom.core.cluster.manifest import Manifest
@@ -28,7 +29,7 @@ class Objects:
 
     read_at_s: float
     resource: Manifest
-    """The SpeculativeDeployment as it was read, valid or not."""
+    """The SpeculativeDeployment as it was read, valid or not, without `unknown`."""
     metadata: Meta
     status: SpeculativeDeploymentStatus | None
     """None: none written yet, or not by this version."""
@@ -51,6 +52,8 @@ class Objects:
     """That fetch weights."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
+    unknown: tuple[str, ...] = ()
+    """Fields of the resource that its CRD knows and this release does not."""
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
 
@@ -87,9 +90,11 @@ class Snapshot:
 
 def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
     """The status a resource carries; None if there is none that this version understands."""
-    if not resource.get("status"):
+    status = resource.get("status")
+    if not isinstance(status, dict) or not status:
         return None
     try:
-        return SpeculativeDeploymentStatus.model_validate(resource["status"])
+        known = pruned(SpeculativeDeploymentStatus, status).known
+        return SpeculativeDeploymentStatus.model_validate(known)
     except ValidationError:
         return None
