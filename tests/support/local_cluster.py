@@ -38,6 +38,8 @@ GROUPS = {
     "Job": ("/apis/batch/v1", "jobs"),
     "ReplicaSet": ("/apis/apps/v1", "replicasets"),
     "PodMonitor": ("/apis/monitoring.coreos.com/v1", "podmonitors"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "SpeculativeDeployment": ("/apis/fathom.dev/v1alpha1", "speculativedeployments"),
     "LeaderWorkerSet": ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
     "ComputeDomain": ("/apis/resource.nvidia.com/v1beta1", "computedomains"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
