@@ -47,7 +47,11 @@ def meanings(parser: FlexibleArgumentParser) -> dict[str, str]:
 
 def parsed(parser: FlexibleArgumentParser, line: list[str]) -> dict[str, object]:
     namespace = vars(parser.parse_args(["model", *line]))
-    return {key: namespace[key] for key in KEYS}
+    transfer = namespace["kv_transfer_config"]
+    return {
+        **{key: namespace[key] for key in KEYS},
+        "kv_transfer_config": transfer and vars(transfer),
+    }
 
 
 def main() -> None:

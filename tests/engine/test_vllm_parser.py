@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from fathom.api.familiar import OPTIONS
 from fathom.api.spec import TuningMode
+from fathom.core.engine.options import stated_object
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS
 from fathom.manifests.engine_command.known_names import known_names, names_of
@@ -115,7 +116,18 @@ SPELLINGS: dict[str, tuple[str, Any]] = {
     "--shutdown_timeout=0": ("shutdown_timeout", 0),
 }
 BATCHES = ["--max_num_seqs 16", "--max-num-se=32", "--max-num-seqs 8 --max_num_seqs=64"]
-LINES = [shlex.split(line) for line in (*SPELLINGS, *BATCHES)]
+TRANSFER = "--kv-transfer-config"
+TRANSFERS = [
+    """TRANSFER '{"kv_connector": "A", "kv_role": "kv_both"}'""",
+    "TRANSFER.kv_connector=A --kv_transfer_config.kv_role kv_consumer",
+    """TRANSFER.kv_role=kv_producer --kv-t '{"kv_connector": "A", "kv_role": "kv_both"}'""",
+    """TRANSFER.kv_connector_extra_config '{"a": {"b": 1}}' TRANSFER.kv_connector_extra_config.a.c=2
+    TRANSFER.kv_connector=A TRANSFER.kv_role=kv_both""",
+    """TRANSFER.kv_connector_extra_config.a [1] TRANSFER.kv_connector_extra_config.a=[2]""",
+]
+LINES = [
+    shlex.split(line.replace("TRANSFER", TRANSFER)) for line in (*SPELLINGS, *BATCHES, *TRANSFERS)
+]
 EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
 
 
@@ -126,8 +138,17 @@ def test_vllm_takes_what_is_refused_and_reads_batches_alike(said: Mapping[str, A
         # The attention config comes back as vLLM prints it.
         assert found[name] == value or f"AttentionBackendEnum.{value}" in str(found[name]), line
         assert owned_flag_problems(line) != (), line
-    for line, found in zip(BATCHES, parsed[len(SPELLINGS) :], strict=True):
+    for line, found in zip(BATCHES, parsed[len(SPELLINGS) : -len(TRANSFERS)], strict=True):
         assert max_batch(resource({"engine.args": line.split()}).spec) == found["max_num_seqs"]
+
+
+def test_vllm_reads_objects_alike(said: Mapping[str, Any]) -> None:
+    keys = ("kv_connector", "kv_role", "kv_connector_extra_config")
+    asked = zip(LINES, said["parsed"], strict=False)
+    for line, found in list(asked)[-len(TRANSFERS) :]:
+        config = found["kv_transfer_config"]
+        stated = {key: config[key] for key in keys if config[key]}
+        assert stated_object(line, TRANSFER) == stated, line
 
 
 @pytest.mark.parametrize("path", EXAMPLE_FILES, ids=lambda path: path.name)

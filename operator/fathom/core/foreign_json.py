@@ -41,6 +41,14 @@ def parsed_json(text: str | bytes) -> JsonValue:
     return value
 
 
+def json_or_text(text: str) -> JsonValue:
+    """The value that a text stands for; itself, where it cannot be read."""
+    try:
+        return parsed_json(text)
+    except UnreadableJsonError:
+        return text
+
+
 def is_true(text: str) -> bool:
     """Whether a text stands for something that counts as true; one that cannot be read does not."""
     try:

@@ -1,23 +1,25 @@
 """What to see to in an engine that hands its KV cache to another one. Pure.
 
 A draft that is a model has layers of its own in that cache. vLLM's NIXL connector refuses an engine
-whose draft is not the other's, where the draft reads hidden states
-(`_get_speculative_compatibility_factors` in
+whose KV cache has other layers, or whose draft is not the other's where the draft reads hidden
+states (`compute_nixl_compatibility_hash` in
 vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py, 0.28 to 0.33); before it looked, long
 prompts ended such a decode engine (https://github.com/vllm-project/vllm/pull/49230). How many
-tokens either speculates is its own affair.
+tokens either speculates it does not compare, and it matters to some targets only:
+docs/prefill-decode.md.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
+
+from pydantic import JsonValue
 
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec, Switch
-from fathom.core.engine.options import last_value
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.engine.options import stated_object
 from fathom.manifests.pod.merged_template import merged_template
-from fathom.manifests.pod.template_parts import parts
+from fathom.manifests.pod.template_parts import Part, by, part, parts
 
 _OPTION: Final = "--kv-transfer-config"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
@@ -25,24 +27,23 @@ _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 
 def kv_transfer_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
     """What keeps engines that pass their KV cache on by NIXL from understanding each other."""
-    stated = _stated(sd.spec)
+    stated = stated_object(sd.spec.engine.args, _OPTION)
     nixl = [each for each in _connectors(stated) if _is_nixl(each.get("kv_connector"))]
     if not nixl:
         return
     if _leaves_out_its_draft(sd.spec):
         yield Problem(
             "spec.speculation.drafting",
-            f"an engine that drafts by {sd.spec.draft.method} cannot use the KV cache of one that "
-            "does not, since the draft's own layers are missing in it: leave drafting Enabled with "
-            "the same draft on both sides, and set tokens: 1 and tuning.mode: Static where only "
+            f"if the other half drafts by {sd.spec.draft.method}, neither can use the KV cache of "
+            "the other, where the draft has layers of its own: leave drafting Enabled with the "
+            "same draft on both sides, and set tokens: 1 and tuning.mode: Static where only "
             "prompts are read.",
         )
-    variables = parts(merged_template(sd).engine, "env")
-    if not any(each.get("name") == _SIDE_CHANNEL for each in variables):
+    if address := _address_of_no_pod(merged_template(sd).engine):
         yield Problem(
             "spec.engine.env",
-            f"without {_SIDE_CHANNEL} vLLM tells the other engines to fetch its KV cache from "
-            f"localhost: add {_SIDE_CHANNEL} with valueFrom.fieldRef.fieldPath: status.podIP.",
+            f"every pod gives {address} as its address, and no other engine finds it there: set "
+            f"{_SIDE_CHANNEL} with valueFrom.fieldRef.fieldPath: status.podIP.",
         )
     fetches = any(each.get("kv_role") != "kv_producer" for each in nixl)
     # It is the outermost whose policy holds.
@@ -66,18 +67,24 @@ def _leaves_out_its_draft(spec: SpeculativeDeploymentSpec) -> bool:
     return spec.speculation.drafting is Switch.DISABLED and named and not method.takes_no_draft
 
 
-def _stated(spec: SpeculativeDeploymentSpec) -> Mapping[str, Any]:
-    """What `engine.args` say; empty: nothing, or nothing that can be read."""
-    try:
-        stated = parsed_json(last_value(spec.engine.args, _OPTION) or "{}")
-    except UnreadableJsonError:
-        return {}
-    return stated if isinstance(stated, dict) else {}
+def _address_of_no_pod(engine: Part) -> str:
+    """What all pods of an engine give for their address alike; empty: each may give its own.
+
+    Neither a text as it stands is one pod's address, nor what an object of the cluster holds.
+    """
+    variable = by("name", parts(engine, "env")).get(_SIDE_CHANNEL, {})
+    value, source = str(variable.get("value") or ""), part(variable, "valueFrom")
+    if "fieldRef" in source or "$(" in value:
+        return ""
+    if variable:
+        return f"what {', '.join(source)} says" if source else repr(value)
+    read = ", or what envFrom says," if parts(engine, "envFrom") else ", vLLM's default,"
+    return f"localhost{read}"
 
 
-def _connectors(config: Any) -> Iterator[Mapping[str, Any]]:
+def _connectors(config: JsonValue | Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
     """A connector, and those within it where it is a MultiConnector."""
-    if not isinstance(config, dict):
+    if not isinstance(config, Mapping):
         return
     yield config
     extra = config.get("kv_connector_extra_config")

@@ -13,6 +13,10 @@ HOST = {
     "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
 }
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_producer"}
+AT = (
+    "spec.engine.env: every pod gives {} as its address, and no other engine finds it there: set "
+    "VLLM_NIXL_SIDE_CHANNEL_HOST with valueFrom.fieldRef.fieldPath: status.podIP."
+)
 PREFILL = {"engine.env": [HOST], "speculation.drafting": "Disabled"}
 
 
@@ -29,9 +33,7 @@ def test_a_half_that_leaves_out_the_draft_of_the_other_is_told(method: str) -> N
     (doubt,) = found(NIXL, **PREFILL, **draft)
 
     assert doubt.startswith("spec.speculation.drafting: ")
-    assert (
-        f"an engine that drafts by {method} cannot use the KV cache of one that does not" in doubt
-    )
+    assert f"if the other half drafts by {method}, neither can use the KV cache of the o" in doubt
     assert "leave drafting Enabled" in doubt
 
 
@@ -79,20 +81,55 @@ def test_another_connector_is_not_judged(config: object) -> None:
 def test_without_an_address_the_others_ask_themselves(spelling: str, config: object) -> None:
     doubt = found(config, spelling)[0]
 
-    assert doubt.startswith("spec.engine.env: without VLLM_NIXL_SIDE_CHANNEL_HOST ")
-    assert "status.podIP" in doubt
+    assert doubt == AT.format("localhost, vLLM's default,")
+
+
+@pytest.mark.parametrize("value", ["localhost", "127.0.0.1", "", "0.0.0.0", "prefill.llm.svc"])
+def test_an_address_that_is_each_pod_s_is_none(value: str) -> None:
+    stated = {"name": HOST["name"], "value": value}
+
+    assert found(NIXL, **{"engine.env": [stated]}) == [AT.format(repr(value))]
+
+
+def test_what_an_object_says_is_no_address_of_a_pod_either() -> None:
+    every = {"name": "vllm", "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    one = {"configMapKeyRef": {"name": "settings", "key": "host"}}
+
+    assert found(NIXL, podTemplate={"spec": {"containers": [every]}}) == [
+        AT.format("localhost, or what envFrom says,")
+    ]
+    assert found(NIXL, **{"engine.env": [{"name": HOST["name"], "valueFrom": one}]}) == [
+        AT.format("what configMapKeyRef says")
+    ]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"engine.env": [HOST]},
+        {"engine.env": [HOST | {"name": "IP"}, {"name": HOST["name"], "value": "$(IP)"}]},
         {"podTemplate": {"spec": {"containers": [{"name": "vllm", "env": [HOST]}]}}},
     ],
-    ids=["engine.env", "podTemplate"],
+    ids=["engine.env", "from another variable", "podTemplate"],
 )
 def test_an_address_that_is_given_is_seen(changes: dict[str, Any]) -> None:
     assert found(NIXL, **changes) == []
+
+
+def test_what_is_written_key_by_key_is_read() -> None:
+    args = [
+        "--kv-transfer-config.kv_connector=NixlConnector",
+        "--kv-transfer-config.kv_role",
+        "kv_consumer",
+    ]
+
+    told = doubts_of(resource({"engine.args": args, "speculation.drafting": "Disabled"}))
+
+    assert [each.field for each in told] == [
+        "spec.speculation.drafting",
+        "spec.engine.env",
+        "spec.engine.args",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from fathom.core.engine.capability_table import (
     LIVE_DEPTH_ADAPTIVE,
     LIVE_DEPTH_DATA_PARALLEL,
     METHODS,
+    ONE_DEPTH_ON_V1,
     SHUTDOWN_TIMEOUT,
     Capability,
 )
@@ -65,19 +66,26 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
             f"vLLM drops the depth schedule when dataParallelSize is above 1, so {depth}: use more "
             "replicas instead to have it follow the traffic."
         )
-    if spec.draft.method not in LIVE_DEPTH.methods:
+    cause, method = why_model_runner_v1(spec), spec.draft.method
+    if method not in LIVE_DEPTH.methods:
+        others = LIVE_DEPTH.methods - (ONE_DEPTH_ON_V1 if cause else frozenset())
         yield (
-            f"method {spec.draft.method} is not known to follow the depth schedule, so {depth}: "
-            f"choose one of {', '.join(sorted(LIVE_DEPTH.methods))}."
+            f"method {method} is not known to follow the depth schedule, so {depth}: "
+            f"choose one of {', '.join(sorted(others))}."
         )
-    if (cause := why_model_runner_v1(spec)) and captures_graphs(spec):
+    if cause and captures_graphs(spec):
         yield (
             f"{cause} selects vLLM's Model Runner V1, which gives up its full CUDA graphs where "
             f"depth is live, so {depth}: remove it to have depth follow the traffic."
         )
-    if cause := _synchronous_pipeline(spec):
+    if cause and method in ONE_DEPTH_ON_V1:
         yield (
-            f"pipelineParallelSize above 1 needs another scheduler than the plugin with {cause}, "
+            f"{cause} selects vLLM's Model Runner V1, which drafts at one depth only with method "
+            f"{method}, so {depth}: remove it to have depth follow the traffic."
+        )
+    if waits := _synchronous_pipeline(spec):
+        yield (
+            f"pipelineParallelSize above 1 needs another scheduler than the plugin with {waits}, "
             f"so {depth}: remove one of the two to have depth follow the traffic."
         )
     if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):

@@ -103,7 +103,7 @@ LIVE_DEPTH: Final = Capability(
     # 0.32: Model Runner V2, the default on GPUs, honours the depth of each step. The upper bound:
     # the scheduler's interface is not public, so a release counts once it has been looked at.
     SpecifierSet(">=0.32.0,<0.34"),
-    # 0.33 drops the schedule for every other method of Model Runner V1.
+    # 0.33 drops the schedule for other methods of Model Runner V1.
     frozenset(
         {
             Method.NGRAM,
@@ -116,10 +116,16 @@ LIVE_DEPTH: Final = Capability(
         }
     ),
 )
+ONE_DEPTH_ON_V1: Final = frozenset({Method.NGRAM_GPU})
+"""Methods of live depth that Model Runner V1 drafts at one depth only: 0.32 keeps the schedule and
+stops at the first step of another depth (`propose` in vllm/v1/spec_decode/ngram_proposer_gpu.py),
+0.33 drops the schedule."""
 COUNTED: Final = Capability(
     # The plugin's scheduler, in an engine whose depth it leaves alone: 0.28 and 0.32 were run.
     SpecifierSet(">=0.28.0,<0.34"),
-    # With ngram, requests verify drafts of different lengths in one step: it belongs to no depth.
+    # With n-grams on Model Runner V1, which they all run on before 0.32, requests verify drafts of
+    # different lengths in one step: it belongs to no depth. On V2 they have one length
+    # (vllm/v1/worker/gpu/spec_decode/ngram/speculator.py), and counting was not tried.
     frozenset(each for each in LIVE_DEPTH.methods if not each.looks_up_ngrams),
 )
 LIVE_DEPTH_DATA_PARALLEL: Final = Capability(_NONE_YET)

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from pydantic import JsonValue
+
+from fathom.core.foreign_json import DEEPEST, json_or_text
+
 _WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
@@ -76,13 +80,50 @@ def last_value(args: Sequence[str], name: str) -> str | None:
         args: the arguments.
         name: the option, spelled out: one of `SHORTEST`.
     """
-    shortest = SHORTEST[name]
-    values = [
-        option.value or ""
-        for option in options(args)
-        if option.name.startswith(shortest) and name.startswith(option.name) and not option.keys
-    ]
+    values = [option.value or "" for option in _spelled(args, name) if not option.keys]
     return values[-1] if values else None
+
+
+def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:
+    """What an option says that takes an object, written as JSON or key by key.
+
+    Empty: nothing, or nothing that can be read. vLLM makes one object of the keys and puts it
+    behind all other arguments, so whatever the order it takes the place of the JSON (`parse_args`
+    in vllm/utils/argparse_utils.py).
+
+    Args:
+        args: the arguments.
+        name: the option, spelled out: one of `SHORTEST`.
+    """
+    by_key: dict[str, JsonValue] = {}
+    for option in _spelled(args, name):
+        if 0 < len(option.keys) <= DEEPEST:
+            stated = json_or_text(option.value or "")
+            for key in reversed(option.keys):
+                stated = {key: stated}
+            _add(by_key, stated)
+    whole = by_key or json_or_text(last_value(args, name) or "")
+    return whole if isinstance(whole, dict) else {}
+
+
+def _spelled(args: Sequence[str], name: str) -> Iterator[EngineOption]:
+    """The options that mean one of `SHORTEST`, as JSON or key by key."""
+    shortest = SHORTEST[name]
+    for option in options(args):
+        if option.name.startswith(shortest) and name.startswith(option.name):
+            yield option
+
+
+def _add(stated: dict[str, JsonValue], more: JsonValue) -> None:
+    """Put one object into another: objects go into each other, and lists behind each other."""
+    for key, value in more.items() if isinstance(more, dict) else ():
+        there = stated.get(key)
+        if isinstance(there, dict) and isinstance(value, dict):
+            _add(there, value)
+        elif isinstance(there, list) and isinstance(value, list):
+            there += value
+        else:
+            stated[key] = value
 
 
 def whole_number(text: str) -> int | None:

@@ -10,7 +10,12 @@ from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.depth_set import named_depths
-from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
+from fathom.core.foreign_json import (
+    BeyondBoundsError,
+    UnreadableJsonError,
+    json_or_text,
+    parsed_json,
+)
 from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom.manifests.engine_command.stated_args import max_batch
 
@@ -60,17 +65,10 @@ KEYS: Final = (
 
 def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     """The value of --speculative-config."""
-    config = {key: _value(text) for key, text in spec.draft.options.items()}
+    # `4` and `true` are no words.
+    config = {key: json_or_text(text) for key, text in spec.draft.options.items()}
     ours = {key.name: key.value(spec) for key in KEYS}
     return config | {name: value for name, value in ours.items() if value is not None}
-
-
-def _value(text: str) -> JsonValue:
-    """What an option stands for: `4` and `true` are no words."""
-    try:
-        return parsed_json(text)
-    except UnreadableJsonError:
-        return text
 
 
 def draft_option_problems(spec: SpeculativeDeploymentSpec) -> tuple[Problem, ...]:

@@ -20,6 +20,12 @@ def image(version: str) -> dict[str, str]:
     return {"engine.image": f"vllm/vllm-openai:v{version}"}
 
 
+EAGER_ON_V1 = {
+    "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}],
+    "engine.args": ["--enforce-eager"],
+}
+
+
 @pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.33.0"])
 def test_known_engines_change_depth_live(version: str) -> None:
     assert live_depth_refusal(resource(image(version)).spec) is None
@@ -105,10 +111,7 @@ def test_an_engine_without_drafting_has_no_depth_and_needs_no_method() -> None:
     "changes",
     [
         # Without graphs, V1 gives none up.
-        {
-            "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}],
-            "engine.args": ["--enforce-eager"],
-        },
+        EAGER_ON_V1,
         # vLLM says at start that the two do not go together.
         {
             "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}],
@@ -126,16 +129,42 @@ def test_model_runner_v1_is_in_the_way_only_where_it_costs_graphs(changes: dict[
     assert live_depth(resource(changes).spec)
 
 
+def test_ngrams_of_the_gpu_have_one_depth_on_model_runner_v1() -> None:
+    by_gpu = {"draft.method": "ngram_gpu", "draft.id": None}
+    assert live_depth(resource(by_gpu).spec)
+    assert live_depth(resource({**by_gpu, **EAGER_ON_V1, "draft.method": "ngram"}).spec)
+
+    refusal = live_depth_refusal(resource({**by_gpu, **EAGER_ON_V1}).spec)
+
+    assert refusal is not None
+    assert refusal[0] is Reason.LIVE_DEPTH_UNSUPPORTED
+    assert refusal[1] == (
+        "VLLM_USE_V2_MODEL_RUNNER in spec.engine.env selects vLLM's Model Runner V1, which drafts "
+        "at one depth only with method ngram_gpu, so depth stays at tokens (3): remove it to have "
+        "depth follow the traffic."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "advised"),
+    [({}, "mtp, ngram, ngram_gpu."), (EAGER_ON_V1, "mtp, ngram.")],
+    ids=["V2", "V1"],
+)
+def test_only_methods_whose_depth_would_be_live_are_advised(
+    changes: dict[str, Any], advised: str
+) -> None:
+    suffix = {"draft.method": "suffix", "draft.id": None}
+
+    refusal = live_depth_refusal(resource({**suffix, **changes}).spec)
+
+    assert refusal is not None
+    assert refusal[1].endswith(f"choose one of dflash, draft_model, eagle, eagle3, {advised}")
+
+
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
-        (
-            {
-                "engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}],
-                "engine.args": ["--enforce-eager"],
-            },
-            "VLLM_USE_V2_MODEL_RUNNER in spec.engine.env",
-        ),
+        (EAGER_ON_V1, "VLLM_USE_V2_MODEL_RUNNER in spec.engine.env"),
         ({"engine.args": ["--no-async-scheduling"]}, "--no-async-scheduling in spec.engine.args"),
     ],
     ids=str,

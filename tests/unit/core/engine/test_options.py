@@ -2,7 +2,9 @@
 
 import pytest
 
-from fathom.core.engine.options import SHORTEST, last_value
+from fathom.core.engine.options import SHORTEST, last_value, stated_object
+
+OBJECT = "--kv-transfer-config"
 
 
 @pytest.mark.parametrize("name", SHORTEST)
@@ -19,3 +21,33 @@ def test_an_option_is_read_in_every_spelling(name: str) -> None:
 @pytest.mark.parametrize("name", SHORTEST)
 def test_no_beginning_stands_for_two_of_them(name: str) -> None:
     assert [each for each in SHORTEST if each.startswith(SHORTEST[name])] == [name]
+
+
+@pytest.mark.parametrize(
+    ("line", "stated"),
+    [
+        ('OBJECT {"a":1}', {"a": 1}),
+        ('OBJECT={"a":1} --kv-t {"b":2}', {"b": 2}),
+        ("OBJECT.a 1 --kv_transfer_config.b=x", {"a": 1, "b": "x"}),
+        ('OBJECT.b=2 OBJECT {"a":1}', {"b": 2}),
+        ('OBJECT.a.b 1 OBJECT.a={"c":2}', {"a": {"b": 1, "c": 2}}),
+        ("OBJECT.a=1 OBJECT.a.b=[2] OBJECT.a.b=[3]", {"a": {"b": [2, 3]}}),
+        ("OBJECT.a", {"a": ""}),
+        ("OBJECT [1]", {}),
+        ("OBJECT", {}),
+        ("--kv-cache-dtype fp8", {}),
+    ],
+)
+def test_an_object_is_read_as_json_or_key_by_key(line: str, stated: object) -> None:
+    assert stated_object(line.replace("OBJECT", OBJECT).split(), OBJECT) == stated
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 30_000], ids=["cut off", "deep"])
+def test_an_object_that_cannot_be_read_is_none(text: str) -> None:
+    assert stated_object([OBJECT, text], OBJECT) == {}
+
+
+def test_keys_that_stand_too_deep_are_not_read() -> None:
+    deep = OBJECT + ".a" * 30_000
+
+    assert stated_object([f"{deep}=1", f"{deep}=2", f"{OBJECT}.b=1"], OBJECT) == {"b": 1}
