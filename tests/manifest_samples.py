@@ -21,8 +21,13 @@ GOOD: Mapping[str, Any] = {
 
 def manifest(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The good manifest with values set at dotted paths below `spec`; None removes one."""
-    result: dict[str, Any] = copy.deepcopy(dict(GOOD))
-    for path, value in (changes or {}).items():
+    return changed(GOOD, changes or {})
+
+
+def changed(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest with values set like that."""
+    result: dict[str, Any] = copy.deepcopy(dict(document))
+    for path, value in changes.items():
         *parents, last = path.split(".")
         place = result["spec"]
         for parent in parents:

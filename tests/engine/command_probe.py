@@ -11,6 +11,7 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import io
 import json
 import sys
@@ -54,6 +55,10 @@ def ask(
         config = configuration(parsed)
     except Exception as error:  # noqa: BLE001 - see above
         return refused("configuration", str(error))
+    try:
+        kv_cache = kv_cache_hash(config)
+    except Exception as error:  # noqa: BLE001 - see above
+        return refused("KV transfer", str(error))
     speculative = config.speculative_config
     backend = config.attention_config.backend
     adaptive = getattr(speculative, "enable_adaptive_verification", False)
@@ -83,7 +88,7 @@ def ask(
             "port": parsed.port,
             "served_model_name": config.model_config.served_model_name,
             "trust_remote_code": config.model_config.trust_remote_code,
-            "draft_in_kv_cache": draft_in_kv_cache(config),
+            "kv_cache_hash": kv_cache,
         },
     }
 
@@ -93,18 +98,22 @@ def configuration(parsed: Namespace) -> vllm_config.VllmConfig:
     return AsyncEngineArgs.from_cli_args(parsed).create_engine_config()
 
 
-def draft_in_kv_cache(config: vllm_config.VllmConfig) -> dict[str, object] | None:
-    """What NIXL asks of the draft of an engine that it hands a KV cache to; None: it asks nothing.
+def kv_cache_hash(config: vllm_config.VllmConfig) -> str | None:
+    """By what NIXL tells whether another engine may have this one's KV cache; None: none may.
 
-    Later releases import its module only.
+    The attention backend is the one that is asked for, where an engine has the one that it chose.
+    What a release lacks of it is an error: then it compares something else.
     """
-    try:
-        metadata = importlib.import_module(
-            "vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata"
-        )
-    except ModuleNotFoundError:
+    transfer = config.kv_transfer_config
+    if transfer is None or not str(transfer.kv_connector).startswith("Nixl"):
         return None
-    return metadata._get_speculative_compatibility_factors(config)
+    metadata = importlib.import_module("vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata")
+    compute = metadata.compute_nixl_compatibility_hash
+    # 0.28 asks whether a block holds all layers.
+    asked = inspect.signature(compute).parameters
+    older = {"cross_layers_blocks": False} if "cross_layers_blocks" in asked else {}
+    backend = config.attention_config.backend
+    return compute(config, backend.name if backend else "chosen", **older)
 
 
 def cuda_graph_support(backend: AttentionBackendEnum) -> set[str]:

@@ -20,7 +20,7 @@ import yaml
 from packaging.version import Version
 
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.api.spec import SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.engine.capability import engine_has, engine_problems, has_plugin, live_depth
 from fathom.core.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
@@ -33,7 +33,7 @@ from fathom.manifests.engine_command.stated_args import max_batch
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read
-from manifest_samples import resource
+from manifest_samples import changed, resource
 from support.asked_vllm import ask_vllm
 from support.tiny_models import with_tiny_models, write_models
 
@@ -153,7 +153,38 @@ BESIDE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 ADAPTIVE_AND_LIVE = "adaptive verification with a depth schedule"
 DATA_PARALLEL = "live depth with several data-parallel engines"
 PREFILL, DECODE = "llama-3.3-70b-prefill-h100", "llama-3.3-70b-decode-h100"
-WITHOUT_DRAFT = "the prefill engine without its draft"
+TRANSFER = '--kv-transfer-config={"kv_connector": "NixlConnector", "kv_role": "kv_producer"}'
+LIKE_PREFILL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "prefill at another depth": {"speculation.tokens": 7},
+        "prefill with another revision of the target": {"model.revision": "a" * 40},
+        "prefill over fewer GPUs": {"engine.tensorParallelSize": 2},
+        "prefill that names its KV cache's type": {"draft.options": {"kv_cache_dtype": "auto"}},
+    }
+)
+UNLIKE_PREFILL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "prefill without its draft": {"speculation.drafting": "Disabled"},
+        "prefill by another method": {"draft.method": "eagle"},
+        "prefill with another revision of the draft": {"draft.revision": "b" * 40},
+        "prefill that drafts all at once": {"draft.options": {"parallel_drafting": "true"}},
+        "prefill with a draft in FP8": {"draft.options": {"kv_cache_dtype": "fp8"}},
+        "prefill by another backend": {"engine.attentionBackend": "FLASHINFER"},
+        "prefill in other numbers": {"engine.args": [TRANSFER, "--dtype=float16"]},
+        "prefill with a KV cache in FP8": {"engine.args": [TRANSFER, "--kv-cache-dtype=fp8"]},
+    }
+)
+OF_DRAFT_MODEL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "prefill by a draft model": {"draft.method": "draft_model"},
+        "prefill by another draft model": {
+            "draft.method": "draft_model",
+            "draft.revision": "b" * 40,
+        },
+    }
+)
+PREFILLS = LIKE_PREFILL | UNLIKE_PREFILL | OF_DRAFT_MODEL
+"""Engines that differ from the example in one thing."""
 ROWS: Mapping[str, Row] = MappingProxyType({row.what: row for row in TABLE})
 
 
@@ -166,9 +197,13 @@ class Answer:
     config: Mapping[str, Any] | None
 
 
-def golden_spec(name: str, release: str) -> SpeculativeDeploymentSpec:
+def golden_spec(
+    name: str, release: str, changes: Mapping[str, Any] = MappingProxyType({})
+) -> SpeculativeDeploymentSpec:
     """What all replicas of a case are made from, or the one that is compared with them."""
-    document = yaml.safe_load(GOLDEN[COMPARED.get(name, name)].read_text(encoding="utf-8"))
+    document = changed(
+        yaml.safe_load(GOLDEN[COMPARED.get(name, name)].read_text(encoding="utf-8")), changes
+    )
     spec = document["spec"]
     spec["engine"]["version"] = str(known_as(release))
     if spec.get("speculation", {}).get("adaptiveVerification") == "Canary":
@@ -183,12 +218,6 @@ def beside(name: str) -> SpeculativeDeploymentSpec:
     """Of the newest release that is known, which has adaptive verification."""
     sample = adaptive("eagle3", **BESIDE[name])
     return resource({"engine.version": NEWEST_KNOWN, **sample.changes}).spec
-
-
-def without_drafting(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec:
-    """The same engine, with a draft that it does not load."""
-    disabled = spec.speculation.model_copy(update={"drafting": Switch.DISABLED})
-    return spec.model_copy(update={"speculation": disabled})
 
 
 def with_schedule(args: Sequence[str]) -> list[str]:
@@ -209,7 +238,10 @@ def commands(release: str) -> dict[str, list[str]]:
         **able,
         ADAPTIVE_AND_LIVE: with_schedule(able["adaptive verification, method dspark"]),
         DATA_PARALLEL: [*able["depth schedule"], "--data-parallel-size", "2"],
-        WITHOUT_DRAFT: list(engine_args(without_drafting(golden_spec(PREFILL, release)))),
+        **{
+            name: list(engine_args(golden_spec(PREFILL, release, changes)))
+            for name, changes in PREFILLS.items()
+        },
         # Last: see the last of them.
         **{name: list(engine_args(beside(name))) for name in BESIDE},
     }
@@ -344,18 +376,32 @@ def test_several_data_parallel_engines_lose_the_schedule(
         record_property("schedule", "dropped with data parallelism")
 
 
-def test_halves_of_a_pair_need_the_same_draft_whatever_their_depths(
-    answers: Mapping[str, Answer],
-) -> None:
-    """NIXL compares it, and not how many tokens it speculates: docs/prefill-decode.md."""
-    prefill, decode, without = (answers[each].config for each in (PREFILL, DECODE, WITHOUT_DRAFT))
-    assert prefill is not None
-    assert decode is not None
-    assert without is not None
+def kv_cache_hash(answer: Answer) -> str:
+    """By which NIXL tells one KV cache from another: docs/prefill-decode.md says what is in it."""
+    assert answer.config is not None, answer.error
+    found = answer.config["kv_cache_hash"]
+    assert isinstance(found, str)
+    return found
 
-    assert prefill["draft_in_kv_cache"] == decode["draft_in_kv_cache"]
-    assert prefill["draft_in_kv_cache"] != without["draft_in_kv_cache"]
-    assert prefill["depth"] != decode["depth"]
+
+@pytest.mark.parametrize("other", [DECODE, *LIKE_PREFILL])
+def test_halves_of_a_pair_may_differ_in_what_nixl_does_not_compare(
+    other: str, answers: Mapping[str, Answer]
+) -> None:
+    assert kv_cache_hash(answers[other]) == kv_cache_hash(answers[PREFILL])
+
+
+@pytest.mark.parametrize("other", UNLIKE_PREFILL)
+def test_halves_of_a_pair_may_not_differ_in_what_nixl_compares(
+    other: str, answers: Mapping[str, Answer]
+) -> None:
+    assert kv_cache_hash(answers[other]) != kv_cache_hash(answers[PREFILL])
+
+
+def test_draft_models_of_a_pair_are_not_compared(answers: Mapping[str, Answer]) -> None:
+    one, other = (kv_cache_hash(answers[name]) for name in OF_DRAFT_MODEL)
+
+    assert one == other
 
 
 def test_every_row_that_a_cpu_can_show_is_shown() -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ from fathom.api.spec import (
     SpeculativeDeploymentSpec,
     TuningMode,
 )
+from fathom.core.cluster.kinds import LEADER_WORKER_SET
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.served import ServedApis
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.core.support import obstacle_to
+from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
 from fathom.manifests.problems import doubts_of, problems_of
@@ -311,13 +315,96 @@ def test_what_selects_pods_selects_those_that_answer() -> None:
     assert yaml.safe_load(page.split("```")[1]) == leaders
 
 
+def test_the_policy_between_halves_is_of_the_examples_that_are_a_pair() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "prefill-decode.md").read_text(), re.DOTALL)
+    spec = yaml.safe_load(block)["spec"]
+    halves = [
+        REPOSITORY / f"examples/llama-3.3-70b-{half}-h100.yaml" for half in ("prefill", "decode")
+    ]
+    pair = [yaml.safe_load(each.read_text())["metadata"]["name"] for each in halves]
+    of_both = {"key": names.LABEL_NAME, "operator": "In", "values": pair}
+
+    assert of_both in spec["podSelector"]["matchExpressions"]
+    assert spec["ingress"] == [{"from": [{"podSelector": {"matchExpressions": [of_both]}}]}]
+
+
+@dataclass(frozen=True)
+class Since:
+    """A row of the table by version of Kubernetes."""
+
+    version: tuple[int, int]
+    before: str
+
+
+def since(used: str) -> Since:
+    """The row that names what is used."""
+    found = re.findall(
+        rf"^\| (\d+)\.(\d+) \| [^|]*{re.escape(used)}[^|]* \| ([^|]+) \|$",
+        (DOCS / "requirements.md").read_text(),
+        re.MULTILINE,
+    )
+    ((major, minor, before),) = found
+    return Since((int(major), int(minor)), before)
+
+
+def test_before_the_first_version_the_chart_is_refused() -> None:
+    row = since("everything not named below")
+    chart = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())
+
+    assert chart["kubeVersion"] == ">={}.{}.0-0".format(*row.version)
+    assert "`kubeVersion`" in row.before
+
+
 def test_an_api_that_is_missing_is_said_as_its_page_says() -> None:
-    page = (DOCS / "requirements.md").read_text()
     sd = resource({"metrics.podMonitor": "Never"})
 
     (said,) = skipped(sd.spec, ServedApis(kinds=frozenset()), usable=())
 
-    assert f'"{said}"' in page
+    assert f'"{said}"' in since("`policy/v1`").before
+
+
+def test_rules_across_fields_are_the_server_s_from_the_version_that_the_chart_names() -> None:
+    row = since("(CEL)")
+
+    assert "take effect from {}.{};".format(*row.version) in (
+        REPOSITORY / "charts/fathom/Chart.yaml"
+    ).read_text(encoding="utf-8")
+    assert f"`{Reason.INVALID_SPEC}`" in row.before
+
+
+def test_pods_that_are_not_ready_may_be_evicted_from_the_version_on_that_is_stated() -> None:
+    field = "unhealthyPodEvictionPolicy"
+    major, minor = since(f"`{field}`").version
+
+    for version, has in (((major, minor), True), ((major, minor - 1), False)):
+        budget = pod_disruption_budget(resource(), ServedApis(version=version))
+        assert (field in budget["spec"]) == has  # type: ignore[operator]
+
+
+def test_groups_share_a_domain_from_the_version_on_that_both_pages_state() -> None:
+    (stated,) = re.findall(
+        r"^\| Kubernetes (\d+)\.(\d+) \| `matchLabelKeys`.* needs (\d+)\.(\d+) anyway \|",
+        (DOCS / "groups.md").read_text(),
+        re.MULTILINE,
+    )
+    major, minor, of_driver, driver = map(int, stated)
+
+    assert since("`matchLabelKeys`").version == (major, minor)
+    assert since("NVIDIA's DRA driver").version == (of_driver, driver)
+
+
+def test_without_the_dra_driver_a_spec_is_refused_as_the_page_says() -> None:
+    trays = {"engine.tensorParallelSize": 8}
+    before = since("NVIDIA's DRA driver").before
+
+    obstacle = obstacle_to(resource(trays).spec, ServedApis(), usable=(LEADER_WORKER_SET,))
+
+    assert obstacle is not None
+    assert f"reason `{obstacle.reason}`" in before
+    assert f"`{obstacle.problem.field.removeprefix('spec.')}`" in before
+    for choice in re.findall(r"is (\w+) or (\w+)$", before)[0]:
+        spec = resource({**trays, "nodePool.computeDomain": choice}).spec
+        assert obstacle_to(spec, ServedApis(), usable=(LEADER_WORKER_SET,)) is None
 
 
 def test_rights_on_the_page_are_the_chart_s() -> None:
