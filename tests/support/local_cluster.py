@@ -39,6 +39,7 @@ GROUPS = {
     "ReplicaSet": ("/apis/apps/v1", "replicasets"),
     "PodMonitor": ("/apis/monitoring.coreos.com/v1", "podmonitors"),
     "LeaderWorkerSet": ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+    "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates"),
     "ComputeDomain": ("/apis/resource.nvidia.com/v1beta1", "computedomains"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
