@@ -1,7 +1,8 @@
 """Replicas over two nodes each, on a real API server, scheduler and garbage collector.
 
-LeaderWorkerSet and ComputeDomain are played (support/played_groups.py); the pods run simulated
-engines whose ranks really meet, on GB200 trays that are not there.
+The controllers of LeaderWorkerSet and ComputeDomain are played, or real where there is a folder
+with them (support/group_controllers.py); the pods run simulated engines whose ranks really meet, on
+GB200 trays that are not there.
 """
 
 from collections.abc import AsyncIterator
@@ -14,17 +15,16 @@ import pytest
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
 from fathom_local.kube import Object
-from support.foreign_kinds import crd
+from support.group_controllers import group_controllers
+from support.group_watch import GroupWatch
 from support.local_cluster import TestNamespace, eventually
 from support.operated import SPEC, Resource, resource
-from support.operator_process import CRDS, Operator, install_crd, operator_in
-from support.played_groups import PlayedGroups, played_groups
+from support.operator_process import operator_in
 
 __all__ = ["resource"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-KINDS = ("leaderworkersets.yaml", "computedomains.yaml")
 COLLECTED_SECONDS = 120.0
 """The garbage collector looks for new kinds every half minute."""
 
@@ -43,25 +43,14 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def operator(namespace: TestNamespace, tmp_path: Path) -> AsyncIterator[Operator]:
-    """An operator that starts on a cluster with both kinds."""
-    definitions = [crd(file) for file in KINDS]
-    for definition in definitions:
-        await install_crd(namespace, definition)
-    try:
-        async with operator_in(namespace, tmp_path) as operator:
-            yield operator
-            assert not [event for event in operator.requests() if event.code == 403]
-    finally:
-        for definition in definitions:
-            await namespace.api.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
-
-
-@pytest.fixture
-async def groups(namespace: TestNamespace, operator: Operator) -> AsyncIterator[PlayedGroups]:
-    assert operator.process is not None
-    async with played_groups(namespace) as groups:
+async def groups(namespace: TestNamespace, tmp_path: Path) -> AsyncIterator[GroupWatch]:
+    """What becomes of them, with an operator that starts on a cluster with both kinds."""
+    async with (
+        group_controllers(namespace, tmp_path) as groups,
+        operator_in(namespace, tmp_path) as operator,
+    ):
         yield groups
+        assert not [event for event in operator.requests() if event.code == 403]
 
 
 def _role(pods: list[Object], role: str) -> list[Object]:
@@ -69,7 +58,7 @@ def _role(pods: list[Object], role: str) -> list[Object]:
 
 
 async def test_groups_come_up_follow_traffic_restart_roll_and_go(
-    namespace: TestNamespace, groups: PlayedGroups, resource: Resource
+    namespace: TestNamespace, groups: GroupWatch, resource: Resource
 ) -> None:
     await resource.apply(spec())
     await resource.wait("Ready", "True")
@@ -144,7 +133,7 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
 
 
 async def test_a_spec_that_fits_a_tray_again_gives_the_domain_up(
-    namespace: TestNamespace, groups: PlayedGroups, resource: Resource
+    namespace: TestNamespace, groups: GroupWatch, resource: Resource
 ) -> None:
     await resource.apply(spec(replicas=1))
     await resource.wait("Ready", "True")

@@ -10,6 +10,7 @@ import structlog
 from fathom_local.kube import Key, KubeApi, Mirror, Object, connect
 from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.containers.processors import ProcessorPool
+from fathom_local.kubelet.hosts import NamedPod, named_pod
 from fathom_local.kubelet.models import Pod
 from fathom_local.kubelet.node import keep_node
 from fathom_local.kubelet.pod_api import KubePodApi
@@ -33,6 +34,7 @@ class Kubelet:
     session: aiohttp.ClientSession
     _workers: dict[str, PodWorker] = field(default_factory=dict)
     _uids: dict[Key, str] = field(default_factory=dict)
+    _named_pods: dict[Key, NamedPod] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _around: Surroundings = field(init=False)
     _mirrors: list[Mirror] = field(init=False)
@@ -50,6 +52,7 @@ class Kubelet:
             api=KubePodApi(self.api),
             sources=Sources(config_maps.items, secrets.items),
             services=lambda: [services.items[key] for key in sorted(services.items)],
+            named_pods=lambda: [self._named_pods[key] for key in sorted(self._named_pods)],
             addresses=AddressPool(self.config.network),
             processors=ProcessorPool(),
             session=self.session,
@@ -78,16 +81,31 @@ class Kubelet:
 
     def _source_changed(self, key: Key, item: Object | None) -> None:
         del key, item
+        self._refresh_pods()
+
+    def _refresh_pods(self) -> None:
         for worker in self._workers.values():
             worker.sources_changed()
+
+    def _name(self, key: Key, named: NamedPod | None) -> None:
+        """Each pod that may ask for another by its name hears of a new address."""
+        if self._named_pods.get(key) == named:
+            return
+        if named is None:
+            del self._named_pods[key]
+        else:
+            self._named_pods[key] = named
+        self._refresh_pods()
 
     def _pod_changed(self, key: Key, item: Object | None) -> None:
         known = self._uids.get(key)
         if item is None:
+            self._name(key, None)
             if known in self._workers:
                 self._workers[known].vanish()
             return
         pod = Pod.model_validate(item)
+        self._name(key, named_pod(pod))
         if pod.spec.node_name not in {node.name for node in self.config.nodes}:
             return
         uid = pod.metadata.uid

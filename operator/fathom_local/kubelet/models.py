@@ -231,6 +231,9 @@ class HostAlias(ReadModel):
 
 class LocalPodSpec(ReadModel):
     node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    """A headless Service, below whose name the pod has one of its own."""
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -264,6 +267,7 @@ class ConditionRead(ReadModel):
 
 class PodStatusRead(ReadModel):
     phase: str = "Pending"
+    pod_ip: str = Field(default="", alias="podIP")
     conditions: tuple[ConditionRead, ...] = ()
     start_time: str | None = None
     container_statuses: tuple[ContainerStatusRead, ...] = ()
@@ -278,3 +282,9 @@ class Pod(ReadModel):
     @property
     def finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def ready(self) -> bool:
+        return any(
+            each.type == "Ready" and each.status == "True" for each in self.status.conditions
+        )

@@ -104,7 +104,7 @@ class PodWorker:
             worker.kill()
 
     def sources_changed(self) -> None:
-        """Some ConfigMap, Secret or Service changed."""
+        """Some ConfigMap, Secret, Service or name of a pod changed."""
         self._refresh.set()
 
     async def run(self) -> None:
@@ -200,7 +200,9 @@ class PodWorker:
         network = self.around.config.network
         address = self.around.addresses.take()
         try:
-            sandbox = await create_sandbox(network, address, self.pod.metadata.name)
+            sandbox = await create_sandbox(
+                network, address, self.pod.spec.hostname or self.pod.metadata.name
+            )
         except BaseException:
             self.around.addresses.give_back(address)
             raise
@@ -215,7 +217,7 @@ class PodWorker:
                 self._dirty.set()
 
     async def _keep_fresh(self) -> None:
-        """Brings changed ConfigMaps, Secrets, tokens and service names into the running pod."""
+        """Brings changed ConfigMaps, Secrets, tokens and names into the running pod."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_SECONDS):
@@ -238,7 +240,9 @@ class PodWorker:
         await self.volumes.refresh(self.pod, addresses)
         write_hosts(
             self._folder.hosts,
-            hosts_text(self.pod, addresses.pod_ip, self.around.services()),
+            hosts_text(
+                self.pod, addresses.pod_ip, self.around.services(), self.around.named_pods()
+            ),
         )
 
     async def _plan(self, container: Container) -> ContainerPlan:

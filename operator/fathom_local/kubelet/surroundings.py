@@ -7,6 +7,7 @@ import aiohttp
 from fathom_local.kube import Object
 from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.containers.processors import ProcessorPool
+from fathom_local.kubelet.hosts import NamedPod
 from fathom_local.kubelet.models import Pod, TokenSource
 from fathom_local.kubelet.sandbox import AddressPool
 from fathom_local.kubelet.sources import Sources
@@ -36,6 +37,7 @@ class Surroundings:
     api: PodApi
     sources: Sources
     services: Callable[[], list[Object]]
+    named_pods: Callable[[], list[NamedPod]]
     addresses: AddressPool
     processors: ProcessorPool
     session: aiohttp.ClientSession

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fathom_local.kubelet.containers.container_worker import Backoff
 from fathom_local.kubelet.containers.environment import expand
 from fathom_local.kubelet.containers.probes import ThresholdCounter
-from fathom_local.kubelet.hosts import hosts_text, write_hosts
-from fathom_local.kubelet.models import Container, ContainerProbe, Pod, TokenSource
+from fathom_local.kubelet.hosts import NamedPod, hosts_text, named_pod, write_hosts
+from fathom_local.kubelet.models import Container, ContainerProbe, Pod, PodStatusRead, TokenSource
 from fathom_local.kubelet.problem import PodProblem
 from fathom_local.kubelet.sources import PodAddresses, Sources
 from fathom_local.kubelet.status import (
@@ -245,3 +245,79 @@ def test_hosts_file_names_services_and_keeps_its_inode(tmp_path: Path) -> None:
     write_hosts(path, "short\n")
     assert path.read_text() == "short\n"
     assert path.stat().st_ino == inode
+
+
+def headless(name: str, selector: dict[str, str] | None, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"clusterIP": "None", "selector": selector, **spec},
+    }
+
+
+def member(**changes: Any) -> NamedPod:
+    fields = {
+        "namespace": "ns",
+        "service": "set",
+        "hostname": "set-0",
+        "labels": {"app": "x", "more": "y"},
+        "address": "10.244.0.17",
+        "ready": False,
+    }
+    return NamedPod(**(fields | changes))
+
+
+def test_a_pod_behind_a_headless_service_has_a_name_of_its_own() -> None:
+    service = headless("set", {"app": "x"}, publishNotReadyAddresses=True)
+    text = hosts_text(make_pod(), "10.244.0.16", [service], [member()])
+    names = "set-0.set.ns.svc.cluster.local set-0.set.ns.svc set-0.set.ns set-0.set"
+    assert f"10.244.0.17 {names}\n" in text
+
+    elsewhere = Pod.model_validate(
+        {
+            "metadata": {"name": "p", "namespace": "other", "uid": "u"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }
+    )
+    text = hosts_text(elsewhere, "10.244.0.16", [service], [member()])
+    assert "10.244.0.17 set-0.set.ns.svc.cluster.local set-0.set.ns.svc set-0.set.ns\n" in text
+
+
+def test_a_name_waits_for_a_ready_pod_unless_its_service_says_otherwise() -> None:
+    service = headless("set", {"app": "x"})
+    assert "set-0" not in hosts_text(make_pod(), "10.244.0.16", [service], [member()])
+    assert "set-0" in hosts_text(make_pod(), "10.244.0.16", [service], [member(ready=True)])
+
+
+@pytest.mark.parametrize(
+    ("service", "changes"),
+    [
+        (headless("set", {"app": "z"}), {}),
+        (headless("set", None), {}),
+        (headless("another", {"app": "x"}), {}),
+        (headless("set", {"app": "x"}), {"namespace": "other"}),
+        (headless("set", {"app": "x"}, clusterIP="10.96.0.9"), {}),
+    ],
+)
+def test_only_the_headless_service_that_selects_a_pod_names_it(
+    service: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    pod = member(ready=True, **changes)
+    assert "10.244.0.17" not in hosts_text(make_pod(), "10.244.0.16", [service], [pod])
+
+
+def pod_with_name(status: dict[str, Any], **spec: Any) -> Pod:
+    return make_pod(**({"hostname": "set-0", "subdomain": "set"} | spec)).model_copy(
+        update={"status": PodStatusRead.model_validate(status)}
+    )
+
+
+def test_a_pod_is_named_once_it_has_an_address_and_until_it_has_ended() -> None:
+    running = {"phase": "Running", "podIP": "10.244.0.17"}
+    ready = [{"type": "Ready", "status": "True"}]
+    found = named_pod(pod_with_name({**running, "conditions": ready}))
+    assert found == member(labels={"app": "x"}, ready=True)
+    assert named_pod(pod_with_name(running)) == member(labels={"app": "x"})
+    assert named_pod(pod_with_name({"phase": "Pending"})) is None
+    assert named_pod(pod_with_name({**running, "phase": "Succeeded"})) is None
+    assert named_pod(pod_with_name(running, subdomain="")) is None
+    assert named_pod(pod_with_name(running, hostname="")) is None
