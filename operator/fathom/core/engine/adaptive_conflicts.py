@@ -7,7 +7,10 @@ vllm/config/speculative.py. tests/engine/test_parser_matrix.py asks vLLM.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from packaging.version import Version
+
 from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.core.engine.capability_table import ADAPTIVE_FLAGS
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
 from fathom.core.engine.options import EngineOption, last_value, options
 from fathom.core.foreign_json import UnreadableJsonError, is_true, parsed_json
@@ -15,25 +18,23 @@ from fathom.core.foreign_json import UnreadableJsonError, is_true, parsed_json
 _MODE: Final = "cudagraph_mode"
 _MODES_WITHOUT_FULL_GRAPHS: Final = frozenset({"NONE", "PIECEWISE"})
 _LEVELS_WITHOUT_FULL_GRAPHS: Final = frozenset({"0", "1"})
-_FLAGS: Final = (
-    "--enable-lora",
-    "--enable-batch-sharded-sampling",
-    "--enable-return-routed-experts",
-    "--return-sampling-mask",
-)
-"""Flags whose work needs to know on the CPU how many drafts of each request are left."""
 
 
-def conflicts(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
-    """Sentences without an end: what stands against adaptive verification, and what to remove."""
+def conflicts(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[str]:
+    """Sentences without an end: what stands against adaptive verification, and what to remove.
+
+    Args:
+        spec: what is asked for.
+        version: vLLM's.
+    """
     args = spec.engine.args
     cause = _no_full_graphs(args) if captures_graphs(spec) else "--enforce-eager"
     if cause:
         yield f"it needs full CUDA graphs, and {cause} in spec.engine.args has none: remove it"
     if cause := why_model_runner_v1(spec):
         yield f"{cause} selects vLLM's Model Runner V1, which does not have it: remove it"
-    for flag in _FLAGS:
-        if last_value(args, flag) is not None:
+    for flag, combines in ADAPTIVE_FLAGS.items():
+        if last_value(args, flag) is not None and not combines.in_version(version):
             yield f"vLLM cannot combine it with {flag} in spec.engine.args: remove that"
     by_argmax = is_true(spec.draft.options.get("use_local_argmax_reduction", ""))
     if by_argmax and spec.draft.method is not Method.DSPARK:

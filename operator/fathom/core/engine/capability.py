@@ -228,5 +228,5 @@ def _adaptive_verification_refusal(spec: SpeculativeDeploymentSpec) -> str | Non
             f"attentionBackend (with MLA: flashinfer_mla, vLLM {FLASHINFER_MLA_ADAPTIVE.versions}),"
             " or set it to Disabled."
         )
-    conflict = next(conflicts(spec), None)
+    conflict = next(conflicts(spec, version), None)
     return f"{conflict}, or set this to Disabled." if conflict else None

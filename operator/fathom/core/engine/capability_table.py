@@ -164,6 +164,16 @@ ADAPTIVE_BACKENDS: Final[Mapping[str, Capability]] = MappingProxyType(
 )
 """Whether a backend's CUDA graphs take requests of different lengths, as trimmed drafts need.
 Backends that are not listed are left to vLLM, which says at start whether they do."""
+ADAPTIVE_FLAGS: Final[Mapping[str, Capability]] = MappingProxyType(
+    {
+        "--enable-lora": Capability(_NONE_YET),
+        "--enable-batch-sharded-sampling": Capability(SpecifierSet(">=0.33.0")),
+        "--enable-return-routed-experts": Capability(_NONE_YET),
+        "--return-sampling-mask": Capability(_NONE_YET),
+    }
+)
+"""Flags whose work needs to know on the CPU how many drafts of each request are left, and the
+releases that can do it all the same."""
 
 _REFUSED: Final = "refused"
 _AT_TOKENS: Final = "depth stays at `tokens`"

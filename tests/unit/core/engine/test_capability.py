@@ -304,6 +304,11 @@ def test_without_drafting_there_is_nothing_to_count() -> None:
             ),
         ),
         ({"engine.args": ["--enable_lora"]}, "--enable-lora"),
+        (
+            {"engine.args": ["--enable-batch-sharded-sampling"]},
+            "vLLM cannot combine it with --enable-batch-sharded-sampling",
+        ),
+        ({"engine.args": ["--enable-batch-sharded-sampling"], **image("0.33.0")}, None),
         ({"engine.args": ["--enable-log-requests"]}, None),
         ({"engine.args": ["--enforce-eager"]}, "full CUDA graphs, and --enforce-eager"),
         ({"engine.args": ["--enforce-eager", "--no-enforce-eager"]}, None),
