@@ -27,7 +27,7 @@ from fathom_local.processes import (
     stop_processes,
 )
 from support.foreign_kinds import crd
-from support.group_watch import GroupWatch, watched_groups
+from support.group_watch import GroupWatch, unless, watched_groups
 from support.local_cluster import TestNamespace, eventually
 from support.operator_process import CRDS, install_crd
 from support.played_compute_domains import PlayedComputeDomains, published_channels, serves_claims
@@ -105,11 +105,14 @@ def _missing(folder: Path, what: str) -> LocalClusterError:
 
 @asynccontextmanager
 async def group_controllers(namespace: TestNamespace, directory: Path) -> AsyncIterator[GroupWatch]:
-    """Both kinds, and somebody who makes groups and domains of them in this namespace.
+    """Both kinds, and somebody who makes groups and domains of them; a watch on one namespace.
 
     Args:
         namespace: where it is watched.
         directory: for what real controllers need beside the folder, and their logs.
+
+    Raises:
+        LocalClusterError: the real ones are asked for and cannot run.
     """
     real = real_controllers()
     claims = await serves_claims(namespace.api)
@@ -123,15 +126,14 @@ async def group_controllers(namespace: TestNamespace, directory: Path) -> AsyncI
     players = [PlayedGroups(namespace), PlayedComputeDomains(namespace, claims=claims)]
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(published_channels(namespace.api))
-        for definition in definitions:
-            await install_crd(namespace, definition)
-        if real is not None:
-            await stack.enter_async_context(_running(real, namespace, directory))
-        watch = await stack.enter_async_context(
-            watched_groups(namespace, players if real is None else ())
-        )
         try:
-            yield watch
+            for definition in definitions:
+                await install_crd(namespace, definition)
+            if real is not None:
+                await stack.enter_async_context(_running(real, namespace, directory))
+            yield await stack.enter_async_context(
+                watched_groups(namespace, players if real is None else ())
+            )
         finally:
             # While the controllers still run: what is left has their finalizers.
             await _remove(namespace, definitions)
@@ -140,7 +142,7 @@ async def group_controllers(namespace: TestNamespace, directory: Path) -> AsyncI
 async def _remove(namespace: TestNamespace, definitions: Sequence[Object]) -> None:
     names = {definition["metadata"]["name"] for definition in definitions}
     for name in names:
-        await namespace.api.request("DELETE", f"{CRDS}/{name}")
+        await unless(404, namespace.api.request("DELETE", f"{CRDS}/{name}"))
 
     async def gone() -> bool:
         listed = await namespace.api.request("GET", CRDS)
