@@ -214,10 +214,9 @@ def golden_spec(
     return parsed.spec
 
 
-def beside(name: str) -> SpeculativeDeploymentSpec:
-    """Of the newest release that is known, which has adaptive verification."""
+def beside(name: str, release: str = NEWEST_KNOWN) -> SpeculativeDeploymentSpec:
     sample = adaptive("eagle3", **BESIDE[name])
-    return resource({"engine.version": NEWEST_KNOWN, **sample.changes}).spec
+    return resource({"engine.version": str(known_as(release)), **sample.changes}).spec
 
 
 def with_schedule(args: Sequence[str]) -> list[str]:
@@ -349,7 +348,7 @@ def test_what_vllm_refuses_beside_adaptive_verification_is_refused(
 ) -> None:
     if not LIVE_DEPTH.in_version(known_as(release)):
         return  # an earlier one refuses some of it only when it starts
-    problems = engine_problems(beside(name))
+    problems = engine_problems(beside(name, release))
     assert (answers[name].refused_by is not None) == bool(problems), answers[name].error
 
 
