@@ -135,13 +135,15 @@ async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: DemoStag
 
 async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: DemoStage) -> None:
     fleet = stage.fleet
-    await patch_spec(stage, {"speculation": {"tokens": 9, "maxTokens": 7}, "replicas": 1})
+    # What a current server refuses by itself never gets here.
+    bad = {"num_speculative_tokens": "9"}
+    await patch_spec(stage, {"draft": {"options": bad}, "replicas": 1})
     await until(lambda: is_invalid(stage), within_seconds=30)
     degraded = condition(await fleet.resource(), "Degraded")
     assert degraded["reason"] == "InvalidSpec"
-    assert "spec.speculation.tokens: tokens is above maxTokens" in degraded["message"]
+    assert "spec.draft.options.num_speculative_tokens: " in degraded["message"]
     await until(lambda: serving(stage, 1), within_seconds=60)
-    await patch_spec(stage, {"speculation": {"tokens": 3}, "replicas": 2})
+    await patch_spec(stage, {"draft": {"options": None}, "replicas": 2})
     await wait_ready(fleet, print)
     assert condition(await fleet.resource(), "Degraded")["status"] == "False"
 
