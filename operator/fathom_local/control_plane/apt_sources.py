@@ -88,7 +88,7 @@ def _codename(os_release: Path) -> str:
     if found is None or not re.search(r"^ID=\"?debian\"?$", text, re.MULTILINE):
         raise LocalClusterError(
             "The control plane is built from Debian 12's source packages, and this is not Debian. "
-            "Run it in a Debian 12 container or machine, or set KUBEBUILDER_ASSETS for an API "
-            "server alone."
+            "Run it in a Debian 12 container or machine, or set KUBEBUILDER_ASSETS to a folder "
+            "with etcd, kube-apiserver, kube-controller-manager and kube-scheduler."
         )
     return found[1]

@@ -18,6 +18,7 @@ from fathom_local.control_plane.binaries import (
 )
 from fathom_local.control_plane.debian_source import DebianSource
 from fathom_local.control_plane.release import ADDRESS, VERSION, ReleaseError, download_release
+from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
 
 
@@ -85,7 +86,13 @@ def _download(version: str, root: Path, progress: Progress, address: str) -> Bin
     def etcd() -> Path:
         if (own := shutil.which("etcd")) is not None:
             return Path(own)
-        return DebianSource(workspace, progress).etcd()
+        try:
+            return DebianSource(workspace, progress).etcd()
+        except LocalClusterError as error:
+            raise LocalClusterError(
+                "A release of Kubernetes holds no etcd, there is none on PATH, and Debian's "
+                f"package cannot be had: install etcd, and try again. {error}"
+            ) from error
 
     with _workspace(root) as workspace:
         return download_release(

@@ -171,6 +171,17 @@ def test_etcd_is_debians_where_the_machine_has_none(
     assert binaries.path("etcd").read_text() == "Debian's"
 
 
+def test_without_any_etcd_it_says_what_to_install(
+    releases: Releases, shown: Progress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases.release(VERSION)
+    monkeypatch.setattr(obtain.shutil, "which", lambda _: None)
+    with pytest.raises(
+        LocalClusterError, match=r"install etcd, and try again\. Not on PATH: apt-get"
+    ):
+        ensure_binaries(shown, address=releases.address)
+
+
 class TestOwnFolder:
     """What `KUBEBUILDER_ASSETS` names."""
 
