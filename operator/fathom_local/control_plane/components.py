@@ -69,8 +69,9 @@ class ControlPlane(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     directory: Path
-    version: str
-    """Of Kubernetes, such as 1.36.2."""
+    version: str = "1.20.2"
+    """Of Kubernetes, such as 1.36.2. A cluster that was started before this was noted, and is to be
+    taken down, can be of no other."""
     address: ipaddress.IPv4Address
     port: int
     credentials: Credentials

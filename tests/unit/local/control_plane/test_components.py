@@ -1,10 +1,15 @@
 """Flags of a control plane, which differ by release."""
 
 import ipaddress
+from pathlib import Path
 
 import pytest
 
-from fathom_local.control_plane.components import admission_flags, controller_commands
+from fathom_local.control_plane.components import (
+    ControlPlane,
+    admission_flags,
+    controller_commands,
+)
 from fathom_local.control_plane.credentials import Credentials, create_credentials
 
 OLD, CURRENT = (1, 20), (1, 36)
@@ -34,6 +39,22 @@ def test_what_a_current_release_no_longer_knows_is_not_said_to_it(
     for flags in controller_commands(CURRENT, credentials).values():
         assert "--port=0" not in flags
         assert "--secure-port=0" in flags
+
+
+def test_a_cluster_of_an_earlier_fathom_can_still_be_read(
+    credentials: Credentials, tmp_path: Path
+) -> None:
+    """Or nothing could take it down."""
+    plane = ControlPlane(
+        directory=tmp_path,
+        version="1.36.2",
+        address=ipaddress.IPv4Address("127.0.0.1"),
+        port=1,
+        credentials=credentials,
+        processes=(),
+    )
+    earlier = plane.model_dump_json(exclude={"version"})
+    assert ControlPlane.model_validate_json(earlier).version == "1.20.2"
 
 
 @pytest.mark.parametrize("release", [OLD, CURRENT])
