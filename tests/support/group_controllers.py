@@ -6,7 +6,6 @@
 import base64
 import os
 import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -17,6 +16,7 @@ import httpx
 import yaml
 
 from fathom_local.control_plane.credentials import Credentials
+from fathom_local.engine.process import free_port
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import Object
 from fathom_local.processes import (
@@ -159,7 +159,7 @@ async def _running(
     assert plane is not None
     kubeconfig = _portable(plane.kubeconfig)
     with _processes() as processes:
-        port = _free_port()
+        port = free_port()
         processes[LEADER_WORKER_SETS] = _start_leader_worker_sets(
             real, directory, kubeconfig, plane.credentials, port
         )
@@ -295,10 +295,3 @@ def _portable(kubeconfig: Path) -> Object:
         authority = Path(each["cluster"].pop("certificate-authority")).read_bytes()
         each["cluster"]["certificate-authority-data"] = base64.b64encode(authority).decode()
     return config
-
-
-def _free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port: int = opened.getsockname()[1]
-    return port

@@ -83,8 +83,7 @@ class TestNamespace:
         """Of Kubernetes, such as (1, 36)."""
         plane = self.cluster.state.control_plane
         assert plane is not None
-        major, minor, _ = plane.version.split(".")
-        return int(major), int(minor)
+        return plane.release
 
     async def create(self, *objects: Object) -> None:
         for item in objects:

@@ -19,8 +19,7 @@ def path_of(location: Location) -> str:
 
 def names_of(model: type[BaseModel] | None) -> list[str]:
     """Of a model's fields, as they are written in a manifest."""
-    fields = model.model_fields if model is not None else {}
-    return [field.alias or name for name, field in fields.items()]
+    return list(models_of_fields(model)) if model is not None else []
 
 
 @cache

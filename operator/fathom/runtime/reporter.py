@@ -58,22 +58,25 @@ class Reporter:
         except KubeError as error:
             if error.outdated or error.gone:
                 raise
-            before, key = said.refused, objects.key
+            before = said.refused
             retry = before.again(now_s) if before else Retry(now_s)
             memory.said = replace(said, refused=retry)
-            self._world.telemetry.failed(key)
-            _log.warning(
-                "status not written", namespace=key.namespace, name=key.name, error=error.message
-            )
-            if retry.lasting and not (before and before.lasting):
-                await self.emit_refused_status(error, objects)
+            lasts = retry.lasting and not (before and before.lasting)
+            await self._tell_refused(error, objects, lasts=lasts)
             return retry.pause_s
         memory.said = Said(now_s, new, kept=status_in(after))
         await self.emit(transitions(new, said.written or objects.status), objects)
         return float("inf")
 
-    async def emit_refused_status(self, error: KubeError, objects: Objects) -> None:
-        """Say where it can still be said that the status is an old one."""
+    async def _tell_refused(self, error: KubeError, objects: Objects, *, lasts: bool) -> None:
+        """In the log; once it has lasted, where else it can still be said, too."""
+        key = objects.key
+        self._world.telemetry.failed(key)
+        _log.warning(
+            "status not written", namespace=key.namespace, name=key.name, error=error.message
+        )
+        if not lasts:
+            return
         message = (
             "the status of this resource cannot be written, and says what was; pods and depth are "
             f"looked after all the same. {names.PLURAL}/status is for the operator to patch: does "

@@ -12,6 +12,8 @@ from pathlib import Path
 from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
 
+KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+"""What is taken of a release of Kubernetes, downloaded or compiled."""
 API_SERVER = ("etcd", "kube-apiserver")
 """What stores and validates, and makes no pods."""
 CONTROL_PLANE = (*API_SERVER, "kube-controller-manager", "kube-scheduler")

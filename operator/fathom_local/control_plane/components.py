@@ -79,6 +79,11 @@ class ControlPlane(BaseModel):
     """In the order of their start."""
 
     @property
+    def release(self) -> tuple[int, int]:
+        """Of Kubernetes, such as (1, 36)."""
+        return _release(self.version)
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.credentials.kubeconfig(ADMIN)

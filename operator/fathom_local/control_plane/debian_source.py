@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.progress import Progress, TaskID
 
 from fathom_local.control_plane.apt_sources import write_private_sources
-from fathom_local.control_plane.binaries import Binaries, publish
+from fathom_local.control_plane.binaries import KUBERNETES, Binaries, publish
 from fathom_local.errors import LocalClusterError
 from fathom_local.prerequisites import require_programs
 
@@ -27,7 +27,6 @@ PACKAGES = (
     "golang-github-modern-go-reflect2-dev",
     ETCD_PACKAGE,
 )
-COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 PREREQUISITES = {
     "apt-get": "apt",
     "dpkg": "dpkg",
@@ -199,7 +198,7 @@ class DebianSource:
         for package in VERSION_PACKAGES:
             flags += ["-X", f"{package}.gitVersion=v{upstream}"]
             flags += ["-X", f"{package}.gitMajor={major}", "-X", f"{package}.gitMinor={minor}"]
-        targets = [f"./cmd/{command}" for command in COMMANDS]
+        targets = [f"./cmd/{command}" for command in KUBERNETES]
         self.output.mkdir()
         total = len(self._go("list", "-deps", *targets).splitlines())
         task = self.progress.add_task("Compiling Kubernetes", total=total)

@@ -15,6 +15,7 @@ from fathom_local.control_plane.binaries import (
     Binaries,
     assets_binaries,
     cached_binaries,
+    publish,
 )
 from fathom_local.control_plane.debian_source import DebianSource
 from fathom_local.control_plane.release import ADDRESS, VERSION, ReleaseError, download_release
@@ -83,26 +84,25 @@ def ensure_binaries(
 
 
 def _download(version: str, root: Path, progress: Progress, address: str) -> Binaries:
-    def etcd() -> Path:
-        if (own := shutil.which("etcd")) is not None:
-            return Path(own)
-        try:
-            return DebianSource(workspace, progress).etcd()
-        except LocalClusterError as error:
-            raise LocalClusterError(
-                "A release of Kubernetes holds no etcd, there is none on PATH, and Debian's "
-                f"package cannot be had: install etcd, and try again. {error}"
-            ) from error
-
     with _workspace(root) as workspace:
-        return download_release(
-            version,
-            root=root,
-            workspace=workspace,
-            progress=progress,
-            etcd=etcd,
-            address=address,
-        )
+        debian = DebianSource(workspace, progress)
+        debian.output.mkdir()
+        download_release(version, debian.output, progress, address)
+        shutil.copy2(_etcd(debian), debian.output / "etcd")
+        return publish(debian.output, root, version)
+
+
+def _etcd(debian: DebianSource) -> Path:
+    """It is no part of a release of Kubernetes: the machine's own, else Debian's."""
+    if (own := shutil.which("etcd")) is not None:
+        return Path(own)
+    try:
+        return debian.etcd()
+    except LocalClusterError as error:
+        raise LocalClusterError(
+            "A release of Kubernetes holds no etcd, there is none on PATH, and Debian's package "
+            f"cannot be had: install etcd, and try again. {error}"
+        ) from error
 
 
 @contextmanager

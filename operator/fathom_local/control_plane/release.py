@@ -1,26 +1,22 @@
 """Downloads the Kubernetes project's own programs of one release.
 
-Each comes with a SHA-256 sum; a program that differs from it is never run. etcd is no part of a
-Kubernetes release: it is the machine's own, or Debian's.
+Each comes with a SHA-256 sum; a program that differs from it is never run.
 """
 
 import hashlib
 import platform
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 from rich.progress import Progress, TaskID
 
-from fathom_local.control_plane.binaries import Binaries, publish
+from fathom_local.control_plane.binaries import KUBERNETES
 from fathom_local.errors import LocalClusterError
 
 VERSION = "1.36.2"
 """What is downloaded unless another is asked for: of those that docs/requirements.md supports, the
 newest that the tests ran on."""
 ADDRESS = "https://dl.k8s.io/release"
-PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
@@ -29,45 +25,30 @@ class ReleaseError(LocalClusterError):
     """The release cannot be had from here."""
 
 
-def download_release(
-    version: str,
-    *,
-    root: Path,
-    workspace: Path,
-    progress: Progress,
-    etcd: Callable[[], Path],
-    address: str = ADDRESS,
-) -> Binaries:
-    """A release's programs and etcd, in the cache.
+def download_release(version: str, folder: Path, progress: Progress, address: str) -> None:
+    """Puts a release's programs into a folder.
 
     Args:
         version: such as 1.36.2.
-        root: the cache's folder of control planes.
-        workspace: an empty folder beside it, for what is not complete.
+        folder: where to.
         progress: where to show how far it is.
-        etcd: finds or fetches that one program.
         address: of the releases; below it lies `v1.36.2/bin/linux/amd64/kubectl` and the like.
 
     Raises:
         ReleaseError: this machine's architecture is not released, the server cannot be reached or
             lacks a program, or what came is not what the sum says.
-        LocalClusterError: there is no etcd.
     """
     architecture = ARCHITECTURES.get(platform.machine())
     if architecture is None:
         raise ReleaseError(f"Kubernetes releases no programs for {platform.machine()}.")
-    folder = f"{address}/v{version}/bin/linux/{architecture}"
-    output = workspace / "bin"
-    output.mkdir()
     with httpx.Client(timeout=TIMEOUT, follow_redirects=True) as client:
-        for name in PROGRAMS:
+        for name in KUBERNETES:
+            url = f"{address}/v{version}/bin/linux/{architecture}/{name}"
             task = progress.add_task(f"Downloading {name} {version}", total=None)
             try:
-                _download(client, f"{folder}/{name}", output / name, progress, task)
+                _download(client, url, folder / name, progress, task)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise ReleaseError(f"{folder}/{name} cannot be had: {error}") from error
-    shutil.copy2(etcd(), output / "etcd")
-    return publish(output, root, version)
+                raise ReleaseError(f"{url} cannot be had: {error}") from error
 
 
 def _download(

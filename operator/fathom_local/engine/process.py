@@ -140,7 +140,7 @@ class EngineProcess:
     def __init__(self, setup: EngineSetup, directory: Path) -> None:
         self.setup = setup
         self.model = MODEL_NAME
-        self.port = _free_port()
+        self.port = free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.depth_path = directory / "depth" / DEPTH_KEY
         self.counters_path = directory / "counters"
@@ -276,7 +276,8 @@ class EngineProcess:
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody had a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

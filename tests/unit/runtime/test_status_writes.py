@@ -124,12 +124,18 @@ async def test_what_changes_the_status_back_each_time_is_answered_once_a_minute(
 # -- a status that is refused
 
 
-def refuse(bench: Bench, status: int) -> None:
+def refuse(bench: Bench, status: int) -> list[float]:
+    """From now on; when it was tried, in Unix seconds, as far as it has been."""
+    tried_at_s: list[float] = []
+
     def refused(verb: str, kind: Kind) -> KubeError | None:
-        mine = verb == "apply" and kind == SPECULATIVE_DEPLOYMENT
-        return KubeError(status, "not this status") if mine else None
+        if verb != "apply" or kind != SPECULATIVE_DEPLOYMENT:
+            return None
+        tried_at_s.append(bench.clock.at_s)
+        return KubeError(status, "not this status")
 
     bench.kube.fail = refused
+    return tried_at_s
 
 
 @pytest.mark.parametrize("status", [403, 422, 500])
@@ -155,15 +161,7 @@ async def test_a_status_that_is_refused_is_tried_once_a_minute_and_told_once(
     bench: Bench, replicas: int
 ) -> None:
     """Also where the spec is nonsense, and there is no other to carry out."""
-    tried_at_s: list[float] = []
-
-    def refused(verb: str, kind: Kind) -> KubeError | None:
-        if verb != "apply" or kind != SPECULATIVE_DEPLOYMENT:
-            return None
-        tried_at_s.append(bench.clock.at_s)
-        return KubeError(422, "not this status")
-
-    bench.kube.fail = refused
+    tried_at_s = refuse(bench, 422)
     bench.edit({"replicas": replicas})
     await bench.run_for(3600)
     pauses = [after - before for before, after in pairwise(tried_at_s)]
@@ -197,18 +195,10 @@ async def test_a_series_of_refusals_begins_with_short_pauses_again(bench: Bench)
         each["observedGeneration"] = document["metadata"]["generation"]
     bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
     await bench.run_for(60)
-    tried: list[float] = []
-
-    def refused(verb: str, kind: Kind) -> KubeError | None:
-        if verb != "apply" or kind != SPECULATIVE_DEPLOYMENT:
-            return None
-        tried.append(bench.clock.at_s)
-        return KubeError(422, "not this status")
-
-    bench.kube.fail = refused
+    tried_at_s = refuse(bench, 422)
     bench.edit({"replicas": 3})
     await bench.run_for(30)
-    assert [after - before for before, after in pairwise(tried)] == [1, 2, 4, 8]
+    assert [after - before for before, after in pairwise(tried_at_s)] == [1, 2, 4, 8]
 
 
 # -- how long it may get

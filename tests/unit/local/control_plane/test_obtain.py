@@ -15,10 +15,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fathom_local.control_plane import obtain
-from fathom_local.control_plane.binaries import ASSETS, CONTROL_PLANE, Binaries, publish
+from fathom_local.control_plane.binaries import (
+    ASSETS,
+    CONTROL_PLANE,
+    KUBERNETES,
+    Binaries,
+    publish,
+)
 from fathom_local.control_plane.debian_source import DebianSource
 from fathom_local.control_plane.obtain import ensure_binaries, present_binaries
-from fathom_local.control_plane.release import ARCHITECTURES, PROGRAMS, VERSION, ReleaseError
+from fathom_local.control_plane.release import ARCHITECTURES, VERSION, ReleaseError
 from fathom_local.errors import LocalClusterError
 
 OTHER = "1.34.1"
@@ -42,7 +48,7 @@ class Releases:
     def release(self, version: str) -> None:
         folder = self.of(version)
         folder.mkdir(parents=True)
-        for name in PROGRAMS:
+        for name in KUBERNETES:
             content = program(version).encode()
             (folder / name).write_bytes(content)
             # As the project publishes them: the sum alone.
