@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -14,17 +13,19 @@ from fathom import __version__
 from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
-from fathom.api import names
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.quality.completion import Completion, CompletionRequest
+from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.fenced_kube import FencedKube
-from fathom.runtime.handlers import WATCHED_CHILDREN
+from fathom.runtime.gather import read_nodes
+from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
+from fathom.runtime.node_cache import NodeCache
 from fathom.runtime.ports import World
 from fathom.runtime.served_cache import ServedCache
 from fathom.runtime.sweep import sweep
@@ -140,15 +141,18 @@ class Operator:
         kube = FencedKube(Kube(api), lambda: tenure.holds)
         sources = MetricsSources(session, prometheus, clock)
         models = ModelCache(self._hub, clock)
+        children, served = ChildCache(clock), ServedCache(kube, clock)
         world = World(
             kube=kube,
+            children=children,
+            nodes=NodeCache(lambda: read_nodes(kube), clock).get,
             metrics_for=sources.of,
             completions=_Completions(),
             fetches=FetchMetrics(session, clock),
             clock=clock,
             decide=decide,
             models=models.facts,
-            served=ServedCache(kube, clock).get,
+            served=served.get,
             bundle=plugin_bundle(),
             program=fetch_program(),
             version=__version__,
@@ -159,7 +163,8 @@ class Operator:
 
         async def work() -> None:
             self.loops = loops
-            await self._watch(kube, loops)
+            async with informed(children, kube, served.get, loops.wake):
+                await self._watch(kube, loops)
 
         try:
             await lead(
@@ -172,18 +177,12 @@ class Operator:
     async def _watch(self, kube: KubePort, loops: Loops) -> None:
         """As `runtime.handlers` does it through Kopf."""
 
-        def resource(namespace: str, name: str, _: Mapping[str, str]) -> None:
+        def resource(namespace: str, name: str) -> None:
             loops.seen(ObjectKey(namespace, name))
 
-        def child(namespace: str, _: str, labels: Mapping[str, str]) -> None:
-            loops.wake(ObjectKey(namespace, labels.get(names.LABEL_NAME, "")))
-
-        follow, me = self._watches.follow, self.process
         async with asyncio.TaskGroup() as group:
-            group.create_task(follow(me, kube, SPECULATIVE_DEPLOYMENT, "", resource))
+            group.create_task(self._watches.follow(kube, resource))
             group.create_task(sweep(kube, (), loops))
-            for kind in WATCHED_CHILDREN:
-                group.create_task(follow(me, kube, kind, names.LABEL_NAME, child))
 
 
 def _session() -> aiohttp.ClientSession:

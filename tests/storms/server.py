@@ -7,7 +7,7 @@ controllers and people do goes to the objects directly, and is never disturbed.
 import asyncio
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import aiohttp
 from pydantic_core import from_json, to_json
 
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import Change, KubeError
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     EVENT,
@@ -30,7 +30,7 @@ from fathom.core.cluster.kinds import (
 )
 from fathom.core.cluster.manifest import Seen
 from storms.simulated_time import START_S, Process, SimulatedLoop, current
-from support.fake_kube import FakeKube, copied
+from support.fake_kube import FakeKube, Logged, copied, selected
 
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 KINDS: Final = {
@@ -49,6 +49,7 @@ SERVED: Final = (*CHILD_KINDS, POD_DISRUPTION_BUDGET)
 """Kinds that this cluster has beside the operator's own; neither groups nor PodMonitors."""
 _NEVER: Final = "1"
 """A version that no object is ever at: an apply that expects it only creates."""
+_OK: Final = range(200, 300)
 REMEMBERED_S: Final = 600.0
 """For how long the past can be read, where a read is answered from it."""
 
@@ -126,6 +127,8 @@ class Objects(FakeKube):
         self.past: deque[tuple[float, dict[Any, dict[str, Any]]]] = deque()
         self.changed: list[Callable[[Kind, str, str, Mapping[str, Any] | None], None]] = []
         """Told of each change: kind, namespace, name and the object; None: it is gone."""
+        self.logged: list[Callable[[Logged], None]] = []
+        """Told of each change as watches are."""
 
     def _replace(self, place: Any, body: dict[str, Any]) -> None:
         before = self._objects.get(place)
@@ -140,6 +143,11 @@ class Objects(FakeKube):
         super().remove(kind, namespace, name)
         if found is not None:
             self._moved((kind, namespace, name), None, found)
+
+    def _note_change(self, kind: Kind, change: Change, body: Mapping[str, Any]) -> None:
+        super()._note_change(kind, change, body)
+        for told in list(self.logged):
+            told(self.since(self.version - 1)[-1])
 
     def serial(self) -> str:
         return f"{next(self._ids):05d}"
@@ -196,6 +204,8 @@ class Server:
         self.audits: list[Audit] = []
         self.watching: list[Callable[[Audit], None]] = []
         """Told of each write, after it."""
+        self.watches: Callable[[Target, Mapping[str, str]], AsyncIterator[bytes]] | None = None
+        """What tells of changes, by the request's target and query."""
         self.before_write: list[Callable[[str, str, Kind], None]] = []
         """Told who is about to write what, so that a process can be ended there."""
 
@@ -217,6 +227,20 @@ class Server:
             answer = _refused(error)
         await asyncio.sleep(self._latency_s)
         return answer
+
+    async def watch(self, who: Process, url: str) -> tuple[int, Any]:
+        """Status, and the lines that follow, or the document that says why there are none."""
+        if self.trouble.hang:
+            await _never()
+        await asyncio.sleep(self._latency_s)
+        query = dict(parse_qsl(urlsplit(url).query))
+        target = route(urlsplit(url).path)
+        assert target is not None
+        assert self.watches is not None
+        await _while_alive(who)
+        if (error := self.trouble.refuse("watch", target.kind, who.name)) is not None:
+            return _refused(error)
+        return 200, self.watches(target, query)
 
     async def _carried_out(
         self, who: Process, verb: str, target: Target, body: Any, query: Mapping[str, str]
@@ -268,15 +292,18 @@ class Server:
     def _read(self, who: Process, target: Target, query: Mapping[str, str]) -> Any:
         kind, namespace, name = target.kind, target.namespace, target.name
         stale_s = self.trouble.stale_s.get(who.name, 0.0)
+        version = self.objects.version
         if stale_s:
             objects = self.objects.as_of(self.loop.time() - stale_s)
             items = [body for (each, *_), body in objects.items() if each == kind]
             found = objects.get((kind, namespace, name))
+            versions = (int(each["metadata"]["resourceVersion"]) for each in objects.values())
+            version = max(versions, default=0)
         else:
             items = [] if name else self.objects.each(kind)
             found = self.objects.look(kind, namespace, name)
         if not name:
-            return _list(kind, items, namespace, query)
+            return _list(kind, items, namespace, query, version)
         if found is None:
             raise KubeError(404, f"{kind.plural} {name!r} not found")
         return found
@@ -373,6 +400,9 @@ class Transport:
         # Over the wire: nobody shares an object with the server.
         sent = None if body is None else from_json(to_json(body))
         assert current() in {None, self._who}
+        if "watch=true" in urlsplit(url).query:
+            status, told = await self._server.watch(self._who, url)
+            return Response(status, b"", told) if status in _OK else Response(status, to_json(told))
         status, document = await self._server.answer(self._who, method, url, sent, kind)
         return Response(status, to_json(document))
 
@@ -383,8 +413,11 @@ class Transport:
 class Response:
     """What the client library expects of an HTTP answer."""
 
-    def __init__(self, status: int, payload: bytes) -> None:
+    def __init__(
+        self, status: int, payload: bytes, content: AsyncIterator[bytes] | None = None
+    ) -> None:
         self.status = status
+        self.content = content
         self.reason = "Simulated"
         self.data: bytes | None = payload
         self.headers: dict[str, str] = {"content-type": "application/json"}
@@ -392,6 +425,9 @@ class Response:
 
     async def read(self) -> bytes:
         return self.data or b""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def getheaders(self) -> dict[str, str]:
         return self.headers
@@ -406,20 +442,22 @@ def connection_lost() -> aiohttp.ClientError:
 
 
 def _list(
-    kind: Kind, found: Iterable[dict[str, Any]], namespace: str, query: Mapping[str, str]
+    kind: Kind,
+    found: Iterable[dict[str, Any]],
+    namespace: str,
+    query: Mapping[str, str],
+    version: int,
 ) -> dict[str, Any]:
     """Those in a namespace (empty: anywhere) that carry a label, with a value if one is given."""
-    label, valued, value = query.get("labelSelector", "").partition("=")
+    selector = query.get("labelSelector", "")
     name = query.get("fieldSelector", "").removeprefix("metadata.name=")
     items = [
         body
         for body in found
-        if namespace in {"", body["metadata"]["namespace"]}
-        and (not label or label in (labels := body["metadata"].get("labels") or {}))
-        and (not valued or labels[label] == value)
-        and name in {"", body["metadata"]["name"]}
+        if selected(body, namespace, selector) and name in {"", body["metadata"]["name"]}
     ]
-    return {"kind": f"{kind.kind}List", "metadata": {}, "items": items}
+    metadata = {"resourceVersion": str(version)}
+    return {"kind": f"{kind.kind}List", "metadata": metadata, "items": items}
 
 
 def _refused(error: KubeError) -> tuple[int, Any]:

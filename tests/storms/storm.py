@@ -80,6 +80,7 @@ class Storm:
         self.objects = self.server.objects
         self.network = loop.network = Network(loop)
         self.watches = Watches(loop, self.objects, history.seed)
+        self.server.watches = self.watches.lines
         self.hub = Hub(takes_s=scenario.hub_takes_s)
         self.cluster = Cluster(
             self.objects, self.network, directory, nodes=scenario.nodes, load=scenario.load

@@ -1,24 +1,28 @@
-"""Watches of a history, as Kopf keeps them: a list, then events, and a new stream when one ends."""
+"""Watches of a history: streams of what happens, and all that can be wrong with them.
+
+Children are followed by the operator's own informers, resources as Kopf does it: a list, then
+events, and a new stream when one ends.
+"""
 
 import asyncio
+import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.adapters.ports import KubeError, KubePort
-from fathom.core.cluster.kinds import Kind
-from storms.server import Objects
-from storms.simulated_time import Process
+from fathom.adapters.ports import Change, KubeError, KubePort
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
+from storms.server import Objects, Target
+from support.fake_kube import Logged, selected
 
 LATENCY_S: Final = 0.02
 INACTIVITY_S: Final = 70.0
 """Kopf's own: a stream that is silent for longer than between two bookmarks is opened anew."""
 RETRY_S: Final = 1.0
-_ENDED: Final[Mapping[str, Any]] = {}
 
-Told = Callable[[str, str, Mapping[str, str]], None]
-"""Namespace, name and labels of an object that is there or has changed."""
+Told = Callable[[str, str], None]
+"""Namespace and name of an object that is there or has changed."""
 
 
 @dataclass
@@ -34,6 +38,13 @@ class WatchTrouble:
     """Nothing arrives, and the streams stay open."""
 
 
+@dataclass(eq=False)
+class _Stream:
+    kind: Kind
+    lines: asyncio.Queue[Logged | None] = field(default_factory=asyncio.Queue)
+    """None: it ends."""
+
+
 class Watches:
     """All open streams."""
 
@@ -41,76 +52,82 @@ class Watches:
         self._loop = loop
         self._objects = objects
         self._random = random.Random(seed)
-        self._open: list[tuple[Process, Kind, asyncio.Queue[Mapping[str, Any]], Any]] = []
+        self._open: list[_Stream] = []
         self.trouble = WatchTrouble()
-        objects.changed.append(self._changed)
+        objects.logged.append(self._changed)
 
     def cut(self) -> None:
         """End all streams, as with 410 or when the API server restarts."""
-        for _, _, queue, _ in self._open:
-            queue.put_nowait(_ENDED)
-
-    async def follow(
-        self, who: Process, kube: KubePort, kind: Kind, selector: str, told: Told
-    ) -> None:
-        """List, then tell of each event; for ever."""
-        while True:
-            queue: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
-            stream = (who, kind, queue, asyncio.current_task())
-            self._open.append(stream)
-            try:
-                listed = await kube.select(kind, "", selector)
-                for body in listed:
-                    _tell(told, body)
-                self._catch_up(kind, listed, queue)
-                await self._stream(queue, told, selector)
-            except KubeError:
-                await asyncio.sleep(RETRY_S)
-            except TimeoutError:
-                pass
-            finally:
-                self._open.remove(stream)
-
-    def _catch_up(
-        self, kind: Kind, listed: Sequence[Mapping[str, Any]], queue: asyncio.Queue[Any]
-    ) -> None:
-        """A stream begins where its list ends, also after a list of an older state."""
-        known = {each["metadata"]["resourceVersion"] for each in listed}
-        if not self.trouble.silent:
-            for body in self._objects.each(kind):
-                if body["metadata"]["resourceVersion"] not in known:
-                    queue.put_nowait(body)
-
-    async def _stream(
-        self, queue: asyncio.Queue[Mapping[str, Any]], told: Told, selector: str
-    ) -> None:
-        while True:
-            async with asyncio.timeout(INACTIVITY_S):
-                body = await queue.get()
-            if body is _ENDED:
-                return
-            if "bookmark" in body:
-                continue
-            if selector in {"", *(body["metadata"].get("labels") or {})}:
-                _tell(told, body)
+        for stream in self._open:
+            stream.lines.put_nowait(None)
 
     def bookmark(self) -> None:
         """Once a minute, so that streams without events are known to live."""
         if not self.trouble.silent:
-            for _, _, queue, _ in self._open:
-                queue.put_nowait({"bookmark": True})
+            for stream in self._open:
+                version = self._objects.version
+                metadata = {"resourceVersion": str(version)}
+                body = {"metadata": metadata}
+                stream.lines.put_nowait(Logged(version, stream.kind, Change.BOOKMARK, body))
 
-    def _changed(self, kind: Kind, _: str, __: str, body: Mapping[str, Any] | None) -> None:
-        if body is None or self.trouble.silent:
+    async def lines(self, target: Target, query: Mapping[str, str]) -> AsyncGenerator[bytes]:
+        """The answer to a watch."""
+        stream = _Stream(target.kind)
+        self._open.append(stream)
+        try:
+            try:
+                missed = self._objects.since(int(query["resourceVersion"]))
+            except KubeError as error:
+                yield _line("ERROR", {"code": error.status, "message": error.message})
+                return
+            if not self.trouble.silent:
+                for logged in missed:
+                    if logged.kind == target.kind:
+                        stream.lines.put_nowait(logged)
+            while True:
+                async with asyncio.timeout(INACTIVITY_S):
+                    told = await stream.lines.get()
+                if told is None:
+                    return
+                selector = query.get("labelSelector", "")
+                if told.change is Change.BOOKMARK or selected(
+                    told.body, target.namespace, selector
+                ):
+                    yield _line(told.change, told.body)
+        finally:
+            self._open.remove(stream)
+
+    async def follow(self, kube: KubePort, told: Told) -> None:
+        """As Kopf follows resources; for ever."""
+        kind, since = SPECULATIVE_DEPLOYMENT, ""
+        while True:
+            try:
+                async for page in kube.pages(kind, "", ""):
+                    since = page.resource_version
+                    for body in page.items:
+                        _tell(told, body)
+                async for event in kube.watch(kind, "", "", since, 300.0):
+                    if event.change in {Change.ADDED, Change.MODIFIED}:
+                        _tell(told, event.object)
+            except KubeError:
+                await asyncio.sleep(RETRY_S)
+
+    def _changed(self, logged: Logged) -> None:
+        if self.trouble.silent:
             return
-        for _, each, queue, _ in self._open:
-            if each != kind or self._random.random() < self.trouble.dropped:
+        for stream in self._open:
+            if stream.kind != logged.kind or self._random.random() < self.trouble.dropped:
                 continue
             times = 2 if self._random.random() < self.trouble.doubled else 1
             for _ in range(times):
-                self._loop.call_later(LATENCY_S + self.trouble.late_s, queue.put_nowait, body)
+                delay_s = LATENCY_S + self.trouble.late_s
+                self._loop.call_later(delay_s, stream.lines.put_nowait, logged)
+
+
+def _line(change: str, body: Mapping[str, Any]) -> bytes:
+    return json.dumps({"type": change, "object": body}).encode() + b"\n"
 
 
 def _tell(told: Told, body: Mapping[str, Any]) -> None:
     metadata = body["metadata"]
-    told(metadata["namespace"], metadata["name"], metadata.get("labels") or {})
+    told(metadata["namespace"], metadata["name"])

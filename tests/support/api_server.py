@@ -9,7 +9,6 @@ from typing import Any
 from aiohttp import web
 
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
-from fathom.runtime.handlers import WATCHED_CHILDREN
 
 NOT_FOR_ALL = (
     Kind("", "v1", "Namespace", "namespaces"),
@@ -62,7 +61,7 @@ class ApiServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info["path"]
         *_, plural = path.split("/")
-        kinds = {each.plural: each for each in (SPECULATIVE_DEPLOYMENT, *WATCHED_CHILDREN)}
+        kinds = {SPECULATIVE_DEPLOYMENT.plural: SPECULATIVE_DEPLOYMENT}
         if plural not in kinds:
             self.lists.add(plural)
             return web.json_response(_discovered(path, [*kinds.values(), *NOT_FOR_ALL]))

@@ -18,6 +18,8 @@ from fathom.core.unread import Unread
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.progress import FetchedBytes
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from fathom.runtime.child_cache import ChildCache
+from fathom.runtime.gather import read_nodes
 from fathom.runtime.loop import Loop
 from fathom.runtime.ports import Decide, World
 from fathom.runtime.telemetry import Telemetry
@@ -158,6 +160,8 @@ class Bench:
 
         self.world = World(
             kube=self.kube,
+            children=ChildCache(self.clock),
+            nodes=lambda: read_nodes(self.kube),
             metrics_for=metrics_for,
             completions=self.completions,
             fetches=self.fetches,

@@ -6,26 +6,45 @@ status subresource, labels, generations, uids and versions that a write expects,
 runs no controllers: tests play those.
 """
 
+import asyncio
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import JsonValue
 
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import Change, KubeError, Page, WatchEvent
+from fathom.api import names
 from fathom.core.cluster.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.served import ServedApis
 
 Place = tuple[Kind, str, str]
+_REMEMBERED = 5000
+"""Changes, for watches that go on where they were."""
 _KEYS = ("name", "uid", "mountPath", "containerPort", "port", "type")
 
 
 def copied(document: Any) -> Any:
     """What would come over the wire; a third of `copy.deepcopy`'s time."""
     return json.loads(json.dumps(document))
+
+
+def selected(body: Mapping[str, Any], namespace: str, selector: str) -> bool:
+    """Whether an object is in a namespace (empty: anywhere) and bears a label (empty: any)."""
+    metadata = body["metadata"]
+    label, valued, value = selector.partition("=")
+    labels = metadata.get("labels") or {}
+    return namespace in {"", metadata["namespace"]} and (
+        not label or (label in labels and (not valued or labels[label] == value))
+    )
+
+
+def _label(body: Mapping[str, Any]) -> bool:
+    return names.LABEL_NAME in (body["metadata"].get("labels") or {})
 
 
 @dataclass(frozen=True)
@@ -38,12 +57,28 @@ class Write:
     body: Any = field(compare=False, default=None)
 
 
+@dataclass(frozen=True)
+class Logged:
+    """One change of one object, as watches tell of it."""
+
+    version: int
+    kind: Kind
+    change: Change
+    body: dict[str, Any]
+    """As it is then, or was last."""
+
+    def is_in(self, namespace: str, selector: str) -> bool:
+        return selected(self.body, namespace, selector)
+
+
 class FakeKube:
     """`KubePort` in memory."""
 
     def __init__(self, served: ServedApis | None = None) -> None:
         self._objects: dict[Place, dict[str, Any]] = {}
         self._applied: dict[tuple[Place, str], Any] = {}
+        self._log: deque[Logged] = deque(maxlen=_REMEMBERED)
+        self._news = asyncio.Event()
         self._served = served or ServedApis()
         self.version = 0
         """Grows with every change, whoever makes it."""
@@ -59,18 +94,36 @@ class FakeKube:
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
         self._trouble("list", kind)
-        label, _, value = selector.partition("=")
         return tuple(
             copied(found)
-            for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
-            if each == kind
-            and where == (namespace or where)
-            and (not label or (found["metadata"].get("labels") or {}).get(label) == value)
+            for (each, *_), found in sorted(self._objects.items(), key=lambda i: i[0][2])
+            if each == kind and selected(found, namespace, selector)
         )
 
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         self._trouble("list", kind)
         return copied(self._objects.get((kind, namespace, name)))
+
+    async def pages(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        yield Page(await self.select(kind, namespace, selector), str(self.version))
+
+    async def watch(
+        self, kind: Kind, namespace: str, selector: str, since: str, for_s: float
+    ) -> AsyncGenerator[WatchEvent]:
+        self._trouble("watch", kind)
+        told, ends_s = int(since), asyncio.get_running_loop().time() + for_s
+        while True:
+            for each in self.since(told):
+                told = each.version
+                if each.kind == kind and each.is_in(namespace, selector):
+                    yield WatchEvent(each.change, copied(each.body), str(each.version))
+            if not self.since(told):
+                self._news.clear()
+                try:
+                    async with asyncio.timeout_at(ends_s):
+                        await self._news.wait()
+                except TimeoutError:
+                    return
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
         self._trouble("list", EVENT)
@@ -141,14 +194,29 @@ class FakeKube:
 
     # -- what tests use
 
+    def forget_last(self) -> None:
+        """No stream tells of what has just happened."""
+        self._log.pop()
+
+    def since(self, version: int) -> list[Logged]:
+        """What has happened after a version, the oldest first.
+
+        Raises:
+            KubeError: 410: that is too long ago.
+        """
+        if len(self._log) == _REMEMBERED and version < self._log[0].version - 1:
+            raise KubeError(410, f"too old resource version: {version}")
+        return [each for each in self._log if each.version > version]
+
     def put(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
         """Place an object as if someone else had written it, which is a new version of it."""
         body = copied(dict(manifest))
         self._replace((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
-        if self._objects.pop((kind, namespace, name), None) is not None:
+        if (last := self._objects.pop((kind, namespace, name), None)) is not None:
             self.version += 1
+            self._note_change(kind, Change.DELETED, last)
         for each in [key for key in self._applied if key[0] == (kind, namespace, name)]:
             del self._applied[each]
 
@@ -191,6 +259,15 @@ class FakeKube:
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         self._objects[place] = body
+        if before is not None and _label(before) and not _label(body):
+            self._note_change(place[0], Change.DELETED, before)
+        change = Change.ADDED if before is None else Change.MODIFIED
+        self._note_change(place[0], change, body)
+
+    def _note_change(self, kind: Kind, change: Change, body: Mapping[str, Any]) -> None:
+        metadata = body["metadata"] | {"resourceVersion": str(self.version)}
+        self._log.append(Logged(self.version, kind, change, {**body, "metadata": metadata}))
+        self._news.set()
 
     def _note(self, verb: str, place: Place, body: Any) -> None:
         self.writes.append(Write(verb, place[0].kind, place[2], copied(body)))

@@ -45,7 +45,7 @@ RULES: Sequence[dict[str, list[str]]] = (
     {
         "apiGroups": [""],
         "resources": ["services", "serviceaccounts"],
-        "verbs": ["list", "create", "patch"],
+        "verbs": ["list", "watch", "create", "patch"],
     },
     {
         "apiGroups": ["batch"],
@@ -55,27 +55,27 @@ RULES: Sequence[dict[str, list[str]]] = (
     {
         "apiGroups": [""],
         "resources": ["persistentvolumeclaims"],
-        "verbs": ["list", "create", "patch"],
+        "verbs": ["list", "watch", "create", "patch"],
     },
     {
         "apiGroups": ["policy"],
         "resources": ["poddisruptionbudgets"],
-        "verbs": ["list", "create", "patch", "delete"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
     },
     {
         "apiGroups": ["monitoring.coreos.com"],
         "resources": ["podmonitors"],
-        "verbs": ["list", "create", "patch", "delete"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
     },
     {
         "apiGroups": ["leaderworkerset.x-k8s.io"],
         "resources": ["leaderworkersets"],
-        "verbs": ["list", "create", "patch", "delete"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
     },
     {
         "apiGroups": ["resource.nvidia.com"],
         "resources": ["computedomains"],
-        "verbs": ["list", "create", "patch", "delete"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
     },
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},

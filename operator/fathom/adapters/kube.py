@@ -6,8 +6,9 @@ fields of newer servers, so only its transport, its authentication and its URLs 
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 import aiohttp
@@ -16,13 +17,17 @@ from kubernetes.aio.client.exceptions import ApiException
 from pydantic import JsonValue
 
 from fathom.adapters.kube_discovery import discover
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import Change, KubeError, Page, WatchEvent
 from fathom.api import names
 from fathom.core.cluster.kinds import EVENT, Kind
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
+_PAGE: Final = 500
+"""Objects, as kubectl and client-go ask for."""
+_SILENT_S: Final = 75.0
+"""Of a watch: an API server sends a bookmark about every minute."""
 _MOST_EVENTS: Final = 100
 """About one object and of one reason: a controller's recorder keeps to some 25, and one more every
 five minutes, and events live for an hour."""
@@ -32,6 +37,7 @@ _OK: Final = range(200, 300)
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
+_ERROR: Final = "ERROR"
 
 _Query = Sequence[tuple[str, str]]
 _MANAGER: Final = ("fieldManager", names.FIELD_MANAGER)
@@ -60,6 +66,55 @@ class Kube:
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         query = [("fieldSelector", f"metadata.name={name}")]
         return next(iter(await self._listed(kind, namespace, query)), None)
+
+    async def pages(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        path, goes_on = _path(kind, namespace), ""
+        while True:
+            query = [("labelSelector", selector), ("limit", str(_PAGE)), ("continue", goes_on)]
+            found = await self._request("GET", path, query=[each for each in query if each[1]])
+            metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
+            yield Page(_items(kind, path, found), str(metadata.get("resourceVersion", "")))
+            goes_on = str(metadata.get("continue") or "")
+            if not goes_on:
+                return
+
+    async def watch(
+        self, kind: Kind, namespace: str, selector: str, since: str, for_s: float
+    ) -> AsyncGenerator[WatchEvent]:
+        path = _path(kind, namespace)
+        query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("labelSelector", selector),
+            ("resourceVersion", since),
+            ("timeoutSeconds", str(max(1, round(for_s)))),
+        ]
+        async with aclosing(self._lines(path, query)) as lines:
+            async for line in lines:
+                yield _event(path, line)
+
+    async def _lines(self, path: str, query: _Query) -> AsyncGenerator[bytes]:
+        """Of an answer that goes on for as long as the server likes.
+
+        Raises:
+            KubeError: the server refuses, or the connection broke or was silent for too long.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._timeout_s, sock_read=_SILENT_S)
+        response: aiohttp.ClientResponse | None = None
+        try:
+            request = await self._serialized("GET", path, query=query)
+            response = (await self._api.call_api(*request, _request_timeout=timeout)).response
+            if response.status not in _OK:
+                raise _refusal(response.status, str(response.reason), await response.read())
+            async for line in response.content:
+                yield line
+        except TimeoutError as error:
+            raise KubeError(0, f"nothing came from GET {path} for {_SILENT_S:g} s") from error
+        except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
+            raise KubeError(0, f"GET {path} broke off: {error}") from error
+        finally:
+            if response is not None:
+                response.close()
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
         about = f"involvedObject.name={name},reason={reason}"
@@ -120,14 +175,7 @@ class Kube:
 
     async def _listed(self, kind: Kind, namespace: str, query: _Query) -> tuple[Manifest, ...]:
         path = _path(kind, namespace)
-        found = await self._request("GET", path, query=query)
-        if "items" not in found:
-            # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
-            raise _no_api_server("GET", path)
-        items = cast("list[Manifest]", found["items"] or [])
-        # Items of a list do not repeat what the list says of all of them.
-        named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
-        return tuple(named | item for item in items)
+        return _items(kind, path, await self._request("GET", path, query=query))
 
     async def _get(self, path: str) -> Manifest | None:
         return await self._unless_missing("GET", path)
@@ -161,13 +209,8 @@ class Kube:
     ) -> Manifest:
         try:
             async with asyncio.timeout(self._timeout_s):
-                request = await self._api.param_serialize(
-                    method,
-                    path,
-                    query_params=list(query),
-                    header_params={"Accept": _JSON, "Content-Type": content_type},
-                    body=body,
-                    auth_settings=["BearerToken"],
+                request = await self._serialized(
+                    method, path, body=body, content_type=content_type, query=query
                 )
                 response = await self._api.call_api(*request)
                 payload: bytes = await response.response.read()
@@ -183,14 +226,74 @@ class Kube:
             raise KubeError(0, said) from error
         except ValueError:
             answer = None
-        told = answer if isinstance(answer, dict) else None
         if response.status not in _OK:
-            page = payload.decode(errors="replace")[:200]
-            message = page if told is None else told.get("message")
-            raise KubeError(response.status, str(message or response.reason))
-        if told is None:
+            raise _refusal(response.status, str(response.reason), payload)
+        if not isinstance(answer, dict):
             raise _no_api_server(method, path)
-        return cast("Manifest", told)
+        return cast("Manifest", answer)
+
+    async def _serialized(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: _Query,
+        body: Mapping[str, JsonValue] | None = None,
+        content_type: str = _JSON,
+    ) -> tuple[str, str, dict[str, str], Any, Any]:
+        return await self._api.param_serialize(
+            method,
+            path,
+            query_params=list(query),
+            header_params={"Accept": _JSON, "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+
+
+def _items(kind: Kind, path: str, found: Manifest) -> tuple[Manifest, ...]:
+    if "items" not in found:
+        # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
+        raise _no_api_server("GET", path)
+    items = cast("list[Manifest]", found["items"] or [])
+    # Items of a list do not repeat what the list says of all of them.
+    named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return tuple(named | item for item in items)
+
+
+def _event(path: str, line: bytes) -> WatchEvent:
+    """One line of a watch.
+
+    Raises:
+        KubeError: it is an error, such as 410, or not an API server's.
+    """
+    told = _decoded(line)
+    found = told.get("object") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(found, dict):
+        raise _no_api_server("GET", path)
+    if told.get("type") == _ERROR:
+        code = found.get("code")
+        raise KubeError(code if isinstance(code, int) else 0, str(found.get("message")))
+    if told.get("type") not in set(Change):
+        raise _no_api_server("GET", path)
+    metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
+    version = str(metadata.get("resourceVersion", ""))
+    return WatchEvent(Change(str(told["type"])), found, version)
+
+
+def _refusal(status: int, reason: str, payload: bytes) -> KubeError:
+    told = _decoded(payload)
+    page = payload.decode(errors="replace")[:200]
+    message = told.get("message") if isinstance(told, dict) else page
+    return KubeError(status, str(message or reason))
+
+
+def _decoded(payload: bytes) -> JsonValue:
+    """None: it is not JSON, or nests too deep."""
+    try:
+        return cast("JsonValue", json.loads(payload))
+    except (RecursionError, ValueError):
+        return None
 
 
 def _no_api_server(method: str, path: str) -> KubeError:

@@ -1,7 +1,8 @@
 """The protocols between the operator and the world. Each has a real twin and a fake one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Protocol
 
@@ -121,6 +122,35 @@ class KubeError(Exception):
         return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004
 
 
+class Change(StrEnum):
+    """What a watch tells of an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    """Gone, or without the labels that are selected; the object is as it was last."""
+    BOOKMARK = "BOOKMARK"
+    """Nothing has happened up to a version: the object has nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One line of a watch."""
+
+    change: Change
+    object: Manifest
+    version: str
+    """Everything up to here has been told; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. All parts show the cluster at one version."""
+
+    items: tuple[Manifest, ...]
+    resource_version: str
+
+
 class KubePort(Protocol):
     """The Kubernetes API, objects as plain manifests. Every call has a timeout.
 
@@ -147,6 +177,28 @@ class KubePort(Protocol):
             kind: of the objects.
             namespace: where they are; empty: anywhere.
             selector: of their labels; empty: all.
+        """
+        ...
+
+    def pages(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        """As `select`, in parts that need not be held together; at least one."""
+        ...
+
+    def watch(
+        self, kind: Kind, namespace: str, selector: str, since: str, for_s: float
+    ) -> AsyncGenerator[WatchEvent]:
+        """What happens to the objects that `select` would read; ends when the stream does.
+
+        Args:
+            kind: of the objects.
+            namespace: where they are; empty: anywhere.
+            selector: of their labels.
+            since: the version of a list, or of the last event.
+            for_s: seconds after which the server ends it.
+
+        Raises:
+            KubeError: 410: `since` is too long ago; 0: the connection broke, or was silent for
+                longer than between two bookmarks.
         """
         ...
 

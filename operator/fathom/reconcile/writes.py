@@ -17,11 +17,12 @@ from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.children.tuning_config_map import STATE_KEY
+from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.fetch_operations import fetch_operations
 from fathom.reconcile.memory import Memory
-from fathom.reconcile.operations import Children, Operation, operations
+from fathom.reconcile.operations import Children, Create, Delete, Operation, operations
 from fathom.reconcile.refresh_input import refresh_of
 from fathom.reconcile.said import QUIET_S
 from fathom.rollout.refresh import Refresh
@@ -46,6 +47,17 @@ class Writes:
     """Names that something else bears."""
     unlisted: frozenset[tuple[Kind, str]]
     """What the next pass has to look at by name."""
+
+    def need_a_look(self, guard: ApplyGuard, now_s: float) -> bool:
+        """Whether what is tried of them is not to be decided on what watches have told.
+
+        Watches may be late, or have missed something. Documents of ours are excepted: depth follows
+        traffic without a read, and a write that was decided on an older document is refused.
+        """
+        tried = (each for each in self.todo if guard.refusal(each, now_s) is None)
+        return self.refresh.pod is not None or any(
+            isinstance(each, Create | Delete) or each.kind != CONFIG_MAP for each in tried
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,12 @@ class Actor:
         snapshot: Snapshot,
         decision: TuningDecision,
         memory: Memory,
-    ) -> Carried:
-        """Plan, and write what is missing. Idempotent; at rest it writes nothing."""
+    ) -> Carried | None:
+        """Plan, and write what is missing. Idempotent; at rest it writes nothing.
+
+        Returns:
+            What came of it; None: nothing was done, since it takes a look at the API server itself.
+        """
         objects, now_s, name = snapshot.objects, snapshot.now_s, desired.sd.metadata.name
         writes = writes_of(
             desired,
@@ -45,6 +49,8 @@ class Actor:
             program=self._world.program,
             version=self._world.version,
         )
+        if objects.from_watches and writes.need_a_look(memory.guard, now_s):
+            return None
         await self._reporter.emit(desired.events, objects)
         outcome = await self._writer.carry_out(writes.todo, memory.guard, now_s)
         left = (*outcome.left, *writes.barred)

@@ -1,10 +1,10 @@
 """The API server, for as long as this operator leads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from pydantic import JsonValue
 
-from fathom.adapters.ports import KubeError, KubePort
+from fathom.adapters.ports import KubeError, KubePort, Page, WatchEvent
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.served import ServedApis
@@ -34,6 +34,14 @@ class FencedKube:
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
         return await self._kube.select(kind, namespace, selector)
+
+    def pages(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        return self._kube.pages(kind, namespace, selector)
+
+    def watch(
+        self, kind: Kind, namespace: str, selector: str, since: str, for_s: float
+    ) -> AsyncGenerator[WatchEvent]:
+        return self._kube.watch(kind, namespace, selector, since, for_s)
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
         return await self._kube.events(namespace, name, reason)

@@ -36,10 +36,10 @@ from fathom.core.cluster.observed import (
 )
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.ownership import ours
-from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects, status_in
 from fathom.core.depth import DepthDocument
 from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.runtime.ports import World
 from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
@@ -47,39 +47,38 @@ _FORBIDDEN: Final = 403
 
 
 async def read_objects(
-    kube: KubePort,
+    world: World,
     key: ObjectKey,
-    served: ServedApis,
-    now_s: float,
+    *,
     also: Collection[tuple[Kind, str]] = (),
+    from_watches: bool = False,
 ) -> Objects | None:
     """Read a SpeculativeDeployment and its children; None: it is gone.
 
     Objects that bear its label and are not its own are as good as not there.
 
     Args:
-        kube: the API server.
+        world: of the API server, and of what watches have told.
         key: whose.
-        served: which of the optional kinds there can be.
-        now_s: Unix seconds.
         also: objects to be looked at by their names, as they may lack the label.
+        from_watches: whether children may be as watches have told. Those of a kind of which nothing
+            is known now are read.
 
     Raises:
         KubeError: one of the reads failed. Half a picture is none.
     """
+    kube, now_s = world.kube, world.clock.now_s()
+    served = await world.served()
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         return None
     read = known_part(resource)
-    selector = f"{names.LABEL_NAME}={key.name}"
     optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
-    lists = await asyncio.gather(
-        *(kube.select(kind, key.namespace, selector) for kind in CHILD_KINDS),
-        *(_select_if_allowed(kube, kind, key.namespace, selector) for kind in optional),
-    )
+    kinds = (*CHILD_KINDS, *optional)
+    told = _told(world, kinds, key) if from_watches else {}
+    shown = await _shown(world, [kind for kind in kinds if kind not in told], key)
     metadata = Meta.model_validate(read.known["metadata"])
-    found = zip((*CHILD_KINDS, *optional), lists, strict=True)
-    listed = {kind: each for kind, each in found if each is not None}
+    listed = {**told, **shown}
     named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
     children = {
         kind: tuple(_ours(kind, (*each, *named.get(kind, ())), metadata))
@@ -110,7 +109,8 @@ async def read_objects(
         served=served,
         jobs=_observed(ObservedJob, children[JOB]),
         refused_pods=await _refused_pods(kube, key.namespace, groups, pods),
-        nodes=await _nodes(kube) if any(pod.unscheduled is not None for pod in pods) else (),
+        nodes=await world.nodes() if any(pod.unscheduled is not None for pod in pods) else (),
+        from_watches=bool(told),
     )
 
 
@@ -124,9 +124,36 @@ async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sam
     return await metrics.sample(endpoints) if endpoints else Sample(())
 
 
-async def _nodes(kube: KubePort) -> tuple[ObservedNode, ...]:
-    """None where the operator may not see them, as where it serves chosen namespaces only."""
-    return _observed(ObservedNode, await _select_if_allowed(kube, NODE, "", "") or ())
+def _told(world: World, kinds: Iterable[Kind], key: ObjectKey) -> Mapping[Kind, Sequence[Manifest]]:
+    found = {kind: world.children.of(kind, key) for kind in kinds}
+    return {kind: children for kind, children in found.items() if children is not None}
+
+
+async def _shown(
+    world: World, kinds: Sequence[Kind], key: ObjectKey
+) -> Mapping[Kind, Sequence[Manifest]]:
+    """Of an optional kind that the operator may not see, nothing."""
+    selector = f"{names.LABEL_NAME}={key.name}"
+
+    async def select(kind: Kind) -> Sequence[Manifest] | None:
+        found = world.kube.select(kind, key.namespace, selector)
+        return await found if kind in CHILD_KINDS else await _if_allowed(found)
+
+    lists = await asyncio.gather(*(select(kind) for kind in kinds))
+    shown = {kind: each for kind, each in zip(kinds, lists, strict=True) if each is not None}
+    for kind, children in shown.items():
+        for child in children:
+            world.children.note(kind, child)
+    return shown
+
+
+async def read_nodes(kube: KubePort) -> tuple[ObservedNode, ...]:
+    """The cluster's; none where the operator may not see them, as with chosen namespaces only.
+
+    Raises:
+        KubeError: they could not be read.
+    """
+    return _observed(ObservedNode, await _if_allowed(kube.select(NODE, "", "")) or ())
 
 
 async def _refused_pods(
@@ -143,12 +170,6 @@ async def _refused_pods(
             if why := refusal(gap, _observed(ObservedEvent, said or ())):
                 found.setdefault(group.name, why)
     return found
-
-
-async def _select_if_allowed(
-    kube: KubePort, kind: Kind, namespace: str, selector: str
-) -> Sequence[Manifest] | None:
-    return await _if_allowed(kube.select(kind, namespace, selector))
 
 
 async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest] | None:

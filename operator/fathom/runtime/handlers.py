@@ -1,8 +1,8 @@
-"""The only place that knows Kopf. It watches and wakes; it never writes to an object."""
+"""The only place that knows Kopf. It watches resources and wakes; it never writes to an object."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import kopf
@@ -10,22 +10,9 @@ import structlog
 from kubernetes.aio.client import Configuration
 
 from fathom.adapters.ports import KubePort
-from fathom.api import names
-from fathom.core.cluster.kinds import (
-    CONFIG_MAP,
-    DEPLOYMENT,
-    JOB,
-    POD,
-    SPECULATIVE_DEPLOYMENT,
-    Kind,
-    ObjectKey,
-)
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.loops import Loops
 from fathom.runtime.sweep import sweep
-
-WATCHED_CHILDREN: Final = (DEPLOYMENT, POD, CONFIG_MAP, JOB)
-"""Services, ServiceAccounts and claims hardly ever move: the loops look at them once a minute."""
-
 
 LONGEST_BACKOFF_S: Final = 60.0
 GIVES_UP_AFTER: Final = 10
@@ -112,9 +99,6 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10
     # Else Kopf kills the process so long after one of its runs, also if another has begun.
     settings.process.ultimate_exiting_timeout = None
-    # Server-side filters: on a busy cluster nobody else's pods reach this process.
-    for kind in WATCHED_CHILDREN:
-        settings.watching.label_selectors[kind.plural] = names.LABEL_NAME
     return settings
 
 
@@ -130,12 +114,6 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
     async def resource(namespace: str | None, name: str | None, **_: Any) -> None:
         # A loop whose resource is gone finds that out, and ends by itself.
         loops.seen(ObjectKey(namespace or "", name or ""))
-
-    for kind in WATCHED_CHILDREN:
-
-        @kopf.on.event(*_resource(kind), id=kind.plural, registry=registry)
-        async def child(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
-            loops.wake(ObjectKey(namespace or "", labels.get(names.LABEL_NAME, "")))
 
     @kopf.on.cleanup(id="stop-loops", registry=registry)
     async def stop(**_: Any) -> None:

@@ -61,7 +61,7 @@ class Loop:
     def __init__(self, key: ObjectKey, world: World) -> None:
         self.key = key
         self._world = world
-        writer = Writer(world.kube, key, world.telemetry)
+        writer = Writer(world.kube, world.children, key, world.telemetry)
         self._reporter = Reporter(world, writer)
         self._actor = Actor(world, writer, self._reporter)
         self._quality = QualityChecker(world.completions, self.wake)
@@ -69,6 +69,8 @@ class Loop:
         self._failures = 0
         self._woken = asyncio.Event()
         self._stale = True
+        self._doubtful = False
+        """Whether what watches have told will not do for the next look."""
         self._log = _log.bind(namespace=key.namespace, name=key.name)
         self.due_s = world.clock.now_s()
         """Unix seconds at which the next pass should have begun, for the liveness probe."""
@@ -231,6 +233,9 @@ class Loop:
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
         carried = await self._actor.carry_out(desired, snapshot, decision, memory)
+        if carried is None:
+            self._stale = self._doubtful = True
+            return 0.0
         memory.checkpoint = carried.checkpoint
         fetch = await look_at_fetch(self._world.fetches, desired.weights, objects, memory.fetch)
         memory.fetch = fetch.seen
@@ -295,9 +300,11 @@ class Loop:
             return known
         # Before the read: what wakes it while it runs, it may have missed.
         self._stale = False
-        served = await self._world.served()
         also = self._memory.unlisted if self._memory else ()
-        objects = await read_objects(self._world.kube, self.key, served, now_s, also)
+        objects = await read_objects(
+            self._world, self.key, also=also, from_watches=not self._doubtful
+        )
+        self._doubtful = False
         if self._memory is not None:
             self._memory.objects = objects
         return objects
@@ -321,7 +328,7 @@ class Loop:
     def _failed(self) -> float:
         """Count a failure; seconds until the next try, doubling up to five minutes."""
         self._world.telemetry.failed(self.key)
-        self._stale = True
+        self._stale = self._doubtful = True
         delay: float = min(LONGEST_BACKOFF_S, 2.0**self._failures)
         self._failures = min(self._failures + 1, 10)
         return delay

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from fathom.adapters.ports import Clock, CompletionsPort, FetchPort, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
+from fathom.core.cluster.observed import ObservedNode
 from fathom.core.cluster.served import ServedApis
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.program import FetchProgram
+from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 
@@ -21,6 +23,10 @@ class World:
     """Everything outside a loop's own memory."""
 
     kube: KubePort
+    children: ChildCache
+    """What watches have told of all children."""
+    nodes: Callable[[], Awaitable[tuple[ObservedNode, ...]]]
+    """The cluster's; empty: none may be seen."""
     metrics_for: Callable[[MetricsSpec], MetricsPort]
     completions: CompletionsPort
     fetches: FetchPort

@@ -1,5 +1,6 @@
 """What the cluster serves changes when somebody installs something: asked for rarely."""
 
+import asyncio
 from typing import Final
 
 from fathom.adapters.ports import Clock, KubePort
@@ -19,6 +20,7 @@ class ServedCache:
         self._clock = clock
         self._served = ServedApis()
         self._asked_at_s = float("-inf")
+        self._asking = asyncio.Lock()
 
     async def get(self) -> ServedApis:
         """The APIs that the cluster serves.
@@ -26,9 +28,11 @@ class ServedCache:
         Raises:
             KubeError: it could not be asked.
         """
-        now_s = self._clock.now_s()
-        rest_s = RETRY_S if self._served.unknown else REFRESH_S
-        if is_over(self._asked_at_s, rest_s, now_s):
-            self._served = (await self._kube.served()).or_before(self._served)
-            self._asked_at_s = now_s
-        return self._served
+        # A thousand loops begin at once, and one of them asks for all.
+        async with self._asking:
+            now_s = self._clock.now_s()
+            rest_s = RETRY_S if self._served.unknown else REFRESH_S
+            if is_over(self._asked_at_s, rest_s, now_s):
+                self._served = (await self._kube.served()).or_before(self._served)
+                self._asked_at_s = now_s
+            return self._served

@@ -15,6 +15,7 @@ from fathom.core.cluster.metadata import Meta
 from fathom.core.events import Event, event_manifest
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
+from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 
 _log: Final = structlog.get_logger(__name__)
@@ -39,8 +40,11 @@ class Outcome:
 class Writer:
     """Writes for one SpeculativeDeployment, and counts what it wrote."""
 
-    def __init__(self, kube: KubePort, key: ObjectKey, telemetry: Telemetry) -> None:
+    def __init__(
+        self, kube: KubePort, children: ChildCache, key: ObjectKey, telemetry: Telemetry
+    ) -> None:
         self._kube = kube
+        self._children = children
         self._key = key
         self._telemetry = telemetry
         self._log = _log.bind(namespace=key.namespace, name=key.name)
@@ -140,13 +144,15 @@ class Writer:
         )
         match operation:
             case Create(kind, manifest):
-                await self._kube.create(kind, manifest)
+                self._children.note(kind, await self._kube.create(kind, manifest))
                 self._count(kind.kind, "create")
             case Apply(kind, manifest, seen):
-                await self._kube.apply(kind, manifest, seen)
+                self._children.note(kind, await self._kube.apply(kind, manifest, seen))
                 self._count(kind.kind, "apply")
             case Patch(kind, name, patch, seen):
-                await self._kube.merge(kind, namespace, name, patch, seen)
+                left = await self._kube.merge(kind, namespace, name, patch, seen)
+                if left is not None:
+                    self._children.note(kind, left)
                 self._count(kind.kind, "patch")
             case Delete(kind, name, seen):
                 await self._kube.delete(kind, namespace, name, seen)

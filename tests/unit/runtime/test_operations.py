@@ -7,11 +7,10 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.cluster.kinds import DEPLOYMENT
-from fathom.core.cluster.served import ServedApis
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
 from fathom.reconcile.operations import Children, Patch, operations
 from fathom.runtime.gather import read_objects
-from support.bench import KEY, START_S, Bench
+from support.bench import KEY, Bench
 
 
 @pytest.mark.parametrize("shrinks", ["a", "b"])
@@ -23,7 +22,7 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
         other["metadata"] |= {"name": f"kimi-{revision}", "uid": f"uid-of-{revision}"}
         other["spec"]["replicas"] = 2
         bench.kube.put(DEPLOYMENT, other)
-    objects = await read_objects(bench.kube, KEY, ServedApis(), START_S)
+    objects = await read_objects(bench.world, KEY)
     assert objects is not None
     steps = tuple(
         WorkloadStep(DEPLOYMENT, f"kimi-{each}", each, 1 if each == shrinks else 3, Template.KEEP)

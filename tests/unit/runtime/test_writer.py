@@ -8,9 +8,10 @@ from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE
 from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.operations import Create
+from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.writer import Outcome, Writer
-from support.bench import KEY, START_S
+from support.bench import KEY, START_S, ManualClock
 from support.fake_kube import FakeKube
 
 
@@ -26,7 +27,8 @@ OPERATIONS = tuple(map(creation, ("first", "second", "bad", "last")))
 async def carried_out(status: int) -> tuple[FakeKube, Outcome]:
     kube = FakeKube()
     kube.fail = lambda _verb, kind: KubeError(status, "no.") if kind == SERVICE else None
-    return kube, await Writer(kube, KEY, Telemetry()).carry_out(OPERATIONS, ApplyGuard(), START_S)
+    writer = Writer(kube, ChildCache(ManualClock()), KEY, Telemetry())
+    return kube, await writer.carry_out(OPERATIONS, ApplyGuard(), START_S)
 
 
 @pytest.mark.parametrize("status", [0, 409, 429, 503])

@@ -56,6 +56,8 @@ class Objects:
     """Fields of the resource that its CRD knows and this release does not."""
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
+    from_watches: bool = False
+    """Whether children are as watches have told, and not as the API server has just shown them."""
 
     @property
     def key(self) -> ObjectKey:

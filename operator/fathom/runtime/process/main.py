@@ -20,12 +20,16 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
+from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.fenced_kube import FencedKube
+from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import watch
+from fathom.runtime.informer import informed
 from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
+from fathom.runtime.node_cache import NodeCache
 from fathom.runtime.ports import World
 from fathom.runtime.process.deep_json import make_room_for_deep_json
 from fathom.runtime.process.health import serve_health
@@ -76,6 +80,9 @@ def exit_code(operating: Coroutine[None, None, None]) -> int:
 async def _operate(options: RunOptions) -> None:
     configuration = await kube_config.load(options.kubeconfig)
     clock, who = SystemClock(), identity()
+    children = ChildCache(clock, options.namespaces)
+    # Each watch keeps a connection for itself.
+    configuration.connection_pool_maxsize += len(children)
     telemetry = Telemetry()
     async with (
         ApiClient(configuration) as api,
@@ -88,15 +95,18 @@ async def _operate(options: RunOptions) -> None:
             kube = FencedKube(kube, lambda: tenure.holds)
         sources = MetricsSources(session, prometheus, clock)
         models = ModelCache(HuggingFaceHub(without_access=_WITHOUT_ACCESS), clock)
+        served = ServedCache(kube, clock)
         world = World(
             kube=kube,
+            children=children,
+            nodes=NodeCache(lambda: read_nodes(kube), clock).get,
             metrics_for=sources.of,
             completions=EngineCompletions(session),
             fetches=FetchMetrics(session, clock),
             clock=clock,
             decide=decide,
             models=models.facts,
-            served=ServedCache(kube, clock).get,
+            served=served.get,
             bundle=plugin_bundle(),
             program=fetch_program(),
             version=__version__,
@@ -110,7 +120,8 @@ async def _operate(options: RunOptions) -> None:
 
         async def work() -> None:
             _log.info("operating", version=__version__, identity=who)
-            await watch(loops, kube, configuration, options.namespaces)
+            async with informed(children, kube, served.get, loops.wake):
+                await watch(loops, kube, configuration, options.namespaces)
 
         try:
             if options.leader_elect:

@@ -1,0 +1,151 @@
+"""Keeps one feed of the cache current: list, then watch, then list again.
+
+No kept library does it for asyncio with what a cache has to know: see
+docs/design/0033-children-from-watches.md.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
+from zlib import crc32
+
+import structlog
+
+from fathom.adapters.ports import Change, KubeError, KubePort
+from fathom.api import names
+from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
+from fathom.core.cluster.served import ServedApis
+from fathom.runtime.child_cache import ChildCache, Feed, Place, owner_of, place_of
+
+RELIST_S: Final = 180.0
+"""A stream may lose an event, and nobody would ever know: so all is listed anew."""
+NOT_SERVED_S: Final = 60.0
+"""Until another look whether somebody has installed an API."""
+REOPEN_S: Final = 0.2
+"""A stream that ends at once must not be opened as fast as can be."""
+SHORTEST_BACKOFF_S: Final = 1.0
+LONGEST_BACKOFF_S: Final = 30.0
+FIRST_LISTS_S: Final = 30.0
+"""For how long nothing else begins, so that a thousand resources need not list for themselves."""
+
+_GONE: Final = 410
+_log: Final = structlog.get_logger(__name__)
+
+Served = Callable[[], Awaitable[ServedApis]]
+Wake = Callable[[ObjectKey], None]
+
+
+@asynccontextmanager
+async def informed(
+    children: ChildCache, kube: KubePort, served: Served, wake: Wake
+) -> AsyncIterator[None]:
+    """Keep a cache current for as long as the block runs.
+
+    The block begins when everything was listed, or could not be.
+
+    Args:
+        children: the cache.
+        kube: what to list from and to watch.
+        served: which APIs there are.
+        wake: is told whose children have moved.
+    """
+    informers = [Informer(feed, kube, served, wake) for feed in children]
+    tasks = [asyncio.create_task(each.run(), name=f"informer of {each}") for each in informers]
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LISTS_S):
+                await asyncio.gather(*(each.tried.wait() for each in informers))
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Informer:
+    """Follows the children of one kind."""
+
+    def __init__(self, feed: Feed, kube: KubePort, served: Served, wake: Wake) -> None:
+        self._feed = feed
+        self._kube = kube
+        self._served = served
+        self._wake = wake
+        self.tried = asyncio.Event()
+        """Whether it was listed, or could not be."""
+
+    def __str__(self) -> str:
+        return self._feed.kind.plural
+
+    async def run(self) -> None:
+        """For ever. Whatever fails is begun anew, later each time."""
+        failures = 0
+        while True:
+            try:
+                if await self._is_served():
+                    await self._follow()
+                else:
+                    self.tried.set()
+                    await asyncio.sleep(NOT_SERVED_S)
+                failures = 0
+            except KubeError as error:
+                self.tried.set()
+                if error.status == _GONE:
+                    await asyncio.sleep(REOPEN_S)
+                    continue
+                if not failures:
+                    _log.warning("children not watched", kind=str(self), error=error.message)
+                backoff_s = min(LONGEST_BACKOFF_S, SHORTEST_BACKOFF_S * 2**failures)
+                failures = min(failures + 1, 10)
+                await asyncio.sleep(self._about(backoff_s))
+
+    async def _is_served(self) -> bool:
+        optional = self._feed.kind in {*OPTIONAL_KINDS, *SPANNING_KINDS}
+        return not optional or (await self._served()).has(self._feed.kind)
+
+    async def _follow(self) -> None:
+        """List, and then watch until it is time for another list."""
+        loop = asyncio.get_running_loop()
+        since = await self._list()
+        self.tried.set()
+        ends_s = loop.time() + self._about(RELIST_S)
+        while (left_s := ends_s - loop.time()) > 0:
+            since = await self._watch(since, left_s)
+            await asyncio.sleep(REOPEN_S)
+
+    async def _list(self) -> str:
+        """All there is; the version at which it was so."""
+        feed, found, version = self._feed, set[Place](), ""
+        pages = self._kube.pages(feed.kind, feed.namespace, names.LABEL_NAME)
+        async for page in pages:
+            version = page.resource_version
+            for each in page.items:
+                found.add(place_of(each))
+                self._tell(*feed.put(each))
+        self._tell(*feed.listed(found, version))
+        return version
+
+    async def _watch(self, since: str, for_s: float) -> str:
+        """Follow one stream to its end; the version up to which it has told everything."""
+        feed = self._feed
+        events = self._kube.watch(feed.kind, feed.namespace, names.LABEL_NAME, since, for_s)
+        async with aclosing(events) as stream:
+            async for event in stream:
+                if event.change is Change.DELETED:
+                    feed.gone(event.object)
+                elif event.change is not Change.BOOKMARK:
+                    self._tell(*feed.put(event.object))
+                if event.change is not Change.BOOKMARK:
+                    # Also of what was written by ourselves, and is known already.
+                    self._tell(owner_of(event.object))
+                since = event.version or since
+                feed.told(since)
+        return since
+
+    def _tell(self, *moved: ObjectKey) -> None:
+        for resource in moved:
+            self._wake(resource)
+
+    def _about(self, seconds: float) -> float:
+        """Up to a fifth more or less, so that kinds take turns."""
+        return seconds * (0.8 + 0.4 * crc32(str(self).encode()) / 2**32)

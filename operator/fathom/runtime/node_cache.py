@@ -1,0 +1,36 @@
+"""The cluster's nodes, for all resources whose pods find none, read once and not once for each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from fathom.adapters.ports import Clock
+from fathom.core.cluster.observed import ObservedNode
+from fathom.core.times import is_over
+
+LASTS_S: Final = 30.0
+
+Nodes = tuple[ObservedNode, ...]
+
+
+class NodeCache:
+    """At most one list of all nodes in half a minute, and only while somebody asks."""
+
+    def __init__(self, read: Callable[[], Awaitable[Nodes]], clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._nodes: Nodes = ()
+        self._read_at_s = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def get(self) -> Nodes:
+        """The nodes; none where they may not be seen.
+
+        Raises:
+            KubeError: they could not be read.
+        """
+        async with self._reading:
+            if is_over(self._read_at_s, LASTS_S, self._clock.now_s()):
+                self._nodes = await self._read()
+                self._read_at_s = self._clock.now_s()
+            return self._nodes

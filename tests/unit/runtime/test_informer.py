@@ -1,0 +1,152 @@
+"""An informer lists, follows, and lists again; whatever fails is begun anew."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fathom.adapters.ports import KubeError
+from fathom.core.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey
+from fathom.core.cluster.served import ServedApis
+from fathom.runtime import informer
+from fathom.runtime.child_cache import ChildCache
+from fathom.runtime.informer import informed
+from support.bench import ManualClock
+from support.fake_kube import FakeKube
+
+KIMI = ObjectKey("llm", "kimi")
+LABELS = {"fathom.dev/name": "kimi"}
+
+
+def child(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "llm", "labels": LABELS}, **more}
+
+
+class Watched:
+    """A cache that informers keep, over the fake API server."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.children = ChildCache(ManualClock())
+        self.woken: list[ObjectKey] = []
+        self.kinds: frozenset[tuple[str, str]] = frozenset()
+
+    async def served(self) -> ServedApis:
+        return ServedApis(self.kinds)
+
+    def run(self) -> Any:
+        return informed(self.children, self.kube, self.served, self.woken.append)
+
+    def names(self, kind: Kind = POD) -> list[str] | None:
+        found: Any = self.children.of(kind, KIMI)
+        return None if found is None else [each["metadata"]["name"] for each in found]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setattr(informer, "SHORTEST_BACKOFF_S", 0.02)
+    monkeypatch.setattr(informer, "REOPEN_S", 0.01)
+    return Watched()
+
+
+async def test_all_is_known_when_it_begins(watched: Watched) -> None:
+    watched.kube.put(POD, child("a"))
+    watched.kube.put(POD, {"metadata": {"name": "stranger", "namespace": "llm"}})
+    async with watched.run():
+        assert watched.names() == ["a"]
+        assert watched.names(SERVICE) == []
+        assert watched.woken == [KIMI]
+
+
+async def test_what_happens_is_known_and_wakes(watched: Watched) -> None:
+    async with watched.run():
+        watched.kube.put(POD, child("a"))
+        await until(lambda: watched.names() == ["a"])
+        assert watched.woken
+        watched.woken.clear()
+        watched.kube.put(POD, child("a", spec={"nodeName": "n"}))
+        await until(lambda: bool(watched.woken))
+        watched.woken.clear()
+        watched.kube.remove(POD, "llm", "a")
+        await until(lambda: watched.names() == [])
+        assert watched.woken == [KIMI]
+
+
+async def test_what_was_noted_wakes_all_the_same(watched: Watched) -> None:
+    """Of a write of its own a loop hears by the watch, for whatever follows from it."""
+    async with watched.run():
+        made = await watched.kube.create(SERVICE, child("kimi", apiVersion="v1", kind="Service"))
+        watched.children.note(SERVICE, made)
+        assert watched.names(SERVICE) == ["kimi"]
+        await until(lambda: watched.woken == [KIMI])
+
+
+async def test_what_loses_its_label_is_gone(watched: Watched) -> None:
+    watched.kube.put(POD, child("a"))
+    async with watched.run():
+        watched.kube.put(POD, {"metadata": {"name": "a", "namespace": "llm"}})
+        await until(lambda: watched.names() == [])
+
+
+async def test_a_watch_that_fails_is_begun_anew_with_a_list(watched: Watched) -> None:
+    failures = [KubeError(500, "etcdserver: leader changed"), KubeError(410, "too old")]
+
+    def fail(verb: str, kind: Kind) -> KubeError | None:
+        return failures.pop() if failures and (verb, kind) == ("watch", POD) else None
+
+    watched.kube.fail = fail
+    async with watched.run():
+        await until(lambda: not failures)
+        watched.kube.put(POD, child("a"))
+        await until(lambda: watched.names() == ["a"])
+
+
+async def test_a_kind_that_may_not_be_listed_holds_up_nothing(watched: Watched) -> None:
+    def fail(_: str, kind: Kind) -> KubeError | None:
+        return KubeError(403, "forbidden") if kind == SERVICE else None
+
+    watched.kube.fail = fail
+    async with watched.run():
+        assert watched.names() == []
+        assert watched.names(SERVICE) is None
+
+
+async def test_a_lost_event_is_found_by_the_next_list(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(informer, "RELIST_S", 0.3)
+    watched.kube.put(POD, child("a"))
+    async with watched.run():
+        lose(watched.kube, lambda: watched.kube.remove(POD, "llm", "a"))
+        assert watched.names() == ["a"]
+        watched.woken.clear()
+        await until(lambda: watched.names() == [])
+        assert KIMI in watched.woken
+
+
+async def test_an_api_that_is_not_served_is_not_asked_for(watched: Watched) -> None:
+    asked: list[Kind] = []
+
+    def note(_: str, kind: Kind) -> None:
+        asked.append(kind)
+
+    watched.kube.fail = note
+    async with watched.run():
+        assert POD_MONITOR not in asked
+    watched.kinds = frozenset({(POD_MONITOR.api_version, POD_MONITOR.kind)})
+    async with watched.run():
+        assert POD_MONITOR in asked
+        assert watched.names(POD_MONITOR) == []
+
+
+def lose(kube: FakeKube, change: Callable[[], None]) -> None:
+    """Something happens, and no stream tells of it."""
+    change()
+    kube.forget_last()

@@ -1,0 +1,129 @@
+"""At rest children are as watches have told; what is decided of pods rests on a real look."""
+
+from collections import Counter
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from fathom.adapters.ports import KubeError
+from fathom.core.cluster.kinds import DEPLOYMENT, POD, SERVICE, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.runtime.informer import informed
+from support.bench import KEY, Bench
+
+
+class Reads:
+    """What is asked of the API server."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.count: Counter[tuple[str, Kind]] = Counter()
+        self._trouble = bench.kube.fail
+        bench.kube.fail = self._note
+
+    def _note(self, verb: str, kind: Kind) -> KubeError | None:
+        self.count[verb, kind] += 1
+        return self._trouble(verb, kind)
+
+
+def watches(bench: Bench) -> AbstractAsyncContextManager[None]:
+    return informed(
+        bench.world.children, bench.kube, bench.kube.served, lambda _: bench.loop.wake()
+    )
+
+
+async def later(bench: Bench, seconds: float = 61) -> float | None:
+    bench.clock.at_s += seconds
+    return await bench.loop.tick()
+
+
+@pytest.fixture
+async def reads(bench: Bench) -> Reads:
+    return Reads(bench)
+
+
+async def test_at_rest_a_look_reads_the_resource_and_nothing_else(
+    bench: Bench, reads: Reads
+) -> None:
+    async with watches(bench):
+        reads.count.clear()
+        for _ in range(3):
+            await later(bench, 61)
+            for feed in bench.world.children:
+                feed.told(str(bench.kube.version))
+        assert reads.count == {("get", SPECULATIVE_DEPLOYMENT): 3}
+
+
+async def test_without_watches_all_is_read(bench: Bench, reads: Reads) -> None:
+    await later(bench)
+    assert reads.count["list", POD] == 1
+    assert reads.count["list", SERVICE] == 1
+
+
+async def test_what_only_watches_miss_is_not_made_again(bench: Bench, reads: Reads) -> None:
+    """A Deployment that a late watch does not show yet: another one would be refused, or worse."""
+    async with watches(bench):
+        hide(bench, DEPLOYMENT)
+        reads.count.clear()
+        assert await later(bench) == 0
+        assert not bench.kube.writes
+        await bench.loop.tick()
+        assert reads.count["list", DEPLOYMENT] == 1
+        assert not bench.kube.written("Deployment")
+
+
+async def test_what_is_missing_is_made_after_a_look(bench: Bench, reads: Reads) -> None:
+    async with watches(bench):
+        bench.kube.remove(SERVICE, "llm", "kimi")
+        for feed in bench.world.children:
+            if feed.kind == SERVICE:
+                feed.listed((), str(bench.kube.version))
+        reads.count.clear()
+        assert await later(bench) == 0
+        await bench.loop.tick()
+        assert reads.count["list", SERVICE] == 1
+        assert [each.name for each in bench.kube.written("Service")] == ["kimi"]
+
+
+async def test_after_a_failure_nothing_is_taken_from_watches(bench: Bench) -> None:
+    async with watches(bench):
+        works = bench.kube.fail
+        bench.kube.fail = lambda verb, _: KubeError(500, "no.") if verb == "get" else None
+        await later(bench)
+        bench.kube.fail = works
+        again = Reads(bench)
+        await later(bench)
+        assert again.count["list", POD] == 1
+
+
+async def test_a_write_of_our_own_is_known_before_the_watch_tells(bench: Bench) -> None:
+    async with watches(bench):
+        bench.edit({"replicas": 3})
+        while not bench.kube.written("Deployment"):
+            await bench.loop.tick()
+        found: Any = bench.world.children.of(DEPLOYMENT, KEY)
+        assert found is not None
+        assert [each["spec"]["replicas"] for each in found] == [3]
+
+
+async def test_what_is_refused_for_good_costs_no_look_at_each_pass(bench: Bench) -> None:
+    def refuse(verb: str, kind: Kind) -> KubeError | None:
+        return KubeError(403, "quota") if (verb, kind) == ("create", SERVICE) else None
+
+    async with watches(bench):
+        bench.kube.remove(SERVICE, "llm", "kimi")
+        hide(bench, SERVICE)
+        bench.kube.fail = refuse
+        for _ in range(4):
+            await later(bench, 1)
+        reads = Reads(bench)
+        for _ in range(3):
+            bench.loop.wake()
+            await later(bench, 1)
+        assert reads.count["list", SERVICE] == 0
+
+
+def hide(bench: Bench, kind: Kind) -> None:
+    """As a watch that has not yet told of anything of this kind."""
+    for feed in bench.world.children:
+        if feed.kind == kind:
+            feed.listed((), str(bench.kube.version))
