@@ -118,7 +118,7 @@ async def test_what_is_refused_for_good_costs_no_look_at_each_pass(bench: Bench)
         reads = Reads(bench)
         for _ in range(3):
             bench.loop.wake()
-            await later(bench, 1)
+            await later(bench, 0.01)
         assert reads.count["list", SERVICE] == 0
 
 
