@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fathom.adapters.kube import Kube
-from fathom.adapters.ports import KubeError, KubePort
+from fathom.adapters.ports import Change, KubeError, KubePort
 from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -126,6 +126,57 @@ async def test_one_object_is_found_by_its_name(server: Server) -> None:
 
     assert (found["kind"], found["data"]) == ("ConfigMap", {"x": "1"})
     assert await server.kube.named(CONFIG_MAP, server.namespace, "c") is None
+
+
+async def listed(server: Server) -> str:
+    """The version at which all was listed."""
+    version = ""
+    async for page in server.kube.pages(CONFIG_MAP, server.namespace, "fathom.dev/name"):
+        version = page.resource_version
+    return version
+
+
+async def told(server: Server, since: str, for_s: float) -> list[tuple[str, str]]:
+    """What a watch of so many seconds tells, bookmarks apart."""
+    stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, for_s)
+    events: list[Any] = [event async for event in stream]
+    return [
+        (event.change.value, event.object["metadata"]["name"])
+        for event in events
+        if event.change is not Change.BOOKMARK
+    ]
+
+
+async def test_a_watch_tells_what_has_happened_since_a_list(server: Server) -> None:
+    await server.make(CONFIG_MAP, "a", data={})
+    since = await listed(server)
+    await server.change(CONFIG_MAP, "a", {"data": {"x": "1"}})
+    await server.make(CONFIG_MAP, "b", data={})
+    await server.kube.delete(CONFIG_MAP, server.namespace, "a", await server.seen(CONFIG_MAP, "a"))
+    await server.change(CONFIG_MAP, "b", {"metadata": {"labels": {"fathom.dev/name": None}}})
+
+    assert await told(server, since, 1) == [
+        ("MODIFIED", "a"),
+        ("ADDED", "b"),
+        ("DELETED", "a"),
+        ("DELETED", "b"),
+    ]
+
+
+async def test_what_is_gone_is_told_at_the_version_at_which_it_went(server: Server) -> None:
+    made = await server.make(CONFIG_MAP, "a", data={})
+    since = await listed(server)
+    await server.kube.delete(CONFIG_MAP, server.namespace, "a", made)
+
+    stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, 1)
+    (event,) = [event async for event in stream if event.change is Change.DELETED]
+
+    assert int(event.version) > int(made.resource_version)
+
+
+async def test_a_watch_tells_nothing_twice(server: Server) -> None:
+    await server.make(CONFIG_MAP, "a", data={})
+    assert await told(server, await listed(server), 1) == []
 
 
 async def test_create_then_apply_changes_then_changes_nothing(server: Server) -> None:

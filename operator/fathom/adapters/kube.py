@@ -24,10 +24,10 @@ from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
+DEFAULT_SILENT_S: Final = 75.0
+"""An API server sends a bookmark about every minute."""
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
-_SILENT_S: Final = 75.0
-"""Of a watch: an API server sends a bookmark about every minute."""
 _MOST_EVENTS: Final = 100
 """About one object and of one reason: a controller's recorder keeps to some 25, and one more every
 five minutes, and events live for an hour."""
@@ -53,9 +53,22 @@ since it would be invalid together with the one that is there."""
 class Kube:
     """`KubePort` against a real API server."""
 
-    def __init__(self, api: ApiClient, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        silent_s: float = DEFAULT_SILENT_S,
+    ) -> None:
+        """Borrow a client; the caller closes it.
+
+        Args:
+            api: of the API server.
+            timeout_s: seconds that a request may take.
+            silent_s: seconds after which a watch without a sign of life is over.
+        """
         self._api = api
         self._timeout_s = timeout_s
+        self._silent_s = silent_s
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return await self._unless_missing("GET", _path(kind, namespace, name))
@@ -99,7 +112,9 @@ class Kube:
         Raises:
             KubeError: the server refuses, or the connection broke or was silent for too long.
         """
-        timeout = aiohttp.ClientTimeout(total=None, connect=self._timeout_s, sock_read=_SILENT_S)
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=self._timeout_s, sock_read=self._silent_s
+        )
         response: aiohttp.ClientResponse | None = None
         try:
             request = await self._serialized("GET", path, query=query)
@@ -109,7 +124,7 @@ class Kube:
             async for line in response.content:
                 yield line
         except TimeoutError as error:
-            raise KubeError(0, f"nothing came from GET {path} for {_SILENT_S:g} s") from error
+            raise KubeError(0, f"nothing came from GET {path} for {self._silent_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
             raise KubeError(0, f"GET {path} broke off: {error}") from error
         finally:

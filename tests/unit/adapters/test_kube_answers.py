@@ -1,7 +1,10 @@
 """What stands between the operator and the API server may answer in its place."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -15,6 +18,21 @@ from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
 SIGN_IN = "<html>Sign in to continue</html>"
 
 
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def kube_of(answer: Answer) -> AsyncIterator[Kube]:
+    """A client of a server that has one answer to everything."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with (
+        TestServer(app, host="127.0.0.1") as server,
+        ApiClient(Configuration(host=str(server.make_url("")).rstrip("/"))) as client,
+    ):
+        yield Kube(client, silent_s=0.2)
+
+
 @asynccontextmanager
 async def kube_before(status: int, body: str) -> AsyncIterator[Kube]:
     """A client of a server that answers all requests alike."""
@@ -22,13 +40,8 @@ async def kube_before(status: int, body: str) -> AsyncIterator[Kube]:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status, text=body)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    async with (
-        TestServer(app, host="127.0.0.1") as server,
-        ApiClient(Configuration(host=str(server.make_url("")).rstrip("/"))) as client,
-    ):
-        yield Kube(client)
+    async with kube_of(answer) as kube:
+        yield kube
 
 
 @pytest.mark.parametrize("body", [SIGN_IN, "", "[]", '"OK"', '{"status": "ok"}'])
@@ -41,6 +54,76 @@ async def test_what_is_no_list_is_not_an_empty_one(body: str) -> None:
             await kube.named(CONFIG_MAP, "llm", "kimi-tuning")
         with pytest.raises(KubeError):
             await kube.events("llm", "kimi", "FailedCreate")
+
+
+def told(change: str, version: int, **more: object) -> str:
+    body = {"metadata": {"name": "a", "resourceVersion": str(version)}, **more}
+    return json.dumps({"type": change, "object": body}) + "\n"
+
+
+async def watched(kube: Kube) -> list[tuple[str, str]]:
+    stream = kube.watch(CONFIG_MAP, "llm", "fathom.dev/name", "7", 60)
+    return [(event.change.value, event.version) async for event in stream]
+
+
+async def test_a_watch_tells_each_event_with_its_version() -> None:
+    lines = told("ADDED", 8) + told("BOOKMARK", 9) + told("DELETED", 10, data={"x": "y" * 300_000})
+    async with kube_before(200, lines) as kube:
+        assert await watched(kube) == [("ADDED", "8"), ("BOOKMARK", "9"), ("DELETED", "10")]
+
+
+async def test_a_watch_that_was_away_too_long_says_so() -> None:
+    gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}
+    async with kube_before(200, told("ADDED", 8) + json.dumps(gone) + "\n") as kube:
+        with pytest.raises(KubeError, match="too old") as failed:
+            await watched(kube)
+        assert failed.value.status == 410
+
+
+async def test_a_watch_that_is_forbidden_says_so() -> None:
+    async with kube_before(403, '{"message": "cannot watch"}') as kube:
+        with pytest.raises(KubeError, match="cannot watch") as failed:
+            await watched(kube)
+        assert failed.value.status == 403
+
+
+@pytest.mark.parametrize("line", [SIGN_IN, "[]", "{}", told("ELSE", 3), '{"type": "ADDED"}'])
+async def test_what_is_no_event_is_not_passed_over(line: str) -> None:
+    async with kube_before(200, line) as kube:
+        with pytest.raises(KubeError, match="is not an API server's"):
+            await watched(kube)
+
+
+async def test_a_watch_without_a_sign_of_life_is_over() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(told("ADDED", 8).encode())
+        await asyncio.Event().wait()
+        return response
+
+    async with kube_of(answer) as kube:
+        with pytest.raises(KubeError, match=r"nothing came from GET .* for 0\.2 s"):
+            await watched(kube)
+
+
+async def test_a_list_comes_in_pages() -> None:
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.query.get("continue"))
+        goes_on = "next" if len(asked) == 1 else ""
+        metadata = {"resourceVersion": "12", "continue": goes_on}
+        items = [{"metadata": {"name": f"page-{len(asked)}"}}]
+        return web.json_response({"metadata": metadata, "items": items})
+
+    async with kube_of(answer) as kube:
+        pages = [page async for page in kube.pages(CONFIG_MAP, "llm", "fathom.dev/name")]
+    assert asked == [None, "next"]
+    assert [page.resource_version for page in pages] == ["12", "12"]
+    found: list[Any] = [each for page in pages for each in page.items]
+    assert [each["metadata"]["name"] for each in found] == ["page-1", "page-2"]
+    assert {each["kind"] for each in found} == {"ConfigMap"}
 
 
 @pytest.mark.parametrize("body", [SIGN_IN, "", "[]", '"OK"'])
