@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fathom.adapters.kube import Kube
-from fathom.adapters.ports import Change, KubeError, KubePort
+from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -141,9 +141,9 @@ async def told(server: Server, since: str, for_s: float) -> list[tuple[str, str]
     stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, for_s)
     events: list[Any] = [event async for event in stream]
     return [
-        (event.change.value, event.object["metadata"]["name"])
+        (event.type.value, event.object["metadata"]["name"])
         for event in events
-        if event.change is not Change.BOOKMARK
+        if event.type is not EventType.BOOKMARK
     ]
 
 
@@ -169,7 +169,7 @@ async def test_what_is_gone_is_told_at_the_version_at_which_it_went(server: Serv
     await server.kube.delete(CONFIG_MAP, server.namespace, "a", made)
 
     stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, 1)
-    (event,) = [event async for event in stream if event.change is Change.DELETED]
+    (event,) = [event async for event in stream if event.type is EventType.DELETED]
 
     assert int(event.version) > int(made.resource_version)
 

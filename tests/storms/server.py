@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import aiohttp
 from pydantic_core import from_json, to_json
 
-from fathom.adapters.ports import Change, KubeError
+from fathom.adapters.ports import EventType, KubeError
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     EVENT,
@@ -144,7 +144,7 @@ class Objects(FakeKube):
         if found is not None:
             self._moved((kind, namespace, name), None, found)
 
-    def _note_change(self, kind: Kind, change: Change, body: Mapping[str, Any]) -> None:
+    def _note_change(self, kind: Kind, change: EventType, body: Mapping[str, Any]) -> None:
         super()._note_change(kind, change, body)
         for told in list(self.logged):
             told(self.since(self.version - 1)[-1])

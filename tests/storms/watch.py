@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.adapters.ports import Change, KubeError, KubePort
+from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
 from storms.server import Objects, Target
 from support.fake_kube import Logged, selected
@@ -68,7 +68,7 @@ class Watches:
                 version = self._objects.version
                 metadata = {"resourceVersion": str(version)}
                 body = {"metadata": metadata}
-                stream.lines.put_nowait(Logged(version, stream.kind, Change.BOOKMARK, body))
+                stream.lines.put_nowait(Logged(version, stream.kind, EventType.BOOKMARK, body))
 
     async def lines(self, target: Target, query: Mapping[str, str]) -> AsyncGenerator[bytes]:
         """The answer to a watch."""
@@ -90,10 +90,10 @@ class Watches:
                 if told is None:
                     return
                 selector = query.get("labelSelector", "")
-                if told.change is Change.BOOKMARK or selected(
+                if told.type is EventType.BOOKMARK or selected(
                     told.body, target.namespace, selector
                 ):
-                    yield _line(told.change, told.body)
+                    yield _line(told.type, told.body)
         finally:
             self._open.remove(stream)
 
@@ -107,7 +107,7 @@ class Watches:
                     for body in page.items:
                         _tell(told, body)
                 async for event in kube.watch(kind, "", "", since, 300.0):
-                    if event.change in {Change.ADDED, Change.MODIFIED}:
+                    if event.type in {EventType.ADDED, EventType.MODIFIED}:
                         _tell(told, event.object)
             except KubeError:
                 await asyncio.sleep(RETRY_S)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from fathom.adapters.ports import Change, KubeError, Page, WatchEvent
+from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
 from fathom.api import names
 from fathom.core.cluster.kinds import CHILD_KINDS, EVENT, POD, SPECULATIVE_DEPLOYMENT, Kind
 from fathom.core.cluster.manifest import Manifest, Seen
@@ -63,7 +63,7 @@ class Logged:
 
     version: int
     kind: Kind
-    change: Change
+    type: EventType
     body: dict[str, Any]
     """As it is then, or was last."""
 
@@ -116,7 +116,7 @@ class FakeKube:
             for each in self.since(told):
                 told = each.version
                 if each.kind == kind and each.is_in(namespace, selector):
-                    yield WatchEvent(each.change, copied(each.body), str(each.version))
+                    yield WatchEvent(each.type, copied(each.body), str(each.version))
             if not self.since(told):
                 self._news.clear()
                 try:
@@ -216,7 +216,7 @@ class FakeKube:
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         if (last := self._objects.pop((kind, namespace, name), None)) is not None:
             self.version += 1
-            self._note_change(kind, Change.DELETED, last)
+            self._note_change(kind, EventType.DELETED, last)
         for each in [key for key in self._applied if key[0] == (kind, namespace, name)]:
             del self._applied[each]
 
@@ -260,11 +260,11 @@ class FakeKube:
         metadata["resourceVersion"] = str(self.version)
         self._objects[place] = body
         if before is not None and _label(before) and not _label(body):
-            self._note_change(place[0], Change.DELETED, before)
-        change = Change.ADDED if before is None else Change.MODIFIED
+            self._note_change(place[0], EventType.DELETED, before)
+        change = EventType.ADDED if before is None else EventType.MODIFIED
         self._note_change(place[0], change, body)
 
-    def _note_change(self, kind: Kind, change: Change, body: Mapping[str, Any]) -> None:
+    def _note_change(self, kind: Kind, change: EventType, body: Mapping[str, Any]) -> None:
         metadata = body["metadata"] | {"resourceVersion": str(self.version)}
         self._log.append(Logged(self.version, kind, change, {**body, "metadata": metadata}))
         self._news.set()

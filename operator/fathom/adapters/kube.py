@@ -17,7 +17,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from pydantic import JsonValue
 
 from fathom.adapters.kube_discovery import discover
-from fathom.adapters.ports import Change, KubeError, Page, WatchEvent
+from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
 from fathom.api import names
 from fathom.core.cluster.kinds import EVENT, Kind
 from fathom.core.cluster.manifest import Manifest, Seen
@@ -289,11 +289,11 @@ def _event(path: str, line: bytes) -> WatchEvent:
     if told.get("type") == _ERROR:
         code = found.get("code")
         raise KubeError(code if isinstance(code, int) else 0, str(found.get("message")))
-    if told.get("type") not in set(Change):
+    if told.get("type") not in set(EventType):
         raise _no_api_server("GET", path)
     metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
     version = str(metadata.get("resourceVersion", ""))
-    return WatchEvent(Change(str(told["type"])), found, version)
+    return WatchEvent(EventType(str(told["type"])), found, version)
 
 
 def _refusal(status: int, reason: str, payload: bytes) -> KubeError:

@@ -122,7 +122,7 @@ class KubeError(Exception):
         return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004
 
 
-class Change(StrEnum):
+class EventType(StrEnum):
     """What a watch tells of an object."""
 
     ADDED = "ADDED"
@@ -137,7 +137,7 @@ class Change(StrEnum):
 class WatchEvent:
     """One line of a watch."""
 
-    change: Change
+    type: EventType
     object: Manifest
     version: str
     """Everything up to here has been told; empty: not known."""

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import structlog
 
-from fathom.adapters.ports import Change, KubeError, KubePort
+from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.api import names
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
 from fathom.core.cluster.served import ServedApis
@@ -131,11 +131,11 @@ class Informer:
         events = self._kube.watch(feed.kind, feed.namespace, names.LABEL_NAME, since, for_s)
         async with aclosing(events) as stream:
             async for event in stream:
-                if event.change is Change.DELETED:
+                if event.type is EventType.DELETED:
                     feed.gone(event.object)
-                elif event.change is not Change.BOOKMARK:
+                elif event.type is not EventType.BOOKMARK:
                     self._tell(*feed.put(event.object))
-                if event.change is not Change.BOOKMARK:
+                if event.type is not EventType.BOOKMARK:
                     # Also of what was written by ourselves, and is known already.
                     self._tell(owner_of(event.object))
                 since = event.version or since

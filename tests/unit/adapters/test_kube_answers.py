@@ -63,7 +63,7 @@ def told(change: str, version: int, **more: object) -> str:
 
 async def watched(kube: Kube) -> list[tuple[str, str]]:
     stream = kube.watch(CONFIG_MAP, "llm", "fathom.dev/name", "7", 60)
-    return [(event.change.value, event.version) async for event in stream]
+    return [(event.type.value, event.version) async for event in stream]
 
 
 async def test_a_watch_tells_each_event_with_its_version() -> None:
