@@ -1,35 +1,21 @@
 """Which spec and which revision one pass brings about, as far as the rollout has come."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.changes.templates import first_change
-from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.snapshot import Objects, Snapshot
+from fathom.core.cluster.snapshot import Objects
 from fathom.core.engine.capability import live_depth
 from fathom.core.events import Event
-from fathom.core.models.facts import draft_ref, target_ref
-from fathom.core.plugin import PluginBundle
-from fathom.fetch.standing import NOT_WANTED, Fetched, FetchStanding, pinned
-from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.children.workload import serving_template
-from fathom.manifests.pod.pod_template import pod_template
-from fathom.reconcile.arm import Arm, wanted_arm
-from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
+from fathom.fetch.standing import NOT_WANTED, FetchStanding
+from fathom.reconcile.arm import Arm
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.fetch_findings import fetch_standing, fetched_news, pinned_to_fetched
 from fathom.reconcile.holding import Hold
-from fathom.reconcile.intent import Intent, earlier_spec
 from fathom.reconcile.quality_step import QualityStep
-from fathom.reconcile.rollout_announcement import rollout_announcement
-from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
 from fathom.rollout.rollout import Rollout, Stage
-from fathom.rollout.steps import SETTLE_S, next_step
-from fathom_fetch.shown import DRAFT, MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +100,7 @@ class DesiredState:
     @property
     def followed(self) -> bool:
         """Whether the pods that depth is tuned by follow the document, tuned at present or not."""
-        return _follows(self.following, self.tuned_revision, self.tuned_spec)
+        return follows(self.following, self.tuned_revision, self.tuned_spec)
 
     @property
     def live(self) -> bool:
@@ -125,94 +111,6 @@ class DesiredState:
     def read(self) -> bool:
         """Whether any pod reads the depth document, or mounts it when it starts."""
         return any(self.following.values()) or live_depth(self.sd.spec)
-
-
-def desired_state(
-    intent: Intent,
-    wanted: SpeculativeDeployment,
-    snapshot: Snapshot,
-    *,
-    checkpoint: Checkpoint,
-    hold: Hold | None,
-    windows: CanaryWindows,
-    document_written_at_s: float,
-    bundle: PluginBundle,
-) -> DesiredState:
-    """Take the rollout one step on.
-
-    Args:
-        intent: what the spec asks for.
-        wanted: the spec that could be carried out.
-        snapshot: this pass's view.
-        checkpoint: what is known of earlier specs, and the rollout as it was.
-        hold: why nothing new starts for now.
-        windows: cuts what canary and others count; it remembers.
-        document_written_at_s: when the depth document was written (Unix seconds).
-        bundle: this Fathom's plugin.
-    """
-    objects, before, revision = snapshot.objects, checkpoint.rollout, intent.revision
-    following = following_of(objects)
-    weights = fetch_standing(wanted, revision, objects, checkpoint)
-    checkpoint = _with_weights(checkpoint, weights, wanted, objects)
-    new = before is None or before.revision != revision
-    given = RolloutInput(
-        now_s=snapshot.now_s,
-        revision=revision,
-        settings=_settings(wanted.spec, frozen=hold is not None and hold.frozen),
-        workloads=objects.workloads,
-        pods=objects.standing,
-        counters=snapshot.counters,
-        document=objects.depth,
-        document_written_at_s=document_written_at_s,
-        window=_window(before, objects, snapshot, windows, wanted.spec),
-        stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
-        live=_follows(following, revision, wanted.spec),
-        refused_pods=objects.refused_pods,
-        held=_held(weights, hold, objects),
-        fallen_back=not intent.newest,
-        retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
-        looked_at_s=checkpoint.looked_at_s,
-    )
-    arm = wanted_arm(wanted, before, given)
-    if arm is not None and not arm.waits:
-        live = _follows(following, arm.revision, arm.sd.spec)
-        given = replace(given, revision=arm.revision, live=live, arm=True, stable_spec_known=True)
-    elif new and given.others:
-        stable_revision = given.others[0]
-        comparable = _as_fetched_before(wanted, stable_revision, objects, checkpoint)
-        why = _why(objects, stable_revision, comparable, revision, bundle)
-        given = replace(given, why=why)
-    step = next_step(before, given)
-    after = _checkpoint_after(checkpoint, step.rollout, intent, given)
-    events = (*fetched_news(weights), *step.events)
-    if new and not given.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
-        began = rollout_announcement(wanted, objects.resource, checkpoint, step.rollout)
-        events = (began, *events)
-    rollout = step.rollout
-    carried, stable = wanted, None
-    if arm is not None and given.arm:
-        if rollout is not None and rollout.on_trial:
-            carried, stable, revision = arm.sd, wanted, arm.revision
-    elif rollout is not None and rollout.stage is Stage.ROLLED_BACK:
-        earlier = earlier_spec(objects.resource, after.stable_spec)
-        if earlier is not None:
-            carried, revision = earlier, rollout.stable
-    elif rollout is not None and rollout.on_trial:
-        stable = earlier_spec(objects.resource, after.stable_spec)
-    return DesiredState(
-        pinned_to_fetched(carried, revision, objects, after),
-        revision,
-        stable,
-        after,
-        events,
-        following,
-        wake_after_s=min(
-            _wake_after_s(rollout, wanted.spec), float("inf") if hold is None else hold.wake_after_s
-        ),
-        arm=arm,
-        weights=weights,
-        hold=hold,
-    )
 
 
 def following_of(objects: Objects) -> Mapping[str, bool]:
@@ -226,141 +124,10 @@ def following_of(objects: Objects) -> Mapping[str, bool]:
     )
 
 
-def _follows(following: Mapping[str, bool], revision: str, spec: SpeculativeDeploymentSpec) -> bool:
+def follows(following: Mapping[str, bool], revision: str, spec: SpeculativeDeploymentSpec) -> bool:
     """Whether the pods of a revision follow the depth document.
 
     How they were started says so, where any were: another Fathom may have judged their spec
     otherwise.
     """
     return following.get(revision, live_depth(spec))
-
-
-def _held(weights: FetchStanding, hold: Hold | None, objects: Objects) -> str:
-    if objects.foreign:
-        return "no name that it needs is taken by something else"
-    if hold is not None:
-        return hold.until
-    return "its weights are fetched" if weights.holds_pods else ""
-
-
-def _with_weights(
-    checkpoint: Checkpoint, standing: FetchStanding, wanted: SpeculativeDeployment, objects: Objects
-) -> Checkpoint:
-    """With what this fetch has found; what was found for other specs goes with them."""
-    if not checkpoint.weights and standing.fetched is None:
-        return checkpoint
-    found = {}
-    if standing.fetch is not None and standing.fetched is not None:
-        found[standing.fetch.digest] = standing.fetched
-    earlier = (earlier_spec(objects.resource, text) for _, text in checkpoint.specs())
-    specs = (wanted, *(each for each in earlier if each is not None))
-    fetches = (wanted_fetch(each) for each in specs)
-    return checkpoint.with_weights(found, {each.digest for each in fetches if each is not None})
-
-
-def _wake_after_s(rollout: Rollout | None, spec: SpeculativeDeploymentSpec) -> float:
-    match rollout.stage if rollout else None:
-        case Stage.SETTLING:
-            return SETTLE_S
-        case Stage.CANARY:
-            return window_length_s(_bake_s(spec))
-        case _:
-            return float("inf")
-
-
-def _settings(spec: SpeculativeDeploymentSpec, *, frozen: bool) -> RolloutSettings:
-    return RolloutSettings(
-        replicas=spec.replicas,
-        max_unavailable=spec.rollout.max_unavailable,
-        max_surge=spec.rollout.max_surge,
-        bake_s=_bake_s(spec),
-        startup_s=spec.engine.startup_minutes * 60.0,
-        drain_s=float(spec.engine.drain_seconds),
-        paused=spec.rollout.paused or frozen,
-    )
-
-
-def _bake_s(spec: SpeculativeDeploymentSpec) -> float:
-    return spec.rollout.canary_minutes * 60.0
-
-
-def _window(
-    before: Rollout | None,
-    objects: Objects,
-    snapshot: Snapshot,
-    windows: CanaryWindows,
-    spec: SpeculativeDeploymentSpec,
-) -> CanaryWindow | None:
-    if before is None or before.stage is not Stage.CANARY or before.watch is None:
-        windows.forget()
-        return None
-    # Pods with a depth of their own are no measure for one without.
-    own = objects.depth.pods if objects.depth else {}
-    ready = [pod for pod in objects.leaders if pod.ready and pod.name not in own]
-    return windows.next(
-        _names(ready, before.revision) & {before.watch.pod},
-        _names(ready, before.stable),
-        snapshot.counters,
-        snapshot.now_s,
-        window_length_s(_bake_s(spec)),
-    )
-
-
-def _names(pods: Iterable[ObservedPod], revision: str) -> frozenset[str]:
-    return frozenset(pod.name for pod in pods if pod.revision == revision)
-
-
-def _checkpoint_after(
-    checkpoint: Checkpoint, rollout: Rollout | None, intent: Intent, given: RolloutInput
-) -> Checkpoint:
-    """What should survive a restart, after this step."""
-    stable = checkpoint.spec_of(rollout.stable) if rollout is not None else None
-    on_trial = rollout is not None and rollout.stage is Stage.CANARY
-    looked_at_s = given.now_s if on_trial else None
-    after = replace(checkpoint, stable_spec=stable, rollout=rollout, looked_at_s=looked_at_s)
-    if intent.newest:
-        after = after.with_accepted(intent.text, intent.revision)
-    # The proof that a spec is good: its pods serve, and no trial of theirs is under way.
-    past_trial = rollout is None or rollout.arm or rollout.stage is Stage.PROMOTED
-    if past_trial and given.ready(intent.revision):
-        after = after.with_good(intent.text, intent.revision)
-    return after
-
-
-def _why(
-    objects: Objects,
-    stable: str,
-    wanted: SpeculativeDeployment,
-    revision: str,
-    bundle: PluginBundle,
-) -> str:
-    """The first difference between the pods that serve and those that are wanted."""
-    found = next((each for each in objects.workloads if each.revision == stable), None)
-    if found is None:
-        return ""
-    template = serving_template(found.kind, objects.live[found.kind, found.name])
-    if template is None:
-        return ""
-    return first_change(template, pod_template(wanted, revision=revision, bundle=bundle))
-
-
-def _as_fetched_before(
-    wanted: SpeculativeDeployment, stable: str, objects: Objects, checkpoint: Checkpoint
-) -> SpeculativeDeployment:
-    """The wanted spec, at the commits of the stable one as far as both name the same models.
-
-    Which commits are really wanted a fetch has yet to find out; until then nobody is to be told
-    that they change.
-    """
-    earlier = earlier_spec(objects.resource, checkpoint.spec_of(stable))
-    if earlier is None:
-        return wanted
-    known = fetch_standing(earlier, stable, objects, checkpoint).fetched
-    if known is None:
-        return wanted
-    same = {
-        MODEL: target_ref(earlier.spec) == target_ref(wanted.spec),
-        DRAFT: draft_ref(earlier.spec) == draft_ref(wanted.spec),
-    }
-    commits = tuple((role, commit) for role, commit in known.commits if same[role])
-    return pinned(wanted, Fetched(commits))

@@ -16,7 +16,7 @@ from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
-from fathom.reconcile.writes import Carried
+from fathom.reconcile.writing.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.alarms.alarm import Alarm

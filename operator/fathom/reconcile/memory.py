@@ -17,11 +17,11 @@ from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.fetch.progress import FetchProgress
 from fathom.manifests.children.tuning_config_map import STATE_KEY
-from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
 from fathom.reconcile.said import Said
+from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.state import TuningState
 

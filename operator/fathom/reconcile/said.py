@@ -6,7 +6,7 @@ from typing import Final
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.status import same, urgent
 from fathom.core.times import is_over
-from fathom.reconcile.retry import Retry
+from fathom.reconcile.writing.retry import Retry
 
 QUIET_S: Final = 60.0
 """Least time between two writes that nobody waits for."""

@@ -11,8 +11,14 @@ from fathom.core.events import Event, Severity
 from fathom.manifests.children.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.memory import Memory
-from fathom.reconcile.operations import Create, Operation, brought_about, deleted, depth_nudges
-from fathom.reconcile.writes import Carried, is_written, writes_of
+from fathom.reconcile.writing.operations import (
+    Create,
+    Operation,
+    brought_about,
+    deleted,
+    depth_nudges,
+)
+from fathom.reconcile.writing.writes import Carried, is_written, writes_of
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Outcome, Writer

@@ -20,7 +20,6 @@ from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.times import is_over
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
-from fathom.reconcile.desired_state import desired_state
 from fathom.reconcile.findings import findings_of, findings_without_spec
 from fathom.reconcile.holding import (
     Hold,
@@ -32,6 +31,7 @@ from fathom.reconcile.holding import (
 from fathom.reconcile.intent import Intent, intent_of, models_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import bad_pins
+from fathom.reconcile.rollout_step import desired_state
 from fathom.reconcile.tuning_input import tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import report
 from fathom.runtime.actor import Actor

@@ -15,8 +15,8 @@ from fathom.core.findings import Findings
 from fathom.core.status import as_written, status_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import BadPin
-from fathom.reconcile.retry import Retry
 from fathom.reconcile.said import Said
+from fathom.reconcile.writing.retry import Retry
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
 

@@ -13,8 +13,8 @@ from fathom.core.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.metadata import Meta
 from fathom.core.events import Event, event_manifest
-from fathom.reconcile.apply_guard import ApplyGuard
-from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.writing.apply_guard import ApplyGuard
+from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 

@@ -8,7 +8,7 @@ from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.cluster.kinds import DEPLOYMENT
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
-from fathom.reconcile.operations import Children, Patch, operations
+from fathom.reconcile.writing.operations import Children, Patch, operations
 from fathom.runtime.gather import read_objects
 from support.bench import KEY, Bench
 

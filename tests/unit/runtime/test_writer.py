@@ -6,8 +6,8 @@ import pytest
 
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE
-from fathom.reconcile.apply_guard import ApplyGuard
-from fathom.reconcile.operations import Create
+from fathom.reconcile.writing.apply_guard import ApplyGuard
+from fathom.reconcile.writing.operations import Create
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.runtime.writer import Outcome, Writer

@@ -17,14 +17,14 @@ from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
 from fathom.manifests.children.tuning_config_map import STATE_KEY
-from fathom.reconcile.apply_guard import ApplyGuard
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
-from fathom.reconcile.fetch_operations import fetch_operations
 from fathom.reconcile.memory import Memory
-from fathom.reconcile.operations import Children, Create, Delete, Operation, operations
 from fathom.reconcile.refresh_input import refresh_of
 from fathom.reconcile.said import QUIET_S
+from fathom.reconcile.writing.apply_guard import ApplyGuard
+from fathom.reconcile.writing.fetch_operations import fetch_operations
+from fathom.reconcile.writing.operations import Children, Create, Delete, Operation, operations
 from fathom.rollout.refresh import Refresh
 from fathom.tuning.interface import Action, TuningDecision
 

@@ -11,7 +11,7 @@ from fathom.fetch.standing import COMPONENT, FetchStage, FetchStanding
 from fathom.manifests.children.cache_claim import cache_claim
 from fathom.manifests.children.fetch_config_map import fetch_config_map
 from fathom.manifests.children.fetch_job import fetch_job
-from fathom.reconcile.operations import Create, Operation, brought_about, deleted
+from fathom.reconcile.writing.operations import Create, Operation, brought_about, deleted
 
 
 def fetch_operations(

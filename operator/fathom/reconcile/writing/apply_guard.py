@@ -11,8 +11,8 @@ from pydantic import JsonValue
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.times import is_over
-from fathom.reconcile.operations import Apply, Create, Delete, Operation, Patch
-from fathom.reconcile.retry import Retry
+from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
+from fathom.reconcile.writing.retry import Retry
 
 PATIENCE: Final = 3
 """Identical writes of one object that the API server took, before it is left alone for a while."""
