@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
-from zlib import crc32
 
 import structlog
 
@@ -16,6 +15,7 @@ from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.api import names
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
 from fathom.core.cluster.served import ServedApis
+from fathom.core.spread import spread
 from fathom.runtime.child_cache import ChildCache, Feed, Place, owner_of, place_of
 
 RELIST_S: Final = 180.0
@@ -97,7 +97,7 @@ class Informer:
                     _log.warning("children not watched", kind=str(self), error=error.message)
                 backoff_s = min(LONGEST_BACKOFF_S, SHORTEST_BACKOFF_S * 2**failures)
                 failures = min(failures + 1, 10)
-                await asyncio.sleep(self._about(backoff_s))
+                await asyncio.sleep(spread(backoff_s, str(self)))
 
     async def _is_served(self) -> bool:
         optional = self._feed.kind in {*OPTIONAL_KINDS, *SPANNING_KINDS}
@@ -108,7 +108,7 @@ class Informer:
         loop = asyncio.get_running_loop()
         since = await self._list()
         self.tried.set()
-        ends_s = loop.time() + self._about(RELIST_S)
+        ends_s = loop.time() + spread(RELIST_S, str(self))
         while (left_s := ends_s - loop.time()) > 0:
             since = await self._watch(since, left_s)
             await asyncio.sleep(REOPEN_S)
@@ -145,7 +145,3 @@ class Informer:
     def _tell(self, *moved: ObjectKey) -> None:
         for resource in moved:
             self._wake(resource)
-
-    def _about(self, seconds: float) -> float:
-        """Up to a fifth more or less, so that kinds take turns."""
-        return seconds * (0.8 + 0.4 * crc32(str(self).encode()) / 2**32)

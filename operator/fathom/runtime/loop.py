@@ -17,6 +17,7 @@ from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.core.spread import spread
 from fathom.core.times import is_over
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
@@ -85,15 +86,21 @@ class Loop:
         self._stale = True
         self._woken.set()
 
-    async def run(self, settle_s: float) -> None:
+    async def run(self, settle_s: float, beginning: asyncio.Semaphore) -> None:
         """Pass after pass until the resource is gone.
 
         Args:
             settle_s: how long to wait after it is woken, so that a burst of them costs one pass.
+            beginning: held for the first pass.
         """
         try:
-            while (delay := await self.tick()) is not None:
-                await self._sleep(delay, settle_s)
+            async with beginning:
+                delay = await self.tick()
+            while delay is not None:
+                # What fails, often fails for all.
+                failed = self._failures > 0
+                await self._sleep(spread(delay, str(self.key)) if failed else delay, settle_s)
+                delay = await self.tick()
         finally:
             await self._quality.stop()
 

@@ -13,6 +13,8 @@ from fathom.core.cluster.kinds import ObjectKey
 from fathom.runtime.loop import Loop
 from fathom.runtime.ports import World
 
+FIRST_PASSES_AT_ONCE: Final = 32
+"""Of a thousand loops that begin together, so that later passes do not come together, either."""
 STUCK_AFTER_S: Final = 600.0
 """A loop this late is stuck: every call in a pass has a timeout far below."""
 
@@ -31,6 +33,7 @@ class Loops:
         """
         self._world = world
         self._settle_s = settle_s
+        self._beginning = asyncio.Semaphore(FIRST_PASSES_AT_ONCE)
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
 
     def __len__(self) -> int:
@@ -42,7 +45,7 @@ class Loops:
             self._running[key][0].wake()
             return
         loop = Loop(key, self._world)
-        task = asyncio.create_task(loop.run(self._settle_s), name=f"loop of {key}")
+        task = asyncio.create_task(loop.run(self._settle_s, self._beginning), name=f"loop of {key}")
         self._running[key] = loop, task
         task.add_done_callback(lambda done: self._ended(key, done))
 

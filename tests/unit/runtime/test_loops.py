@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.core.cluster.manifest import Manifest
-from fathom.runtime.loops import STUCK_AFTER_S, Loops
+from fathom.runtime.loops import FIRST_PASSES_AT_ONCE, STUCK_AFTER_S, Loops
 from support.bench import KEY, Bench
 
 OTHER = ObjectKey("llm", "other")
@@ -111,3 +111,23 @@ async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
     await loops.stop()
     assert bench.kube.writes == []
     assert len(loops) == 0
+
+
+async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) -> None:
+    """Else all their later passes come together, too, and an edit waits behind a thousand."""
+    looking, most = 0, 0
+    read = bench.kube.get
+
+    async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        nonlocal looking, most
+        looking += 1
+        most = max(most, looking)
+        await asyncio.sleep(0)
+        looking -= 1
+        return await read(kind, namespace, name)
+
+    bench.kube.get = slow  # type: ignore[method-assign]
+    for number in range(3 * FIRST_PASSES_AT_ONCE):
+        loops.seen(ObjectKey("llm", f"resource-{number}"))
+    await until(lambda: len(loops) == 0)
+    assert most == FIRST_PASSES_AT_ONCE

@@ -54,7 +54,7 @@ async def test_what_runs_without_an_answer_does_not_wait_for_one_again() -> None
 async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
     bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
     await bench.until_ready()
-    task = asyncio.create_task(bench.loop.run(settle_s=0))
+    task = asyncio.create_task(bench.loop.run(0, asyncio.Semaphore()))
     for _ in range(100):
         await asyncio.sleep(0)  # until it has nothing left to do
 
