@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from fathom.api import names
+from fathom.runtime.process.options import RunOptions
 from fathom_local.tools.helm import Helm, HelmError, Release
 from structural_schema import nodes
 
@@ -20,17 +21,17 @@ OPERATOR_RULES = [
     (["fathom.dev"], ["speculativedeployments/status"], ["patch"]),
     (["apps"], ["deployments"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["configmaps"], ["list", "watch", "create", "patch", "delete"]),
-    ([""], ["services", "serviceaccounts"], ["list", "create", "patch"]),
+    ([""], ["services", "serviceaccounts"], ["list", "watch", "create", "patch"]),
     (["batch"], ["jobs"], ["list", "watch", "create", "patch", "delete"]),
-    ([""], ["persistentvolumeclaims"], ["list", "create", "patch"]),
-    (["policy"], ["poddisruptionbudgets"], ["list", "create", "patch", "delete"]),
-    (["monitoring.coreos.com"], ["podmonitors"], ["list", "create", "patch", "delete"]),
+    ([""], ["persistentvolumeclaims"], ["list", "watch", "create", "patch"]),
+    (["policy"], ["poddisruptionbudgets"], ["list", "watch", "create", "patch", "delete"]),
+    (["monitoring.coreos.com"], ["podmonitors"], ["list", "watch", "create", "patch", "delete"]),
     (
         ["leaderworkerset.x-k8s.io"],
         ["leaderworkersets"],
-        ["list", "create", "patch", "delete"],
+        ["list", "watch", "create", "patch", "delete"],
     ),
-    (["resource.nvidia.com"], ["computedomains"], ["list", "create", "patch", "delete"]),
+    (["resource.nvidia.com"], ["computedomains"], ["list", "watch", "create", "patch", "delete"]),
     ([""], ["pods"], ["list", "watch", "patch", "delete"]),
     ([""], ["events"], ["list", "create"]),
 ]
@@ -143,6 +144,14 @@ def test_runs_the_operator_with_leader_election_and_probes(render: Render) -> No
     assert container["livenessProbe"]["httpGet"]["port"] in ports
     assert container["readinessProbe"]["httpGet"]["port"] in ports
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_each_release_holds_a_lease_of_its_own(helm: Helm, chart: Path) -> None:
+    """So that several in one namespace share the cluster's namespaces among them."""
+    default = helm.template(Release(chart, "fathom", "fathom-system", {}))
+    assert f"--lease-name={RunOptions().lease_name}" in default
+    other = helm.template(Release(chart, "east", "fathom-system", {"namespaces": ["east"]}))
+    assert "--lease-name=east-fathom-operator" in other
 
 
 def test_image_is_the_chart_version_unless_pinned(render: Render, chart: Path) -> None:
