@@ -161,15 +161,17 @@ class Operator:
         )
         loops = Loops(world)
 
-        async def work() -> None:
-            self.loops = loops
-            async with informed(children, kube, served.get, loops.wake):
-                await self._watch(kube, loops)
-
         try:
-            await lead(
-                api, name="fathom", namespace=NAMESPACE, who=self.name, work=work, tenure=tenure
-            )
+            async with informed(children, kube, served.get, loops.wake) as listed:
+
+                async def work() -> None:
+                    await listed()
+                    self.loops = loops
+                    await self._watch(kube, loops)
+
+                await lead(
+                    api, name="fathom", namespace=NAMESPACE, who=self.name, work=work, tenure=tenure
+                )
         finally:
             await loops.stop()
             await models.stop()

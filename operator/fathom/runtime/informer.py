@@ -39,24 +39,28 @@ Wake = Callable[[ObjectKey], None]
 @asynccontextmanager
 async def informed(
     children: ChildCache, kube: KubePort, served: Served, wake: Wake
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Keep a cache current for as long as the block runs.
-
-    The block begins when everything was listed, or could not be.
 
     Args:
         children: the cache.
         kube: what to list from and to watch.
         served: which APIs there are.
         wake: is told whose children have moved.
+
+    Yields:
+        What waits until everything was listed, or could not be.
     """
     informers = [Informer(feed, kube, served, wake) for feed in children]
     tasks = [asyncio.create_task(each.run(), name=f"informer of {each}") for each in informers]
-    try:
+
+    async def listed() -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LISTS_S):
                 await asyncio.gather(*(each.tried.wait() for each in informers))
-        yield
+
+    try:
+        yield listed
     finally:
         for task in tasks:
             task.cancel()

@@ -1,7 +1,8 @@
 """An informer lists, follows, and lists again; whatever fails is begun anew."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -35,8 +36,13 @@ class Watched:
     async def served(self) -> ServedApis:
         return ServedApis(self.kinds)
 
-    def run(self) -> Any:
-        return informed(self.children, self.kube, self.served, self.woken.append)
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Everything was listed when the block begins."""
+        watching = informed(self.children, self.kube, self.served, self.woken.append)
+        async with watching as listed:
+            await listed()
+            yield
 
     def names(self, kind: Kind = POD) -> list[str] | None:
         found: Any = self.children.of(kind, KIMI)

@@ -1,7 +1,8 @@
 """At rest children are as watches have told; what is decided of pods rests on a real look."""
 
 from collections import Counter
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -25,10 +26,14 @@ class Reads:
         return self._trouble(verb, kind)
 
 
-def watches(bench: Bench) -> AbstractAsyncContextManager[None]:
-    return informed(
-        bench.world.children, bench.kube, bench.kube.served, lambda _: bench.loop.wake()
-    )
+@asynccontextmanager
+async def watches(bench: Bench) -> AsyncIterator[None]:
+    """Everything is known when the block begins."""
+    world = bench.world
+    watching = informed(world.children, bench.kube, world.served, lambda _: bench.loop.wake())
+    async with watching as listed:
+        await listed()
+        yield
 
 
 async def later(bench: Bench, seconds: float = 61) -> float | None:

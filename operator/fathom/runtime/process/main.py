@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 import structlog
@@ -118,25 +118,38 @@ async def _operate(options: RunOptions) -> None:
         loops = Loops(world)
         health = await serve_health(loops, options.health_port)
 
-        async def work() -> None:
-            _log.info("operating", version=__version__, identity=who)
-            async with informed(children, kube, served.get, loops.wake):
-                await watch(loops, kube, configuration, options.namespaces)
-
         try:
-            if options.leader_elect:
-                await lead(
-                    api,
-                    name=options.lease_name,
-                    namespace=options.lease_namespace,
-                    who=who,
-                    work=work,
-                    tenure=tenure,
-                )
-            else:
-                await work()
+            # Before it leads: who stands by takes over with everything known.
+            async with informed(children, kube, served.get, loops.wake) as listed:
+
+                async def work() -> None:
+                    await listed()
+                    _log.info("operating", version=__version__, identity=who)
+                    await watch(loops, kube, configuration, options.namespaces)
+
+                await _when_leading(work, options, api, who, tenure)
         finally:
             asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
             await loops.stop()
             await models.stop()
             await health.cleanup()
+
+
+async def _when_leading(
+    work: Callable[[], Coroutine[None, None, None]],
+    options: RunOptions,
+    api: ApiClient,
+    who: str,
+    tenure: Tenure,
+) -> None:
+    if not options.leader_elect:
+        await work()
+        return
+    await lead(
+        api,
+        name=options.lease_name,
+        namespace=options.lease_namespace,
+        who=who,
+        work=work,
+        tenure=tenure,
+    )
