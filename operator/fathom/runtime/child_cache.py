@@ -64,6 +64,17 @@ class Feed:
         found = self._children.get(resource, {})
         return tuple(found[name] for name in sorted(found))
 
+    def begin_list(self, version: str) -> None:
+        """A list begins.
+
+        If it shows an older state than was told before, as after etcd was restored from a backup,
+        nothing that is known counts: versions do not say any more what is new.
+        """
+        if _number(version) < self._version:
+            self._children.clear()
+            self._whose.clear()
+            self._version, self._heard_s = 0, None
+
     def listed(self, found: Iterable[Place], version: str) -> Moved:
         """Everything was listed, and each object handed to `put`: what was not found is gone."""
         newest, there = _number(version), set(found)

@@ -122,6 +122,8 @@ class Informer:
         feed, found, version = self._feed, set[Place](), ""
         pages = self._kube.pages(feed.kind, feed.namespace, names.LABEL_NAME)
         async for page in pages:
+            if not version:
+                feed.begin_list(page.resource_version)
             version = page.resource_version
             for each in page.items:
                 found.add(place_of(each))

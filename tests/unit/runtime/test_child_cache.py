@@ -90,6 +90,16 @@ def test_another_list_takes_away_what_is_gone(feed: Feed) -> None:
     assert versions(feed) == {"b": "7"}
 
 
+def test_a_list_of_an_older_state_begins_everything_anew(feed: Feed) -> None:
+    """etcd was restored from a backup: b was made after it, and a is as it was."""
+    feed.begin_list("6")
+    assert not feed.current
+    feed.put(pod("a", 3))
+    feed.listed({("llm", "a")}, "6")
+    assert feed.current
+    assert versions(feed) == {"a": "3"}
+
+
 def test_a_list_takes_away_nothing_that_was_made_after_it(feed: Feed) -> None:
     feed.note(pod("c", 13))
     feed.listed({("llm", "a"), ("llm", "b")}, "12")
