@@ -117,3 +117,14 @@ def test_what_else_is_worse_is_said_beside_the_speed() -> None:
     assert comparison is not None
     assert comparison.found is Compared.FASTER
     assert "But it preempts 0.50 times per request" in str(comparison)
+
+
+def test_a_difference_is_told_with_its_error_and_one_window_has_none() -> None:
+    told = after(alternating(0.05, 0.01), BAKE_S)
+    assert told is not None
+    assert told.mean == pytest.approx(log1p(0.05), abs=0.001)
+    assert told.error is not None
+    assert 0.002 < told.error < 0.005
+    once = after(shown([0.05]), 1e9)
+    assert once is not None
+    assert (once.found, once.mean, once.error) == (Compared.CANNOT_TELL, 0.0, None)

@@ -413,6 +413,14 @@ def test_one_that_was_compared_stays_for_as_long_as_it_is_asked_for() -> None:
     assert after(moved, given(DAYS_S, pod(), arm=True)).stage is Stage.CANARY
 
 
+@pytest.mark.parametrize(
+    ("after_s", "left"), [(0, "20 more minutes"), (610, "10 more minutes"), (1199, "1 more minute")]
+)
+def test_one_that_is_compared_says_for_how_long(after_s: float, left: str) -> None:
+    found = after(replace(ARM, compared=None), given(after_s, pod(ready=True), arm=True))
+    assert found.message.endswith(f"; compared for {left}.")
+
+
 def test_one_that_never_stays_to_be_compared_is_given_up() -> None:
     found = after(replace(ARM, compared=None), given(DAYS_S, pod(ready=True), arm=True))
     assert (found.stage, found.reason) == (Stage.ROLLED_BACK, Reason.CANARY_NOT_READY)
