@@ -145,6 +145,9 @@ def started(
 
 
 def of_kubectl(typed: Typed) -> None:
+    if typed.words[1] == "fathom":
+        of_fathom(replace(typed, words=typed.words[1:]))
+        return
     (verb, *named), values = kubectl_words(typed.words[1:])
     assert verb in VERBS
     for flag in {"-f", "--patch-file"} & values.keys():
