@@ -6,6 +6,7 @@ Exit codes: 0, all is well; 2, something was refused, and stderr says what and w
 import importlib
 import importlib.util
 from collections.abc import Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Annotated, Final, cast
 
@@ -20,7 +21,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
-from fathom.inspect.resources import REFUSED, Files, judged, read, tell
+from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, read, tell
 from fathom.manifests.render import children
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
@@ -60,6 +61,15 @@ class _Commands(TyperGroup):
             command = super().get_command(ctx, cmd_name)  # type: ignore[assignment]
         return cast("TyperCommand | TyperGroup | None", command)
 
+    def resolve_command(  # type: ignore[override] # typer's private base class
+        self, ctx: typer.Context, args: list[str]
+    ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
+        # Typer's own suggestion knows those commands only that are imported.
+        near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if near and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)  # type: ignore[return-value]
+
 
 def _has_local() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in _LOCAL_NEEDS)
@@ -72,6 +82,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def kubectl_fathom() -> None:
+    """The same commands as `kubectl fathom`: kubectl starts a `kubectl-fathom` on PATH."""
+    app(prog_name="kubectl fathom")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -94,14 +109,18 @@ def main(
 
 
 @app.command()
-def render(filename: Files) -> None:
+def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
     """Print the objects that a SpeculativeDeployment becomes. Asks no cluster.
 
     Other kinds in the file are passed over. Of a resource that is refused nothing is printed.
     """
+    named = [*(files or ()), *(filename or ())]
+    if not named:
+        typer.echo("Name the files to render.", err=True)
+        raise typer.Exit(REFUSED)
     bundle, program = plugin_bundle(), fetch_program()
     refused = False
-    for document in read(filename):
+    for document in read(named):
         resource = document.parsed
         if isinstance(resource, SpeculativeDeployment):
             problems = judged(resource, _directories(resource)).problems

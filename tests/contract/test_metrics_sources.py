@@ -1,17 +1,14 @@
 """Both metrics sources against the same exporters: pods' own pages, and a real Prometheus."""
 
 import asyncio
-import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
 import pytest
-import yaml
 from aiohttp import web
+from pydantic import JsonValue
 
 from fathom.adapters.answers import http_session
 from fathom.adapters.clock import SystemClock
@@ -22,12 +19,11 @@ from fathom.adapters.prometheus import PrometheusMetrics
 from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters, delta
-from fathom_local.tools.prometheus import find_prometheus
 from support.engine_page import FakeEngine
+from support.prometheus import eventually, running_prometheus
 
 PODS = ("pod-a", "pod-b")
 NAMESPACE = "llm"
-DEADLINE_S = 20.0
 LOOKBACK_S = 4
 
 
@@ -74,69 +70,30 @@ async def exporters() -> AsyncIterator[Exporters]:
         await made.stop(pod)
 
 
-@asynccontextmanager
-async def running_prometheus(exporters: Exporters, tmp_path: Path) -> AsyncIterator[str]:
-    """A real Prometheus that scrapes the exporters four times a second, with Kubernetes' labels."""
-    binary = find_prometheus()
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "global": {"scrape_interval": "250ms", "scrape_timeout": "250ms"},
-                "scrape_configs": [
-                    {
-                        "job_name": "vllm",
-                        "static_configs": [
-                            {
-                                "targets": [f"127.0.0.1:{exporters.ports[pod]}"],
-                                "labels": {
-                                    # As the Prometheus operator labels, and as annotations do.
-                                    **(
-                                        {"pod": pod, "namespace": NAMESPACE}
-                                        if pod == PODS[0]
-                                        else {
-                                            "kubernetes_pod_name": pod,
-                                            "kubernetes_namespace": NAMESPACE,
-                                        }
-                                    )
-                                },
+def jobs(exporters: Exporters) -> list[Mapping[str, JsonValue]]:
+    """How a Prometheus scrapes the exporters, with Kubernetes' labels."""
+    return [
+        {
+            "job_name": "vllm",
+            "static_configs": [
+                {
+                    "targets": [f"127.0.0.1:{exporters.ports[pod]}"],
+                    "labels": {
+                        # As the Prometheus operator labels, and as annotations do.
+                        **(
+                            {"pod": pod, "namespace": NAMESPACE}
+                            if pod == PODS[0]
+                            else {
+                                "kubernetes_pod_name": pod,
+                                "kubernetes_namespace": NAMESPACE,
                             }
-                            for pod in exporters.ports
-                        ],
-                    }
-                ],
-            }
-        )
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    log = (tmp_path / "prometheus.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        binary,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        async with aiohttp.ClientSession() as session:
-            await eventually(lambda: _ready(session, url), "Prometheus to answer")
-        yield url
-    finally:
-        process.terminate()
-        await process.wait()
-        log.close()
-
-
-async def _ready(session: aiohttp.ClientSession, url: str) -> bool:
-    try:
-        async with session.get(f"{url}/-/ready") as response:
-            return response.status == 200
-    except aiohttp.ClientError:
-        return False
+                        )
+                    },
+                }
+                for pod in exporters.ports
+            ],
+        }
+    ]
 
 
 @pytest.fixture(params=["pods", "prometheus"])
@@ -144,21 +101,11 @@ async def source(
     request: pytest.FixtureRequest, exporters: Exporters, tmp_path: Path
 ) -> AsyncIterator[MetricsPort]:
     if request.param == "prometheus":
-        async with running_prometheus(exporters, tmp_path) as url, http_session(8) as session:
+        async with running_prometheus(jobs(exporters), tmp_path) as url, http_session(8) as session:
             yield PrometheusMetrics(session, url, timeout_s=5, lookback_s=LOOKBACK_S)
     else:
         async with http_session(8) as session:
             yield PodMetrics(session, SystemClock(), timeout_s=0.5)
-
-
-async def eventually(
-    check: Callable[[], Awaitable[bool]], what: str, deadline_s: float = DEADLINE_S
-) -> None:
-    end = time.monotonic() + deadline_s
-    while not await check():
-        if time.monotonic() > end:
-            pytest.fail(f"Waited {deadline_s:g} s in vain for {what}.")
-        await asyncio.sleep(0.05)
 
 
 async def until(
@@ -277,7 +224,7 @@ async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path:
     pod = "kimi-0a1b2c3d-5f6g7-x8z9q"
     await exporters.start(pod)
     started_s = time.time()
-    async with running_prometheus(exporters, tmp_path) as url, http_session(1) as session:
+    async with running_prometheus(jobs(exporters), tmp_path) as url, http_session(1) as session:
         history = PrometheusHistory(session, url, timeout_s=5)
 
         async def told() -> list[Scrape]:

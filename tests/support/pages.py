@@ -13,7 +13,13 @@ from fathom.api import names
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+RUNBOOKS = sorted((DOCS / "runbooks").glob("*.md"))
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *RUNBOOKS,
+]
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`((?:\.venv/bin/)?(?:fathom|make|kubectl|helm|python)(?: [^`]*)?)`")
 _PROMPT = "$ "

@@ -35,12 +35,13 @@ _KEPT: Final = (
 
 _COLUMNS: Final[tuple[tuple[str, str, str, int], ...]] = (
     ("Ready", "string", ".status.ready", 0),
-    ("Model", "string", ".spec.model.id", 0),
+    ("Reason", "string", ".status.reason", 0),
     ("Depth", "string", ".status.depth.summary", 0),
     ("Accept", "string", ".status.measured.acceptanceLength", 0),
     ("Gain", "string", ".status.measured.gainPercent", 0),
     ("Tuning", "string", ".status.tuning.summary", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Model", "string", ".spec.model.id", 1),
     ("Draft", "string", ".status.draft.family", 1),
     ("Engine", "string", ".status.engine.version", 1),
     ("Actuation", "string", ".status.engine.actuation", 1),

@@ -232,6 +232,8 @@ class SpeculativeDeploymentStatus(ApiModel):
     """Those of them that are ready."""
     ready: str = ""
     """Ready and wanted replicas, such as 2/2."""
+    reason: str = ""
+    """What to know of it first, in one word: a condition's reason."""
     selector: str = ""
     """Label selector of the leaders, for autoscalers."""
     conditions: tuple[Condition, ...] = Field(

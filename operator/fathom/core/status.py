@@ -47,6 +47,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         replicas=sum(not pod.terminating for pod in leaders),
         ready_replicas=ready,
         ready=f"{ready}/{findings.replicas}",
+        reason=_telling(found),
         selector=f"{names.LABEL_NAME}={objects.key.name},{names.LABEL_ROLE}={names.ROLE_LEADER}",
         conditions=tuple(
             _condition(kind, each, before.get(kind), generation, findings.now_s)
@@ -156,6 +157,16 @@ def _alarms(
         for kind in AlarmKind
         if kind in findings.alarms or kind in before
     }
+
+
+def _telling(found: Mapping[ConditionType | AlarmKind, Finding]) -> Reason:
+    """The reason that says most: of what is wrong, else of what is under way or held."""
+    degraded, progressing = found[ConditionType.DEGRADED], found[ConditionType.PROGRESSING]
+    if degraded.status is ConditionStatus.TRUE:
+        return degraded.reason
+    if progressing.reason is not Reason.UP_TO_DATE:
+        return progressing.reason
+    return found[ConditionType.READY].reason
 
 
 def _ready(ready: int, findings: Findings) -> Finding:

@@ -14,7 +14,7 @@ from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.inspect.check_view import lines_of
 from fathom.inspect.live_check_command import WAIT_S, live_check
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse
-from fathom.inspect.resources import REFUSED, judged, read, tell
+from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, read, tell
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 
@@ -23,11 +23,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def check_command(
+    files: Files = None,
     *,
-    filename: Annotated[
-        list[str] | None,
-        typer.Option("-f", "--filename", metavar="FILE", help="Manifests in YAML; - reads stdin."),
-    ] = None,
+    filename: FilesByFlag = None,
     live: Annotated[
         str,
         typer.Option(
@@ -63,7 +61,8 @@ def check_command(
     With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
     """
-    if bool(filename) == bool(live):
+    named = [*(files or ()), *(filename or ())]
+    if bool(named) == bool(live):
         refuse("Name either files (-f FILE) or a running SpeculativeDeployment (--live NAME).")
     if live:
         raise typer.Exit(
@@ -73,7 +72,7 @@ def check_command(
         )
     hub = HuggingFaceHub(offline=offline, timeout_s=timeout)
     refused = False
-    for document in read(filename or ()):
+    for document in read(named):
         if not isinstance(document.parsed, SpeculativeDeployment):
             tell(document.where, document.parsed)
             refused = True

@@ -20,8 +20,11 @@ REFUSED: Final = 2
 """Exit code of a command that refused something."""
 
 Files = Annotated[
-    list[str],
-    typer.Option("-f", "--filename", metavar="FILE", help="Manifests in YAML; - reads stdin."),
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="Manifests in YAML; - reads stdin.")
+]
+FilesByFlag = Annotated[
+    list[str] | None,
+    typer.Option("-f", "--filename", metavar="FILE", help="The same, as with kubectl."),
 ]
 
 

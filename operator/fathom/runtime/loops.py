@@ -47,6 +47,7 @@ class Loops:
         loop = Loop(key, self._world)
         task = asyncio.create_task(loop.run(self._settle_s, self._beginning), name=f"loop of {key}")
         self._running[key] = loop, task
+        self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
         task.add_done_callback(lambda done: self._ended(key, done))
 
     def found(self, key: ObjectKey) -> None:
@@ -63,6 +64,9 @@ class Loops:
         """Loops that should have begun a pass long ago; empty: all is well."""
         latest = self._world.clock.now_s() - STUCK_AFTER_S
         return tuple(key for key, (loop, _) in self._running.items() if loop.due_s < latest)
+
+    def _late_s(self, loop: Loop) -> float:
+        return max(0.0, self._world.clock.now_s() - loop.due_s)
 
     async def stop(self) -> None:
         """End every loop where it stands; what it was doing, the next operator goes on with."""

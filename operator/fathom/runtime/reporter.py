@@ -47,6 +47,7 @@ class Reporter:
         # One that came back unreadable still tells since when things are as they are.
         told = objects.status or said.written
         new = status_of(findings, replace(objects, status=told))
+        self._world.telemetry.reported(objects.key, new)
         if said.stands(new, objects.status):
             memory.said = replace(said, refused=None)
             return float("inf")

@@ -1,12 +1,13 @@
 """The operator's own metrics."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fathom.api.conditions import AlarmKind
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.depth import DepthDocument
 
@@ -24,6 +25,11 @@ class Telemetry:
             "Time one pass over one SpeculativeDeployment takes.",
             registry=self.registry,
             buckets=_BUCKETS,
+        )
+        self._leader = Gauge(
+            "fathom_leader",
+            "1 while this operator acts, 0 while it stands by.",
+            registry=self.registry,
         )
         self._of_resources: list[Counter | Gauge] = []
         self._errors = self._of_a_resource(
@@ -47,6 +53,25 @@ class Telemetry:
         )
         self._alarms = self._of_a_resource(
             Gauge, "fathom_alarm", "1 while an alarm stands.", "alarm"
+        )
+        self._conditions = self._of_a_resource(
+            Gauge,
+            "fathom_condition",
+            "1 for each condition, as it stands.",
+            "type",
+            "status",
+            "reason",
+        )
+        self._shown: dict[ObjectKey, set[tuple[str, str, str]]] = {}
+        self._gain = self._of_a_resource(
+            Gauge,
+            "fathom_gain_percent",
+            "Tokens per second over what `tokens` would give, percent, as measured.",
+        )
+        self._overdue = self._of_a_resource(
+            Gauge,
+            "fathom_pass_overdue_seconds",
+            "Seconds since the next pass should have begun.",
         )
 
     def _of_a_resource(self, kind: type[_Metric], name: str, text: str, *labels: str) -> _Metric:
@@ -81,7 +106,36 @@ class Telemetry:
         self._depth.labels(*labels, "smallest").set(document.schedule[0].depth)
         self._depth.labels(*labels, "largest").set(document.schedule[-1].depth)
 
+    def reported(self, key: ObjectKey, status: SpeculativeDeploymentStatus) -> None:
+        """Show what one pass has to say, whether or not the API server takes it."""
+        resource = (key.namespace, key.name)
+        stand: set[tuple[str, str, str]] = {
+            (each.type, each.status, each.reason) for each in status.conditions
+        }
+        for condition in stand:
+            self._conditions.labels(*resource, *condition).set(1)
+        # Last, for a scrape comes at any moment: one without a condition would end its alert.
+        for past in self._shown.get(key, set()) - stand:
+            self._conditions.remove(*resource, *past)
+        self._shown[key] = stand
+        try:
+            gain = float(status.measured.gain_percent)
+        except ValueError:
+            # It is not known; or it was read of the cluster, where others may have written it.
+            self._gain.remove_by_labels({"namespace": key.namespace, "name": key.name})
+        else:
+            self._gain.labels(*resource).set(gain)
+
+    def leads(self, holds: Callable[[], bool]) -> None:
+        """Show whether this operator acts, as it says at each scrape."""
+        self._leader.set_function(lambda: float(holds()))
+
+    def looked_after(self, key: ObjectKey, overdue_s: Callable[[], float]) -> None:
+        """Show how late the next pass over a resource is, as it says at each scrape."""
+        self._overdue.labels(key.namespace, key.name).set_function(overdue_s)
+
     def forget(self, key: ObjectKey) -> None:
         """Drop the series of a resource that is gone."""
+        self._shown.pop(key, None)
         for metric in self._of_resources:
             metric.remove_by_labels({"namespace": key.namespace, "name": key.name})

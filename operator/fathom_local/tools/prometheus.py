@@ -46,6 +46,23 @@ def find_prometheus() -> Path:
     return program
 
 
+def find_promtool() -> Path:
+    """The `promtool` program, which comes with Prometheus.
+
+    Raises:
+        LocalClusterError: there is none beside `prometheus`, or Prometheus cannot be had.
+    """
+    if (installed := shutil.which("promtool")) is not None:
+        return Path(installed)
+    program = find_prometheus().with_name("promtool")
+    if not program.is_file():
+        raise LocalClusterError(
+            f"There is no `promtool` in {program.parent}, beside `prometheus`. Put it there: "
+            "Prometheus' releases and Debian's package hold both."
+        )
+    return program
+
+
 def _run(command: list[str], folder: Path | None = None) -> None:
     subprocess.run(
         command, cwd=folder, timeout=_SECONDS, check=True, capture_output=True, text=True

@@ -38,6 +38,27 @@ def test_render_prints_nothing_but_yaml(cli: CliRunner, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("command", [["render"], ["check", "--offline"]])
+def test_files_may_be_named_with_and_without_a_flag(
+    cli: CliRunner, tmp_path: Path, command: list[str]
+) -> None:
+    files = [file_with(tmp_path / f"{name}.yaml", manifest()) for name in ("a", "b")]
+    flags = [word for file in files for word in ("-f", file)]
+    told = cli.invoke(app, [*command, *flags]).stdout
+
+    for words in (files, [*flags[:2], files[1]]):
+        result = cli.invoke(app, [*command, *words])
+        assert (result.exit_code, result.stderr, result.stdout) == (0, "", told)
+
+
+@pytest.mark.parametrize("command", ["render", "check"])
+def test_without_a_file_there_is_nothing_to_do(cli: CliRunner, command: str) -> None:
+    result = cli.invoke(app, [command])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "files" in result.stderr
+
+
 def test_render_reads_stdin(cli: CliRunner) -> None:
     result = cli.invoke(app, ["render", "-f", "-"], input=yaml.safe_dump(manifest()))
 

@@ -1,5 +1,6 @@
 """The chart by real Helm: what it creates, and what it grants."""
 
+import json
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from fathom.api import names
 from fathom.runtime.process.options import RunOptions
 from fathom_local.tools.helm import Helm, HelmError, Release
 from structural_schema import nodes
+from support.monitoring import DASHBOARDS, RULES, alerts, dashboard
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -46,8 +48,11 @@ def pod_of(manifests: Mapping[tuple[str, str], Any]) -> Any:
     return manifests["Deployment", "fathom"]["spec"]["template"]["spec"]
 
 
-def test_lint_finds_no_fault(helm: Helm, chart: Path) -> None:
-    assert "failed" not in helm.lint(chart).replace("0 chart(s) failed", "")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_lint_finds_no_fault(helm: Helm, chart: Path, *, enabled: bool) -> None:
+    optional = {each: {"enabled": enabled} for each in ("podMonitor", "dashboards", "rules")}
+    said = helm.lint(chart, {"metrics": optional})
+    assert "failed" not in said.replace("0 chart(s) failed", "")
 
 
 def test_creates_these_objects_and_no_others(render: Render) -> None:
@@ -214,6 +219,45 @@ def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
     ]
 
 
+def test_dashboards_are_made_on_request_only(render: Render) -> None:
+    assert "ConfigMap" not in {kind for kind, _ in render({})}
+    dashboards = {
+        "enabled": True,
+        "labels": {"team": "ml"},
+        "annotations": {"grafana_folder": "LLM"},
+    }
+    made = {
+        name: each
+        for (kind, name), each in render({"metrics": {"dashboards": dashboards}}).items()
+        if kind == "ConfigMap"
+    }
+
+    assert {name.removeprefix("fathom-dashboard-") for name in made} == {
+        path.stem for path in DASHBOARDS
+    }
+    for each in made.values():
+        assert each["metadata"]["labels"].items() >= {("grafana_dashboard", "1"), ("team", "ml")}
+        assert each["metadata"]["annotations"] == {"grafana_folder": "LLM"}
+    files = {name: text for each in made.values() for name, text in each["data"].items()}
+    assert {name.removeprefix("fathom-"): json.loads(text) for name, text in files.items()} == {
+        path.name: dashboard(path) for path in DASHBOARDS
+    }
+
+
+def test_rules_are_made_on_request_only(render: Render) -> None:
+    rules = {"enabled": True, "labels": {"release": "prometheus"}, "runbookURL": "https://w.io/a/"}
+    assert ("PrometheusRule", "fathom") not in render({})
+    made = render({"metrics": {"rules": rules}})["PrometheusRule", "fathom"]
+
+    assert made["metadata"]["labels"]["release"] == "prometheus"
+    assert len({group["name"] for group in made["spec"]["groups"]}) == len(RULES)
+    expected = alerts()
+    for name, rule in expected.items():
+        rule["annotations"]["runbook_url"] = f"https://w.io/a/{name}.md"
+    rendered = {rule["alert"]: rule for group in made["spec"]["groups"] for rule in group["rules"]}
+    assert rendered == expected
+
+
 def test_existing_service_account_is_used(render: Render) -> None:
     manifests = render({"serviceAccount": {"create": False, "name": "mine"}})
     assert "ServiceAccount" not in {kind for kind, _ in manifests}
@@ -229,6 +273,8 @@ def test_existing_service_account_is_used(render: Render) -> None:
         ({"image": {"digest": "latest"}}, "digest"),
         ({"replicas": "2"}, "replicas"),
         ({"metrics": {"podMonitor": {"enable": True}}}, "enable"),
+        ({"metrics": {"rules": {"runbookUrl": "https://w.io"}}}, "runbookUrl"),
+        ({"metrics": {"dashboards": {"labels": {"grafana_dashboard": 1}}}}, "grafana_dashboard"),
     ],
 )
 def test_a_mistake_in_the_values_is_refused_by_name(

@@ -34,15 +34,19 @@ from unit.tuning.plant import Fleet
 CRD = yaml.safe_load((REPOSITORY / "crds/fathom.dev_speculativedeployments.yaml").read_text())
 NAMES = CRD["spec"]["names"]
 OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
-OTHERS = {"pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service"}
+OTHERS = {
+    *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
+}
 ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward"}
 ON_THE_OPERATOR = {"logs", "rollout"}
 VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
     **dict.fromkeys(("--watch", "--overwrite", "--recursive", "--server-side"), False),
-    **dict.fromkeys(("--namespace", "-f", "-o", "--type", "-p", "--patch-file", "--raw"), True),
+    **dict.fromkeys(("--namespace", "-f", "-l", "-o", "--type", "-p"), True),
+    **dict.fromkeys(("--patch-file", "--raw"), True),
 }
 """Of kubectl, those that are shown, and whether a value follows."""
+LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}
 ANNOTATIONS = {value for name, value in vars(names).items() if name.startswith("ANNOTATION_")}
 CHECKOUT = ("Makefile", "charts", "examples", "tests")
 TOLD_BY_A_HUB = ("draft", "target model", "draft model", "memory of one GPU")
@@ -141,12 +145,17 @@ def started(
 
 
 def of_kubectl(typed: Typed) -> None:
+    if typed.words[1] == "fathom":
+        of_fathom(replace(typed, words=typed.words[1:]))
+        return
     (verb, *named), values = kubectl_words(typed.words[1:])
     assert verb in VERBS
     for flag in {"-f", "--patch-file"} & values.keys():
         assert (typed.folder / values[flag]).is_file(), values[flag]
     if verb in ON_THE_OPERATOR and named:
-        assert named[-1] == "deployment/fathom"
+        assert named[-1] in {"deployment/fathom", "POD"}
+    if "-l" in values:
+        assert values["-l"].partition("=")[0] in LABELS
     if verb in ON_A_KIND and named:
         kind = named[0].partition("/")[0]
         if verb == "explain":

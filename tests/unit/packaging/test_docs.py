@@ -39,7 +39,14 @@ from manifest_samples import resource
 
 REPOSITORY = Path(__file__).parents[3]
 DOCS = REPOSITORY / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md"])
+PAGES = sorted(
+    [
+        *DOCS.glob("*.md"),
+        *DOCS.glob("runbooks/*.md"),
+        REPOSITORY / "CONTRIBUTING.md",
+        REPOSITORY / "CHANGELOG.md",
+    ]
+)
 AROUND = DOCS / "around-the-pods.md"
 STANDARD: dict[str, Any] = {
     "HorizontalPodAutoscaler": models.V2HorizontalPodAutoscaler,

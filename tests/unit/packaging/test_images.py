@@ -151,8 +151,12 @@ def test_wheel_holds_the_operator_s_packages_and_nothing_else(root: Path, wheel:
 
 def test_wheel_brings_the_command_but_not_the_local_cluster(wheel: Path) -> None:
     (info,) = wheel.glob("*.dist-info")
-    (entry,) = Distribution.at(info).entry_points
-    assert (entry.group, entry.name) == ("console_scripts", "fathom")
+    entries = {each.name: each for each in Distribution.at(info).entry_points}
+    assert {each.group for each in entries.values()} == {"console_scripts"}
+    assert entries.keys() == {"fathom", "kubectl-fathom"}
+    plugin = without_a_checkout(wheel, entries["kubectl-fathom"], "explain", "--help")
+    assert "Usage: kubectl fathom explain " in plugin.stdout
+    entry = entries["fathom"]
     shown = without_a_checkout(wheel, entry, "--help")
     assert shown.returncode == 0
     assert {"render", "check", "run", "top"} <= set(shown.stdout.split())

@@ -90,6 +90,7 @@ async def _operate(options: RunOptions) -> None:
         http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
     ):
         tenure = Tenure()
+        telemetry.leads(lambda: tenure.holds or not options.leader_elect)
         kube: KubePort = Kube(api)
         if options.leader_elect:
             kube = FencedKube(kube, lambda: tenure.holds)

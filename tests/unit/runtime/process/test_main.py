@@ -72,6 +72,8 @@ async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path:
             assert api.lease["metadata"]["namespace"] == "fathom-system"
             assert api.lease["spec"]["holderIdentity"] == "operator-0"
             assert await page(f"http://127.0.0.1:{health}/healthz") == "ok, 0 resources\n"
-            assert "fathom_reconcile_seconds" in await page(f"http://127.0.0.1:{metrics}/metrics")
+            shown = await page(f"http://127.0.0.1:{metrics}/metrics")
+            assert "fathom_reconcile_seconds" in shown
+            assert "fathom_leader 1.0" in shown.splitlines()
             operator.terminate()
             assert await operator.wait() == 0
