@@ -66,13 +66,15 @@ class Reading:
     """Of this benchmark's own process, which plays the cluster and all engines."""
     machine_s: float
     """Of all processors, idle time left out."""
-    passes: float
-    failures: float
+    passes: int
+    failures: int
     """Passes that were not finished."""
     decisions: Counter[str]
     """Of the tuner, by action."""
     pages: int
     """That the engines have shown."""
+    restarts: int
+    """How often the operator had ended by itself."""
 
     @property
     def at(self) -> datetime:
@@ -88,6 +90,8 @@ class Load(_Model):
     """The most that was seen."""
     passes_per_minute: float
     failed_passes: int
+    restarts: int
+    """How often the operator ended by itself, as when it cannot renew its lease in time."""
     cpu_ms_per_pass: float | None
     """All of the operator's processor time in the window, over its passes."""
     reads_per_minute: float
@@ -152,7 +156,8 @@ def load_of(
         operator_cores=operator_s / seconds,
         rss_mib=rss_bytes / _KIB**2,
         passes_per_minute=passes / seconds * 60,
-        failed_passes=round(after.failures - before.failures),
+        failed_passes=after.failures - before.failures,
+        restarts=after.restarts - before.restarts,
         cpu_ms_per_pass=operator_s / passes * 1000 if passes else None,
         reads_per_minute=reads.total() / seconds * 60,
         reads_by_kind=dict(reads.most_common()),
@@ -209,12 +214,14 @@ def first_write_seconds(
 
 
 class Start(_Model):
-    """From the start of the operator's process on."""
+    """Something that the operator was given to do at once."""
 
-    seconds: float
-    """Until every resource had been looked at."""
+    seconds: float | None
+    """Until it was done; None: that was not waited for any longer."""
     cpu_seconds: float
     """Of the operator, until then."""
+    restarts: int
+    """How often it ended by itself until then."""
     reads: int
     writes: int
 
@@ -226,10 +233,9 @@ class SizeFigures(_Model):
     pods: int
     """That serve, and so show a page."""
     namespaces: int
-    create_seconds: float
-    """By the user: namespaces, nodes and resources."""
     build: Start
-    """On resources without children, until all of them stand."""
+    """From the first resource that is created beside a running operator, until all children of all
+    stand."""
     start: Start
     """On resources whose children stand."""
     rest: Load

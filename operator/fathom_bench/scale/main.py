@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from fathom_bench.scale.figures import (
 from fathom_bench.scale.operator_process import OperatorProcess
 from fathom_bench.scale.page_server import PageServer
 from fathom_bench.scale.plan import (
+    CREATED_AT_ONCE,
     GPUS_PER_NODE,
     Lot,
     Planned,
@@ -150,7 +151,8 @@ async def _one_size(
                 operator=operator,
             )
             try:
-                figures = await _while_playing((played.run(), mirror.run()), bench.measure())
+                players = (played.run(), mirror.run(), operator.supervise())
+                figures = await _while_playing(players, bench.measure())
             finally:
                 operator.kill()
                 await pages.close()
@@ -199,14 +201,13 @@ class _ScaleBench:
         everything = planned(
             self.size, self.request.shares, one_namespace=self.request.one_namespace
         )
-        create_s = await self._create(everything)
-        build = await self._started("build", everything, lambda: self._built(everything))
+        build = await self._build(everything)
         await self._roll(everything)
         await self._settle()
         await self.operator.stop()
         # A former operator's lease is waited for, for 15 s at most: a constant of the operator's.
         await self.user.request("DELETE", LEASE)
-        start = await self._started("cold start", everything, lambda: self._looked_at(everything))
+        start = await self._cold_start(everything)
         await self._settle()
         rest = await self._window("rest", self.timing.rest_seconds)
         edits_at_rest = await self._edit("rest", everything)
@@ -228,7 +229,6 @@ class _ScaleBench:
             resources=self.size,
             pods=len(self.played.engines),
             namespaces=len({each.namespace for each in everything}),
-            create_seconds=create_s,
             build=_start(build, own),
             start=_start(start, own),
             rest=_load(rest, own),
@@ -239,9 +239,9 @@ class _ScaleBench:
             status_bytes=_some(Spread.of(statuses)),
         )
 
-    async def _create(self, everything: Sequence[Planned]) -> float:
-        self._doing("creating the resources")
-        began_s = time.monotonic()
+    async def _build(self, everything: Sequence[Planned]) -> "_Started":
+        """Create some resources after the other, beside a running operator."""
+        self._doing("building")
         nodes = ceil(self.size * self.request.pods_each / GPUS_PER_NODE)
         await self._all(
             self.user.request("POST", "/api/v1/nodes", body=manifests.node(number))
@@ -251,42 +251,50 @@ class _ScaleBench:
             self.user.request("POST", "/api/v1/namespaces", body=manifests.namespace(name))
             for name in sorted({each.namespace for each in everything})
         )
-        await self._all(
-            self.user.request(
-                "POST", _path(each), body=manifests.resource(each, self.request.pods_each)
-            )
-            for each in everything
-        )
-        return time.monotonic() - began_s
-
-    async def _started(
-        self, what: str, everything: Sequence[Planned], done: Callable[[], Awaitable[bool]]
-    ) -> "_Started":
-        """Start the operator, and wait until it has done something."""
-        self._doing(what)
-        began_s, began = time.monotonic(), datetime.now(UTC)
+        began = _Mark.of(self.operator)
         self.operator.start()
-        passes = 0.0
-        while passes < self.size or not await done():
-            await asyncio.sleep(_PASSES_SECONDS)
-            passes = await self.operator.passes()
-            self.view.doing(f"{self.size}: {what}, {passes:.0f} passes")
-            if time.monotonic() - began_s > _PATIENCE_SECONDS:
-                raise LocalClusterError(
-                    f"{what}: not all of {len(everything)} resources were done within "
-                    f"{_PATIENCE_SECONDS:.0f} s, after {passes:.0f} passes."
+        for first in range(0, self.size, CREATED_AT_ONCE):
+            stand, new = everything[:first], everything[first : first + CREATED_AT_ONCE]
+            await self._all(
+                self.user.request(
+                    "POST", _path(each), body=manifests.resource(each, self.request.pods_each)
                 )
-        started = _Started(
-            time.monotonic() - began_s, self.operator.cpu_s(), began, datetime.now(UTC)
-        )
+                for each in new
+            )
+            built = [*stand, *new]
+            await self._until("all children stand", lambda: self._built(built))  # noqa: B023
+            self._doing(f"built {len(built)}")
+            self.view.advance(len(new) * self.timing.per_resource_seconds)
+        return await self._done("build", began, within=True)
+
+    async def _cold_start(self, everything: Sequence[Planned]) -> "_Started":
+        """Start an operator on what stands."""
+        self._doing("cold start")
+        began = _Mark.of(self.operator)
+        self.operator.start()
+        deadline_s = time.monotonic() + self.timing.start_seconds
+        while (
+            not (passes := await self.operator.passes())
+            or passes < self.size
+            or (not await self._looked_at(everything))
+        ):
+            self._doing(f"cold start, {passes} passes")
+            if time.monotonic() > deadline_s:
+                return await self._done("cold start", began, within=False)
+            await asyncio.sleep(_PASSES_SECONDS)
+        return await self._done("cold start", began, within=True)
+
+    async def _done(self, what: str, began: "_Mark", *, within: bool) -> "_Started":
+        ended = _Mark.of(self.operator)
+        started = _Started(began, ended, within=within)
         await self._profiled(what)
-        self._say(f"{what}: {started.seconds:.1f} s, processor {started.cpu_s:.1f} s")
-        self.view.advance(0.5 * self.size * self.timing.per_resource_seconds)
+        seconds = f"{started.seconds:.1f} s" if within else "not done"
+        self._say(f"{what}: {seconds}, processor {ended.cpu_s - began.cpu_s:.1f} s")
         return started
 
-    async def _built(self, everything: Sequence[Planned]) -> bool:
+    def _built(self, some: Sequence[Planned]) -> bool:
         """Whether every child stands, and every status says so."""
-        with_children = sum(each.lot is not Lot.REFUSED for each in everything)
+        with_children = sum(each.lot is not Lot.REFUSED for each in some)
         ready = f"{self.request.pods_each}/{self.request.pods_each}"
         return self.played.settled(with_children) and all(
             self._observed(each)
@@ -294,7 +302,7 @@ class _ScaleBench:
                 each.lot in {Lot.REFUSED, Lot.UNSCHEDULABLE}
                 or self._found(each)["status"].get("ready") == ready
             )
-            for each in everything
+            for each in some
         )
 
     async def _looked_at(self, everything: Sequence[Planned]) -> bool:
@@ -378,7 +386,7 @@ class _ScaleBench:
     async def _read(self, *, first: bool) -> Reading:
         """Everything that grows. What asking takes of the operator falls outside of the window."""
         if first:
-            told = await self.operator.told()
+            told = await self.operator.told_by_all()
         machine = psutil.cpu_times()
         parts = {
             record.name: process.cpu_times()
@@ -388,7 +396,7 @@ class _ScaleBench:
         own = psutil.Process().cpu_times()
         at_s, operator_s, shown = time.time(), self.operator.cpu_s(), self.pages.shown
         if not first:
-            told = await self.operator.told()
+            told = await self.operator.told_by_all()
         return Reading(
             at_s=at_s,
             operator_s=operator_s,
@@ -400,6 +408,7 @@ class _ScaleBench:
             failures=told.failures,
             decisions=told.decisions,
             pages=shown,
+            restarts=self.operator.restarts,
         )
 
     async def _profiled(self, what: str) -> None:
@@ -436,11 +445,28 @@ class _Span:
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
-    seconds: float
+class _Mark:
+    """A moment in the operator's life."""
+
+    at: datetime
     cpu_s: float
-    since: datetime
-    until: datetime
+    restarts: int
+
+    @classmethod
+    def of(cls, operator: OperatorProcess) -> "_Mark":
+        return cls(datetime.now(UTC), operator.cpu_s(), operator.restarts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    began: _Mark
+    ended: _Mark
+    within: bool
+    """Whether it was done in time."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended.at - self.began.at).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,10 +478,12 @@ class _Window:
 
 
 def _start(started: _Started, own: Sequence[AuditEvent]) -> Start:
-    events = between(own, started.since, started.until)
+    began, ended = started.began, started.ended
+    events = between(own, began.at, ended.at)
     return Start(
-        seconds=started.seconds,
-        cpu_seconds=started.cpu_s,
+        seconds=started.seconds if started.within else None,
+        cpu_seconds=ended.cpu_s - began.cpu_s,
+        restarts=ended.restarts - began.restarts,
         reads=sum(not each.is_write and each.verb != "watch" for each in events),
         writes=sum(each.is_write for each in events),
     )

@@ -9,6 +9,9 @@ from typing import Final
 
 PER_NAMESPACE: Final = 10
 """Resources that share a namespace, unless all do."""
+CREATED_AT_ONCE: Final = 25
+"""Resources; the next ones are created when all children of these stand, since nobody creates
+hundreds in the same second."""
 GPUS_PER_NODE: Final = 8
 """Each pod takes one."""
 
@@ -73,6 +76,8 @@ def lot_of(name: str) -> Lot:
 class Timing:
     """Lengths in seconds, and how often. Creating, building and starting come on top."""
 
+    start_seconds: float = 300.0
+    """For which a cold start is waited for."""
     settle_seconds: float = 15.0
     """From the end of a start, or of edits, to the window that follows."""
     rest_seconds: float = 65.0

@@ -33,9 +33,13 @@ class Received:
 
 
 def sockets(pid: int) -> frozenset[int]:
-    """Inodes of the sockets that a process has open."""
+    """Inodes of the sockets that a process has open; none, if it has ended."""
     inodes = set()
-    for opened in Path(f"/proc/{pid}/fd").iterdir():
+    try:
+        every = [*Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        every = []
+    for opened in every:
         try:
             target = str(opened.readlink())
         except OSError:

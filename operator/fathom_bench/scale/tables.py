@@ -30,6 +30,8 @@ def _of_load(when: str, load: Callable[[SizeFigures], Load]) -> Iterator[Row]:
     yield Row(f"{when}: resident memory, MiB", lambda size: load(size).rss_mib)
     yield Row(f"{when}: passes a minute", lambda size: load(size).passes_per_minute)
     yield Row(f"{when}: processor ms a pass", lambda size: load(size).cpu_ms_per_pass, 1)
+    yield Row(f"{when}: passes not finished", lambda size: load(size).failed_passes)
+    yield Row(f"{when}: operator ended by itself", lambda size: load(size).restarts)
     yield Row(f"{when}: reads a minute", lambda size: load(size).reads_per_minute)
     yield Row(
         f"{when}: reads a minute and resource",
@@ -59,13 +61,14 @@ def _of_edits(when: str, edits: Callable[[SizeFigures], Spread | None]) -> Itera
 
 ROWS: Final = (
     Row("pods that serve", lambda size: size.pods),
-    Row("created, s", lambda size: size.create_seconds, 1),
     Row("built, s", lambda size: size.build.seconds, 1),
     Row("built: operator, processor s", lambda size: size.build.cpu_seconds, 1),
     Row("built: writes a resource", lambda size: size.build.writes / size.resources, 1),
+    Row("built: operator ended by itself", lambda size: size.build.restarts),
     Row("cold start, s", lambda size: size.start.seconds, 1),
     Row("cold start: operator, processor s", lambda size: size.start.cpu_seconds, 1),
     Row("cold start: reads a resource", lambda size: size.start.reads / size.resources, 1),
+    Row("cold start: operator ended by itself", lambda size: size.start.restarts),
     *_of_load("rest", lambda size: size.rest),
     *_of_edits("rest", lambda size: size.edits_at_rest),
     *_of_load("traffic", lambda size: size.traffic),

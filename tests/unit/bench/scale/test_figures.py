@@ -30,6 +30,7 @@ BEFORE = Reading(
     failures=2,
     decisions=Counter({"Hold": 900, "Move": 3}),
     pages=4000,
+    restarts=1,
 )
 AFTER = replace(
     BEFORE,
@@ -43,6 +44,7 @@ AFTER = replace(
     failures=3,
     decisions=Counter({"Hold": 1080, "Move": 8, "Probe": 5}),
     pages=4600,
+    restarts=3,
 )
 
 
@@ -94,7 +96,7 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
     assert found.operator_cores == pytest.approx(0.1)
     assert found.cpu_ms_per_pass == pytest.approx(15)
     assert found.passes_per_minute == 400
-    assert found.failed_passes == 1
+    assert (found.failed_passes, found.restarts) == (1, 2)
     assert (found.reads_per_minute, found.reads_by_kind) == (
         6,
         {"pods": 2, "speculativedeployments": 1},

@@ -19,6 +19,7 @@ def load(cores: float, pages: float) -> Load:
         rss_mib=200.0,
         passes_per_minute=100.0,
         failed_passes=0,
+        restarts=0,
         cpu_ms_per_pass=12.0,
         reads_per_minute=1100.0,
         reads_by_kind={"pods": 600, "deployments": 500},
@@ -35,12 +36,11 @@ def load(cores: float, pages: float) -> Load:
 
 
 def size(resources: int, cores: float) -> SizeFigures:
-    start = Start(seconds=10.0, cpu_seconds=5.0, reads=1100, writes=0)
+    start = Start(seconds=10.0, cpu_seconds=5.0, restarts=0, reads=1100, writes=0)
     return SizeFigures(
         resources=resources,
         pods=4 * resources,
         namespaces=10,
-        create_seconds=1.0,
         build=start,
         start=start,
         rest=load(0.1, 1.0),
@@ -75,7 +75,9 @@ def test_each_figure_stands_with_its_growth_from_size_to_size() -> None:
     table = figures_table(REPORT)
     assert [column.header for column in table.columns] == ["resources", "100", "×3", "300"]
     assert table.row_count == len(ROWS)
-    (row,) = [line for line in shown(REPORT, Profile()).splitlines() if "traffic: operator" in line]
+    (row,) = [
+        line for line in shown(REPORT, Profile()).splitlines() if "traffic: operator, cores" in line
+    ]
     assert [each.strip() for each in row.split("│")[1:-1]] == [
         "traffic: operator, cores",
         "0.200",
