@@ -72,8 +72,15 @@ class KubeApi:
         document: Object = json.loads(await response.read())
         return document
 
-    async def watch(self, path: str, resource_version: str) -> AsyncIterator[tuple[str, Object]]:
+    async def watch(
+        self, path: str, resource_version: str, selector: str = ""
+    ) -> AsyncIterator[tuple[str, Object]]:
         """Event types and objects, until the API server ends the stream.
+
+        Args:
+            path: of a kind.
+            resource_version: after which to begin.
+            selector: of labels; empty: all.
 
         Raises:
             ApiException: as `request`; 410 when the version is too old to continue from.
@@ -83,6 +90,7 @@ class KubeApi:
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_SECONDS),
+            "labelSelector": selector,
         }
         limit = WATCH_SECONDS + REQUEST_SECONDS
         response = await self._send("GET", path, query=query, limit=limit)
@@ -142,6 +150,8 @@ class Mirror:
     path: str
     changed: Callable[[Key, Object | None], None] | None = None
     """Called with each change; None stands for a deleted object."""
+    selector: str = ""
+    """Of labels; empty: all."""
     items: dict[Key, Object] = field(default_factory=dict)
     synced: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -167,7 +177,7 @@ class Mirror:
                     await asyncio.sleep(RETRY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
 
     async def _list(self) -> str:
-        listed = await self.api.request("GET", self.path)
+        listed = await self.api.request("GET", self.path, query={"labelSelector": self.selector})
         # Items of a list carry no kind of their own.
         current = {key_of(item): item for item in listed["items"]}
         for key in self.items.keys() - current.keys():
@@ -180,7 +190,7 @@ class Mirror:
         return version
 
     async def _follow(self, version: str) -> str:
-        async for kind, item in self.api.watch(self.path, version):
+        async for kind, item in self.api.watch(self.path, version, self.selector):
             version = item["metadata"]["resourceVersion"]
             if kind == "DELETED":
                 self._set(key_of(item), None)

@@ -1,0 +1,1 @@
+"""`fathom local bench-scale`: what one operator costs beside hundreds of resources."""

@@ -1,0 +1,91 @@
+"""`fathom local bench-scale`, the command."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from fathom_bench.results import require_folder, result_console
+from fathom_bench.scale.main import Profile, Request, run_bench
+from fathom_bench.scale.plan import QUICK, Shares, Timing
+from fathom_bench.scale.sampling import Hottest, hottest
+from fathom_bench.scale.tables import result_tables
+from fathom_local.errors import LocalClusterError
+from fathom_local.explained import explained
+
+_WIDTH: Final = 130
+_SIZES: Final = (100, 300, 1000)
+_QUICK_SIZES: Final = (10, 30)
+_DEFAULTS: Final = Shares()
+_Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the resources.")]
+
+
+def bench_scale_command(
+    *,
+    sizes: Annotated[
+        str, typer.Option(metavar="N,N…", help="How many resources, smallest first.")
+    ] = "",
+    pods: Annotated[int, typer.Option(min=1, max=16, help="Replicas of each resource.")] = 4,
+    one_namespace: Annotated[
+        bool, typer.Option("--one-namespace", help="All in one, instead of ten in each.")
+    ] = False,
+    rolling: _Share = _DEFAULTS.rolling,
+    unschedulable: _Share = _DEFAULTS.unschedulable,
+    refused: _Share = _DEFAULTS.refused,
+    quick: Annotated[
+        bool, typer.Option(help="10 and 30 resources, short windows: shows that it works.")
+    ] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    profile_file: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Sample the operator; write stacks for a flame graph."),
+    ] = None,
+) -> None:
+    """One real operator beside hundreds of resources on a real API server: what it costs."""
+    console = result_console(_WIDTH)
+    with explained():
+        require_folder(json_file)
+        require_folder(profile_file)
+        report, profile = run_bench(
+            console,
+            Request(
+                sizes=sizes_of(sizes) or (_QUICK_SIZES if quick else _SIZES),
+                pods_each=pods,
+                shares=Shares(rolling, unschedulable, refused),
+                one_namespace=one_namespace,
+                timing=QUICK if quick else Timing(),
+                quick=quick,
+                profiled=profile_file is not None,
+            ),
+        )
+        if json_file is not None:
+            json_file.write_text(report.model_dump_json(indent=2) + "\n")
+        if profile_file is not None:
+            profile_file.write_text(profile.to_text())
+        console.print(result_tables(report, hottest_parts(profile)))
+
+
+def sizes_of(text: str) -> tuple[int, ...]:
+    """From `100,300`; empty: none are named.
+
+    Raises:
+        LocalClusterError: it is something else.
+    """
+    try:
+        sizes = tuple(int(each) for each in text.split(",") if each.strip())
+    except ValueError:
+        sizes = (0,)
+    if any(each < 1 for each in sizes) or sorted(set(sizes)) != list(sizes):
+        raise LocalClusterError(
+            f"--sizes {text}: write numbers of resources with commas between them, each larger "
+            "than the one before, such as 100,300."
+        )
+    return sizes
+
+
+def hottest_parts(profile: Profile) -> tuple[Hottest, ...]:
+    """Rest and traffic of the largest size."""
+    largest = list(profile.parts.items())[-2:]
+    return tuple(
+        hottest(stacks, what.replace("_", " ").replace(";", ", ")) for what, stacks in largest
+    )

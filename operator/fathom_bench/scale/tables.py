@@ -1,0 +1,149 @@
+"""The benchmark's result for a person."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from fathom_bench.scale.figures import Load, ScaleReport, SizeFigures, Spread, growth
+from fathom_bench.scale.sampling import Hottest
+
+_MOST_KINDS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of each size."""
+
+    label: str
+    value: Callable[[SizeFigures], float | None]
+    digits: int = 0
+
+
+def _of_load(when: str, load: Callable[[SizeFigures], Load]) -> Iterator[Row]:
+    """What every window shows."""
+    yield Row(f"{when}: operator, cores", lambda size: load(size).operator_cores, 3)
+    yield Row(f"{when}: resident memory, MiB", lambda size: load(size).rss_mib)
+    yield Row(f"{when}: passes a minute", lambda size: load(size).passes_per_minute)
+    yield Row(f"{when}: processor ms a pass", lambda size: load(size).cpu_ms_per_pass, 1)
+    yield Row(f"{when}: passes not finished", lambda size: load(size).failed_passes)
+    yield Row(f"{when}: operator ended by itself", lambda size: load(size).restarts)
+    yield Row(f"{when}: reads a minute", lambda size: load(size).reads_per_minute)
+    yield Row(
+        f"{when}: reads a minute and resource",
+        lambda size: load(size).reads_per_minute / size.resources,
+        2,
+    )
+    yield Row(f"{when}: writes a minute", lambda size: load(size).writes_per_minute, 1)
+    yield Row(
+        f"{when}: KiB a minute from the API server",
+        lambda size: load(size).received_kib_per_minute,
+    )
+    yield Row(f"{when}: pages a second", lambda size: load(size).pages_per_second, 1)
+    yield Row(f"{when}: API server, cores", lambda size: load(size).api_server_cores, 3)
+    yield Row(f"{when}: machine, cores", lambda size: load(size).machine_cores, 2)
+
+
+def _of_edits(when: str, edits: Callable[[SizeFigures], Spread | None]) -> Iterator[Row]:
+    def part(name: str) -> Callable[[SizeFigures], float | None]:
+        def value(size: SizeFigures) -> float | None:
+            return None if (found := edits(size)) is None else float(getattr(found, name))
+
+        return value
+
+    yield Row(f"{when}: edit to first write, s (p50)", part("p50"), 2)
+    yield Row(f"{when}: edit to first write, s (p99)", part("p99"), 2)
+
+
+ROWS: Final = (
+    Row("pods that serve", lambda size: size.pods),
+    Row("built, s", lambda size: size.build.seconds, 1),
+    Row("built: operator, processor s", lambda size: size.build.cpu_seconds, 1),
+    Row("built: writes a resource", lambda size: size.build.writes / size.resources, 1),
+    Row("built: operator ended by itself", lambda size: size.build.restarts),
+    Row("cold start, s", lambda size: size.start.seconds, 1),
+    Row("cold start: operator, processor s", lambda size: size.start.cpu_seconds, 1),
+    Row("cold start: reads a resource", lambda size: size.start.reads / size.resources, 1),
+    Row("cold start: operator ended by itself", lambda size: size.start.restarts),
+    *_of_load("rest", lambda size: size.rest),
+    *_of_edits("rest", lambda size: size.edits_at_rest),
+    *_of_load("traffic", lambda size: size.traffic),
+    *_of_edits("traffic", lambda size: size.edits_under_traffic),
+    Row("traffic: decisions a minute", lambda size: size.traffic.decisions_per_minute),
+    Row("traffic: of them not to hold", lambda size: size.traffic.acted_per_minute, 1),
+    Row("traffic: writes a decision", lambda size: size.traffic.writes_per_decision, 3),
+    Row("traffic: processor ms a page", lambda size: size.page_cpu_ms, 2),
+    Row("traffic: pods a core", lambda size: size.pods_per_core),
+    Row("status, bytes (p50)", lambda size: size.status_bytes.p50),
+    Row("status, bytes (most)", lambda size: size.status_bytes.most),
+)
+
+
+def result_tables(report: ScaleReport, hottest: Sequence[Hottest]) -> Group:
+    """Everything that was measured."""
+    tables = (figures_table(report), requests_table(report), *map(hottest_table, hottest))
+    return Group(*(part for table in tables for part in (table, Text())))
+
+
+def figures_table(report: ScaleReport) -> Table:
+    """A row for each figure, a column for each size, and between two how it grew."""
+    where = "one namespace" if report.one_namespace else "many namespaces"
+    table = Table(
+        title=f"One operator, {report.pods_each} pods each, {where}; Kubernetes "
+        f"{report.kubernetes}, Python {report.python}, {report.processors} processors"
+    )
+    table.add_column("resources", no_wrap=True)
+    for number, size in enumerate(report.sizes):
+        if number:
+            times = growth(report.sizes[number - 1].resources, size.resources)
+            table.add_column(_times(times), justify="right", no_wrap=True, style="dim")
+        table.add_column(str(size.resources), justify="right", no_wrap=True)
+    for row in ROWS:
+        values = [row.value(size) for size in report.sizes]
+        cells = [_number(values[0], row.digits)]
+        for smaller, larger in pairwise(values):
+            cells += [_times(growth(smaller, larger)), _number(larger, row.digits)]
+        table.add_row(row.label, *cells)
+    return table
+
+
+def requests_table(report: ScaleReport) -> Table:
+    """What the operator asked of the API server, kind by kind, at the largest size."""
+    size = report.sizes[-1]
+    table = Table(title=f"Requests a minute by kind, {size.resources} resources")
+    for column in ("", "reads", "writes"):
+        table.add_column(column, no_wrap=not column)
+    for when, load in (("rest", size.rest), ("traffic", size.traffic)):
+        table.add_row(
+            when,
+            _kinds(load.reads_by_kind, load.seconds),
+            _kinds(load.writes_by_kind, load.seconds),
+        )
+    return table
+
+
+def hottest_table(hottest: Hottest) -> Table:
+    """Where the operator's processor time went."""
+    table = Table(title=f"Processor time by function, {hottest.what}: {hottest.samples} samples")
+    for column in ("itself", "function", "with what it calls", "function of Fathom's"):
+        table.add_column(column, justify="left" if "function" in column else "right")
+    for itself, whole in zip(hottest.itself, hottest.whole, strict=False):
+        table.add_row(f"{itself.share:.1%}", itself.name, f"{whole.share:.1%}", whole.name)
+    return table
+
+
+def _kinds(counts: dict[str, int], seconds: float) -> str:
+    most = list(counts.items())[:_MOST_KINDS]
+    return ", ".join(f"{kind} {count / seconds * 60:.0f}" for kind, count in most) or "none"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"×{value:.2g}" if value < 10 else f"×{value:.0f}"  # noqa: PLR2004

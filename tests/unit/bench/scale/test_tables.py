@@ -1,0 +1,126 @@
+"""The report: for a person, and as JSON."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from fathom_bench.scale.command import hottest_parts, sizes_of
+from fathom_bench.scale.figures import Load, ScaleReport, SizeFigures, Spread, Start
+from fathom_bench.scale.main import Profile
+from fathom_bench.scale.tables import ROWS, figures_table, result_tables
+from fathom_local.errors import LocalClusterError
+
+
+def load(cores: float, pages: float) -> Load:
+    return Load(
+        seconds=60.0,
+        operator_cores=cores,
+        rss_mib=200.0,
+        passes_per_minute=100.0,
+        failed_passes=0,
+        restarts=0,
+        cpu_ms_per_pass=12.0,
+        reads_per_minute=1100.0,
+        reads_by_kind={"pods": 600, "deployments": 500},
+        writes_per_minute=0.0,
+        writes_by_kind={},
+        received_kib_per_minute=None,
+        pages_per_second=pages,
+        decisions={},
+        api_server_cores=0.3,
+        etcd_cores=0.1,
+        bench_cores=0.1,
+        machine_cores=1.0,
+    )
+
+
+def size(resources: int, cores: float) -> SizeFigures:
+    start = Start(seconds=10.0, cpu_seconds=5.0, restarts=0, reads=1100, writes=0)
+    return SizeFigures(
+        resources=resources,
+        pods=4 * resources,
+        namespaces=10,
+        build=start,
+        start=start,
+        rest=load(0.1, 1.0),
+        edits_at_rest=Spread(count=20, p50=0.4, p99=1.2, most=1.2),
+        traffic=load(cores, 11.0),
+        edits_under_traffic=None,
+        edits_unanswered=0,
+        status_bytes=Spread(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
+    )
+
+
+REPORT = ScaleReport(
+    kubernetes="1.36.2",
+    python="3.11.2",
+    processors=2,
+    pods_each=4,
+    one_namespace=False,
+    quick=False,
+    minutes=3.0,
+    sizes=(size(100, 0.2), size(300, 0.5)),
+)
+
+
+def shown(report: ScaleReport, profile: Profile) -> str:
+    console = Console(file=StringIO(), width=130)
+    console.print(result_tables(report, hottest_parts(profile)))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_each_figure_stands_with_its_growth_from_size_to_size() -> None:
+    table = figures_table(REPORT)
+    assert [column.header for column in table.columns] == ["resources", "100", "×3", "300"]
+    assert table.row_count == len(ROWS)
+    (row,) = [
+        line for line in shown(REPORT, Profile()).splitlines() if "traffic: operator, cores" in line
+    ]
+    assert [each.strip() for each in row.split("│")[1:-1]] == [
+        "traffic: operator, cores",
+        "0.200",
+        "×2.5",
+        "0.500",
+    ]
+
+
+def test_a_page_costs_what_traffic_takes_beyond_rest() -> None:
+    assert size(100, 0.2).page_cpu_ms == pytest.approx(10)
+    assert size(100, 0.2).pods_per_core == pytest.approx(2000)
+    assert size(100, 0.0).pods_per_core is None
+
+
+def test_requests_stand_by_kind_and_a_minute() -> None:
+    assert "pods 600, deployments 500" in shown(REPORT, Profile())
+
+
+def test_a_profile_shows_rest_and_traffic_of_the_largest_size() -> None:
+    profile = Profile(
+        {
+            "300_resources;cold_start": {"a.py:f": 1},
+            "300_resources;rest": {"fathom/x.py:g;json/decoder.py:h": 3, "fathom/x.py:g": 1},
+            "300_resources;traffic": {"fathom/y.py:i": 2},
+        }
+    )
+    text = shown(REPORT, profile)
+    assert "300 resources, rest: 4 samples" in text
+    assert "75.0%" in text
+    assert "a.py:f" not in text
+    assert "300_resources;rest;fathom/x.py:g 1\n" in profile.to_text()
+
+
+def test_figures_survive_as_json() -> None:
+    assert ScaleReport.model_validate_json(REPORT.model_dump_json()) == REPORT
+
+
+def test_sizes_are_read_as_they_are_written() -> None:
+    assert sizes_of("100,300") == (100, 300)
+    assert sizes_of("") == ()
+
+
+@pytest.mark.parametrize("text", ["many", "300,100", "0", "100,100", "-3"])
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(LocalClusterError, match=r"such as 100,300"):
+        sizes_of(text)
