@@ -92,16 +92,20 @@ class Informer:
                     self.tried.set()
                     await asyncio.sleep(NOT_SERVED_S)
                 failures = 0
+                continue
             except KubeError as error:
-                self.tried.set()
                 if error.status == _GONE:
                     await asyncio.sleep(REOPEN_S)
                     continue
                 if not failures:
                     _log.warning("children not watched", kind=str(self), error=error.message)
-                backoff_s = min(LONGEST_BACKOFF_S, SHORTEST_BACKOFF_S * 2**failures)
-                failures = min(failures + 1, 10)
-                await asyncio.sleep(spread(backoff_s, str(self)))
+            except Exception:  # the last resort, logged with its traceback
+                # Without this feed everything works on, and every pass reads for itself.
+                _log.exception("informer failed", kind=str(self))
+            self.tried.set()
+            backoff_s = min(LONGEST_BACKOFF_S, SHORTEST_BACKOFF_S * 2**failures)
+            failures = min(failures + 1, 10)
+            await asyncio.sleep(spread(backoff_s, str(self)))
 
     async def _is_served(self) -> bool:
         optional = self._feed.kind in {*OPTIONAL_KINDS, *SPANNING_KINDS}

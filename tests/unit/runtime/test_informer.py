@@ -124,6 +124,21 @@ async def test_a_kind_that_may_not_be_listed_holds_up_nothing(watched: Watched) 
         assert watched.names(SERVICE) is None
 
 
+async def test_what_no_api_server_sends_ends_no_informer(watched: Watched) -> None:
+    broken = [RuntimeError("a bug of ours")]
+
+    def fail(verb: str, kind: Kind) -> KubeError | None:
+        if broken and (verb, kind) == ("watch", POD):
+            raise broken.pop()
+        return None
+
+    watched.kube.fail = fail
+    async with watched.run():
+        await until(lambda: not broken)
+        watched.kube.put(POD, child("a"))
+        await until(lambda: watched.names() == ["a"])
+
+
 async def test_a_lost_event_is_found_by_the_next_list(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
