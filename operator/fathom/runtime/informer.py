@@ -99,7 +99,7 @@ class Informer:
                     continue
                 if not failures:
                     _log.warning("children not watched", kind=str(self), error=error.message)
-            except Exception:  # the last resort, logged with its traceback
+            except Exception:  # noqa: BLE001  # the last resort, logged with its traceback
                 # Without this feed everything works on, and every pass reads for itself.
                 _log.exception("informer failed", kind=str(self))
             self.tried.set()
