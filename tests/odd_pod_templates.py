@@ -362,6 +362,11 @@ RESOURCES: Final[Mapping[str, Odd]] = {
     "no limits": Odd(
         engine(resources={"limits": None}), refused=f"{AT}.resources.limits.{GPU}: {GPUS}"
     ),
+    "GPUs of another vendor": Odd(
+        engine(resources={"limits": {"amd.com/gpu": 4}}),
+        refused=f"{AT}.resources.limits.amd.com/gpu: spec.nodePool.accelerator asks for {GPU}, and "
+        "no node has both: name the AMD accelerator there",
+    ),
     "the same GPUs": Odd(
         engine(resources={"limits": {GPU: 4}, "requests": {GPU: 4}}),
         pod={(*VLLM, "resources"): {"limits": {GPU: "4"}, "requests": {GPU: "4"}}},

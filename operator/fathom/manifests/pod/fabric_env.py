@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import domain_key, spans_nodes
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.cluster.nodes_per_replica import over_nvlink, spans_nodes
 
 NVLINK: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -36,15 +36,9 @@ def fabric_env(spec: SpeculativeDeploymentSpec) -> Mapping[str, str]:
     if not spans_nodes(spec):
         return {}
     return {
-        **(NVLINK if _over_nvlink(spec) else {}),
+        **(NVLINK if over_nvlink(spec) else {}),
         **({} if _on_host_network(spec) else INTERFACE),
     }
-
-
-def _over_nvlink(spec: SpeculativeDeploymentSpec) -> bool:
-    """Whether the pods get IMEX channels, from whomever."""
-    asked = spec.node_pool.compute_domain is not ComputeDomainPolicy.NEVER
-    return asked and domain_key(spec) != ""
 
 
 def _on_host_network(spec: SpeculativeDeploymentSpec) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api import names
+from fathom.api.accelerators import vendor_of
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.pod.pod_template import built_template, with_pod_template
@@ -22,6 +23,8 @@ class MergedTemplate:
     merged: Part
     given: Part
     """`podTemplate`, as its user wrote it."""
+    gpus: str
+    """Name of the resource that GPUs are asked for by."""
 
     @property
     def engine(self) -> Part:
@@ -47,7 +50,9 @@ def merged_template(sd: SpeculativeDeployment) -> MergedTemplate:
         MergeError: `podTemplate` does not fit.
     """
     built = built_template(sd, revision="", bundle=_NO_BUNDLE)
-    return MergedTemplate(built, with_pod_template(sd.spec, built), sd.spec.pod_template)
+    merged = with_pod_template(sd.spec, built)
+    gpus = vendor_of(sd.spec.node_pool).resource
+    return MergedTemplate(built, merged, sd.spec.pod_template, gpus)
 
 
 def _engine(template: Part) -> Part:

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
+from fathom.api.accelerators import preset_for, vendor_of
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
@@ -199,11 +199,12 @@ def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
 
 
 def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
-    limits = {**_quantities(spec.engine.resources.limits), GPU_RESOURCE: str(gpus_per_pod(spec))}
+    gpus = vendor_of(spec.node_pool).resource
+    limits = {**_quantities(spec.engine.resources.limits), gpus: str(gpus_per_pod(spec))}
     resources: dict[str, JsonValue] = {"limits": limits, **container_claims(spec)}
     requests = _quantities(spec.engine.resources.requests)
     # Must equal the limit, which is its default.
-    requests.pop(GPU_RESOURCE, None)
+    requests.pop(gpus, None)
     if requests:
         resources["requests"] = requests
     return resources
@@ -217,15 +218,17 @@ def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
 def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     pool = spec.node_pool
     product = preset_for(pool).product if pool.products is None else ""
-    own: dict[str, JsonValue] = {PRODUCT_LABEL: product} if product else {}
+    own: dict[str, JsonValue] = {vendor_of(pool).product_label: product} if product else {}
     return {**own, **pool.node_selector}
 
 
 def _affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     affinity = group_affinity(sd)
     expressions = in_an_nvlink_partition(sd.spec)
-    if products := sd.spec.node_pool.products:
-        expressions.append({"key": PRODUCT_LABEL, "operator": "In", "values": list(products)})
+    pool = sd.spec.node_pool
+    if pool.products:
+        label = vendor_of(pool).product_label
+        expressions.append({"key": label, "operator": "In", "values": list(pool.products)})
     if expressions:
         term: JsonValue = {"matchExpressions": expressions}
         affinity["nodeAffinity"] = {
@@ -246,7 +249,8 @@ def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
                 "effect": "NoSchedule",
             }
         )
-    tolerations.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
+    gpus = vendor_of(spec.node_pool).resource
+    tolerations.append({"key": gpus, "operator": "Exists", "effect": "NoSchedule"})
     tolerations.extend(
         toleration.model_dump(mode="json", exclude_defaults=True)
         for toleration in spec.node_pool.tolerations

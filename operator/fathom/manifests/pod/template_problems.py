@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api import names
-from fathom.api.accelerators import GPU_RESOURCE
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.engine.model_runner import MODEL_RUNNER_VARIABLE
 from fathom.manifests.cache import HUB_VARIABLES
 from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
 from fathom.manifests.pod.container_problems import container_problems
 from fathom.manifests.pod.engine_env import OURS
 from fathom.manifests.pod.engine_start import why_not_started
@@ -81,14 +81,6 @@ def own_variable_sentence(name: str) -> str:
     return f"variables called {OWN_PREFIX}… are Fathom's own: remove {name}."
 
 
-def gpus_sentence(needed: object) -> str:
-    """Why another number of GPUs is refused."""
-    return (
-        f"a pod of this spec gets {needed}: set spec.engine.tensorParallelSize, "
-        "pipelineParallelSize and dataParallelSize, and leave this out."
-    )
-
-
 def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
     built, engine, field = template.built_engine, template.engine, template.field
     if engine.get("image") != built["image"]:
@@ -136,12 +128,15 @@ def _variables(template: MergedTemplate) -> Iterator[Problem]:
 
 
 def _gpus(template: MergedTemplate) -> Iterator[Problem]:
-    needed = part(template.built_engine, "resources", "limits")[GPU_RESOURCE]
+    ours = template.gpus
+    needed = part(template.built_engine, "resources", "limits")[ours]
     for kind in ("limits", "requests"):
-        found = part(template.engine, "resources", kind).get(GPU_RESOURCE)
+        field = f"{template.field}.resources.{kind}"
+        asked = part(template.engine, "resources", kind)
+        found = asked.get(ours)
         if str(found) != needed and (kind == "limits" or found is not None):
-            field = f"{template.field}.resources.{kind}.{GPU_RESOURCE}"
-            yield Problem(field, gpus_sentence(needed))
+            yield Problem(f"{field}.{ours}", gpus_sentence(needed))
+        yield from foreign_gpu_problems(asked, ours, field)
 
 
 def _mounts(template: MergedTemplate) -> Iterator[Problem]:
