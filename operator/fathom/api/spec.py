@@ -350,6 +350,12 @@ class SpeculativeDeploymentSpec(ApiModel):
         default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
     )
     """Strategic merge over the pod template that the operator builds; for what has no field."""
+    worker_template: dict[str, JsonValue] = Field(
+        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """The same over the headless workers of a replica that spans several nodes, after podTemplate;
+    for what they have otherwise than the pod that serves, such as labels that a router selects
+    by."""
 
     @property
     def tunable(self) -> bool:
