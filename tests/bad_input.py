@@ -172,6 +172,14 @@ BAD: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
             "this out."
         ),
     ),
+    "GPUs of another vendor": (
+        {"engine.resources": {"limits": {"amd.com/gpu": 4}}},
+        (
+            "spec.engine.resources.limits.amd.com/gpu: spec.nodePool.accelerator asks for "
+            "nvidia.com/gpu, and no node has both: name the AMD accelerator there, and leave this "
+            "out."
+        ),
+    ),
     "variable of Fathom's": (
         {"engine.env": [{"name": "FATHOM_DEPTH_FILE", "value": "/x"}]},
         (

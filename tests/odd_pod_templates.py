@@ -1,4 +1,4 @@
-"""Kinds of odd `podTemplate`: refused with a field and a cure, or right in the pods they become.
+"""Kinds of odd `podTemplate` and `workerTemplate`: refused with a field and a cure, or right.
 
 One that is right may leave something to the user: `fathom check` says it.
 """
@@ -20,11 +20,22 @@ class Odd:
     changes: Mapping[str, Any] = field(default_factory=dict)
     """In the rest of the spec."""
     refused: str = ""
-    """The problem, below spec.podTemplate; empty: there is none."""
+    """The problem, below where it stands; empty: there is none."""
     pod: Mapping[Path, Any] = field(default_factory=dict)
     """What stands in the pod of one that is not refused."""
     doubt: str = ""
-    """What is left to the user, below spec.podTemplate; empty: nothing."""
+    """What is left to the user, below where it stands; empty: nothing."""
+    workers: bool = False
+    """Whether it is a `workerTemplate`, and the pod a worker's."""
+
+    @property
+    def edits(self) -> dict[str, Any]:
+        """All that is set in a good spec."""
+        return {**self.changes, self.name: dict(self.template)}
+
+    @property
+    def name(self) -> str:
+        return "workerTemplate" if self.workers else "podTemplate"
 
 
 def spec(**fields: Any) -> dict[str, Any]:
@@ -362,6 +373,11 @@ RESOURCES: Final[Mapping[str, Odd]] = {
     "no limits": Odd(
         engine(resources={"limits": None}), refused=f"{AT}.resources.limits.{GPU}: {GPUS}"
     ),
+    "GPUs of another vendor": Odd(
+        engine(resources={"limits": {"amd.com/gpu": 4}}),
+        refused=f"{AT}.resources.limits.amd.com/gpu: spec.nodePool.accelerator asks for {GPU}, and "
+        "no node has both: name the AMD accelerator there",
+    ),
     "the same GPUs": Odd(
         engine(resources={"limits": {GPU: 4}, "requests": {GPU: 4}}),
         pod={(*VLLM, "resources"): {"limits": {GPU: "4"}, "requests": {GPU: "4"}}},
@@ -657,6 +673,87 @@ HOST: Final[Mapping[str, Odd]] = {
     ),
 }
 
+WORKERS: Final[Mapping[str, Odd]] = {
+    "workers: a field misspelt": Odd(
+        spec(tolerration=[]),
+        GROUP,
+        refused=".spec.tolerration: unknown field. Did you mean tolerations?",
+        workers=True,
+    ),
+    "workers: a field beside metadata and spec": Odd(
+        {"containers": []},
+        GROUP,
+        refused=".containers: a pod template has metadata and spec",
+        workers=True,
+    ),
+    "workers: a label of ours": Odd(
+        {"metadata": {"labels": {"fathom.dev/role": "leader"}}},
+        GROUP,
+        refused=".metadata.labels.fathom.dev/role: Fathom's own: remove it.",
+        workers=True,
+    ),
+    "workers: an image": Odd(
+        engine(image="vllm/vllm-openai:v0.33.0"),
+        GROUP,
+        refused=f"{AT}.image: may not be set here: set spec.engine.image instead.",
+        workers=True,
+    ),
+    "workers: fewer GPUs": Odd(
+        engine(resources={"limits": {GPU: 2}}),
+        GROUP,
+        refused=f"{AT}.resources.limits.{GPU}: {GPUS}",
+        workers=True,
+    ),
+    "workers: a secret in the open": Odd(
+        env({"name": "VLLM_API_KEY", "value": "secret"}),
+        GROUP,
+        refused=f"{AT}.env[0]: VLLM_API_KEY stands here for all to read who may read pods",
+        workers=True,
+    ),
+    "workers: a mount of a volume that is not there": Odd(
+        engine(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}]),
+        GROUP,
+        refused=".spec.containers: the container vllm mounts the volume scratch, which there is "
+        "not: add it to spec.workerTemplate.spec.volumes.",
+        workers=True,
+    ),
+    "workers: no engine": Odd(
+        engine(**{"$patch": "delete"}),
+        GROUP,
+        refused=".spec.containers: the container vllm must stay",
+        workers=True,
+    ),
+    "workers: more patience with the leader": Odd(
+        engine(livenessProbe={"failureThreshold": 60}),
+        GROUP,
+        pod={
+            (*VLLM, "livenessProbe", "failureThreshold"): 60,
+            (*VLLM, "livenessProbe", "periodSeconds"): 10,
+        },
+        workers=True,
+    ),
+    "workers: otherwise than in podTemplate": Odd(
+        env({"name": "A", "value": "worker"}),
+        {**GROUP, "podTemplate": env({"name": "A", "value": "all"}, {"name": "B", "value": "all"})},
+        pod={(*VLLM, "env", "A", "value"): "worker", (*VLLM, "env", "B", "value"): "all"},
+        workers=True,
+    ),
+    "workers: a hook of their own before the end": Odd(
+        engine(lifecycle={"preStop": {"exec": {"command": ["sleep", "9"]}}}),
+        GROUP,
+        pod={(*VLLM, "lifecycle", "preStop", "exec", "command"): ["sleep", "9"]},
+        doubt=f"{AT}.lifecycle.preStop: it must wait until the leader is gone",
+        workers=True,
+    ),
+    "workers: a field that a newer Kubernetes may have": Odd(
+        spec(quantumSeconds=3),
+        GROUP,
+        pod={("quantumSeconds",): 3},
+        doubt=".spec.quantumSeconds: no field of a pod that this Fathom knows",
+        workers=True,
+    ),
+}
+
 ODD: Final[Mapping[str, Odd]] = {
     **SCHEMA,
     **START,
@@ -665,4 +762,5 @@ ODD: Final[Mapping[str, Odd]] = {
     **VOLUMES,
     **SERVING,
     **HOST,
+    **WORKERS,
 }

@@ -82,7 +82,8 @@ METHODS: Final = (
     "'eagle3', 'eagle', 'mtp', 'draft_model', 'ngram', 'ngram_gpu', 'suffix', 'dflash' or 'dspark'"
 )
 ACCELERATORS: Final = (
-    "'GB200', 'GB300', 'B200', 'H200', 'H100', 'A100', 'L40S', 'RTXPRO6000' or 'Custom'"
+    "'GB200', 'GB300', 'B200', 'H200', 'H100', 'A100', 'L40S', 'RTXPRO6000', 'MI300X', 'MI325X', "
+    "'MI355X' or 'Custom'"
 )
 MODES: Final = "'Auto', 'Advise' or 'Static'"
 CHOICES: Final[Mapping[tuple[str, Any], str]] = {
@@ -94,6 +95,7 @@ CHOICES: Final[Mapping[tuple[str, Any], str]] = {
     ("nodePool.accelerator", "h200"): f"{ACCELERATORS}. Did you mean H200?",
     ("nodePool.accelerator", "NVIDIA-H100-80GB-HBM3"): f"{ACCELERATORS}. Did you mean H100?",
     ("nodePool.accelerator", "custom"): f"{ACCELERATORS}. Did you mean Custom?",
+    ("nodePool.accelerator", "mi300x"): f"{ACCELERATORS}. Did you mean MI300X?",
     ("nodePool.computeDomain", "auto"): "'Auto', 'External' or 'Never'. Did you mean Auto?",
     ("nodePool.computeDomain", False): "'Auto', 'External' or 'Never'. Did you mean Never?",
     ("speculation.tuning.mode", "auto"): f"{MODES}. Did you mean Auto?",

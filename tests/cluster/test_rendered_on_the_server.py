@@ -103,8 +103,7 @@ async def test_the_server_takes_every_odd_pod_template_that_is_not_refused(
     for name, odd in ODD.items():
         if odd.refused:
             continue
-        sd = resource({**odd.changes, "podTemplate": dict(odd.template)})
-        *_, workload = children(sd, BUNDLE, PROGRAM)
+        *_, workload = children(resource(odd.edits), BUNDLE, PROGRAM)
         if said := await complaint(namespace, workload):
             refused[name] = said
 

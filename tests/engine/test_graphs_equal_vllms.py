@@ -299,10 +299,11 @@ def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked])
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_what_turns_asynchronous_scheduling_off_is_known(
-    asked: Mapping[str, Asked], name: str
+    asked: Mapping[str, Asked], release: str, name: str
 ) -> None:
     changes, _ = SCHEDULED[name]
-    asynchronous = not why_synchronous(resource(dict(changes)).spec)
+    of_it = {**changes, "engine.version": release}
+    asynchronous = not why_synchronous(resource(of_it).spec)
     assert asked[f"scheduled {name}"].answer["asynchronous"] is asynchronous
 
 

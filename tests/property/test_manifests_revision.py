@@ -1,13 +1,14 @@
-"""A revision is the pod template: live fields change neither, restart fields change both."""
+"""A revision is what its pods are made from: live fields change neither, restart fields both."""
 
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import changed_restart_fields, revision_of
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template, worker_template
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "0123")
@@ -55,7 +56,7 @@ RESTART = edits(
         "engine.image": st.sampled_from(
             [f"vllm/vllm-openai:{tag}" for tag in ("v0.31.0", "v0.32.0", "v0.33.0", "latest")]
         ),
-        "engine.tensorParallelSize": st.sampled_from([1, 2, 4]),
+        "engine.tensorParallelSize": st.sampled_from([1, 2, 4, 8]),
         "engine.attentionBackend": st.sampled_from(["", "triton_mla"]),
         "engine.args": st.sampled_from([[], ["--max-num-seqs", "16"], ["--enforce-eager"]]),
         "engine.env": st.sampled_from([[], [{"name": "PYTHONPATH", "value": "/x"}]]),
@@ -76,12 +77,16 @@ RESTART = edits(
             ]
         ),
         "podTemplate": st.sampled_from([{}, {"spec": {"hostIPC": True}}]),
+        "workerTemplate": st.sampled_from([{}, {"spec": {"hostPID": True}}]),
     }
 )
 
 
-def template(changes: dict[str, Any], revision: str = "same") -> dict[str, Any]:
-    return pod_template(resource(changes), revision=revision, bundle=BUNDLE)
+def templates(changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of the pods that serve and, in groups, of workers."""
+    sd = resource(changes)
+    builders = [pod_template, *([worker_template] if spans_nodes(sd.spec) else [])]
+    return [build(sd, revision="same", bundle=BUNDLE) for build in builders]
 
 
 @settings(deadline=None)
@@ -97,7 +102,7 @@ def test_live_fields_change_neither_the_revision_nor_the_pods(
 
     assert revision_of(before.spec) == revision_of(after.spec)
     assert changed_restart_fields(before.spec, after.spec) == ()
-    assert template(restart) == template(restart | live)
+    assert templates(restart) == templates(restart | live)
 
 
 COUNTED = {"engine.image": "vllm/vllm-openai:v0.31.0"}
@@ -116,4 +121,4 @@ def test_a_revision_is_the_pod_template(
     same = revision_of(before) == revision_of(after)
 
     assert same == (changed_restart_fields(before, after) == ())
-    assert same == (template(one) == template(other))
+    assert same == (templates(one) == templates(other))

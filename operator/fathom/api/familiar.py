@@ -43,7 +43,7 @@ class Familiar:
 
 OF_WORKLOADS: Final = (
     Familiar(("name", "namespace"), below="metadata"),
-    Familiar(("template", "podSpec"), field="spec.podTemplate"),
+    Familiar(("template", "podSpec", "leaderTemplate"), field="spec.podTemplate"),
     Familiar(("labels", "annotations"), below="spec.podTemplate.metadata"),
     Familiar(("strategy", "updateStrategy", "rollingUpdate"), field="spec.rollout"),
     Familiar(("minReadySeconds",), field="spec.rollout.canaryMinutes"),

@@ -110,6 +110,9 @@ class Accelerator(StrEnum):
     A100 = "A100"
     L40S = "L40S"
     RTXPRO6000 = "RTXPRO6000"
+    MI300X = "MI300X"
+    MI325X = "MI325X"
+    MI355X = "MI355X"
     CUSTOM = "Custom"
 
 
@@ -253,11 +256,12 @@ class NodePoolSpec(ApiModel):
     """Where the pods run."""
 
     accelerator: Accelerator = Accelerator.GB200
-    """Known node type: its label, taints, GPUs per node and architecture. Custom needs
-    gpusPerNode."""
+    """Known node type: its label, taints, GPUs per node and architecture. Those that begin with MI
+    are AMD's, all others NVIDIA's. Custom needs gpusPerNode."""
     products: Annotated[tuple[_LabelValue, ...], Field(max_length=16)] | None = None
-    """Values of the node label nvidia.com/gpu.product that will do, such as NVIDIA-H100-NVL, in
-    place of the accelerator's own; empty: the label is not asked for."""
+    """Values of the node label nvidia.com/gpu.product (AMD: amd.com/gpu.product-name) that will do,
+    such as NVIDIA-H100-NVL, in place of the accelerator's own; empty: the label is not asked
+    for."""
     gpus_per_node: Annotated[int, Field(ge=1, le=16)] | None = None
     """GPUs on one node; for Custom."""
     node_selector: Texts = Field(default_factory=dict)
@@ -269,7 +273,8 @@ class NodePoolSpec(ApiModel):
     empty means nvidia.com/gpu.clique on GB200 and GB300, and none elsewhere."""
     compute_domain: ComputeDomainPolicy = ComputeDomainPolicy.AUTO
     """What lets the nodes of one replica use NVLink between them. Auto: the operator makes a
-    ComputeDomain where pods share a topologyKey. External: another component does. Never: none."""
+    ComputeDomain where pods share a topologyKey. External: another component does. Never: none.
+    AMD's GPUs have no NVLink, and get none in any case."""
 
 
 class CacheSpec(ApiModel):
@@ -345,6 +350,12 @@ class SpeculativeDeploymentSpec(ApiModel):
         default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
     )
     """Strategic merge over the pod template that the operator builds; for what has no field."""
+    worker_template: dict[str, JsonValue] = Field(
+        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """The same over the headless workers of a replica that spans several nodes, after podTemplate;
+    for what they have otherwise than the pod that serves, such as labels that a router selects
+    by."""
 
     @property
     def tunable(self) -> bool:

@@ -6,7 +6,7 @@ What the new one says and the old one does not is certain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, TypeGuard
 
@@ -76,6 +76,7 @@ class _Change:
     """As shown; None: it was not there. Empty: the path says it all."""
     after: str | None
     weight: _Weight
+    of_workers: bool = False
 
     @property
     def rank(self) -> int:
@@ -87,10 +88,13 @@ class _Change:
     def sentence(self) -> str:
         heading, name = _place(self.path)
         colon = ":" if name or self.before or self.after else ""
-        return f"{heading}{colon} {in_words(name, self.before, self.after)}"
+        whose = "workers' " if self.of_workers else ""
+        return f"{whose}{heading}{colon} {in_words(name, self.before, self.after)}"
 
 
-def first_change(before: Manifest, after: Manifest) -> str:
+def first_change(
+    before: Manifest, after: Manifest, workers: tuple[Manifest, Manifest] | None = None
+) -> str:
     """The first difference, such as `image: vllm:v0.32.0 became vllm:v0.33.0`; no full stop.
 
     First is what the new template states before what only the old one has, and then image, command
@@ -100,9 +104,13 @@ def first_change(before: Manifest, after: Manifest) -> str:
     Args:
         before: the pod template as the API server holds it.
         after: the pod template as it is rendered.
+        workers: both of a group's workers, of which only what differs there alone is said; None:
+            there are none.
     """
-    changes = _changes((), before, after)
-    first = min(changes, key=lambda change: (change.weight, change.rank), default=None)
+    changes = [*_changes((), before, after)]
+    if workers is not None:
+        changes += (replace(each, of_workers=True) for each in _changes((), *workers))
+    first = min(changes, key=lambda each: (each.weight, each.of_workers, each.rank), default=None)
     return first.sentence if first else NOTHING_CHANGED
 
 

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.depth_set import named_depths, usual_depths
 
@@ -25,6 +26,7 @@ _DEPTHS: Final = "spec.speculation.depths"
 _OF_SPECULATION: Final = ("spec.draft", "spec.speculation")
 _VERSION: Final = "spec.engine.version"
 _QUANTITIES: Final = "spec.engine.resources."
+_OVERLAYS: Final = ("spec.podTemplate", "spec.workerTemplate")
 
 
 def revision_of(spec: SpeculativeDeploymentSpec) -> str:
@@ -77,6 +79,7 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
             "node_pool": True,
             "cache": True,
             "pod_template": True,
+            **({"worker_template": True} if spans_nodes(spec) else {}),
             **({"draft": True} if spec.drafts else {}),
             **({"speculation": {"adaptive_verification"}} if spec.verifies_adaptively else {}),
         },
@@ -111,8 +114,8 @@ def _sized_for(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
 
 
 def _flat(path: str, value: JsonValue) -> dict[str, JsonValue]:
-    """Leaves by path. Lists and the pod template are leaves: nobody reads deeper paths."""
-    if not isinstance(value, dict) or path == "spec.podTemplate":
+    """Leaves by path. Lists and what is merged over pods are leaves: nobody reads deeper paths."""
+    if not isinstance(value, dict) or path in _OVERLAYS:
         # A quantity is the same as a number and as text.
         return {path: str(value) if path.startswith(_QUANTITIES) else value}
     return {

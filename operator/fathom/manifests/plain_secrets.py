@@ -32,7 +32,7 @@ _SECRET_VARIABLES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def plain_secret_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
-    """Secrets in `engine.args`, `engine.env` and `podTemplate`, as far as they can be told."""
+    """Secrets in `engine.args`, `engine.env` and what is merged over pods, as far as they show."""
     for index, argument in enumerate(spec.engine.args):
         if _HUB_TOKEN.search(argument):
             yield _token(f"spec.engine.args[{index}]")
@@ -42,14 +42,19 @@ def plain_secret_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
             yield _token(where)
         else:
             yield from _secret_variable(where, variable.name, value)
-    for path, text in _texts("spec.podTemplate", spec.pod_template):
+    yield from _in_overlay("spec.podTemplate", spec.pod_template)
+    yield from _in_overlay("spec.workerTemplate", spec.worker_template)
+
+
+def _in_overlay(field: str, overlay: dict[str, JsonValue]) -> Iterator[Problem]:
+    for path, text in _texts(field, overlay):
         if _HUB_TOKEN.search(text):
             yield _token(path)
-    for at, container in enumerate(parts(spec.pod_template, "spec", "containers")):
+    for at, container in enumerate(parts(overlay, "spec", "containers")):
         for index, given in enumerate(parts(container, "env")):
             text = str(given.get("value") or "")
             if not _HUB_TOKEN.search(text):
-                where = f"spec.podTemplate.spec.containers[{at}].env[{index}]"
+                where = f"{field}.spec.containers[{at}].env[{index}]"
                 yield from _secret_variable(where, str(given.get("name")), text)
 
 

@@ -7,7 +7,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from fathom.api.accelerators import GPU_RESOURCE
+from fathom.api.accelerators import vendor_of
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
@@ -20,12 +20,13 @@ from fathom.manifests.engine_command.known_names import name_doubts
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
 from fathom.manifests.engine_command.speculative_config import draft_option_problems
 from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
+from fathom.manifests.gpu_doubts import gpu_doubts
+from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
 from fathom.manifests.kv_transfer import kv_transfer_doubts
 from fathom.manifests.plain_secrets import plain_secret_problems
 from fathom.manifests.pod.template_doubts import pod_template_doubts
 from fathom.manifests.pod.template_problems import (
     OWN_PREFIX,
-    gpus_sentence,
     own_variable_sentence,
     pod_template_problems,
 )
@@ -55,7 +56,12 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
     Args:
         sd: a resource against which `problems_of` has nothing.
     """
-    return (*name_doubts(sd.spec), *kv_transfer_doubts(sd), *pod_template_doubts(sd))
+    return (
+        *gpu_doubts(sd.spec),
+        *name_doubts(sd.spec),
+        *kv_transfer_doubts(sd),
+        *pod_template_doubts(sd),
+    )
 
 
 def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:
@@ -111,10 +117,12 @@ def _variable_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
 
 def _gpu_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     needed, resources = str(gpus_per_pod(spec)), spec.engine.resources
+    ours = vendor_of(spec.node_pool).resource
     for kind, quantities in (("limits", resources.limits), ("requests", resources.requests)):
-        if str(quantities.get(GPU_RESOURCE, needed)) != needed:
-            field = f"spec.engine.resources.{kind}.{GPU_RESOURCE}"
-            yield Problem(field, gpus_sentence(needed))
+        field = f"spec.engine.resources.{kind}"
+        if str(quantities.get(ours, needed)) != needed:
+            yield Problem(f"{field}.{ours}", gpus_sentence(needed))
+        yield from foreign_gpu_problems(quantities, ours, field)
 
 
 def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:

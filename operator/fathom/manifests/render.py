@@ -74,7 +74,7 @@ def children(
     The tuning ConfigMap is not among them: it appears with the first thing worth keeping.
 
     Raises:
-        MergeError: `podTemplate` does not fit; `problems_of` says so before.
+        MergeError: `podTemplate` or `workerTemplate` does not fit; `problems_of` says so before.
     """
     configuration: tuple[Manifest, ...] = (cache_claim(sd),) if sd.spec.cache.size else ()
     if (fetch := wanted_fetch(sd)) is not None:

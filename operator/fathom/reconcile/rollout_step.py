@@ -7,14 +7,15 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.changes.templates import first_change
+from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.standing import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.children.workload import serving_template
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.children.workload import serving_template, workers_template
+from fathom.manifests.pod.pod_template import pod_template, worker_template
 from fathom.reconcile.arm import wanted_arm
 from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
 from fathom.reconcile.checkpoint import Checkpoint
@@ -220,10 +221,14 @@ def _why(
     found = next((each for each in objects.workloads if each.revision == stable), None)
     if found is None:
         return ""
-    template = serving_template(found.kind, objects.live[found.kind, found.name])
-    if template is None:
+    live = objects.live[found.kind, found.name]
+    serving, headless = serving_template(found.kind, live), workers_template(live)
+    if serving is None:
         return ""
-    return first_change(template, pod_template(wanted, revision=revision, bundle=bundle))
+    workers = None
+    if headless is not None and spans_nodes(wanted.spec):
+        workers = headless, worker_template(wanted, revision=revision, bundle=bundle)
+    return first_change(serving, pod_template(wanted, revision=revision, bundle=bundle), workers)
 
 
 def _as_fetched_before(

@@ -37,14 +37,14 @@ def test_the_schema_is_structural() -> None:
         assert not ("properties" in node and "additionalProperties" in node), path
 
 
-def test_only_pod_template_keeps_unknown_fields() -> None:
+def test_only_what_is_merged_over_pods_keeps_unknown_fields() -> None:
     keeping = [
         path
         for path, node in nodes(SCHEMA)
         if node.get("x-kubernetes-preserve-unknown-fields") is True
     ]
 
-    assert keeping == [".spec.podTemplate"]
+    assert keeping == [".spec.podTemplate", ".spec.workerTemplate"]
 
 
 def test_every_field_is_described_in_whole_sentences() -> None:

@@ -121,11 +121,13 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
                 "nodePool.gpusPerNode": 4,
             },
             {"engine.attentionBackend": "flashmla", "nodePool.accelerator": "H200"},
+            {"engine.attentionBackend": "triton_mla", "nodePool.accelerator": "MI300X"},
         ],
         [
             {"engine.attentionBackend": "tokenspeed_mla", "nodePool.accelerator": "H200"},
             {"engine.attentionBackend": "FLASHINFER_MLA", "nodePool.accelerator": "H100"},
             {"engine.attentionBackend": "Cutlass_MLA", "nodePool.accelerator": "H100"},
+            {"engine.attentionBackend": "tokenspeed_mla", "nodePool.accelerator": "MI355X"},
         ],
     ),
     "engine.tensorParallelSize": (

@@ -477,3 +477,16 @@ def test_the_default_pull_policy_follows_the_image(image: str, policy: str, sent
     before["spec"]["containers"][0]["imagePullPolicy"] = policy
 
     assert first_change(before, rendered) == sentence
+
+
+def test_what_differs_in_workers_alone_is_said_of_them() -> None:
+    before, after = template(document(TUNED)), template(document(STATIC))
+    newer = copy.deepcopy(before)
+    newer["metadata"]["labels"]["fathom.dev/revision"] = "00000000"
+    workers = copy.deepcopy(newer)
+    workers["spec"]["priorityClassName"] = "low"
+
+    said = "workers' priorityClassName: low was added"
+    assert first_change(before, newer, (before, workers)) == said
+    assert first_change(before, newer, (before, newer)).startswith("labels: ")
+    assert not first_change(before, after, (before, workers)).startswith("workers")

@@ -10,12 +10,15 @@ UNKNOWN = {"engine.image": "vllm/vllm-openai:latest"}
 OFF = {"speculation.drafting": "Disabled"}
 EAGER = {"engine.args": ["--enforce-eager"]}
 OWN = {"speculation.depths": [1, 2, 3]}
+GROUP = {"engine.tensorParallelSize": 8}
+WORKERS = {"workerTemplate": {"metadata": {"labels": {"a": "b"}}}}
 
 
 def test_a_revision_never_changes_by_itself() -> None:
     """A changed digest here means that an upgrade would replace everybody's pods."""
     assert revision_of(resource().spec) == "04838848"
     assert revision_of(resource(STATIC).spec) == "11354330"
+    assert revision_of(resource(GROUP).spec) == "38d2f47a"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,9 @@ def test_a_revision_never_changes_by_itself() -> None:
             ("spec.engine.args", "spec.nodePool.nodeSelector.rack"),
         ),
         ({}, {"podTemplate": {"spec": {"hostIPC": True}}}, ("spec.podTemplate",)),
+        (GROUP, GROUP | WORKERS, ("spec.workerTemplate",)),
+        # One node has no workers.
+        ({}, WORKERS, ()),
         ({}, {"model.tokenSecretRef": {"name": "a", "key": "b"}}, None),
         ({}, {"engine.user": 2000}, ("spec.engine.user",)),
         ({}, {"engine.sharedMemory": "64Gi"}, ("spec.engine.sharedMemory",)),

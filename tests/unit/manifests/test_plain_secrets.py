@@ -33,6 +33,10 @@ def container(**fields: Any) -> dict[str, Any]:
             {"podTemplate": {"metadata": {"annotations": {"note": HUB_TOKEN}}}},
             "spec.podTemplate.metadata.annotations.note",
         ),
+        (
+            {"workerTemplate": {"metadata": {"annotations": {"note": HUB_TOKEN}}}},
+            "spec.workerTemplate.metadata.annotations.note",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -226,6 +226,12 @@ def test_live_or_restart_exceptions() -> None:
     assert revision(mode=TuningMode.ADVISE.value) == revision()
     assert revision(mode=static) != revision()
     assert revision("speculation.tokens", 4) != revision()
+    over = SpeculativeDeploymentSpec.model_validate(
+        {**BASE, "engine": {**BASE["engine"], "tensorParallelSize": 8}}
+    )
+    assert revision_of(over) != revision_of(
+        over.model_copy(update={"worker_template": {"spec": {"hostPID": True}}})
+    )
     assert revision("speculation.tokens", 5, mode=static) != revision(mode=static)
     assert revision("speculation.maxTokens", 5, mode=static) == revision(mode=static)
     assert revision("engine.version", "0.31.0") != revision()

@@ -52,7 +52,10 @@ class Case:
 TUNER: Final = "it is the tuner's, and shows in what it decides"
 ROLLOUTS: Final = "it matters while a rollout is under way"
 CLAIM: Final = "Kubernetes refuses it of a claim that exists"
-ELSEWHERE: Final = {"cache.prefetch": "its Job has to run: tests/unit/runtime/test_weights.py"}
+ELSEWHERE: Final = {
+    "cache.prefetch": "its Job has to run: tests/unit/runtime/test_weights.py",
+    "workerTemplate": "only groups have workers: tests/unit/runtime/test_groups.py",
+}
 CASES: Final[Mapping[str, Case]] = {
     "replicas": Case(3),
     "model.id": Case("nvidia/another"),

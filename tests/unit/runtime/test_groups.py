@@ -89,6 +89,19 @@ async def test_groups_serve_and_their_pods_own_the_domain() -> None:
     assert bench.kube.writes == []
 
 
+async def test_what_is_merged_over_workers_rolls_groups_out_and_is_named() -> None:
+    bench = bench_with(*BOTH)
+    await settle(bench)
+    bench.edit({"workerTemplate": {"metadata": {"labels": {"llm-d.ai/role": "none"}}}})
+    await settle(bench)
+
+    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
+    made = group["spec"]["leaderWorkerTemplate"]
+    assert made["workerTemplate"]["metadata"]["labels"]["llm-d.ai/role"] == "none"
+    assert "llm-d.ai/role" not in made["leaderTemplate"]["metadata"]["labels"]
+    assert bench.status["rollout"]["why"] == "workers' labels: llm-d.ai/role none was added"
+
+
 async def test_a_pod_that_is_new_owns_the_domain_too() -> None:
     bench = bench_with(*BOTH)
     await settle(bench)

@@ -1,6 +1,6 @@
 """Over how many nodes one replica of a spec spreads. Pure."""
 
-from fathom.api.accelerators import preset_for
+from fathom.api.accelerators import preset_for, vendor_of
 from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
 
 
@@ -35,7 +35,12 @@ def domain_key(spec: SpeculativeDeploymentSpec) -> str:
     return spec.node_pool.topology_key or preset_for(spec.node_pool).domain_key
 
 
+def over_nvlink(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether the nodes of one replica use NVLink, through IMEX channels that somebody gives."""
+    asked = spec.node_pool.compute_domain is not ComputeDomainPolicy.NEVER
+    return asked and vendor_of(spec.node_pool).has_nvlink and domain_key(spec) != ""
+
+
 def needs_compute_domain(spec: SpeculativeDeploymentSpec) -> bool:
     """Whether the operator makes the ComputeDomain through which a replica's nodes use NVLink."""
-    automatic = spec.node_pool.compute_domain is ComputeDomainPolicy.AUTO
-    return automatic and domain_key(spec) != ""
+    return over_nvlink(spec) and spec.node_pool.compute_domain is ComputeDomainPolicy.AUTO

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import AwareDatetime, Field
 
 from fathom.api import names
-from fathom.api.accelerators import GPU_RESOURCE
+from fathom.api.accelerators import Vendor
 from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
 from fathom.core.cluster.metadata import (
     Meta,
@@ -218,7 +218,6 @@ class ObservedNode(ObservedModel):
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
-    @property
-    def gpus(self) -> int:
+    def gpus(self, vendor: Vendor) -> int:
         """That pods can have of it, taken or not."""
-        return count(self.status.allocatable.get(GPU_RESOURCE))
+        return count(self.status.allocatable.get(vendor.resource))

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fathom.api import names
-from fathom.api.accelerators import GPU_RESOURCE
+from fathom.api.accelerators import NVIDIA, VENDORS, Vendor
 from fathom.core.cluster.metadata import (
     Meta,
     ObservedCondition,
@@ -105,9 +105,16 @@ class PodSpec(ObservedModel):
     tolerations: Annotated[tuple[ObservedToleration, ...], absent_as(())] = ()
 
     @property
+    def vendor(self) -> Vendor:
+        """Whose GPUs it asks for."""
+        asked = {name for each in self.containers for name in each.resources.limits}
+        return next((each for each in VENDORS if each.resource in asked), NVIDIA)
+
+    @property
     def gpus(self) -> int:
         """That the scheduler has to find on one node."""
-        return sum(count(each.resources.limits.get(GPU_RESOURCE)) for each in self.containers)
+        name = self.vendor.resource
+        return sum(count(each.resources.limits.get(name)) for each in self.containers)
 
     @property
     def asked_labels(self) -> Mapping[str, frozenset[str]]:

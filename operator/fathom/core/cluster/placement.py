@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL
+from fathom.api.accelerators import Vendor
 from fathom.core.cluster.observed import ObservedNode
 from fathom.core.cluster.observed_pods import ObservedToleration, PodSpec, Taint
 from fathom.core.counted import counted
@@ -31,13 +31,13 @@ def why_no_node(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     asked = spec.asked_labels
     alike = [node for node in nodes if _carries(node, asked)]
     if not alike:
-        return _no_label(asked, nodes)
+        return _no_label(asked, nodes, spec.vendor)
     open_ = [node for node in alike if not _repelled(node, spec.tolerations)]
     if not open_:
         return _no_toleration(spec, alike)
-    largest = max(node.gpus for node in open_)
+    largest = max(node.gpus(spec.vendor) for node in open_)
     if largest < spec.gpus:
-        return _no_size(spec.gpus, largest, len(open_))
+        return _no_size(spec, largest, len(open_))
     return ""
 
 
@@ -45,12 +45,14 @@ def _carries(node: ObservedNode, asked: Mapping[str, frozenset[str]]) -> bool:
     return all(node.metadata.labels.get(key) in values for key, values in asked.items())
 
 
-def _no_label(asked: Mapping[str, frozenset[str]], nodes: Sequence[ObservedNode]) -> str:
+def _no_label(
+    asked: Mapping[str, frozenset[str]], nodes: Sequence[ObservedNode], vendor: Vendor
+) -> str:
     # The accelerator first: it is what most often is another one.
-    ordered = sorted(asked.items(), key=lambda label: label[0] != PRODUCT_LABEL)
+    ordered = sorted(asked.items(), key=lambda label: label[0] != vendor.product_label)
     for key, values in ordered:
         if not any(_carries(node, {key: values}) for node in nodes):
-            return _no_single_label(key, _any_of(values), nodes)
+            return _no_single_label(key, _any_of(values), nodes, vendor)
     wanted = " and ".join(f"{key}={_any_of(values)}" for key, values in ordered)
     return f"no node carries {wanted} at once: correct nodePool.nodeSelector."
 
@@ -59,12 +61,13 @@ def _any_of(values: Iterable[str]) -> str:
     return " or ".join(sorted(values))
 
 
-def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str:
+def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode], vendor: Vendor) -> str:
+    product = key == vendor.product_label
     found = Counter(node.metadata.labels.get(key, "") for node in nodes)
     if set(found) == {""}:
         advice = (
-            "install GPU Feature Discovery, which sets it, or set nodePool.products: []."
-            if key == PRODUCT_LABEL
+            f"install {vendor.labelled_by}, which sets it, or set nodePool.products: []."
+            if product
             else "correct nodePool.nodeSelector."
         )
         return f"of {counted(len(nodes), 'node')} none carries {key}: {advice}"
@@ -72,7 +75,7 @@ def _no_single_label(key: str, value: str, nodes: Sequence[ObservedNode]) -> str
         (f"{count} {'carries' if count == 1 else 'carry'} {each or 'none'}", count)
         for each, count in found.items()
     )
-    field = "accelerator or nodePool.products" if key == PRODUCT_LABEL else "nodeSelector"
+    field = "accelerator or nodePool.products" if product else "nodeSelector"
     return f"0 nodes carry {key}={value}; {others}: correct nodePool.{field}, or add such nodes."
 
 
@@ -93,16 +96,16 @@ def _no_toleration(spec: PodSpec, nodes: Sequence[ObservedNode]) -> str:
     )
 
 
-def _no_size(gpus: int, largest: int, nodes: int) -> str:
+def _no_size(spec: PodSpec, largest: int, nodes: int) -> str:
     have = f"the largest of {nodes} nodes that match has {largest}" if nodes > 1 else (
         f"the node that matches has {largest}"
     )  # fmt: skip
     advice = (
-        "check NVIDIA's device plugin there."
+        f"check {spec.vendor.name}'s device plugin there."
         if not largest
         else "lower engine.tensorParallelSize × pipelineParallelSize, or correct nodePool."
     )
-    return f"a replica needs {gpus} {GPU_RESOURCE}, and {have}: {advice}"
+    return f"a replica needs {spec.gpus} {spec.vendor.resource}, and {have}: {advice}"
 
 
 def _named(kinds: Iterable[tuple[str, int]]) -> str:

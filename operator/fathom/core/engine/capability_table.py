@@ -120,6 +120,8 @@ ONE_DEPTH_ON_V1: Final = frozenset({Method.NGRAM_GPU})
 """Methods of live depth that Model Runner V1 drafts at one depth only: 0.32 keeps the schedule and
 stops at the first step of another depth (`propose` in vllm/v1/spec_decode/ngram_proposer_gpu.py),
 0.33 drops the schedule."""
+ASYNCHRONOUS_ON_V2: Final = Capability(SpecifierSet(">=0.33.0"))
+"""On Model Runner V2 no method, and no option of a draft, makes steps wait for their scheduling."""
 COUNTED: Final = Capability(
     # The plugin's scheduler, in an engine whose depth it leaves alone: 0.28 and 0.32 were run.
     SpecifierSet(">=0.28.0,<0.34"),

@@ -23,7 +23,7 @@ def leader_worker_set(
     as it is a Deployment of its own elsewhere, so that canary and rollback are the same.
 
     Raises:
-        MergeError: `podTemplate` does not fit.
+        MergeError: `podTemplate` or `workerTemplate` does not fit.
     """
     rollout = sd.spec.rollout
     return {

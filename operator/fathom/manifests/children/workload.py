@@ -1,4 +1,4 @@
-"""What holds one revision's pods, and where its serving pods' template stands in it."""
+"""What holds one revision's pods, and where their templates stand in it."""
 
 from pydantic import JsonValue
 
@@ -28,7 +28,7 @@ def workload(
         bundle: the plugin that its pods mount.
 
     Raises:
-        MergeError: `podTemplate` does not fit.
+        MergeError: `podTemplate` or `workerTemplate` does not fit.
     """
     build = leader_worker_set if kind == LEADER_WORKER_SET else deployment
     return build(sd, revision=revision, replicas=replicas, bundle=bundle)
@@ -36,11 +36,17 @@ def workload(
 
 def serving_template(kind: Kind, manifest: Manifest) -> dict[str, JsonValue] | None:
     """The template of the pods that serve, of a workload as it was read; None: it has none."""
-    path = (
-        ("spec", "leaderWorkerTemplate", "leaderTemplate")
-        if kind == LEADER_WORKER_SET
-        else ("spec", "template")
-    )
+    if kind == LEADER_WORKER_SET:
+        return _at(manifest, "spec", "leaderWorkerTemplate", "leaderTemplate")
+    return _at(manifest, "spec", "template")
+
+
+def workers_template(manifest: Manifest) -> dict[str, JsonValue] | None:
+    """The template of headless workers, of a workload as it was read; None: it has none."""
+    return _at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
+
+
+def _at(manifest: Manifest, *path: str) -> dict[str, JsonValue] | None:
     found: JsonValue = dict(manifest)
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None

@@ -25,7 +25,7 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
     """What is wrong with one container.
 
     Args:
-        container: as `podTemplate` left it.
+        container: as what is merged in left it.
         volumes: names of the pod's.
         field: path of the list that it stands in.
     """
@@ -43,7 +43,7 @@ def container_problems(container: Part, volumes: Collection[str], field: str) ->
             yield Problem(
                 field,
                 f"the container {name} mounts the volume {mount.get('name')}, which there is not: "
-                "add it to spec.podTemplate.spec.volumes.",
+                f"add it to {field.rpartition('.')[0]}.volumes.",
             )
     for asked in sorted(_ports_by_name(container) - by("name", ports).keys()):
         yield Problem(

@@ -46,7 +46,7 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
     own = [
         # vLLM's own limit is ten minutes, whatever the startup probe allows.
         _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
-        *(_value(*each) for each in {**user_env(spec), **fabric_env(spec)}.items()),
+        *(_value(*each) for each in {**user_env(spec), **fabric_env(spec, role)}.items()),
     ]
     own += hub_token(spec)
     if spec.cache.exists:

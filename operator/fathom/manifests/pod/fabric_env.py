@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import domain_key, spans_nodes
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.cluster.nodes_per_replica import over_nvlink, spans_nodes
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.pod.overlays import overlays
+from fathom.manifests.pod.template_parts import part
 
 NVLINK: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -31,23 +34,18 @@ INTERFACE: Final[Mapping[str, str]] = MappingProxyType(
 interfaces of GKE, else lets NCCL and Gloo choose, and they may choose one that leads nowhere."""
 
 
-def fabric_env(spec: SpeculativeDeploymentSpec) -> Mapping[str, str]:
+def fabric_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> Mapping[str, str]:
     """Variables by name; empty for a replica on one node."""
     if not spans_nodes(spec):
         return {}
     return {
-        **(NVLINK if _over_nvlink(spec) else {}),
-        **({} if _on_host_network(spec) else INTERFACE),
+        **(NVLINK if over_nvlink(spec) else {}),
+        **({} if _on_host_network(spec, role) else INTERFACE),
     }
 
 
-def _over_nvlink(spec: SpeculativeDeploymentSpec) -> bool:
-    """Whether the pods get IMEX channels, from whomever."""
-    asked = spec.node_pool.compute_domain is not ComputeDomainPolicy.NEVER
-    return asked and domain_key(spec) != ""
-
-
-def _on_host_network(spec: SpeculativeDeploymentSpec) -> bool:
+def _on_host_network(spec: SpeculativeDeploymentSpec, role: Role) -> bool:
     """Whether the interfaces are the node's, whose names nobody here knows."""
-    pod = spec.pod_template.get("spec")
-    return isinstance(pod, dict) and pod.get("hostNetwork") is True
+    pods = (part(each.given, "spec") for each in overlays(spec, role))
+    stated = [pod["hostNetwork"] for pod in pods if "hostNetwork" in pod]
+    return bool(stated) and stated[-1] is True

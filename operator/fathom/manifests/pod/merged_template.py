@@ -1,27 +1,33 @@
-"""The template of a serving pod before and after `podTemplate`, as it is judged."""
+"""The templates of one replica's pods before and after what is merged in, as they are judged."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api import names
+from fathom.api.accelerators import vendor_of
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.pod.pod_template import built_template, with_pod_template
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.pod.overlays import Overlay, overlays
+from fathom.manifests.pod.pod_template import built_template, with_overlays
 from fathom.manifests.pod.template_parts import Part, by, parts
 
-FIELD: Final = "spec.podTemplate"
-CONTAINERS: Final = f"{FIELD}.spec.containers"
 CONTAINER_KINDS: Final = ("containers", "initContainers")
 _NO_BUNDLE: Final = PluginBundle(files={}, content="")
 
 
 @dataclass(frozen=True, slots=True)
 class MergedTemplate:
+    role: Role
     built: Part
-    """Before `podTemplate` was merged in."""
+    """Before anything was merged in."""
+    before: Part
+    """Before the overlay was."""
     merged: Part
-    given: Part
-    """`podTemplate`, as its user wrote it."""
+    overlay: Overlay
+    """That is judged: for such pods alone, as its user wrote it."""
+    gpus: str
+    """Name of the resource that GPUs are asked for by."""
 
     @property
     def engine(self) -> Part:
@@ -33,21 +39,35 @@ class MergedTemplate:
         return _engine(self.built)
 
     @property
+    def containers(self) -> str:
+        """Path of the overlay's containers."""
+        return f"{self.overlay.field}.spec.containers"
+
+    @property
     def field(self) -> str:
-        """Path of the engine's container, as far as `podTemplate` names it."""
-        named = [each.get("name") for each in parts(self.given, "spec", "containers")]
+        """Path of the engine's container, as far as the overlay names it."""
+        named = [each.get("name") for each in parts(self.overlay.given, "spec", "containers")]
         name = names.ENGINE_CONTAINER
-        return f"{CONTAINERS}[{named.index(name)}]" if name in named else CONTAINERS
+        return f"{self.containers}[{named.index(name)}]" if name in named else self.containers
+
+    @property
+    def without_overlay(self) -> "MergedTemplate":
+        """As if it had never been written."""
+        return replace(self, merged=self.before, overlay=replace(self.overlay, given={}))
 
 
-def merged_template(sd: SpeculativeDeployment) -> MergedTemplate:
-    """The template with neither revision nor plugin.
+def merged_template(sd: SpeculativeDeployment, role: Role = Role.LEADER) -> MergedTemplate:
+    """A template with neither revision nor plugin.
 
     Raises:
-        MergeError: `podTemplate` does not fit.
+        MergeError: what is merged in does not fit.
     """
-    built = built_template(sd, revision="", bundle=_NO_BUNDLE)
-    return MergedTemplate(built, with_pod_template(sd.spec, built), sd.spec.pod_template)
+    built = built_template(sd, role, revision="", bundle=_NO_BUNDLE)
+    *earlier, last = overlays(sd.spec, role)
+    before = with_overlays(sd.spec, built, earlier)
+    merged = with_overlays(sd.spec, built, (*earlier, last))
+    gpus = vendor_of(sd.spec.node_pool).resource
+    return MergedTemplate(role, built, before, merged, last, gpus)
 
 
 def _engine(template: Part) -> Part:

@@ -1,12 +1,12 @@
 """The pods of one replica: the one that serves and, over several nodes, its headless workers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.accelerators import GPU_RESOURCE, PRODUCT_LABEL, preset_for
+from fathom.api.accelerators import preset_for, vendor_of
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
@@ -20,12 +20,12 @@ from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY, engine_env, with_ours
 from fathom.manifests.pod.group import (
     container_claims,
-    for_worker,
     group_affinity,
     in_an_nvlink_partition,
     resource_claims,
     watched_worker,
 )
+from fathom.manifests.pod.overlays import Overlay, overlays
 from fathom.manifests.pod.pod_schema import with_written_quantities
 from fathom.manifests.pod.security_context import (
     container_security,
@@ -58,7 +58,7 @@ def pod_template(
     Raises:
         MergeError: `podTemplate` does not fit.
     """
-    return _template(sd, selector_labels(sd, revision), Role.LEADER, bundle)
+    return _template(sd, revision, Role.LEADER, bundle)
 
 
 def worker_template(
@@ -67,38 +67,41 @@ def worker_template(
     """The template of a headless worker: the same engine, which no client reaches.
 
     Raises:
-        MergeError: `podTemplate` does not fit.
+        MergeError: `podTemplate` or `workerTemplate` does not fit.
     """
-    labels = {**selector_labels(sd, revision), names.LABEL_ROLE: names.ROLE_WORKER}
-    return _template(sd, labels, Role.WORKER, bundle)
+    return _template(sd, revision, Role.WORKER, bundle)
 
 
 def _template(
-    sd: SpeculativeDeployment, labels: dict[str, JsonValue], role: Role, bundle: PluginBundle
+    sd: SpeculativeDeployment, revision: str, role: Role, bundle: PluginBundle
 ) -> dict[str, JsonValue]:
-    return with_pod_template(sd.spec, _built(sd, labels, role, bundle), role)
+    built = built_template(sd, role, revision=revision, bundle=bundle)
+    return with_overlays(sd.spec, built, overlays(sd.spec, role))
 
 
 def built_template(
-    sd: SpeculativeDeployment, *, revision: str, bundle: PluginBundle
+    sd: SpeculativeDeployment, role: Role, *, revision: str, bundle: PluginBundle
 ) -> dict[str, JsonValue]:
-    """The template of a serving pod before `podTemplate` is merged in."""
-    return _built(sd, selector_labels(sd, revision), Role.LEADER, bundle)
+    """The template of a pod before anything is merged in."""
+    labels = {**selector_labels(sd, revision), names.LABEL_ROLE: role.value}
+    return _built(sd, labels, role, bundle)
 
 
-def with_pod_template(
-    spec: SpeculativeDeploymentSpec, built: Mapping[str, JsonValue], role: Role = Role.LEADER
+def with_overlays(
+    spec: SpeculativeDeploymentSpec, built: Mapping[str, JsonValue], given: Sequence[Overlay]
 ) -> dict[str, JsonValue]:
-    """A template that was built, `podTemplate` merged in.
+    """A template that was built, with what is merged over it.
 
     Raises:
-        MergeError: `podTemplate` does not fit.
+        MergeError: one of them does not fit.
     """
-    if not spec.pod_template:
-        return dict(built)
-    given = {key: with_written_quantities(each) for key, each in spec.pod_template.items()}
-    patch = given if role is Role.LEADER else for_worker(given, names.ENGINE_CONTAINER)
-    result = merged(built, patch, "spec.podTemplate")
+    result = dict(built)
+    patches = [each for each in given if each.given]
+    if not patches:
+        return result
+    for each in patches:
+        patch = {key: with_written_quantities(value) for key, value in each.given.items()}
+        result = merged(result, patch, each.field)
     if has_plugin(spec):
         result = _with_our_variables(result)
     # Selectors stand on these, so no merge may change them.
@@ -199,11 +202,12 @@ def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
 
 
 def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
-    limits = {**_quantities(spec.engine.resources.limits), GPU_RESOURCE: str(gpus_per_pod(spec))}
+    gpus = vendor_of(spec.node_pool).resource
+    limits = {**_quantities(spec.engine.resources.limits), gpus: str(gpus_per_pod(spec))}
     resources: dict[str, JsonValue] = {"limits": limits, **container_claims(spec)}
     requests = _quantities(spec.engine.resources.requests)
     # Must equal the limit, which is its default.
-    requests.pop(GPU_RESOURCE, None)
+    requests.pop(gpus, None)
     if requests:
         resources["requests"] = requests
     return resources
@@ -217,15 +221,17 @@ def _quantities(quantities: Mapping[str, int | str]) -> dict[str, JsonValue]:
 def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     pool = spec.node_pool
     product = preset_for(pool).product if pool.products is None else ""
-    own: dict[str, JsonValue] = {PRODUCT_LABEL: product} if product else {}
+    own: dict[str, JsonValue] = {vendor_of(pool).product_label: product} if product else {}
     return {**own, **pool.node_selector}
 
 
 def _affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     affinity = group_affinity(sd)
     expressions = in_an_nvlink_partition(sd.spec)
-    if products := sd.spec.node_pool.products:
-        expressions.append({"key": PRODUCT_LABEL, "operator": "In", "values": list(products)})
+    pool = sd.spec.node_pool
+    if pool.products:
+        label = vendor_of(pool).product_label
+        expressions.append({"key": label, "operator": "In", "values": list(pool.products)})
     if expressions:
         term: JsonValue = {"matchExpressions": expressions}
         affinity["nodeAffinity"] = {
@@ -246,7 +252,8 @@ def node_tolerations(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
                 "effect": "NoSchedule",
             }
         )
-    tolerations.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
+    gpus = vendor_of(spec.node_pool).resource
+    tolerations.append({"key": gpus, "operator": "Exists", "effect": "NoSchedule"})
     tolerations.extend(
         toleration.model_dump(mode="json", exclude_defaults=True)
         for toleration in spec.node_pool.tolerations

@@ -1,4 +1,4 @@
-"""What `podTemplate` may do, and what that costs or leaves to the user. Pure."""
+"""What may be merged over pods, and what that costs or leaves to the user. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -7,16 +7,17 @@ from typing import Final
 from fathom.api import names
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.engine.options import options
 from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.engine_start import what_to_see_to
 from fathom.manifests.pod.merged_template import (
     CONTAINER_KINDS,
-    CONTAINERS,
-    FIELD,
     MergedTemplate,
     merged_template,
 )
+from fathom.manifests.pod.overlays import POD_TEMPLATE, WORKER_TEMPLATE, overlays
 from fathom.manifests.pod.pod_schema import schema_findings
 from fathom.manifests.pod.template_parts import Part, part, parts, texts
 
@@ -43,17 +44,43 @@ _MISSED: Final[Mapping[str, str]] = MappingProxyType(
         "readinessProbe": "requests reach an engine that still loads",
     }
 )
+_BEFORE_THE_END: Final[Mapping[Role, str]] = MappingProxyType(
+    {
+        Role.LEADER: "it must take the seconds until every client has heard that the pod goes, for "
+        "which Fathom's own sleeps: else their requests are lost.",
+        Role.WORKER: "it must wait until the leader is gone, as Fathom's own does: else requests "
+        "in flight lose a part of their engine.",
+    }
+)
 
 
 def pod_template_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
-    """What to see to in a `podTemplate` that is not refused, or in its absence."""
-    given = sd.spec.pod_template
-    yield from (each.problem for each in schema_findings(given, FIELD) if not each.certain)
-    template = merged_template(sd)
-    yield from _without_right(sd.spec.engine.args, part(template.engine, "securityContext"))
-    if given:
-        yield from _in_engine(template)
-        yield from _in_pod(template)
+    """What to see to in overlays that are not refused, or in their absence."""
+    security = part(merged_template(sd).engine, "securityContext")
+    yield from _without_right(sd.spec.engine.args, security)
+    for role in Role:
+        if overlays(sd.spec, role)[-1].given:
+            yield from _doubts(merged_template(sd, role))
+    if sd.spec.worker_template and not spans_nodes(sd.spec):
+        yield Problem(
+            WORKER_TEMPLATE,
+            "a replica of this spec is one pod, which has no workers: leave it out.",
+        )
+
+
+def _doubts(template: MergedTemplate) -> Iterator[Problem]:
+    """What to see to because of the overlay for such pods alone."""
+    overlay = template.overlay
+    findings = schema_findings(overlay.given, overlay.field)
+    yield from (each.problem for each in findings if not each.certain)
+    # What an earlier overlay leaves to the user is said where that one stands.
+    said = {each.message for each in _in_template(template.without_overlay)}
+    yield from (each for each in _in_template(template) if each.message not in said)
+
+
+def _in_template(template: MergedTemplate) -> Iterator[Problem]:
+    yield from _in_engine(template)
+    yield from _in_pod(template)
 
 
 def _without_right(args: Sequence[str], security: Part) -> Iterator[Problem]:
@@ -66,8 +93,8 @@ def _without_right(args: Sequence[str], security: Part) -> Iterator[Problem]:
             yield Problem(
                 f"spec.engine.args[{option.index}]",
                 f"{option.spelling} needs a right, or the container's runtime refuses it: set "
-                f"{CONTAINERS}[name: {names.ENGINE_CONTAINER}].securityContext.capabilities.add to "
-                "[SYS_NICE].",
+                f"{POD_TEMPLATE}.spec.containers[name: {names.ENGINE_CONTAINER}].securityContext."
+                "capabilities.add to [SYS_NICE].",
             )
 
 
@@ -79,46 +106,43 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
         if not engine.get(probe):
             yield Problem(f"{field}.{probe}", f"without it {price}.")
     if part(engine, "lifecycle", "preStop") != part(built, "lifecycle", "preStop"):
-        yield Problem(
-            f"{field}.lifecycle.preStop",
-            "it must take the seconds until every client has heard that the pod goes, for which "
-            "Fathom's own sleeps: else their requests are lost.",
-        )
+        yield Problem(f"{field}.lifecycle.preStop", _BEFORE_THE_END[template.role])
 
 
 def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
     built, spec = part(template.built, "spec"), part(template.merged, "spec")
+    field = f"{template.overlay.field}.spec"
     grace, needed = (each.get("terminationGracePeriodSeconds", 30) for each in (spec, built))
     if isinstance(grace, int) and isinstance(needed, int) and grace < needed:
         yield Problem(
-            f"{FIELD}.spec.terminationGracePeriodSeconds",
+            f"{field}.terminationGracePeriodSeconds",
             f"a pod that goes needs {needed} to finish its requests, and loses those that take "
             "longer than this: lower spec.engine.drainSeconds instead.",
         )
     for key, price in _OF_THE_HOST.items():
         if spec.get(key):
-            yield Problem(f"{FIELD}.spec.{key}", price)
+            yield Problem(f"{field}.{key}", price)
     for volume in parts(spec, "volumes"):
         if path := part(volume, "hostPath").get("path"):
             yield Problem(
-                f"{FIELD}.spec.volumes",
+                f"{field}.volumes",
                 f"the volume {volume['name']} is {path} of the node, which outlives the pod and "
                 f"is any other pod's too. {_PRIVILEGED}",
             )
     for kind in CONTAINER_KINDS:
         for container in parts(spec, kind):
-            yield from _container(container, f"{FIELD}.spec.{kind}")
-    yield from _on_nodes(parts(built, *_NODES), parts(spec, *_NODES))
+            yield from _container(container, f"{field}.{kind}")
+    yield from _on_nodes(parts(built, *_NODES), parts(spec, *_NODES), field)
     terms = parts(spec, *_TOGETHER)
     if not all(term in terms for term in parts(built, *_TOGETHER)):
         yield Problem(
-            f"{FIELD}.spec.{'.'.join(_TOGETHER)}",
+            f"{field}.{'.'.join(_TOGETHER)}",
             "it takes the place of the term that keeps the pods of a replica in one NVLink domain: "
             "repeat that term, which fathom render shows without podTemplate.",
         )
 
 
-def _on_nodes(ours: Sequence[Part], merged: Sequence[Part]) -> Iterator[Problem]:
+def _on_nodes(ours: Sequence[Part], merged: Sequence[Part], field: str) -> Iterator[Problem]:
     """A node has to fit one of the terms only, so each must ask for what Fathom asks for."""
     asked = [each for term in ours for each in parts(term, "matchExpressions")]
     if not all(
@@ -126,7 +150,7 @@ def _on_nodes(ours: Sequence[Part], merged: Sequence[Part]) -> Iterator[Problem]
     ):
         keys = " and ".join(str(each["key"]) for each in asked)
         yield Problem(
-            f"{FIELD}.spec.{'.'.join(_NODES)}",
+            f"{field}.{'.'.join(_NODES)}",
             f"it takes the place of what Fathom asks of nodes by {keys}: repeat that in each of "
             "your terms, as fathom render shows it without podTemplate.",
         )

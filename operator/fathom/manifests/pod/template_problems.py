@@ -1,4 +1,4 @@
-"""What `podTemplate` may not do to the pods that Fathom builds, each with what to do instead. Pure.
+"""What may not be merged over the pods that Fathom builds, each with what to do instead. Pure.
 
 What a field of the spec is for is set there, since Fathom reads it there too; what the pods cannot
 do without stays; what the API server would refuse is refused before.
@@ -10,23 +10,23 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api import names
-from fathom.api.accelerators import GPU_RESOURCE
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.engine.model_runner import MODEL_RUNNER_VARIABLE
 from fathom.manifests.cache import HUB_VARIABLES
 from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.engine_command.ranks import Role
+from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
 from fathom.manifests.pod.container_problems import container_problems
 from fathom.manifests.pod.engine_env import OURS
 from fathom.manifests.pod.engine_start import why_not_started
 from fathom.manifests.pod.group import CLAIM
 from fathom.manifests.pod.merged_template import (
     CONTAINER_KINDS,
-    CONTAINERS,
-    FIELD,
     MergedTemplate,
     merged_template,
 )
+from fathom.manifests.pod.overlays import overlays
 from fathom.manifests.pod.pod_schema import schema_findings
 from fathom.manifests.pod.strategic_merge import MergeError
 from fathom.manifests.pod.template_parts import Part, by, part, parts, texts
@@ -49,27 +49,39 @@ _REFUSED_BY_WORKLOADS: Final = ("activeDeadlineSeconds", "ephemeralContainers")
 
 
 def pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
-    """Why `podTemplate` is refused."""
-    given = sd.spec.pod_template
-    if not given:
-        return
-    for key in given:
-        if key not in ("metadata", "spec"):
-            yield Problem(f"{FIELD}.{key}", "a pod template has metadata and spec, nothing else.")
+    """Why `podTemplate` is refused or, where that is in order, `workerTemplate`."""
+    for role in Role:
+        refused = tuple(_problems(sd, role))
+        yield from refused
+        if refused:
             return
-    wrong = [each.problem for each in schema_findings(given, FIELD) if each.certain]
+
+
+def _problems(sd: SpeculativeDeployment, role: Role) -> Iterator[Problem]:
+    """Why the overlay for such pods alone is refused."""
+    overlay = overlays(sd.spec, role)[-1]
+    if not overlay.given:
+        return
+    for key in overlay.given:
+        if key not in ("metadata", "spec"):
+            where = f"{overlay.field}.{key}"
+            yield Problem(where, "a pod template has metadata and spec, nothing else.")
+            return
+    findings = schema_findings(overlay.given, overlay.field)
+    wrong = [each.problem for each in findings if each.certain]
     yield from wrong
     if wrong:
         return
     try:
-        template = merged_template(sd)
+        template = merged_template(sd, role)
     except MergeError as error:
         where, _, sentence = str(error).partition(": ")
         yield Problem(where, sentence)
         return
     if not template.engine:
         yield Problem(
-            CONTAINERS, f"the container {names.ENGINE_CONTAINER} must stay: do not delete it."
+            template.containers,
+            f"the container {names.ENGINE_CONTAINER} must stay: do not delete it.",
         )
         return
     yield from _in_engine(template)
@@ -79,14 +91,6 @@ def pod_template_problems(sd: SpeculativeDeployment) -> Iterator[Problem]:
 def own_variable_sentence(name: str) -> str:
     """Why a variable of Fathom's is refused."""
     return f"variables called {OWN_PREFIX}… are Fathom's own: remove {name}."
-
-
-def gpus_sentence(needed: object) -> str:
-    """Why another number of GPUs is refused."""
-    return (
-        f"a pod of this spec gets {needed}: set spec.engine.tensorParallelSize, "
-        "pipelineParallelSize and dataParallelSize, and leave this out."
-    )
 
 
 def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
@@ -105,7 +109,8 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
     yield from _gpus(template)
     yield from _mounts(template)
     port = by("containerPort", parts(engine, "ports")).get(str(HTTP_PORT))
-    if port is None or port.get("protocol", "TCP") != "TCP":
+    serves = template.role is Role.LEADER
+    if serves and (port is None or port.get("protocol", "TCP") != "TCP"):
         yield Problem(
             f"{field}.ports",
             f"port {HTTP_PORT} must stay, with TCP: clients, probes and metrics reach the engine "
@@ -120,7 +125,7 @@ def _in_engine(template: MergedTemplate) -> Iterator[Problem]:
 
 def _variables(template: MergedTemplate) -> Iterator[Problem]:
     field = f"{template.field}.env"
-    for container in parts(template.given, "spec", "containers"):
+    for container in parts(template.overlay.given, "spec", "containers"):
         if container.get("name") != names.ENGINE_CONTAINER:
             continue
         for name in by("name", parts(container, "env")):
@@ -136,12 +141,15 @@ def _variables(template: MergedTemplate) -> Iterator[Problem]:
 
 
 def _gpus(template: MergedTemplate) -> Iterator[Problem]:
-    needed = part(template.built_engine, "resources", "limits")[GPU_RESOURCE]
+    ours = template.gpus
+    needed = part(template.built_engine, "resources", "limits")[ours]
     for kind in ("limits", "requests"):
-        found = part(template.engine, "resources", kind).get(GPU_RESOURCE)
+        field = f"{template.field}.resources.{kind}"
+        asked = part(template.engine, "resources", kind)
+        found = asked.get(ours)
         if str(found) != needed and (kind == "limits" or found is not None):
-            field = f"{template.field}.resources.{kind}.{GPU_RESOURCE}"
-            yield Problem(field, gpus_sentence(needed))
+            yield Problem(f"{field}.{ours}", gpus_sentence(needed))
+        yield from foreign_gpu_problems(asked, ours, field)
 
 
 def _mounts(template: MergedTemplate) -> Iterator[Problem]:
@@ -167,10 +175,11 @@ def _is_whole(mount: Part, volume: str) -> bool:
 
 
 def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
-    spec, field = part(template.merged, "spec"), f"{FIELD}.spec"
-    for label in part(template.given, "metadata", "labels"):
+    overlay = template.overlay
+    spec, field = part(template.merged, "spec"), f"{overlay.field}.spec"
+    for label in part(overlay.given, "metadata", "labels"):
         if label in _OWN_LABELS:
-            yield Problem(f"{FIELD}.metadata.labels.{label}", "Fathom's own: remove it.")
+            yield Problem(f"{overlay.field}.metadata.labels.{label}", "Fathom's own: remove it.")
     if spec.get("restartPolicy", "Always") != "Always":
         yield Problem(f"{field}.restartPolicy", "pods that serve have Always: remove it.")
     for key in _REFUSED_BY_WORKLOADS:
@@ -180,17 +189,19 @@ def _in_pod(template: MergedTemplate) -> Iterator[Problem]:
         if claim not in parts(spec, "resourceClaims"):
             yield Problem(f"{field}.resourceClaims", _NO_CLAIM)
     volumes = by("name", parts(spec, "volumes"))
-    yield from _volumes(by("name", parts(template.built, "spec", "volumes")), volumes)
+    yield from _volumes(by("name", parts(template.built, "spec", "volumes")), volumes, field)
     for kind in CONTAINER_KINDS:
         for container in parts(spec, kind):
             yield from container_problems(container, volumes, f"{field}.{kind}")
 
 
-def _volumes(built: Mapping[str, Part], merged: Mapping[str, Part]) -> Iterator[Problem]:
+def _volumes(
+    built: Mapping[str, Part], merged: Mapping[str, Part], field: str
+) -> Iterator[Problem]:
     for name in sorted(built.keys() & _OWN_VOLUMES.keys()):
         if merged.get(name) != built[name]:
             why = _OWN_VOLUMES[name]
             yield Problem(
-                f"{FIELD}.spec.volumes",
+                f"{field}.volumes",
                 f"the volume {name} must stay as it is: {why}; give yours another name.",
             )

@@ -2,7 +2,12 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
+from fathom.core.cluster.nodes_per_replica import (
+    domain_key,
+    needs_compute_domain,
+    nodes_per_replica,
+    spans_nodes,
+)
 from manifest_samples import resource
 
 
@@ -28,3 +33,12 @@ def test_a_replica_takes_as_many_nodes_as_its_gpus_fill(
 
     assert nodes_per_replica(spec) == nodes
     assert spans_nodes(spec) == (nodes > 1)
+
+
+@pytest.mark.parametrize(("accelerator", "domain"), [("H200", True), ("MI300X", False)])
+def test_gpus_without_nvlink_share_a_key_and_no_domain(accelerator: str, *, domain: bool) -> None:
+    spread = {"engine.tensorParallelSize": 16, "nodePool.topologyKey": "rack"}
+    spec = resource({**spread, "nodePool.accelerator": accelerator}).spec
+
+    assert domain_key(spec) == "rack"
+    assert needs_compute_domain(spec) is domain

@@ -36,6 +36,19 @@ def node(
     )
 
 
+AMD_POOL: Any = {"accelerator": "MI300X"}
+
+
+def amd_node(product: str, gpus: int) -> ObservedNode:
+    return ObservedNode.model_validate(
+        {
+            "metadata": {"name": "n", "labels": {"amd.com/gpu.product-name": product}},
+            "spec": {"taints": [_taint("amd.com/gpu:NoSchedule")]},
+            "status": {"allocatable": {"amd.com/gpu": str(gpus)}},
+        }
+    )
+
+
 def _taint(text: str) -> dict[str, str]:
     key, effect = text.split(":")
     key, _, value = key.partition("=")
@@ -141,6 +154,25 @@ def test_a_node_whose_device_plugin_is_missing() -> None:
     assert why_no_node(pod(), [node(gpus=0)]) == (
         "a replica needs 4 nvidia.com/gpu, and the node that matches has 0: check NVIDIA's device "
         "plugin there."
+    )
+
+
+def test_a_pod_that_asks_for_gpus_of_another_vendor() -> None:
+    asked = pod(nodePool=AMD_POOL)
+
+    assert why_no_node(asked, [node(), amd_node("AMD_Instinct_MI300X_OAM", 8)]) == ""
+    assert why_no_node(asked, [amd_node("AMD_Instinct_MI355_OAM", 8)]) == (
+        "0 nodes carry amd.com/gpu.product-name=AMD_Instinct_MI300X_OAM; 1 carries "
+        "AMD_Instinct_MI355_OAM: correct nodePool.accelerator or nodePool.products, or add such "
+        "nodes."
+    )
+    assert why_no_node(asked, [node()]) == (
+        "of 1 node none carries amd.com/gpu.product-name: install AMD's node labeller, which sets "
+        "it, or set nodePool.products: []."
+    )
+    assert why_no_node(asked, [amd_node("AMD_Instinct_MI300X_OAM", 0)]) == (
+        "a replica needs 4 amd.com/gpu, and the node that matches has 0: check AMD's device plugin "
+        "there."
     )
 
 

@@ -7,6 +7,9 @@ import pytest
 from fathom.core.engine.async_scheduling import why_synchronous
 from manifest_samples import resource
 
+NEWER = {"engine.image": "vllm/vllm-openai:v0.33.0"}
+V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
+
 
 @pytest.mark.parametrize(
     ("changes", "why"),
@@ -22,6 +25,14 @@ from manifest_samples import resource
             "spec.draft.options.disable_padded_drafter_batch",
         ),
         ({"draft.options": {"disable_padded_drafter_batch": "false"}}, ""),
+        ({**NEWER, "draft": {"method": "ngram"}}, ""),
+        ({**NEWER, **V1, "draft": {"method": "ngram"}}, "method ngram"),
+        ({**NEWER, "draft": {"method": "suffix"}}, "method suffix"),
+        ({**NEWER, "draft.options": {"disable_padded_drafter_batch": "true"}}, ""),
+        (
+            {**NEWER, "engine.args": ["--no-async-scheduling"]},
+            "--no-async-scheduling in spec.engine.args",
+        ),
     ],
     ids=str,
 )

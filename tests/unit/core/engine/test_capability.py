@@ -183,6 +183,14 @@ def test_a_pipeline_whose_steps_wait_for_each_other_is_not_live(
     assert live_depth(resource({"engine.pipelineParallelSize": 2}).spec)
 
 
+@pytest.mark.parametrize(("release", "live"), [("0.32.0", False), ("0.33.0", True)])
+def test_a_pipeline_with_ngrams_is_live_where_its_steps_do_not_wait(
+    release: str, *, live: bool
+) -> None:
+    ngrams = {"draft": {"method": "ngram"}, "engine.pipelineParallelSize": 2}
+    assert live_depth(resource({**ngrams, "engine.version": release}).spec) is live
+
+
 def test_a_static_engine_is_not_live_though_it_could_be() -> None:
     spec = resource({"speculation.tuning.mode": "Static"}).spec
 

@@ -31,6 +31,8 @@ def test_one_node_gets_nothing(accelerator: Accelerator) -> None:
         (TWO_SERVERS, False),
         (TWO_SERVERS | {"nodePool.accelerator": "B200"}, False),
         (TWO_TRAYS | {"nodePool.accelerator": "Custom", "nodePool.gpusPerNode": 4}, False),
+        (TWO_SERVERS | {"nodePool.topologyKey": "rack"}, True),
+        (TWO_SERVERS | {"nodePool.topologyKey": "rack", "nodePool.accelerator": "MI300X"}, False),
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from fathom.core.plugin import PluginBundle
 from fathom.manifests.children.compute_domain import compute_domain
 from fathom.manifests.children.leader_worker_set import leader_worker_set
 from fathom.manifests.children.pod_disruption_budget import pod_disruption_budget
+from fathom.manifests.problems import doubts_of
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "aaaa")
@@ -87,6 +88,84 @@ def test_what_a_pod_template_says_of_serving_is_for_the_leader() -> None:
     assert vllm(worker)["lifecycle"]["postStart"] == probe
     assert vllm(worker)["lifecycle"]["preStop"]["exec"]["command"][0] == "python3"
     assert vllm(worker)["securityContext"]["runAsUser"] == 0
+
+
+ROUTERS = {"llm-d.ai/role": "decode", "team": "search"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "left"),
+    [
+        ({"llm-d.ai/role": "worker"}, {"llm-d.ai/role": "worker", "team": "search"}),
+        ({"llm-d.ai/role": None}, {"team": "search"}),
+        ({"$patch": "delete"}, {}),
+        ({"$patch": "replace", "a": "b"}, {"a": "b"}),
+    ],
+    ids=str,
+)
+def test_labels_of_leaders_alone(labels: dict[str, Any], left: dict[str, str]) -> None:
+    pods = {"metadata": {"labels": ROUTERS}}
+    leader, worker = templates(
+        {"podTemplate": pods, "workerTemplate": {"metadata": {"labels": labels}}}
+    )
+    ours = {"fathom.dev/name": "kimi", "fathom.dev/revision": "abc"}
+
+    assert leader["metadata"]["labels"] == {**ours, **ROUTERS, "fathom.dev/role": "leader"}
+    assert worker["metadata"]["labels"] == {**ours, **left, "fathom.dev/role": "worker"}
+
+
+def test_what_is_merged_over_workers_leaves_the_leader_as_it_is() -> None:
+    over = {"spec": {"priorityClassName": "low", "containers": [{"name": "vllm", "tty": True}]}}
+    leader, worker = templates({"workerTemplate": over})
+
+    assert leader == templates({})[0]
+    assert worker["spec"]["priorityClassName"] == "low"
+    assert vllm(worker)["tty"] is True
+
+
+def test_a_path_for_python_of_workers_has_ours_before_it() -> None:
+    mine = {"name": "PYTHONPATH", "value": "/mine"}
+    _, worker = templates(
+        {"workerTemplate": {"spec": {"containers": [{"name": "vllm", "env": [mine]}]}}}
+    )
+    (found,) = (each for each in vllm(worker)["env"] if each["name"] == "PYTHONPATH")
+
+    assert found["value"] == "/etc/fathom/plugin:/mine"
+
+
+@pytest.mark.parametrize(
+    ("all_pods", "workers", "named"),
+    [(True, None, (False, False)), (None, True, (True, False)), (True, False, (False, True))],
+)
+def test_the_interface_is_named_in_pods_that_have_their_own_network(
+    *, all_pods: bool | None, workers: bool | None, named: tuple[bool, bool]
+) -> None:
+    found = templates(
+        {
+            "podTemplate": {"spec": {"hostNetwork": all_pods}} if all_pods is not None else {},
+            "workerTemplate": {"spec": {"hostNetwork": workers}} if workers is not None else {},
+        }
+    )
+    variables = [{each["name"] for each in vllm(template)["env"]} for template in found]
+
+    assert tuple("NCCL_SOCKET_IFNAME" in each for each in variables) == named
+
+
+def test_what_pod_template_leaves_to_the_user_is_said_once() -> None:
+    host = {"podTemplate": {"spec": {"hostIPC": True}}}
+    workers = {"workerTemplate": {"spec": {"hostPID": True}}}
+    doubts = [each.field for each in doubts_of(resource({**TWO_TRAYS, **host, **workers}))]
+
+    assert doubts == ["spec.podTemplate.spec.hostIPC", "spec.workerTemplate.spec.hostPID"]
+
+
+def test_where_there_are_no_workers_that_is_said() -> None:
+    (doubt,) = doubts_of(resource({"workerTemplate": {"spec": {"priorityClassName": "low"}}}))
+
+    assert str(doubt) == (
+        "spec.workerTemplate: a replica of this spec is one pod, which has no workers: leave it "
+        "out."
+    )
 
 
 def test_both_halves_of_the_claim_or_none() -> None:

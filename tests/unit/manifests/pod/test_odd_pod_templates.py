@@ -1,4 +1,4 @@
-"""What people write into `podTemplate`: right in the pod, or refused with a field and a cure."""
+"""What people merge over pods: right in the pod, or refused with a field and a cure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.pod.pod_template import pod_template, worker_template
 from fathom.manifests.problems import doubts_of, problems_of
 from manifest_samples import resource
 from odd_pod_templates import GONE, ODD, Odd, Path
@@ -14,10 +14,6 @@ from odd_pod_templates import GONE, ODD, Odd, Path
 REFUSED = {name: odd for name, odd in ODD.items() if odd.refused}
 RIGHT = {name: odd for name, odd in ODD.items() if not odd.refused}
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": ""}, "0123456789ab")
-
-
-def changes(odd: Odd) -> dict[str, Any]:
-    return {**odd.changes, "podTemplate": dict(odd.template)}
 
 
 def found(value: Any, path: Path) -> Any:
@@ -39,16 +35,17 @@ def keys(item: Any) -> list[str]:
 
 @pytest.mark.parametrize("odd", REFUSED.values(), ids=REFUSED.keys())
 def test_is_refused_with_its_field_and_a_cure(odd: Odd) -> None:
-    problems = problems_of(resource(changes(odd)))
+    problems = problems_of(resource(odd.edits))
 
-    assert str(problems[0]).startswith(f"spec.podTemplate{odd.refused}")
+    assert str(problems[0]).startswith(f"spec.{odd.name}{odd.refused}")
 
 
 @pytest.mark.parametrize("odd", RIGHT.values(), ids=RIGHT.keys())
 def test_is_right_in_the_pod(odd: Odd) -> None:
-    sd = resource(changes(odd))
+    sd = resource(odd.edits)
     assert [str(problem) for problem in problems_of(sd)] == []
-    template: dict[str, Any] = pod_template(sd, revision="abcd0123", bundle=BUNDLE)
+    build = worker_template if odd.workers else pod_template
+    template: dict[str, Any] = build(sd, revision="abcd0123", bundle=BUNDLE)
 
     assert odd.pod, "a case that asserts nothing"
     assert {path: found(template["spec"], path) for path in odd.pod} == odd.pod
@@ -56,8 +53,8 @@ def test_is_right_in_the_pod(odd: Odd) -> None:
 
 @pytest.mark.parametrize("odd", RIGHT.values(), ids=RIGHT.keys())
 def test_leaves_to_the_user_what_it_says(odd: Odd) -> None:
-    doubts = [str(doubt) for doubt in doubts_of(resource(changes(odd)))]
+    doubts = [str(doubt) for doubt in doubts_of(resource(odd.edits))]
 
-    assert [each[: len(f"spec.podTemplate{odd.doubt}")] for each in doubts] == (
-        [f"spec.podTemplate{odd.doubt}"] if odd.doubt else []
+    assert [each[: len(f"spec.{odd.name}{odd.doubt}")] for each in doubts] == (
+        [f"spec.{odd.name}{odd.doubt}"] if odd.doubt else []
     )

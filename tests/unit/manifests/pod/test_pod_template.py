@@ -58,13 +58,13 @@ def test_liveness_waits_ten_minutes() -> None:
             {},
             {"nvidia.com/gpu.product": "NVIDIA-GB200"},
             ["kubernetes.io/arch", "nvidia.com/gpu"],
-            "4",
+            {"nvidia.com/gpu": "4"},
         ),
         (
             {"nodePool.accelerator": "H200", "engine.tensorParallelSize": 8},
             {"nvidia.com/gpu.product": "NVIDIA-H200"},
             ["nvidia.com/gpu"],
-            "8",
+            {"nvidia.com/gpu": "8"},
         ),
         (
             {
@@ -77,17 +77,27 @@ def test_liveness_waits_ten_minutes() -> None:
             },
             {"pool": "a"},
             ["nvidia.com/gpu", "team"],
-            "4",
+            {"nvidia.com/gpu": "4"},
+        ),
+        (
+            {
+                "nodePool.accelerator": "MI325X",
+                "engine.tensorParallelSize": 8,
+                "engine.resources.requests": {"amd.com/gpu": 8},
+            },
+            {"amd.com/gpu.product-name": "AMD_Instinct_MI325_OAM"},
+            ["amd.com/gpu"],
+            {"amd.com/gpu": "8"},
         ),
     ],
     ids=str,
 )
 def test_the_node_type_decides_where_pods_go(
-    changes: dict[str, Any], selector: dict[str, str], keys: list[str], gpus: str
+    changes: dict[str, Any], selector: dict[str, str], keys: list[str], gpus: dict[str, str]
 ) -> None:
     assert pod(changes)["nodeSelector"] == selector
     assert [toleration["key"] for toleration in pod(changes)["tolerations"]] == keys
-    assert container(changes)["resources"]["limits"] == {"nvidia.com/gpu": gpus}
+    assert container(changes)["resources"] == {"limits": gpus}
 
 
 def test_a_plugin_that_only_counts_is_found_beside_a_path_of_the_users_own() -> None:
@@ -120,6 +130,14 @@ def test_other_products_of_the_node_type_do_in_place_of_its_own() -> None:
             ]
         }
     ]
+
+
+def test_products_of_another_vendor_are_looked_for_in_its_label() -> None:
+    changes = {"nodePool": {"accelerator": "MI300X", "products": ["AMD_Instinct_MI300X_VF"]}}
+    affinity = pod(changes)["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+    assert [each["key"] for each in term["matchExpressions"]] == ["amd.com/gpu.product-name"]
 
 
 def test_no_product_is_asked_for_where_nobody_labels_nodes() -> None:
