@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
+from fathom.api.choices import TuningMode
 from fathom.api.familiar import OPTIONS
-from fathom.api.spec import TuningMode
 from fathom.core.engine.options import stated_object
 from fathom.manifests.engine_command.engine_args import engine_args
 from fathom.manifests.engine_command.flags import FLAGS

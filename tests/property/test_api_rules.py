@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cel import broken_by_cel
+from fathom.api.choices import Accelerator, Method, TuningMode
 from fathom.api.rules import violations
-from fathom.api.spec import Accelerator, Method, SpeculativeDeploymentSpec, TuningMode
+from fathom.api.spec import SpeculativeDeploymentSpec
 from manifest_samples import manifest
 
 small = st.integers(min_value=1, max_value=12)

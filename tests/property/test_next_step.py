@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom.tuning.explanation import explain
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.judging import assess

@@ -8,7 +8,7 @@ from math import isfinite
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning.buckets import depths_of
 from fathom.tuning.checks.moving import TAKE_BACK_Z

@@ -1,4 +1,5 @@
-from fathom.api.spec import MetricsSource, MetricsSpec
+from fathom.api.choices import MetricsSource
+from fathom.api.spec import MetricsSpec
 
 
 def choose(metrics: MetricsSpec) -> MetricsSource:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.spec import Accelerator, NodePoolSpec
+from fathom.api.choices import Accelerator
+from fathom.api.spec import NodePoolSpec
 
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 """Of a node, set by GPU Feature Discovery: `<cluster>.<clique>`, the NVLink partition it is in."""

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
+from fathom.api.choices import Accelerator, Method, Objective
 from fathom.api.names import longest_group_name
 from fathom.api.problem import Problem
-from fathom.api.spec import (
-    MAX_REPLICAS,
-    Accelerator,
-    Method,
-    Objective,
-    SpeculativeDeploymentSpec,
-)
+from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
 
 TOKENSPEED_MLA_MAX_TOKENS: Final = 7
 """tokenspeed_mla verifies queries of at most 8 tokens: 7 drafts and the one before them."""

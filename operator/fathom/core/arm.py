@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from fathom.api.spec import AdaptiveVerification, SpeculativeDeploymentSpec
+from fathom.api.choices import AdaptiveVerification
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.replicas import ReplicaBounds
 
 LEAST_REPLICAS: Final = 2

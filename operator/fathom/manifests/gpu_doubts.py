@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from fathom.api.accelerators import AMD, vendor_of
+from fathom.api.choices import ComputeDomainPolicy
 from fathom.api.problem import Problem
-from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.manifests.pod.template_parts import part
 
 ROCM_BACKENDS: Final = (

@@ -14,9 +14,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.choices import Switch
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.spec import SpeculativeDeploymentSpec, Switch
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.options import stated_object
 from fathom.manifests.pod.merged_template import merged_template
 from fathom.manifests.pod.template_parts import Part, by, part, parts

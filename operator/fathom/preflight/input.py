@@ -5,7 +5,8 @@ from typing import Final
 
 from packaging.version import Version
 
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.api.choices import Method
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured
 from fathom.core.engine.version import engine_version

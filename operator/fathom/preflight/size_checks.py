@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fathom.api.spec import Method
+from fathom.api.choices import Method
 from fathom.preflight.input import EAGLE, PreflightInput
 from fathom.preflight.memory_estimate import (
     GIB,

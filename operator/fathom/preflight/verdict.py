@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from fathom.api.choices import Method
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.api.spec import Method
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import ModelFacts
 from fathom.preflight.checks import CHECKS, CHECKS_OF_TARGET, TABLE

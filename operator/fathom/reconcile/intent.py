@@ -8,15 +8,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.choices import AutoOrNever, Switch, TuningMode
 from fathom.api.problem import Problem
 from fathom.api.resource import Metadata, SpeculativeDeployment, known_part, parse
-from fathom.api.spec import (
-    MAX_REPLICAS,
-    AutoOrNever,
-    SpeculativeDeploymentSpec,
-    Switch,
-    TuningMode,
-)
+from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from fathom.api.choices import AutoOrNever
 from fathom.api.conditions import AlarmKind
-from fathom.api.spec import AutoOrNever
 from fathom.core.cluster.snapshot import Snapshot
 from fathom.core.plan import Plan
 from fathom.reconcile.desired_state import DesiredState

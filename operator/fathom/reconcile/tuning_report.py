@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.api.spec import TuningMode
 from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
 from fathom.core.events import Event, Severity
 from fathom.core.findings import Finding

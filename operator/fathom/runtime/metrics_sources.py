@@ -9,7 +9,8 @@ from fathom.adapters.metrics_source import choose
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import Clock, MetricsPort
 from fathom.adapters.prometheus import ROOM_BYTES, PrometheusMetrics
-from fathom.api.spec import MetricsSource, MetricsSpec
+from fathom.api.choices import MetricsSource
+from fathom.api.spec import MetricsSpec
 
 
 class MetricsSources:

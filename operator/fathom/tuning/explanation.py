@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import exp, expm1, log1p, sqrt
 from typing import Final
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
 from fathom.tuning.alarms.alarm import Alarm

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodDelta, pooled_cells
 from fathom.tuning.alarms.watching import watched

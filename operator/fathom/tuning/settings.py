@@ -1,7 +1,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from fathom.api.spec import AdaptiveVerification, SpeculationSpec, Switch
+from fathom.api.choices import AdaptiveVerification, Switch
+from fathom.api.spec import SpeculationSpec
 from fathom.tuning.interface import Settings
 
 _PERCENT: Final = 100

@@ -26,7 +26,7 @@ class of requests that returns, or a new one, is answered with what the hardware
 from collections.abc import Callable
 from typing import Final
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom.tuning.checks import advice, moving, orders, probing, readiness, returning
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.judging import assess

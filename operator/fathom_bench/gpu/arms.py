@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from fathom.api.choices import TuningMode
 from fathom.api.spec import (
     DraftSpec,
     EngineSpec,
@@ -13,7 +14,6 @@ from fathom.api.spec import (
     NodePoolSpec,
     SpeculationSpec,
     SpeculativeDeploymentSpec,
-    TuningMode,
     TuningSpec,
 )
 from fathom.core.engine.depth_set import named_depths

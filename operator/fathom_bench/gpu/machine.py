@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL
-from fathom.api.spec import Accelerator
+from fathom.api.choices import Accelerator
 from fathom_local.engine.environment import (
     DEFAULT_ENGINE_VERSION,
     EngineEnvironmentError,

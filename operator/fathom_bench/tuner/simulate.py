@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom_bench.tuner.course.course import Bools, Ints, WorldCourse
 from fathom_bench.tuner.course.drawing import clock, draw, generator
 from fathom_bench.tuner.fleet.fleet import CourseFleet

@@ -1,6 +1,7 @@
 from fathom.adapters.metrics_source import choose
 from fathom.adapters.prometheus_query import any_of, selector
-from fathom.api.spec import MetricsSource, MetricsSpec
+from fathom.api.choices import MetricsSource
+from fathom.api.spec import MetricsSpec
 
 
 def test_label_values_are_escaped_for_the_pattern_and_for_the_string() -> None:

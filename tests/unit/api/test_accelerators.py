@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fathom.api.accelerators import PRESETS
-from fathom.api.spec import Accelerator, NodePoolSpec
+from fathom.api.choices import Accelerator
+from fathom.api.spec import NodePoolSpec
 
 DOCS = Path(__file__).parents[3] / "docs"
 NAMED = [each for each in Accelerator if each is not Accelerator.CUSTOM]

@@ -8,7 +8,7 @@ from math import log
 import pytest
 from rich.console import Console, RenderableType
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom.core.depth import DepthDocument, DepthRange, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind, pooled_cells
 from fathom.inspect.explanation_view import explanation_view

@@ -17,13 +17,11 @@ from pydantic import BaseModel
 
 from fathom.api import names
 from fathom.api.accelerators import PRESETS
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.crd import custom_resource_definition
 from fathom.api.resource import SpeculativeDeployment, parse
-from fathom.api.spec import (
-    SpeculativeDeploymentSpec,
-    TuningMode,
-)
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import LEADER_WORKER_SET
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.served import ServedApis

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import TuningMode
 from fathom.api.status import MeasuredStatus, TuningStatus
 from fathom.core.depth import DepthDocument, flat
 from fathom.reconcile.tuning_report import report

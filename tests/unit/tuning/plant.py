@@ -14,8 +14,8 @@ from math import exp, inf, sqrt
 from random import Random
 from statistics import NormalDist
 
+from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind
-from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import (
     Cell,

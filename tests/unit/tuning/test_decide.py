@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.api.spec import Objective, TuningMode
 from fathom.core.depth import DepthDocument, DepthRange, depth_at, flat
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.interface import Action, TuningDecision

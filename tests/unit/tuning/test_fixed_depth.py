@@ -6,8 +6,8 @@ from math import expm1, log
 
 import pytest
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import (
     Cell,

@@ -1,7 +1,8 @@
 """Over how many nodes one replica of a spec spreads. Pure."""
 
 from fathom.api.accelerators import preset_for, vendor_of
-from fathom.api.spec import ComputeDomainPolicy, SpeculativeDeploymentSpec
+from fathom.api.choices import ComputeDomainPolicy
+from fathom.api.spec import SpeculativeDeploymentSpec
 
 
 def gpus_per_replica(spec: SpeculativeDeploymentSpec) -> int:

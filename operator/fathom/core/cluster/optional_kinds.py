@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from fathom.api.spec import AutoOrNever, SpeculativeDeploymentSpec
+from fathom.api.choices import AutoOrNever
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.cluster.served import ServedApis
 

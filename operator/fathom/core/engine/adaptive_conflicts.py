@@ -9,7 +9,8 @@ from typing import Final
 
 from packaging.version import Version
 
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.api.choices import Method
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.capability_table import ADAPTIVE_FLAGS
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
 from fathom.core.engine.options import EngineOption, last_value, options

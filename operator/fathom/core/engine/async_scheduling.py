@@ -6,7 +6,8 @@ vllm/config/vllm.py; tests/engine/test_graphs_equal_vllms.py asks it.
 
 from typing import Final
 
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.api.choices import Method
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.capability_table import ASYNCHRONOUS_ON_V2
 from fathom.core.engine.model_runner import why_model_runner_v1
 from fathom.core.engine.options import options

@@ -13,7 +13,7 @@ from typing import Final
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from fathom.api.spec import Method
+from fathom.api.choices import Method
 
 _EVERY_METHOD: Final = frozenset(Method)
 

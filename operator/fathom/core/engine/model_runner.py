@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.api.choices import Method
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.options import last_value, options
 from fathom.core.foreign_json import is_true
 

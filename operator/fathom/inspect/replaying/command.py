@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.prometheus_query import PrometheusUnreadableError
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.counted import counted
 from fathom.inspect.options import refuse

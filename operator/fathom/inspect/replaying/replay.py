@@ -8,8 +8,8 @@ force: what it answers is what an operator that took over at that moment would h
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters
 from fathom.inspect.replaying import estimate

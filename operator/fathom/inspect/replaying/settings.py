@@ -6,8 +6,9 @@ from typing import Final
 from pydantic import JsonValue, ValidationError
 
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
+from fathom.api.choices import Objective
 from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
-from fathom.api.spec import Objective, SpeculationSpec
+from fathom.api.spec import SpeculationSpec
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
 from fathom.tuning.interface import Settings

@@ -6,7 +6,8 @@ By vLLM's own rules (`fathom.core.engine.cuda_graphs`): computed, and measured o
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fathom.api.spec import Method, SpeculativeDeploymentSpec
+from fathom.api.choices import Method
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes

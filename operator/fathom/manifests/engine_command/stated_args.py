@@ -6,7 +6,8 @@ from enum import Enum
 from typing import Final
 
 from fathom.api.accelerators import preset_for
-from fathom.api.spec import Accelerator, SpeculativeDeploymentSpec
+from fathom.api.choices import Accelerator
+from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.options import last_value, options, whole_number
 
 _MAX_NUM_SEQS: Final = 1024

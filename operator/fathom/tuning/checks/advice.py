@@ -1,8 +1,8 @@
 from dataclasses import replace
 from math import log1p
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import TuningMode
 from fathom.tuning import sentences
 from fathom.tuning.interface import TuningDecision
 from fathom.tuning.policy.option import expected_gain, expected_gain_sd

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from fathom.api.choices import Objective
 from fathom.api.conditions import Reason
-from fathom.api.spec import Objective
 from fathom.tuning import sentences
 from fathom.tuning.buckets import batches
 from fathom.tuning.checks.probing import SOON_S

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import TuningMode
 from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, flat, same_depths, summary
 from fathom.tuning.alarms.watching import standing

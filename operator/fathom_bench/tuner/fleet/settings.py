@@ -1,6 +1,6 @@
 """What the user of a world wrote, as the tuner is told it."""
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom.tuning.interface import Settings
 from fathom_bench.tuner.worlds.world import SimulatedWorld
 

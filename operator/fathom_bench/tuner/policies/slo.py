@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom_bench.tuner.course.acceptance import request_factors
 from fathom_bench.tuner.course.course import Bools, Floats, Ints
 from fathom_bench.tuner.outcome import CourseOutcome

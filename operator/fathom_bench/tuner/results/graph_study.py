@@ -13,7 +13,7 @@ from typing import Final, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom_bench.tuner.outcome import outcome_of_depths
 from fathom_bench.tuner.policies import hindsight
 from fathom_bench.tuner.simulate import CLAIRVOYANT, LIVE, USER, simulate

@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom.core.engine.depth_set import grid_of
 
 DEEPEST: Final = 8

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom_bench.tuner.worlds.events import (
     ClassCycle,
     ClassShift,

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.api.spec import TuningMode
 from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
 from fathom.tuning.alarms.alarm import Alarm

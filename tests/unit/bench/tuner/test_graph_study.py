@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fathom.api.spec import Objective
+from fathom.api.choices import Objective
 from fathom.cli import app
 from fathom_bench.tuner.course.course import CourseClock
 from fathom_bench.tuner.course.drawing import draw

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom_bench.tuner.course.course import WorldCourse
 from fathom_bench.tuner.course.drawing import draw
 from fathom_bench.tuner.fleet.settings import settings

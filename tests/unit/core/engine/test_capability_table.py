@@ -3,7 +3,7 @@
 import pytest
 from packaging.version import Version
 
-from fathom.api.spec import Method
+from fathom.api.choices import Method
 from fathom.core.engine.capability_table import (
     ADAPTIVE_VERIFICATION,
     LIVE_DEPTH,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.api.spec import TuningMode
 from fathom.core.depth import depth_at
 from fathom.core.measurement import PodCounters
 from fathom.inspect.replaying.replay import Replay, ReplayResult

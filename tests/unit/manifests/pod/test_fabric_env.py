@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.api.spec import Accelerator
+from fathom.api.choices import Accelerator
 from fathom.manifests.pod.engine_env import engine_env
 from fathom.manifests.pod.fabric_env import INTERFACE, NVLINK, fabric_env
 from manifest_samples import resource

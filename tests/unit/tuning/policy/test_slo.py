@@ -7,8 +7,8 @@ from statistics import NormalDist
 
 import pytest
 
+from fathom.api.choices import Objective
 from fathom.api.conditions import Reason
-from fathom.api.spec import Objective
 from fathom.core.measurement import (
     Cell,
     CellCounts,
