@@ -12,7 +12,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from math import isfinite
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -154,6 +154,8 @@ class _Drafts(NamedTuple):
     depth: int
 
 
+_Key = TypeVar("_Key")
+_Counts = TypeVar("_Counts")
 _Row = _Steps | _Drafts | _Pod
 _Column = str | float
 
@@ -190,13 +192,16 @@ class PageReader:
         """
         self._known: Remembered[_Place] = Remembered(remembered_bytes)
 
-    def read(self, page: bytes, *, pod: str, at_s: float) -> PodCounters:
+    def read(
+        self, page: bytes, *, pod: str, at_s: float, before: PodCounters | None = None
+    ) -> PodCounters:
         """Read one page.
 
         Args:
             page: in Prometheus's text format.
             pod: whose page it is.
             at_s: when it was read (Unix seconds).
+            before: an earlier look at this pod: what has not moved since is the very same object.
 
         Raises:
             NotAnEngine: it is malformed, or not vLLM's.
@@ -209,7 +214,7 @@ class PageReader:
             raise NotAnEngine("it is not UTF-8 text") from error
         except (ValueError, KeyError, IndexError, OverflowError) as error:
             raise NotAnEngine("it is not in Prometheus's text format") from error
-        return _counted(places, values, pod=pod, at_s=at_s)
+        return _counted(places, values, before, pod=pod, at_s=at_s)
 
     def _samples(self, page: bytes) -> tuple[list[_Place], list[float]]:
         # Thousands of pods show more than a thousand samples each: this loop is what they cost.
@@ -291,7 +296,7 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
     """
     read = [each for each in points if each.name in FAMILIES]
     places = [_place_of(each) for each in read]
-    return _counted(places, [each.value for each in read], pod=pod, at_s=at_s)
+    return _counted(places, [each.value for each in read], None, pod=pod, at_s=at_s)
 
 
 def _place_of(point: Point) -> _Place:
@@ -319,7 +324,12 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
 
 
 def _counted(
-    places: Sequence[_Place], values: Sequence[float], *, pod: str, at_s: float
+    places: Sequence[_Place],
+    values: Sequence[float],
+    before: PodCounters | None,
+    *,
+    pod: str,
+    at_s: float,
 ) -> PodCounters:
     sums: defaultdict[_Row, dict[_Column, float]] = defaultdict(dict)
     for (row, column, name), value in zip(places, values, strict=True):
@@ -353,18 +363,22 @@ def _counted(
         hook_errors=plugin[_ERRORS],
         counters_shown=plugin.get(_SHOWN, 1.0) > 0,
         transition_steps=plugin[_TRANSITIONS],
-        cells={
-            _cell(row): CellCounts(*_OF_A_CELL(told))
-            for row, told in sums.items()
-            if isinstance(row, _Steps)
-        },
-        drafts={
-            _draft_cell(row): DraftCounts(
-                told[_DRAFTS], tuple([told[at] for at in range(row.depth)])
-            )
-            for row, told in sums.items()
-            if isinstance(row, _Drafts)
-        },
+        cells=_at_rest(
+            {} if before is None else before.cells,
+            (
+                (_cell(row), CellCounts(*_OF_A_CELL(told)))
+                for row, told in sums.items()
+                if isinstance(row, _Steps)
+            ),
+        ),
+        drafts=_at_rest(
+            {} if before is None else before.drafts,
+            (
+                (_draft_cell(row), DraftCounts(told[_DRAFTS], _positions(row, told)))
+                for row, told in sums.items()
+                if isinstance(row, _Drafts)
+            ),
+        ),
         tpot=_histogram(sums[_Pod.TPOT]),
         ttft=_histogram(sums[_Pod.TTFT]),
     )
@@ -394,6 +408,21 @@ def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
         elif len(told) != 1 + row.depth or not all(at in told for at in range(row.depth)):
             return _ACCEPTED
     return None
+
+
+def _at_rest(
+    before: Mapping[_Key, _Counts], after: Iterable[tuple[_Key, _Counts]]
+) -> dict[_Key, _Counts]:
+    """What is counted now, by the objects of before where nothing was."""
+    told = {}
+    for key, counts in after:
+        known = before.get(key)
+        told[key] = known if known is not None and known == counts else counts
+    return told
+
+
+def _positions(row: _Drafts, told: Mapping[_Column, float]) -> tuple[float, ...]:
+    return tuple([told[at] for at in range(row.depth)])
 
 
 @lru_cache(_CELLS_KEPT)

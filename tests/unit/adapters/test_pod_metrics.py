@@ -8,10 +8,13 @@ import pytest
 
 from fathom.adapters.answers import http_session
 from fathom.adapters.clock import SystemClock
-from fathom.adapters.pod_metrics import AT_ONCE, CONCURRENCY, PodMetrics
+from fathom.adapters.pod_metrics import AT_ONCE, CONCURRENCY, FORGOTTEN_AFTER_S, PodMetrics
 from fathom.adapters.ports import PodEndpoint
+from fathom.core.measurement import Cell, DraftCell, StepKind
 from support import bad_server
 from support.bad_server import Answer, BadServer, answering, saying
+from support.bench import ManualClock
+from support.engine_page import FakeEngine
 
 PAGE = b"vllm:generation_tokens_total 5\n"
 TIMEOUT_S = 5.0
@@ -31,9 +34,9 @@ def at(server: BadServer, resource: str, count: int) -> list[PodEndpoint]:
 async def test_a_resource_with_hanging_pods_holds_up_no_other(
     session: aiohttp.ClientSession,
 ) -> None:
-    """200 pods, of which 20 hang: others are read meanwhile, and so are the 180."""
+    """200 pods, of which 20 hang: others are read meanwhile, and in the end so are the 180."""
     async with answering(bad_server.silent) as hanging, answering(saying(PAGE)) as quick:
-        source = PodMetrics(session, SystemClock(), timeout_s=TIMEOUT_S)
+        source = PodMetrics(session, SystemClock(), timeout_s=TIMEOUT_S, at_once=CONCURRENCY + 4)
         large = [*at(hanging, "hanging", 20), *at(quick, "large", 180)]
         held = asyncio.create_task(source.sample(large))
         while hanging.open < CONCURRENCY:
@@ -85,3 +88,30 @@ async def test_turns_go_round_among_resources(session: aiohttp.ClientSession) ->
 
     assert asked < 40
     assert len(server.asked) == 208
+
+
+async def test_what_is_at_rest_is_kept_once_while_somebody_looks(
+    session: aiohttp.ClientSession,
+) -> None:
+    moving, resting = Cell(4, 3, StepKind.DECODE), Cell(4, 3, StepKind.MIXED)
+    engine, clock = FakeEngine(), ManualClock()
+
+    async def page(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        await saying(engine.page().encode())(server, writer)
+
+    async with answering(page) as server:
+        source = PodMetrics(session, clock)
+        looks = []
+        for passed_s in (0.0, 30.0, FORGOTTEN_AFTER_S + 1):
+            clock.at_s += passed_s
+            steps, *others = engine.cells[moving]
+            engine.cells[moving] = (steps + 1, *others)
+            sample = await source.sample(at(server, "resource", 1))
+            looks += sample.counters
+    first, second, late = looks
+
+    assert [each.cells[moving].steps for each in looks] == [11, 12, 13]
+    assert second.cells[resting] is first.cells[resting]
+    assert second.drafts[DraftCell(4, 3)] is first.drafts[DraftCell(4, 3)]
+    assert late.cells[resting] is not second.cells[resting]
+    assert late.cells[resting] == second.cells[resting]
