@@ -139,24 +139,9 @@ class Point:
     value: float
 
 
-class _Steps(NamedTuple):
-    """As `Cell`, whose hash takes longer than all else that is done with a line."""
-
-    batch_le: int
-    depth: int
-    step: str
-
-
-class _Drafts(NamedTuple):
-    """As `DraftCell`, for the same reason."""
-
-    batch_le: int
-    depth: int
-
-
 _Key = TypeVar("_Key")
 _Counts = TypeVar("_Counts")
-_Row = _Steps | _Drafts | _Pod
+_Row = Cell | DraftCell | _Pod
 _Column = str | float
 
 
@@ -179,6 +164,9 @@ _NOWHERE: Final = _Place(_Pod.ENGINE, "", "")
 _OF_A_CELL: Final = itemgetter(*(each.name for each in fields(CellCounts)))
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
+# One object each where that is easy: a thing is compared with itself at once.
+_cell: Final = lru_cache(_CELLS_KEPT)(Cell)
+_draft_cell: Final = lru_cache(_CELLS_KEPT)(DraftCell)
 
 
 class PageReader:
@@ -317,9 +305,9 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
     if name == _FINISHED:
         return _Pod.FINISHED, labels["finished_reason"]
     if name in _CELLS:
-        step = StepKind(labels["step"]).value
-        return _Steps(int(labels["batch_le"]), int(labels["depth"]), step), _CELLS[name]
-    drafts = _Drafts(int(labels["batch_le"]), int(labels["depth"]))
+        step = StepKind(labels["step"])
+        return _cell(int(labels["batch_le"]), int(labels["depth"]), step), _CELLS[name]
+    drafts = _draft_cell(int(labels["batch_le"]), int(labels["depth"]))
     return drafts, name if name == _DRAFTS else int(labels["position"])
 
 
@@ -366,17 +354,17 @@ def _counted(
         cells=_at_rest(
             {} if before is None else before.cells,
             (
-                (_cell(row), CellCounts(*_OF_A_CELL(told)))
+                (row, CellCounts(*_OF_A_CELL(told)))
                 for row, told in sums.items()
-                if isinstance(row, _Steps)
+                if isinstance(row, Cell)
             ),
         ),
         drafts=_at_rest(
             {} if before is None else before.drafts,
             (
-                (_draft_cell(row), DraftCounts(told[_DRAFTS], _positions(row, told)))
+                (row, DraftCounts(told[_DRAFTS], tuple([told[at] for at in range(row.depth)])))
                 for row, told in sums.items()
-                if isinstance(row, _Drafts)
+                if isinstance(row, DraftCell)
             ),
         ),
         tpot=_histogram(sums[_Pod.TPOT]),
@@ -398,7 +386,7 @@ def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
                 return name
     for row in cells:
         told = sums[row]
-        if isinstance(row, _Steps):
+        if isinstance(row, Cell):
             for name, count in _CELLS.items():
                 if count not in told:
                     return name
@@ -419,20 +407,6 @@ def _at_rest(
         known = before.get(key)
         told[key] = known if known is not None and known == counts else counts
     return told
-
-
-def _positions(row: _Drafts, told: Mapping[_Column, float]) -> tuple[float, ...]:
-    return tuple([told[at] for at in range(row.depth)])
-
-
-@lru_cache(_CELLS_KEPT)
-def _cell(row: _Steps) -> Cell:
-    return Cell(row.batch_le, row.depth, StepKind(row.step))
-
-
-@lru_cache(_CELLS_KEPT)
-def _draft_cell(row: _Drafts) -> DraftCell:
-    return DraftCell(*row)
 
 
 def _histogram(told: Mapping[_Column, float]) -> Histogram:
