@@ -387,9 +387,8 @@ def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
     for row in cells:
         told = sums[row]
         if isinstance(row, Cell):
-            for name, count in _CELLS.items():
-                if count not in told:
-                    return name
+            if len(told) < len(_CELLS):
+                return next(name for name, count in _CELLS.items() if count not in told)
         elif _DRAFTS not in told:
             return _DRAFTS
         # Not a set of all positions: a page may speak of a depth of a thousand millions.
