@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-scale mutants lint format verify regenerate known-names constraints clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale mutants lint format verify regenerate known-names constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ bench-hook: engine ## What the hook adds to a step of vLLM's own scheduler; fail
 
 bench-scale: setup ## One operator beside 100, 300 and 1000 resources; ARGS="--json FILE"
 	@$(BIN)/fathom local bench-scale $(ARGS)
+
+bench-pages: setup ## What a pod's metrics cost the operator in a window; fails beyond its bound
+	@$(BIN)/fathom local bench-pages $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

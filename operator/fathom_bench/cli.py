@@ -9,6 +9,7 @@ from fathom_bench.engine.command import bench_engine_command, bench_parts_comman
 from fathom_bench.gpu.command import bench_gpu_command
 from fathom_bench.hook.command import bench_hook_command
 from fathom_bench.scale.command import bench_scale_command
+from fathom_bench.pages.command import bench_pages_command
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_local.cli import app as cluster
 
@@ -19,4 +20,5 @@ app.command("bench-parts")(bench_parts_command)
 app.command("bench-gpu")(bench_gpu_command)
 app.command("bench-hook")(bench_hook_command)
 app.command("bench-scale")(bench_scale_command)
+app.command("bench-pages")(bench_pages_command)
 app.command("bench-tuner")(bench_tuner_command)

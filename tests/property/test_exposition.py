@@ -1,12 +1,13 @@
 """A line of a metrics page says the same to Fathom, at first sight and again, as to the library."""
 
 from collections.abc import Callable
+from math import isfinite
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from fathom.adapters.exposition import Point, point
+from fathom.adapters.exposition import NotAnEngine, PageReader, Point, point
 
 _LABEL = st.tuples(
     st.sampled_from(["engine", "model_name", "le", "depth"]),
@@ -47,3 +48,34 @@ def _said(read: Callable[[str], Point], line: str) -> str:
 def test_a_line_says_what_the_library_reads(line: str, another: str) -> None:
     for each in (line, another, line):
         assert _said(point, each) == _said(_library, each), each
+
+
+@given(_LINE, _LINE)
+@example(
+    'vllm:generation_tokens_total{model_name="}"} 1',
+    'vllm:generation_tokens_total{model_name="} 2"} 1',
+)
+@example("vllm:generation_tokens_total 1_000", "vllm:generation_tokens_total 1 1395066363000")
+@example("vllm:generation_tokens_total 1", "vllm:generation_tokens_total 2\t3")
+def test_a_page_of_a_line_says_it_at_first_sight_and_again(line: str, another: str) -> None:
+    reader = PageReader()
+    for each in (line, another, line):
+        assert _counted(reader, each) == _expected(each), each
+
+
+def _expected(line: str) -> str:
+    if not line.startswith(tuple(f"vllm:generation_tokens_total{end}" for end in "{ \t")):
+        return "refused"
+    try:
+        value = _library(line).value
+    except (ValueError, KeyError, IndexError):
+        return "refused"
+    return str(value) if isfinite(value) else "refused"
+
+
+def _counted(reader: PageReader, line: str) -> str:
+    try:
+        found = reader.read(f"{line}\n".encode(), pod="p", at_s=0)
+    except NotAnEngine:
+        return "refused"
+    return str(found.engine.generation_tokens)

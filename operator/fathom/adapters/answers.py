@@ -26,13 +26,13 @@ class Room:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bodies: list[bytearray] = []
+        self._left_bytes = most_bytes
+        self._bodies: dict[int, bytearray] = {}
 
     def open(self) -> bytearray:
         """A body to be filled by `fill`, and handed back to `close`."""
         body = bytearray()
-        self._bodies.append(body)
+        self._bodies[id(body)] = body
         return body
 
     def fill(self, body: bytearray, chunk: bytes) -> None:
@@ -41,22 +41,21 @@ class Room:
         Raises:
             BadAnswerError: it was, or is now, dropped for its size.
         """
-        if self._holds(body):
+        if id(body) in self._bodies:
             body += chunk
-            while sum(map(len, self._bodies)) > self._most_bytes:
-                self._drop(max(self._bodies, key=len))
-        if not self._holds(body):
+            self._left_bytes -= len(chunk)
+            while self._left_bytes < 0:
+                self._drop(max(self._bodies.values(), key=len))
+        if id(body) not in self._bodies:
             raise BadAnswerError("too much was on its way from all sources, and this was the most")
 
     def close(self, body: bytearray) -> None:
-        if self._holds(body):
+        if id(body) in self._bodies:
             self._drop(body)
 
-    def _holds(self, body: bytearray) -> bool:
-        return any(each is body for each in self._bodies)
-
     def _drop(self, body: bytearray) -> None:
-        self._bodies = [each for each in self._bodies if each is not body]
+        del self._bodies[id(body)]
+        self._left_bytes += len(body)
         body.clear()
 
 

@@ -1,4 +1,4 @@
-"""From metric samples to `PodCounters`: the same for a pod's own page and for Prometheus. Pure.
+"""From metric samples to `PodCounters`: the same for a pod's own page and for Prometheus. No I/O.
 
 Names are vLLM's and those of Fathom's plugin; tests/contract/test_engine_contract.py asks an engine
 for them. vLLM's are summed over all label sets, that is, over the engines of one pod.
@@ -6,24 +6,40 @@ for them. vLLM's are summed over all label sets, that is, over the engines of on
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum, auto
 from functools import lru_cache
 from math import isfinite
-from types import MappingProxyType
-from typing import Final
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from fathom.adapters.remembered import Remembered
 from fathom.core.measurement import (
     Cell,
     CellCounts,
     DraftCell,
     DraftCounts,
     EngineCounts,
+    Histogram,
     PodCounters,
     StepKind,
 )
+
+
+class _Pod(Enum):
+    """Rows that a pod has one of."""
+
+    ENGINE = auto()
+    FINISHED = auto()
+    TPOT = auto()
+    TTFT = auto()
+    PLUGIN = auto()
+    LARGEST = auto()
+    """Of what its engines show, and not the sum."""
+
 
 _TPOT: Final = "vllm:request_time_per_output_token_seconds"
 _ENGINE: Final = {
@@ -39,8 +55,8 @@ _ENGINE: Final = {
     "vllm:num_requests_waiting": "requests_waiting",
 }
 _HISTOGRAMS: Final = {
-    f"{_TPOT}_bucket": "tpot",
-    "vllm:time_to_first_token_seconds_bucket": "ttft",
+    f"{_TPOT}_bucket": _Pod.TPOT,
+    "vllm:time_to_first_token_seconds_bucket": _Pod.TTFT,
 }
 _FINISHED: Final = "vllm:request_success_total"
 _FAILED: Final = frozenset({"abort", "error"})
@@ -66,19 +82,18 @@ _SCALARS: Final = (*_OF_A_HOOK, _SHOWN)
 _PROCESS_START: Final = "process_start_time_seconds"
 _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
+_LARGEST: Final = frozenset({_KV_CACHE, _PROCESS_START, _CREATED})
 
 FAMILIES: Final = frozenset(
     {
         *_ENGINE,
-        _KV_CACHE,
+        *_LARGEST,
         *_HISTOGRAMS,
         _FINISHED,
         *_CELLS,
         *_SCALARS,
         _DRAFTS,
         _ACCEPTED,
-        _PROCESS_START,
-        _CREATED,
     }
 )
 """Every series that is read."""
@@ -96,19 +111,19 @@ PAGE_LABELS: Final = (
 """Every label that a page itself gives to one of them; what else there is, a scraper added."""
 MOST_SAMPLES: Final = 20_000
 """Of one page. Eight engines in a pod that have used every cell show less. At first sight of its
-series each takes 30 µs, later 5."""
+series each takes 30 µs, later one."""
 LONGEST_LINE: Final = 4096
 """Characters. The time to read a line grows with the square of its length."""
 
-_READ_LINES: Final = re.compile(
-    rf"^(?:{'|'.join(re.escape(name) for name in sorted(FAMILIES))})[ {{\t].*$", re.MULTILINE
-)
-_SERIES: Final = re.compile(r"[^\s{]+(?:\{[^{}#]*\})?(?=[ \t])")
-"""A series as vLLM shows it, up to its value; of a stranger one the whole line is parsed."""
-_SERIES_KEPT: Final = 16_384
-"""Series whose names and labels are remembered, about 10 MiB; a page shows a few hundred. The
-plugin's carry no model's name, so that the pods of all resources share them."""
-_SAMPLE: Final = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
+_READ_NAMES: Final = frozenset(name.encode() for name in FAMILIES)
+_NAME: Final = re.compile(rb"[^ \t{]+(?=[ \t{])")
+_SERIES: Final = re.compile(rb"[^\s{]+(?:\{[^{}#]*\})?")
+"""A series as vLLM shows it. What stands before a line's last space and is not one may hold another
+space, and a value before it: such a line is parsed each time."""
+_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
+"""Of series and where they go, as much as 1,200 models' in each half. The plugin's carry no model's
+name, so that the pods of all resources share them; of vLLM's there are 60, 26 KB, per model."""
+_SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
 
 
 class NotAnEngine(ValueError):  # noqa: N818 - says what is wrong, as every name here does
@@ -124,56 +139,140 @@ class Point:
     value: float
 
 
+_Key = TypeVar("_Key")
+_Counts = TypeVar("_Counts")
+_Row = Cell | DraftCell | _Pod
+_Column = str | float
+
+
+class _Place(NamedTuple):
+    """Where the values of a series are added up."""
+
+    row: _Row
+    column: _Column
+    name: str
+    """Of the series."""
+
+
+_OF_A_POD: Final[Mapping[str, tuple[_Row, _Column]]] = {
+    **{name: (_Pod.ENGINE, count) for name, count in _ENGINE.items()},
+    **{name: (_Pod.LARGEST, name) for name in _LARGEST},
+    **{name: (_Pod.PLUGIN, name) for name in _SCALARS},
+}
+"""Series whose labels say nothing of where they go."""
+_NOWHERE: Final = _Place(_Pod.ENGINE, "", "")
+_OF_A_CELL: Final = itemgetter(*(each.name for each in fields(CellCounts)))
+_CELLS_KEPT: Final = 4096
+"""An engine has some hundreds, and all engines have the same."""
+# One object each where that is easy: a thing is compared with itself at once.
+_cell: Final = lru_cache(_CELLS_KEPT)(Cell)
+_draft_cell: Final = lru_cache(_CELLS_KEPT)(DraftCell)
+
+
+class PageReader:
+    """Reads /metrics pages. The library reads each series once; then its bytes are known."""
+
+    def __init__(self, remembered_bytes: int = _REMEMBERED_BYTES) -> None:
+        """Know no series yet.
+
+        Args:
+            remembered_bytes: that those which are known may take, about.
+        """
+        self._known: Remembered[_Place] = Remembered(remembered_bytes)
+
+    def read(
+        self, page: bytes, *, pod: str, at_s: float, before: PodCounters | None = None
+    ) -> PodCounters:
+        """Read one page.
+
+        Args:
+            page: in Prometheus's text format.
+            pod: whose page it is.
+            at_s: when it was read (Unix seconds).
+            before: an earlier look at this pod: what has not moved since is the very same object.
+
+        Raises:
+            NotAnEngine: it is malformed, or not vLLM's.
+        """
+        try:
+            places, values = self._samples(page)
+        except NotAnEngine:
+            raise
+        except UnicodeDecodeError as error:
+            raise NotAnEngine("it is not UTF-8 text") from error
+        except (ValueError, KeyError, IndexError, OverflowError) as error:
+            raise NotAnEngine("it is not in Prometheus's text format") from error
+        return _counted(places, values, before, pod=pod, at_s=at_s)
+
+    def _samples(self, page: bytes) -> tuple[list[_Place], list[float]]:
+        # Thousands of pods show more than a thousand samples each: this loop is what they cost.
+        younger = self._known.younger
+        places: list[_Place] = []
+        values: list[bytes] = []
+        unknown: list[tuple[int, bytes]] = []
+        for line in page.split(b"\n"):
+            series, _, value = line.rpartition(b" ")
+            place = younger.get(series)
+            if place is None:
+                name = _NAME.match(line)
+                if name is None or name[0] not in _READ_NAMES:
+                    continue
+                unknown.append((len(places), line))
+                place, value = _NOWHERE, b"0"
+            places.append(place)
+            values.append(value)
+        if not places and page.strip() and _SAMPLE.search(page) is None:
+            raise NotAnEngine("it is not in Prometheus's text format")
+        if len(places) > MOST_SAMPLES:
+            raise NotAnEngine(f"it shows more than {MOST_SAMPLES} samples of what is read")
+        if max(map(len, (*values, *(line for _, line in unknown))), default=0) > LONGEST_LINE:
+            raise NotAnEngine(f"a line is longer than {LONGEST_LINE} characters")
+        numbers = _numbers(values)
+        for at, line in unknown:
+            places[at], numbers[at] = self._meet(line)
+        return places, numbers
+
+    def _meet(self, line: bytes) -> tuple[_Place, float]:
+        series, _, value = line.rpartition(b" ")
+        place = self._known.find(series)
+        if place is not None:
+            (number,) = _numbers([value])
+            return place, number
+        found = point(line.decode())
+        place = _place_of(found)
+        if _SERIES.fullmatch(series):
+            self._known.keep(series, place)
+        return place, found.value
+
+
+_READER: Final = PageReader()
+
+
 def parse(text: str, *, pod: str, at_s: float) -> PodCounters:
-    """Read one /metrics page.
-
-    Args:
-        text: the page, in Prometheus's text format.
-        pod: whose page it is.
-        at_s: when it was read (Unix seconds).
-
-    Raises:
-        NotAnEngine: it is malformed, or not vLLM's.
-    """
-    lines = _READ_LINES.findall(text)
-    if not lines and text.strip() and _SAMPLE.search(text) is None:
-        raise NotAnEngine("it is not in Prometheus's text format")
-    if len(lines) > MOST_SAMPLES:
-        raise NotAnEngine(f"it shows more than {MOST_SAMPLES} samples of what is read")
-    if any(len(line) > LONGEST_LINE for line in lines):
-        raise NotAnEngine(f"a line is longer than {LONGEST_LINE} characters")
-    try:
-        points = [point(line) for line in lines]
-    except (ValueError, KeyError, IndexError) as error:
-        raise NotAnEngine("it is not in Prometheus's text format") from error
-    return counters(points, pod=pod, at_s=at_s)
+    """As `PageReader.read`, of text: one reader for all that call it."""
+    return _READER.read(text.encode(errors="surrogatepass"), pod=pod, at_s=at_s)
 
 
 def point(line: str) -> Point:
-    """Read one line; of a series that was met before, only its value.
+    """Read one line with the library.
 
     Raises:
-        ValueError: the line is not in the format; also KeyError and IndexError.
+        ValueError: the line is not in the format; also KeyError, IndexError and OverflowError.
     """
-    series = _SERIES.match(line)
-    value = line[series.end() :].split() if series else []
-    if series is None or len(value) != 1 or "_" in value[0]:
-        return _parsed(line)
-    name, labels = _name_and_labels(series[0])
-    return Point(name, labels, float(value[0]))
-
-
-@lru_cache(_SERIES_KEPT)
-def _name_and_labels(series: str) -> tuple[str, Mapping[str, str]]:
-    read = _parsed(f"{series} 0")
-    return read.name, MappingProxyType(read.labels)
-
-
-def _parsed(line: str) -> Point:
     # Without its type, a sample keeps its name, so nothing is lost with the other lines.
     (family,) = text_string_to_metric_families(f"{line}\n")
     (sample,) = family.samples
     return Point(sample.name, sample.labels, float(sample.value))
+
+
+def _numbers(values: Sequence[bytes]) -> list[float]:
+    """As the library reads them, which takes twenty times as long."""
+    try:
+        if b"_" not in b" ".join(values):
+            return list(map(float, values))
+    except ValueError:
+        pass
+    return [point(f"any {value.decode()}").value for value in values]
 
 
 def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
@@ -183,118 +282,131 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
         NotAnEngine: no sample is vLLM's, one is not a number where a count must be, or some are
             missing without which the others would say something else.
     """
-    reading = _Reading()
-    for point in points:
-        reading.add(point)
-    if not reading.engine:
+    read = [each for each in points if each.name in FAMILIES]
+    places = [_place_of(each) for each in read]
+    return _counted(places, [each.value for each in read], None, pod=pod, at_s=at_s)
+
+
+def _place_of(point: Point) -> _Place:
+    try:
+        return _Place(*_row_and_column(point.name, point.labels), point.name)
+    except (KeyError, ValueError) as error:
+        raise NotAnEngine(
+            f"{point.name} has labels, or values of them, which this version of Fathom does "
+            "not know"
+        ) from error
+
+
+def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column]:
+    if name in _OF_A_POD:
+        return _OF_A_POD[name]
+    if name in _HISTOGRAMS:
+        return _HISTOGRAMS[name], float(labels["le"])
+    if name == _FINISHED:
+        return _Pod.FINISHED, labels["finished_reason"]
+    if name in _CELLS:
+        step = StepKind(labels["step"])
+        return _cell(int(labels["batch_le"]), int(labels["depth"]), step), _CELLS[name]
+    drafts = _draft_cell(int(labels["batch_le"]), int(labels["depth"]))
+    return drafts, name if name == _DRAFTS else int(labels["position"])
+
+
+def _counted(
+    places: Sequence[_Place],
+    values: Sequence[float],
+    before: PodCounters | None,
+    *,
+    pod: str,
+    at_s: float,
+) -> PodCounters:
+    sums: defaultdict[_Row, dict[_Column, float]] = defaultdict(dict)
+    for (row, column, name), value in zip(places, values, strict=True):
+        told, total = sums[row], value
+        if column in told:
+            # Nothing is larger than NaN, so it must come first to come out.
+            total = max(value, told[column]) if row is _Pod.LARGEST else told[column] + value
+        if not isfinite(total):
+            raise NotAnEngine(f"{name} is {total}, not a count")
+        told[column] = total
+    engine, finished, largest = sums[_Pod.ENGINE], sums[_Pod.FINISHED], sums[_Pod.LARGEST]
+    if not engine and not finished and _KV_CACHE not in largest:
         raise NotAnEngine("it shows no vllm: metrics")
-    if (missing := reading.missing()) is not None:
+    if (missing := _missing(sums)) is not None:
         raise NotAnEngine(f"it shows only a part of Fathom's counters: {missing} is missing")
+    plugin = defaultdict(float, sums[_Pod.PLUGIN])
     return PodCounters(
         pod=pod,
         at_s=at_s,
-        started_at_s=reading.started_at_s or reading.created_at_s,
-        engine=EngineCounts(**reading.engine),
-        live_depth=reading.scalars[_LIVE] > 0,
-        depth_generation=int(reading.scalars[_GENERATION]),
-        depth_rejections=reading.scalars[_REJECTIONS],
-        hook_errors=reading.scalars[_ERRORS],
-        counters_shown=reading.scalars.get(_SHOWN, 1.0) > 0,
-        transition_steps=reading.scalars[_TRANSITIONS],
-        cells={cell: CellCounts(**sums) for cell, sums in reading.cells.items()},
-        drafts={
-            cell: DraftCounts(drafts, tuple(reading.accepted[cell][at] for at in range(cell.depth)))
-            for cell, drafts in reading.drafts.items()
-        },
-        tpot=tuple(sorted(reading.histograms["tpot"].items())),
-        ttft=tuple(sorted(reading.histograms["ttft"].items())),
-    )
-
-
-def _sums() -> defaultdict[str, float]:
-    return defaultdict(float)
-
-
-@dataclass(slots=True)
-class _Reading:
-    """Sums in the making."""
-
-    engine: defaultdict[str, float] = field(default_factory=_sums)
-    scalars: defaultdict[str, float] = field(default_factory=_sums)
-    histograms: defaultdict[str, defaultdict[float, float]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(float))
-    )
-    started_at_s: float = 0.0
-    created_at_s: float = 0.0
-    cells: defaultdict[Cell, defaultdict[str, float]] = field(
-        default_factory=lambda: defaultdict(_sums)
-    )
-    drafts: defaultdict[DraftCell, float] = field(default_factory=lambda: defaultdict(float))
-    accepted: defaultdict[DraftCell, defaultdict[int, float]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(float))
-    )
-
-    def add(self, point: Point) -> None:
-        if point.name not in FAMILIES:
-            return
-        if not isfinite(point.value):
-            raise NotAnEngine(f"{point.name} is {point.value}, not a count")
-        try:
-            self._add(point)
-        except (KeyError, ValueError) as error:
-            raise NotAnEngine(
-                f"{point.name} has labels, or values of them, which this version of Fathom does "
-                "not know"
-            ) from error
-
-    def missing(self) -> str | None:
-        """A counter of the plugin's that has to be there; None: all are.
-
-        Read as 0 it would be steps without requests, or drafts none of which was accepted.
-        """
-        shown = self.scalars.keys() & set(_OF_A_HOOK)
-        if self.cells or self.drafts or shown - {_LIVE} or self.scalars.get(_LIVE, 0.0) > 0:
-            for name in _OF_A_HOOK:
-                if name not in shown:
-                    return name
-        for sums in self.cells.values():
-            for name, count in _CELLS.items():
-                if count not in sums:
-                    return name
-        for cell in self.drafts.keys() | self.accepted.keys():
-            if cell not in self.drafts:
-                return _DRAFTS
-            if self.accepted.get(cell, {}).keys() != set(range(cell.depth)):
-                return _ACCEPTED
-        return None
-
-    def _add(self, point: Point) -> None:
-        name, labels, value = point.name, point.labels, point.value
-        if name in _ENGINE:
-            self.engine[_ENGINE[name]] += value
-        elif name == _KV_CACHE:
+        started_at_s=largest.get(_PROCESS_START) or largest.get(_CREATED, 0.0),
+        engine=EngineCounts(
+            **{str(name): value for name, value in engine.items()},
             # A share cannot be summed; the fullest engine is the one that preempts.
-            self.engine["kv_cache_usage"] = max(self.engine["kv_cache_usage"], value)
-        elif name in _HISTOGRAMS:
-            self.histograms[_HISTOGRAMS[name]][float(labels["le"])] += value
-        elif name == _FINISHED:
-            failed = labels["finished_reason"] in _FAILED
-            self.engine["finished_requests"] += value
-            self.engine["failed_requests"] += value if failed else 0.0
-        elif name in _CELLS:
-            cell = Cell(int(labels["batch_le"]), int(labels["depth"]), StepKind(labels["step"]))
-            self.cells[cell][_CELLS[name]] += value
-        elif name == _DRAFTS:
-            self.drafts[_draft_cell(labels)] += value
-        elif name == _ACCEPTED:
-            self.accepted[_draft_cell(labels)][int(labels["position"])] += value
-        elif name == _PROCESS_START:
-            self.started_at_s = max(self.started_at_s, value)
-        elif name == _CREATED:
-            self.created_at_s = max(self.created_at_s, value)
-        else:
-            self.scalars[name] += value
+            kv_cache_usage=largest.get(_KV_CACHE, 0.0),
+            finished_requests=sum(finished.values()),
+            failed_requests=sum(finished.get(reason, 0.0) for reason in _FAILED),
+        ),
+        live_depth=plugin[_LIVE] > 0,
+        depth_generation=int(plugin[_GENERATION]),
+        depth_rejections=plugin[_REJECTIONS],
+        hook_errors=plugin[_ERRORS],
+        counters_shown=plugin.get(_SHOWN, 1.0) > 0,
+        transition_steps=plugin[_TRANSITIONS],
+        cells=_at_rest(
+            {} if before is None else before.cells,
+            (
+                (row, CellCounts(*_OF_A_CELL(told)))
+                for row, told in sums.items()
+                if isinstance(row, Cell)
+            ),
+        ),
+        drafts=_at_rest(
+            {} if before is None else before.drafts,
+            (
+                (row, DraftCounts(told[_DRAFTS], tuple([told[at] for at in range(row.depth)])))
+                for row, told in sums.items()
+                if isinstance(row, DraftCell)
+            ),
+        ),
+        tpot=_histogram(sums[_Pod.TPOT]),
+        ttft=_histogram(sums[_Pod.TTFT]),
+    )
 
 
-def _draft_cell(labels: Mapping[str, str]) -> DraftCell:
-    return DraftCell(int(labels["batch_le"]), int(labels["depth"]))
+def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
+    """A counter of the plugin's that has to be there; None: all are.
+
+    Read as 0 it would be steps without requests, or drafts none of which was accepted.
+    """
+    plugin = sums.get(_Pod.PLUGIN, {})
+    shown = plugin.keys() & set(_OF_A_HOOK)
+    cells = [row for row in sums if not isinstance(row, _Pod)]
+    if cells or shown - {_LIVE} or plugin.get(_LIVE, 0.0) > 0:
+        for name in _OF_A_HOOK:
+            if name not in shown:
+                return name
+    for row in cells:
+        told = sums[row]
+        if isinstance(row, Cell):
+            if len(told) < len(_CELLS):
+                return next(name for name, count in _CELLS.items() if count not in told)
+        elif _DRAFTS not in told:
+            return _DRAFTS
+        # Not a set of all positions: a page may speak of a depth of a thousand millions.
+        elif len(told) != 1 + row.depth or not all(at in told for at in range(row.depth)):
+            return _ACCEPTED
+    return None
+
+
+def _at_rest(
+    before: Mapping[_Key, _Counts], after: Iterable[tuple[_Key, _Counts]]
+) -> dict[_Key, _Counts]:
+    """What is counted now, by the objects of before where nothing was."""
+    told = {}
+    for key, counts in after:
+        known = before.get(key)
+        told[key] = known if known is not None and known == counts else counts
+    return told
+
+
+def _histogram(told: Mapping[_Column, float]) -> Histogram:
+    return tuple(sorted((float(bound), count) for bound, count in told.items()))

@@ -5,17 +5,23 @@ from typing import Final
 import aiohttp
 
 from fathom.adapters.answers import BadAnswerError, Room, whole_answer
-from fathom.adapters.exposition import NotAnEngine, parse
+from fathom.adapters.exposition import NotAnEngine, PageReader
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
 from fathom.core.unread import Unread
 
 TIMEOUT_S: Final = 5.0
+AT_ONCE: Final = 256
+"""Pods of all resources that are read at the same time: so many pages take us half a second, and
+that is within the time that each pod has."""
 CONCURRENCY: Final = 16
+"""Of one resource: were all its pods to hang, there would be turns for others."""
 LARGEST_PAGE_BYTES: Final = 8 * 1024 * 1024
 """A vLLM shows about 200 KiB; a page far beyond is not one, and must not fill our memory."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 """Of all pages that are on their way."""
+FORGOTTEN_AFTER_S: Final = 180.0
+"""Looks are a minute apart at most: a pod that nobody looks at for so long is gone."""
 
 
 class PodMetrics:
@@ -27,6 +33,7 @@ class PodMetrics:
         clock: Clock,
         *,
         timeout_s: float = TIMEOUT_S,
+        at_once: int = AT_ONCE,
         concurrency: int = CONCURRENCY,
         largest_page_bytes: int = LARGEST_PAGE_BYTES,
         room_bytes: int = ROOM_BYTES,
@@ -36,22 +43,30 @@ class PodMetrics:
         Args:
             session: shared by all readers.
             clock: stamps each page at the time it had arrived.
-            timeout_s: seconds one pod may take in all.
-            concurrency: pods of one look read at the same time.
+            timeout_s: seconds one pod may take in all, from its turn on.
+            at_once: pods read at the same time.
+            concurrency: of them, those of one look.
             largest_page_bytes: of a page that is read.
             room_bytes: of all pages that are read at the same time.
         """
         self._session = session
         self._clock = clock
         self._timeout_s = timeout_s
+        self._turns = asyncio.Semaphore(at_once)
         self._concurrency = concurrency
         self._largest_page_bytes = largest_page_bytes
         self._room = Room(room_bytes)
+        self._pages = PageReader()
+        self._looks: dict[PodEndpoint, PodCounters] = {}
+        """The last at each pod: most of what it shows is at rest, and need not be kept twice."""
+        self._swept_s = 0.0
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its own time. Idempotent."""
-        # For each look its own: pods that answer slowly hold up no other resource's.
+        # Turns come in the order in which they were asked for, and no look asks for more than these
+        # at a time: one with very many pods, or slow ones, holds up no other resource's.
         slots = asyncio.Semaphore(self._concurrency)
+        self._sweep(self._clock.now_s())
         results = await asyncio.gather(*(self._read(pod, slots) for pod in pods))
         return Sample(
             counters=tuple(each for each in results if isinstance(each, PodCounters)),
@@ -60,7 +75,7 @@ class PodMetrics:
 
     async def _read(self, pod: PodEndpoint, slots: asyncio.Semaphore) -> PodCounters | Unread:
         try:
-            async with slots:
+            async with slots, self._turns:
                 page = await whole_answer(
                     self._session,
                     pod.url("/metrics"),
@@ -68,11 +83,23 @@ class PodMetrics:
                     timeout_s=self._timeout_s,
                     room=self._room,
                 )
-            return parse(page.decode(), pod=pod.pod, at_s=self._clock.now_s())
+            look = self._pages.read(
+                page, pod=pod.pod, at_s=self._clock.now_s(), before=self._looks.get(pod)
+            )
         except BadAnswerError as error:
             cause = f"/metrics on port {pod.port} cannot be read: {error}"
         except NotAnEngine as error:
             cause = f"/metrics on port {pod.port} cannot be used: {error}"
-        except UnicodeDecodeError:
-            cause = f"/metrics on port {pod.port} cannot be used: it is not UTF-8 text"
+        else:
+            self._looks[pod] = look
+            return look
         return Unread(pod.pod, cause)
+
+    def _sweep(self, now_s: float) -> None:
+        if now_s - self._swept_s > FORGOTTEN_AFTER_S:
+            self._swept_s = now_s
+            self._looks = {
+                pod: look
+                for pod, look in self._looks.items()
+                if now_s - look.at_s <= FORGOTTEN_AFTER_S
+            }

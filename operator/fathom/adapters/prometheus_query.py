@@ -94,7 +94,7 @@ class PrometheusQuery:
             return tuple(_series_of(answer))
         except BadAnswerError as error:
             raise self.unreadable(str(error)) from error
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             raise self.unreadable(
                 "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
             ) from error
@@ -136,7 +136,7 @@ def _series_of(answer: bytes) -> Iterator[Series]:
     megabytes of nonsense become gigabytes of complaints.
 
     Raises:
-        ValueError, LookupError, TypeError, RecursionError: it is not a Prometheus's.
+        ValueError, LookupError, TypeError, OverflowError, RecursionError: it is not a Prometheus's.
     """
     for each in json.loads(answer)["data"]["result"]:
         metric = each["metric"]

@@ -2,7 +2,14 @@ from dataclasses import asdict
 
 import pytest
 
-from fathom.adapters.exposition import FAMILIES, MOST_SAMPLES, PAGE_LABELS, NotAnEngine, parse
+from fathom.adapters.exposition import (
+    FAMILIES,
+    MOST_SAMPLES,
+    PAGE_LABELS,
+    NotAnEngine,
+    PageReader,
+    parse,
+)
 from fathom.core.measurement import Cell, StepKind, delta
 from support.engine_page import FakeEngine
 
@@ -141,3 +148,80 @@ def test_an_engine_that_has_not_started_shows_no_counters_and_is_one() -> None:
     counters = parse(page, pod="p", at_s=0)
     assert not counters.live_depth
     assert not counters.counters_shown
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"vllm:prompt_tokens_total {10**400}", "text format"),
+        (f"vllm:prompt_tokens_total {10**400} 5", "text format"),
+        (f"vllm:prompt_tokens_total 5 {10**400}", "text format"),
+        (
+            "fathom_depth_generation 1e308\nfathom_depth_generation 1e308",
+            "fathom_depth_generation is inf, not a count",
+        ),
+        (
+            'vllm:kv_cache_usage_perc{engine="1"} NaN',
+            "vllm:kv_cache_usage_perc is nan, not a count",
+        ),
+        (
+            'fathom_drafts_total{batch_ge="1",batch_le="1",depth="100000000000"} 1',
+            "fathom_accepted_tokens_total is missing",
+        ),
+        (
+            'fathom_drafts_total{batch_ge="1",batch_le="1",depth="-1"} 1',
+            "fathom_accepted_tokens_total is missing",
+        ),
+    ],
+    ids=["value", "value before a time", "time", "sum", "largest", "depth", "depth below 0"],
+)
+def test_no_number_is_too_large_to_be_refused(line: str, words: str) -> None:
+    """They are the pod's to choose: a depth may not fill our memory with its positions."""
+    with pytest.raises(NotAnEngine, match=words):
+        parse(f"{FakeEngine().page()}{line}\n", pod="p", at_s=0)
+
+
+def test_what_is_read_has_to_be_text_and_what_is_not_need_not() -> None:
+    page = FakeEngine().page().encode()
+    odd = b'vllm:prompt_tokens_total{model_name="\xff"} 1\n'
+
+    assert PageReader().read(page + b"other" + odd, pod="p", at_s=0).engine.prompt_tokens == 50
+    with pytest.raises(NotAnEngine, match="not UTF-8 text"):
+        PageReader().read(page + odd, pod="p", at_s=0)
+
+
+def test_a_series_that_is_known_is_read_as_at_first_sight() -> None:
+    """Whether all is remembered, or nothing, or what comes is just on its way out."""
+    pages = [FakeEngine(tokens=float(n), engines=1 + n % 3).page().encode() for n in range(6)]
+    read = {
+        remembered_bytes: [reader.read(page, pod="p", at_s=0) for page in pages]
+        for remembered_bytes in (0, 10_000, 20_000, 1 << 20)
+        for reader in [PageReader(remembered_bytes)]
+    }
+
+    assert all(found == read[0] for found in read.values())
+    assert [each.engine.generation_tokens for each in read[0]] == [0, 2, 6, 3, 8, 15]
+
+
+@pytest.mark.parametrize("value", ["secret", "1_000", "NaN", "+Inf", "", "1\t2\t3x"])
+def test_a_known_series_may_yet_show_what_is_no_count(value: str) -> None:
+    reader, page = PageReader(), FakeEngine().page()
+    reader.read(page.encode(), pod="p", at_s=0)
+
+    with pytest.raises(NotAnEngine):
+        reader.read(page.replace(" 50.0", f" {value}").encode(), pod="p", at_s=0)
+
+
+def test_lines_may_say_when_and_end_and_part_as_they_like() -> None:
+    """As other exporters write them: all that the library reads."""
+    reader, engine = PageReader(), FakeEngine()
+    for page in (
+        engine.page(),
+        engine.page().replace("\n", " 1395066363000\n"),
+        engine.page().replace("\n", "\r\n"),
+        engine.page().replace("} ", "}\t"),
+        engine.page().replace("} ", "}   "),
+        engine.page().replace("{", "{ ").replace("} ", " } "),
+        engine.page(),
+    ):
+        assert engine.is_shown_by(reader.read(page.encode(), pod="p", at_s=0))

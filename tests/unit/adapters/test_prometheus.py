@@ -139,6 +139,7 @@ async def test_a_prometheus_that_answers_both_questions_alike_counts_once() -> N
         [{"metric": {"pod": "p"}, "values": [["NaN", "1"]]}],
         [{"metric": {"pod": "p"}, "values": [["Infinity", "1"]]}],
         [{"metric": {"pod": "p"}, "values": [[1, "x"]]}],
+        [{"metric": {"pod": "p"}, "values": [[10**400, "1"]]}],
         [{"metric": {"pod": "p"}, "values": [[1, "1", 1]]}],
         [{"metric": {"pod": 5}, "values": [[1, "1"]]}],
         [{"metric": {"namespace": "llm"}, "values": [[1, "1"]]}],
@@ -148,7 +149,7 @@ async def test_a_prometheus_that_answers_both_questions_alike_counts_once() -> N
         5,
         None,
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 async def test_what_is_no_range_vector_is_no_answer(result: object) -> None:
     sample = await asked_for({"data": {"result": result}}, "p")

@@ -1,0 +1,126 @@
+"""Processor times of one pod's look. Its server is another thread, whose time is its own."""
+
+import asyncio
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Final, Self
+
+import aiohttp
+
+from fathom.adapters.answers import http_session, whole_answer
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.exposition import PageReader
+from fathom.adapters.pod_metrics import LARGEST_PAGE_BYTES, TIMEOUT_S, PodMetrics
+from fathom.adapters.ports import PodEndpoint
+from fathom_bench.pages.figures import PageCost
+from fathom_bench.pages.page import ShownEngine
+from fathom_bench.pages.reference import read_by_library
+from fathom_local.errors import LocalClusterError
+
+_ROUNDS: Final = 15
+_PAGES: Final = 20
+"""Of a round."""
+_PODS: Final = 800
+_MODEL: Final = "organisation/model-of-some-size-instruct"
+
+
+def page_cost() -> PageCost:
+    """Measure; some seconds.
+
+    Raises:
+        LocalClusterError: a page was read in two ways to two ends, or not at all.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        engine = ShownEngine(_MODEL, Path(folder))
+        earlier = engine.page()
+        engine.work()
+        page = engine.page()
+    reader = PageReader()
+    before = reader.read(earlier, pod="p", at_s=0)
+    if reader.read(page, pod="p", at_s=0, before=before) != read_by_library(page, "p", at_s=0):
+        raise LocalClusterError("The page says one thing to Fathom and another to the library.")
+    ways: dict[str, Callable[[], object]] = {
+        "library": lambda: read_by_library(page, "p", at_s=0),
+        "first": lambda: PageReader().read(page, pod="p", at_s=0),
+        "known": lambda: reader.read(page, pod="p", at_s=0, before=before),
+    }
+    took: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(_ROUNDS):  # in turn, so that what else the machine does is the same for all
+        for way, read in ways.items():
+            took[way].append(_took_ms(read))
+    with _Served(earlier) as server:
+        fetch_ms, look_ms = asyncio.run(_over_http(server, page))
+    return PageCost(
+        page_bytes=len(page),
+        series=sum(not line.startswith(b"#") for line in page.splitlines()),
+        library_ms=median(took["library"]),
+        first_ms=median(took["first"]),
+        known_ms=median(took["known"]),
+        fetch_ms=fetch_ms,
+        look_ms=look_ms,
+    )
+
+
+def _took_ms(read: Callable[[], object]) -> float:
+    began_at = time.thread_time()
+    for _ in range(_PAGES):
+        read()
+    return (time.thread_time() - began_at) / _PAGES * 1000
+
+
+async def _over_http(server: "_Served", page: bytes) -> tuple[float, float]:
+    async with http_session(512) as session:
+        metrics = PodMetrics(session, SystemClock())
+        pods = [PodEndpoint("llm", f"pod-{at}", "127.0.0.1", server.port) for at in range(_PODS)]
+        before = await metrics.sample(pods)
+        server.page = page
+        began_at = time.thread_time()
+        for pod in pods:
+            await _fetch(session, pod)
+        fetched_at = time.thread_time()
+        sample = await metrics.sample(pods)
+        looked_at = time.thread_time()
+    for failure in (*before.failures, *sample.failures):
+        raise LocalClusterError(f"{failure.cause}.")
+    return (fetched_at - began_at) / _PODS * 1000, (looked_at - fetched_at) / _PODS * 1000
+
+
+async def _fetch(session: aiohttp.ClientSession, pod: PodEndpoint) -> bytes:
+    return await whole_answer(
+        session, pod.url("/metrics"), most_bytes=LARGEST_PAGE_BYTES, timeout_s=TIMEOUT_S
+    )
+
+
+class _Served:
+    """A server of a page, on a port of its own, in a thread of its own."""
+
+    def __init__(self, page: bytes) -> None:
+        self.page = page
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        starting = asyncio.start_server(self._answer, "127.0.0.1", 0, backlog=512)
+        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result()
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        # Closed, as it will be when the next look comes: vLLM's server waits five seconds for one.
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(self.page) + self.page)
+        await writer.drain()
+        writer.close()

@@ -1,0 +1,117 @@
+"""Many pods of many resources: all of them in time, whatever some of them do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from fathom.adapters.answers import http_session
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.pod_metrics import AT_ONCE, CONCURRENCY, FORGOTTEN_AFTER_S, PodMetrics
+from fathom.adapters.ports import PodEndpoint
+from fathom.core.measurement import Cell, DraftCell, StepKind
+from support import bad_server
+from support.bad_server import Answer, BadServer, answering, saying
+from support.bench import ManualClock
+from support.engine_page import FakeEngine
+
+PAGE = b"vllm:generation_tokens_total 5\n"
+TIMEOUT_S = 5.0
+"""More than everything else here takes, on a machine that is busy with other things too."""
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with http_session(2 * AT_ONCE) as made:
+        yield made
+
+
+def at(server: BadServer, resource: str, count: int) -> list[PodEndpoint]:
+    return [PodEndpoint("llm", f"{resource}-{i}", "127.0.0.1", server.port) for i in range(count)]
+
+
+async def test_a_resource_with_hanging_pods_holds_up_no_other(
+    session: aiohttp.ClientSession,
+) -> None:
+    """200 pods, of which 20 hang: others are read meanwhile, and in the end so are the 180."""
+    async with answering(bad_server.silent) as hanging, answering(saying(PAGE)) as quick:
+        source = PodMetrics(session, SystemClock(), timeout_s=TIMEOUT_S, at_once=CONCURRENCY + 4)
+        large = [*at(hanging, "hanging", 20), *at(quick, "large", 180)]
+        held = asyncio.create_task(source.sample(large))
+        while hanging.open < CONCURRENCY:
+            await asyncio.sleep(0)
+        others = await asyncio.gather(
+            *(source.sample(at(quick, f"other-{i}", 4)) for i in range(50))
+        )
+        still = not held.done()
+        hanging.over.set()  # it closes the connections
+        sample = await held
+
+    assert still
+    assert [len(each.counters) for each in others] == [4] * 50
+    assert len(sample.counters) == 180
+    assert {each.pod for each in sample.failures} == {f"hanging-{i}" for i in range(20)}
+
+
+async def test_no_more_pods_than_that_are_read_at_the_same_time(
+    session: aiohttp.ClientSession,
+) -> None:
+    most = 0
+
+    async def counting(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        nonlocal most
+        most = max(most, server.open)
+        await asyncio.sleep(0.01)
+        await saying(PAGE)(server, writer)
+
+    answer: Answer = counting
+    async with answering(answer) as server:
+        source = PodMetrics(session, SystemClock(), at_once=10, concurrency=4)
+        samples = await asyncio.gather(
+            *(source.sample(at(server, f"resource-{i}", 5)) for i in range(8))
+        )
+
+    assert [len(each.counters) for each in samples] == [5] * 8
+    assert most == 10
+
+
+async def test_turns_go_round_among_resources(session: aiohttp.ClientSession) -> None:
+    """One that came first, with very many pods, is not read to its end before another begins."""
+    async with answering(saying(PAGE)) as server:
+        source = PodMetrics(session, SystemClock(), at_once=4, concurrency=4)
+        large = asyncio.create_task(source.sample(at(server, "large", 200)))
+        small = asyncio.create_task(source.sample(at(server, "small", 8)))
+        await small
+        asked = len(server.asked)
+        await large
+
+    assert asked < 40
+    assert len(server.asked) == 208
+
+
+async def test_what_is_at_rest_is_kept_once_while_somebody_looks(
+    session: aiohttp.ClientSession,
+) -> None:
+    moving, resting = Cell(4, 3, StepKind.DECODE), Cell(4, 3, StepKind.MIXED)
+    engine, clock = FakeEngine(), ManualClock()
+
+    async def page(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        await saying(engine.page().encode())(server, writer)
+
+    async with answering(page) as server:
+        source = PodMetrics(session, clock)
+        looks = []
+        for passed_s in (0.0, 30.0, FORGOTTEN_AFTER_S + 1):
+            clock.at_s += passed_s
+            steps, *others = engine.cells[moving]
+            engine.cells[moving] = (steps + 1, *others)
+            sample = await source.sample(at(server, "resource", 1))
+            looks += sample.counters
+    first, second, late = looks
+
+    assert [each.cells[moving].steps for each in looks] == [11, 12, 13]
+    assert second.cells[resting] is first.cells[resting]
+    assert second.drafts[DraftCell(4, 3)] is first.drafts[DraftCell(4, 3)]
+    assert late.cells[resting] is not second.cells[resting]
+    assert late.cells[resting] == second.cells[resting]
