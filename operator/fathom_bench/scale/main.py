@@ -36,8 +36,8 @@ from fathom_bench.scale.figures import (
 from fathom_bench.scale.operator_process import OperatorProcess
 from fathom_bench.scale.page_server import PageServer
 from fathom_bench.scale.plan import (
-    CREATED_AT_ONCE,
     GPUS_PER_NODE,
+    MOST_UNFINISHED,
     Lot,
     Planned,
     Shares,
@@ -253,18 +253,28 @@ class _ScaleBench:
         )
         began = _Mark.of(self.operator)
         self.operator.start()
-        for first in range(0, self.size, CREATED_AT_ONCE):
-            stand, new = everything[:first], everything[first : first + CREATED_AT_ONCE]
+        waiting, unfinished = list(everything), list[Planned]()
+        deadline_s = time.monotonic() + _PATIENCE_SECONDS
+        while waiting or unfinished:
+            room = MOST_UNFINISHED - len(unfinished)
+            new, waiting = waiting[:room], waiting[room:]
             await self._all(
                 self.user.request(
                     "POST", _path(each), body=manifests.resource(each, self.request.pods_each)
                 )
                 for each in new
             )
-            built = [*stand, *new]
-            await self._until("all children stand", lambda: self._built(built))  # noqa: B023
-            self._doing(f"built {len(built)}")
-            self.view.advance(len(new) * self.timing.per_resource_seconds)
+            await asyncio.sleep(_POLL_SECONDS)
+            before = [*unfinished, *new]
+            unfinished = [each for each in before if not self._built(each)]
+            self.view.advance((len(before) - len(unfinished)) * self.timing.per_resource_seconds)
+            self._doing(f"{self.size - len(waiting) - len(unfinished)} are built")
+            if time.monotonic() > deadline_s:
+                raise LocalClusterError(
+                    f"Not all children of {len(everything)} resources stand within "
+                    f"{_PATIENCE_SECONDS:.0f} s: {len(waiting) + len(unfinished)} are left. Try "
+                    "fewer with --sizes."
+                )
         return await self._done("build", began, within=True)
 
     async def _cold_start(self, everything: Sequence[Planned]) -> "_Started":
@@ -292,17 +302,15 @@ class _ScaleBench:
         self._say(f"{what}: {seconds}, processor {ended.cpu_s - began.cpu_s:.1f} s")
         return started
 
-    def _built(self, some: Sequence[Planned]) -> bool:
-        """Whether every child stands, and every status says so."""
-        with_children = sum(each.lot is not Lot.REFUSED for each in some)
+    def _built(self, each: Planned) -> bool:
+        """Whether its children stand, as far as its lot allows, and its status says so."""
+        if each.lot is Lot.REFUSED:
+            return self._observed(each)
         ready = f"{self.request.pods_each}/{self.request.pods_each}"
-        return self.played.settled(with_children) and all(
-            self._observed(each)
-            and (
-                each.lot in {Lot.REFUSED, Lot.UNSCHEDULABLE}
-                or self._found(each)["status"].get("ready") == ready
-            )
-            for each in some
+        return self._observed(each) and (
+            self.played.revisions((each.namespace, each.name)) > 0
+            if each.lot is Lot.UNSCHEDULABLE
+            else self._found(each)["status"].get("ready") == ready
         )
 
     async def _looked_at(self, everything: Sequence[Planned]) -> bool:
