@@ -60,6 +60,8 @@ class Reading:
     """Unix seconds."""
     operator_s: float
     """Processor seconds of the operator: user and system."""
+    waited_s: float
+    """For which its main thread was ready to run, and had no processor."""
     api_server_s: float
     etcd_s: float
     bench_s: float
@@ -86,6 +88,8 @@ class Load(_Model):
 
     seconds: float
     operator_cores: float
+    waited_cores: float
+    """For which the operator was ready to run, and others had the processors."""
     rss_mib: float
     """The most that was seen."""
     passes_per_minute: float
@@ -148,12 +152,13 @@ def load_of(
     passes = after.passes - before.passes
     operator_s = after.operator_s - before.operator_s
     within = between(events, before.at, after.at)
-    reads = Counter(each.resource for each in within if not each.is_write and each.verb != _WATCH)
-    writes = Counter(each.resource for each in within if each.is_write)
+    reads = Counter(_kind(each) for each in within if not each.is_write and each.verb != _WATCH)
+    writes = Counter(_kind(each) for each in within if each.is_write)
     decisions = after.decisions - before.decisions
     return Load(
         seconds=seconds,
         operator_cores=operator_s / seconds,
+        waited_cores=(after.waited_s - before.waited_s) / seconds,
         rss_mib=rss_bytes / _KIB**2,
         passes_per_minute=passes / seconds * 60,
         failed_passes=after.failures - before.failures,
@@ -178,6 +183,11 @@ def load_of(
 def between(events: Iterable[AuditEvent], since: datetime, until: datetime) -> list[AuditEvent]:
     """Those of a window of time, the lease's left out."""
     return [each for each in events if since <= each.at < until and each.resource != _LEASES]
+
+
+def _kind(event: AuditEvent) -> str:
+    """What a request is about; whoever names no resource asks what the server is and serves."""
+    return event.resource or "discovery"
 
 
 def first_write_seconds(
@@ -248,6 +258,8 @@ class SizeFigures(_Model):
     edits_unanswered: int
     status_bytes: Spread
     """Of a status, as JSON."""
+    warnings: dict[str, int]
+    """Of the operator's log, from the first start to the end."""
 
     @property
     def page_cpu_ms(self) -> float | None:

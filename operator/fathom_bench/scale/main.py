@@ -33,7 +33,7 @@ from fathom_bench.scale.figures import (
     first_write_seconds,
     load_of,
 )
-from fathom_bench.scale.operator_process import OperatorProcess
+from fathom_bench.scale.operator_process import OperatorProcess, warnings_in
 from fathom_bench.scale.page_server import PageServer
 from fathom_bench.scale.plan import (
     GPUS_PER_NODE,
@@ -222,6 +222,7 @@ class _ScaleBench:
         await self.operator.stop()
         self.view.doing(f"{self.size}: reading the audit log")
         events = await asyncio.to_thread(_audited, self.plane.audit_log)
+        said = await asyncio.to_thread(self.operator.log.read_text, errors="replace")
         own = [each for each in events if each.user == USER]
         quick, lost_at_rest = _answered(edits_at_rest, events, own)
         busy, lost_under_traffic = _answered(edits_under_traffic, events, own)
@@ -237,6 +238,7 @@ class _ScaleBench:
             edits_under_traffic=Spread.of(busy),
             edits_unanswered=lost_at_rest + lost_under_traffic,
             status_bytes=_some(Spread.of(statuses)),
+            warnings=dict(warnings_in(said).most_common()),
         )
 
     async def _build(self, everything: Sequence[Planned]) -> "_Started":
@@ -408,6 +410,7 @@ class _ScaleBench:
         return Reading(
             at_s=at_s,
             operator_s=operator_s,
+            waited_s=self.operator.waited_s(),
             api_server_s=sum(parts["kube-apiserver"][:2]),
             etcd_s=sum(parts["etcd"][:2]),
             bench_s=own.user + own.system,

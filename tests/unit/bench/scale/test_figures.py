@@ -22,6 +22,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 BEFORE = Reading(
     at_s=START.timestamp(),
     operator_s=10.0,
+    waited_s=1.0,
     api_server_s=100.0,
     etcd_s=50.0,
     bench_s=5.0,
@@ -36,6 +37,7 @@ AFTER = replace(
     BEFORE,
     at_s=BEFORE.at_s + 30,
     operator_s=13.0,
+    waited_s=7.0,
     api_server_s=115.0,
     etcd_s=51.5,
     bench_s=8.0,
@@ -87,19 +89,20 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
         event(1, "list", "pods"),
         event(2, "list", "pods"),
         event(3, "get", "speculativedeployments"),
+        event(3, "get", ""),
         event(4, "watch", "pods"),
         event(5, "patch", "configmaps"),
         event(6, "update", "leases"),
         event(30, "patch", "configmaps"),
     ]
     found = load_of(BEFORE, AFTER, events, rss_bytes=200 * 2**20, received_bytes=15 * 2**10)
-    assert found.operator_cores == pytest.approx(0.1)
+    assert (found.operator_cores, found.waited_cores) == pytest.approx((0.1, 0.2))
     assert found.cpu_ms_per_pass == pytest.approx(15)
     assert found.passes_per_minute == 400
     assert (found.failed_passes, found.restarts) == (1, 2)
     assert (found.reads_per_minute, found.reads_by_kind) == (
-        6,
-        {"pods": 2, "speculativedeployments": 1},
+        8,
+        {"pods": 2, "speculativedeployments": 1, "discovery": 1},
     )
     assert (found.writes_per_minute, found.writes_by_kind) == (2, {"configmaps": 1})
     assert found.received_kib_per_minute == 30
