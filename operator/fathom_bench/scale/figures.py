@@ -290,6 +290,8 @@ class ScaleReport(_Model):
     quick: bool
     minutes: float
     sizes: tuple[SizeFigures, ...]
+    failure: str = ""
+    """Why a larger size could not be measured; empty: all were."""
 
 
 def growth(smaller: float | None, larger: float | None) -> float | None:

@@ -14,7 +14,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import aiohttp
 import psutil
+from kubernetes.aio.client.exceptions import ApiException
 from rich.console import Console
 
 from fathom.api import names
@@ -103,16 +105,28 @@ def run_bench(console: Console, request: Request) -> tuple[ScaleReport, Profile]
     with ExitStack() as stack:
         stack.enter_context(ended_by_sigterm())
         stack.enter_context(view)
-        measured = [asyncio.run(_one_size(size, request, view, profile)) for size in request.sizes]
+        versions, measured, failure = list[str](), list[SizeFigures](), ""
+        for size in request.sizes:
+            try:
+                version, figures = asyncio.run(_one_size(size, request, view, profile))
+            except LocalClusterError as error:
+                if not measured:
+                    raise
+                # What was measured of smaller sizes took minutes, and counts all the same.
+                failure = f"{size} resources: {error}"
+                break
+            versions.append(version)
+            measured.append(figures)
     report = ScaleReport(
-        kubernetes=measured[-1][0],
+        kubernetes=versions[0],
         python=platform.python_version(),
         processors=len(os.sched_getaffinity(0)),
         pods_each=request.pods_each,
         one_namespace=request.one_namespace,
         quick=request.quick,
         minutes=view.minutes,
-        sizes=tuple(figures for _, figures in measured),
+        sizes=tuple(measured),
+        failure=failure,
     )
     return report, profile
 
@@ -153,6 +167,12 @@ async def _one_size(
             try:
                 players = (played.run(), mirror.run(), operator.supervise())
                 figures = await _while_playing(players, bench.measure())
+            except (ApiException, aiohttp.ClientError, TimeoutError, ExceptionGroup) as error:
+                raise LocalClusterError(
+                    f"The API server does not do what it is asked, or not in time: {error!r}. "
+                    "Where the machine is too small or has much else to do, take fewer resources "
+                    "with --sizes."
+                ) from error
             finally:
                 operator.kill()
                 await pages.close()
