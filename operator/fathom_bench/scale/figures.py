@@ -111,6 +111,8 @@ class Load(_Model):
     decisions: dict[str, int]
     """Of the tuner in the window, by action."""
     api_server_cores: float
+    api_server_mib: float
+    """Resident memory of the API server, the most that was seen."""
     etcd_cores: float
     bench_cores: float
     machine_cores: float
@@ -137,6 +139,7 @@ def load_of(
     events: Iterable[AuditEvent],
     *,
     rss_bytes: int,
+    api_server_bytes: int,
     received_bytes: int | None,
 ) -> Load:
     """What lies between two readings.
@@ -145,7 +148,8 @@ def load_of(
         before: at the window's begin.
         after: at its end.
         events: the operator's requests; those of other times are passed over.
-        rss_bytes: the most that was seen.
+        rss_bytes: of the operator, the most that was seen.
+        api_server_bytes: of the API server, likewise.
         received_bytes: in the window.
     """
     seconds = after.at_s - before.at_s
@@ -174,6 +178,7 @@ def load_of(
         pages_per_second=(after.pages - before.pages) / seconds,
         decisions=dict(decisions.most_common()),
         api_server_cores=(after.api_server_s - before.api_server_s) / seconds,
+        api_server_mib=api_server_bytes / _KIB**2,
         etcd_cores=(after.etcd_s - before.etcd_s) / seconds,
         bench_cores=(after.bench_s - before.bench_s) / seconds,
         machine_cores=(after.machine_s - before.machine_s) / seconds,

@@ -393,7 +393,7 @@ class _ScaleBench:
         self._doing(f"{when}: measuring")
         await self.operator.profile()
         before = await self._read(first=True)
-        received, rss_bytes, known = Received(), 0, True
+        received, rss_bytes, api_server_bytes, known = Received(), 0, 0, True
         until_s = time.monotonic() + seconds
         while True:
             by_connection = await self.operator.received(self.plane.port)
@@ -402,6 +402,7 @@ class _ScaleBench:
             else:
                 received.look(by_connection)
             rss_bytes = max(rss_bytes, self.operator.rss_bytes())
+            api_server_bytes = max(api_server_bytes, self._part("kube-apiserver").memory_info().rss)
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 break
@@ -411,18 +412,16 @@ class _ScaleBench:
         self.view.advance(seconds)
         cores = (after.operator_s - before.operator_s) / (after.at_s - before.at_s)
         self._say(f"{when}: operator {cores:.3f} cores, {rss_bytes / 2**20:.0f} MiB")
-        return _Window(before, after, rss_bytes, received.total if known else None)
+        return _Window(
+            before, after, rss_bytes, api_server_bytes, received.total if known else None
+        )
 
     async def _read(self, *, first: bool) -> Reading:
         """Everything that grows. What asking takes of the operator falls outside of the window."""
         if first:
             told = await self.operator.told_by_all()
         machine = psutil.cpu_times()
-        parts = {
-            record.name: process.cpu_times()
-            for record in self.plane.processes
-            if (process := record.find()) is not None
-        }
+        parts = {name: self._part(name).cpu_times() for name in ("kube-apiserver", "etcd")}
         own = psutil.Process().cpu_times()
         at_s, operator_s, shown = time.time(), self.operator.cpu_s(), self.pages.shown
         if not first:
@@ -441,6 +440,13 @@ class _ScaleBench:
             pages=shown,
             restarts=self.operator.restarts,
         )
+
+    def _part(self, name: str) -> psutil.Process:
+        """A process of the control plane."""
+        (record,) = [each for each in self.plane.processes if each.name == name]
+        if (process := record.find()) is None:
+            raise LocalClusterError(f"{name} has ended; see why in its log.")
+        return process
 
     async def _profiled(self, what: str) -> None:
         if stacks := await self.operator.profile():
@@ -505,6 +511,7 @@ class _Window:
     before: Reading
     after: Reading
     rss_bytes: int
+    api_server_bytes: int
     received_bytes: int | None
 
 
@@ -526,6 +533,7 @@ def _load(window: _Window, own: Sequence[AuditEvent]) -> Load:
         window.after,
         own,
         rss_bytes=window.rss_bytes,
+        api_server_bytes=window.api_server_bytes,
         received_bytes=window.received_bytes,
     )
 

@@ -46,6 +46,7 @@ def _of_load(when: str, load: Callable[[SizeFigures], Load]) -> Iterator[Row]:
     )
     yield Row(f"{when}: pages a second", lambda size: load(size).pages_per_second, 1)
     yield Row(f"{when}: API server, cores", lambda size: load(size).api_server_cores, 3)
+    yield Row(f"{when}: API server, memory, MiB", lambda size: load(size).api_server_mib)
     yield Row(f"{when}: machine, cores", lambda size: load(size).machine_cores, 2)
 
 

@@ -95,7 +95,14 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
         event(6, "update", "leases"),
         event(30, "patch", "configmaps"),
     ]
-    found = load_of(BEFORE, AFTER, events, rss_bytes=200 * 2**20, received_bytes=15 * 2**10)
+    found = load_of(
+        BEFORE,
+        AFTER,
+        events,
+        rss_bytes=200 * 2**20,
+        api_server_bytes=2**30,
+        received_bytes=15 * 2**10,
+    )
     assert (found.operator_cores, found.waited_cores) == pytest.approx((0.1, 0.2))
     assert found.cpu_ms_per_pass == pytest.approx(15)
     assert found.passes_per_minute == 400
@@ -106,7 +113,7 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
     )
     assert (found.writes_per_minute, found.writes_by_kind) == (2, {"configmaps": 1})
     assert found.received_kib_per_minute == 30
-    assert found.rss_mib == 200
+    assert (found.rss_mib, found.api_server_mib) == (200, 1024)
     assert found.pages_per_second == 20
     assert (found.decisions_per_minute, found.acted_per_minute) == (380, 20)
     assert found.writes_per_decision == pytest.approx(2 / 380)
@@ -116,7 +123,7 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
 
 def test_a_window_without_passes_or_decisions_or_ss_says_so() -> None:
     still = replace(BEFORE, at_s=BEFORE.at_s + 30)
-    found = load_of(BEFORE, still, [], rss_bytes=0, received_bytes=None)
+    found = load_of(BEFORE, still, [], rss_bytes=0, api_server_bytes=0, received_bytes=None)
     assert found.cpu_ms_per_pass is None
     assert found.writes_per_decision is None
     assert found.received_kib_per_minute is None

@@ -30,6 +30,7 @@ def load(cores: float, pages: float) -> Load:
         pages_per_second=pages,
         decisions={},
         api_server_cores=0.3,
+        api_server_mib=500.0,
         etcd_cores=0.1,
         bench_cores=0.1,
         machine_cores=1.0,
