@@ -63,6 +63,8 @@ def bench_scale_command(
         if profile_file is not None:
             profile_file.write_text(profile.to_text())
         console.print(result_tables(report, hottest_parts(profile)))
+        if report.failure:
+            raise LocalClusterError(report.failure)
 
 
 def sizes_of(text: str) -> tuple[int, ...]:

@@ -60,6 +60,8 @@ class Reading:
     """Unix seconds."""
     operator_s: float
     """Processor seconds of the operator: user and system."""
+    waited_s: float
+    """For which its main thread was ready to run, and had no processor."""
     api_server_s: float
     etcd_s: float
     bench_s: float
@@ -86,6 +88,8 @@ class Load(_Model):
 
     seconds: float
     operator_cores: float
+    waited_cores: float
+    """For which the operator was ready to run, and others had the processors."""
     rss_mib: float
     """The most that was seen."""
     passes_per_minute: float
@@ -107,6 +111,8 @@ class Load(_Model):
     decisions: dict[str, int]
     """Of the tuner in the window, by action."""
     api_server_cores: float
+    api_server_mib: float
+    """Resident memory of the API server, the most that was seen."""
     etcd_cores: float
     bench_cores: float
     machine_cores: float
@@ -133,6 +139,7 @@ def load_of(
     events: Iterable[AuditEvent],
     *,
     rss_bytes: int,
+    api_server_bytes: int,
     received_bytes: int | None,
 ) -> Load:
     """What lies between two readings.
@@ -141,19 +148,21 @@ def load_of(
         before: at the window's begin.
         after: at its end.
         events: the operator's requests; those of other times are passed over.
-        rss_bytes: the most that was seen.
+        rss_bytes: of the operator, the most that was seen.
+        api_server_bytes: of the API server, likewise.
         received_bytes: in the window.
     """
     seconds = after.at_s - before.at_s
     passes = after.passes - before.passes
     operator_s = after.operator_s - before.operator_s
     within = between(events, before.at, after.at)
-    reads = Counter(each.resource for each in within if not each.is_write and each.verb != _WATCH)
-    writes = Counter(each.resource for each in within if each.is_write)
+    reads = Counter(_kind(each) for each in within if not each.is_write and each.verb != _WATCH)
+    writes = Counter(_kind(each) for each in within if each.is_write)
     decisions = after.decisions - before.decisions
     return Load(
         seconds=seconds,
         operator_cores=operator_s / seconds,
+        waited_cores=(after.waited_s - before.waited_s) / seconds,
         rss_mib=rss_bytes / _KIB**2,
         passes_per_minute=passes / seconds * 60,
         failed_passes=after.failures - before.failures,
@@ -169,6 +178,7 @@ def load_of(
         pages_per_second=(after.pages - before.pages) / seconds,
         decisions=dict(decisions.most_common()),
         api_server_cores=(after.api_server_s - before.api_server_s) / seconds,
+        api_server_mib=api_server_bytes / _KIB**2,
         etcd_cores=(after.etcd_s - before.etcd_s) / seconds,
         bench_cores=(after.bench_s - before.bench_s) / seconds,
         machine_cores=(after.machine_s - before.machine_s) / seconds,
@@ -178,6 +188,11 @@ def load_of(
 def between(events: Iterable[AuditEvent], since: datetime, until: datetime) -> list[AuditEvent]:
     """Those of a window of time, the lease's left out."""
     return [each for each in events if since <= each.at < until and each.resource != _LEASES]
+
+
+def _kind(event: AuditEvent) -> str:
+    """What a request is about; whoever names no resource asks what the server is and serves."""
+    return event.resource or "discovery"
 
 
 def first_write_seconds(
@@ -248,6 +263,8 @@ class SizeFigures(_Model):
     edits_unanswered: int
     status_bytes: Spread
     """Of a status, as JSON."""
+    warnings: dict[str, int]
+    """Of the operator's log, from the first start to the end."""
 
     @property
     def page_cpu_ms(self) -> float | None:
@@ -278,6 +295,8 @@ class ScaleReport(_Model):
     quick: bool
     minutes: float
     sizes: tuple[SizeFigures, ...]
+    failure: str = ""
+    """Why a larger size could not be measured; empty: all were."""
 
 
 def growth(smaller: float | None, larger: float | None) -> float | None:

@@ -14,7 +14,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import aiohttp
 import psutil
+from kubernetes.aio.client.exceptions import ApiException
 from rich.console import Console
 
 from fathom.api import names
@@ -33,11 +35,11 @@ from fathom_bench.scale.figures import (
     first_write_seconds,
     load_of,
 )
-from fathom_bench.scale.operator_process import OperatorProcess
+from fathom_bench.scale.operator_process import OperatorProcess, warnings_in
 from fathom_bench.scale.page_server import PageServer
 from fathom_bench.scale.plan import (
-    CREATED_AT_ONCE,
     GPUS_PER_NODE,
+    MOST_UNFINISHED,
     Lot,
     Planned,
     Shares,
@@ -103,16 +105,28 @@ def run_bench(console: Console, request: Request) -> tuple[ScaleReport, Profile]
     with ExitStack() as stack:
         stack.enter_context(ended_by_sigterm())
         stack.enter_context(view)
-        measured = [asyncio.run(_one_size(size, request, view, profile)) for size in request.sizes]
+        versions, measured, failure = list[str](), list[SizeFigures](), ""
+        for size in request.sizes:
+            try:
+                version, figures = asyncio.run(_one_size(size, request, view, profile))
+            except LocalClusterError as error:
+                if not measured:
+                    raise
+                # What was measured of smaller sizes took minutes, and counts all the same.
+                failure = f"{size} resources: {error}"
+                break
+            versions.append(version)
+            measured.append(figures)
     report = ScaleReport(
-        kubernetes=measured[-1][0],
+        kubernetes=versions[0],
         python=platform.python_version(),
         processors=len(os.sched_getaffinity(0)),
         pods_each=request.pods_each,
         one_namespace=request.one_namespace,
         quick=request.quick,
         minutes=view.minutes,
-        sizes=tuple(figures for _, figures in measured),
+        sizes=tuple(measured),
+        failure=failure,
     )
     return report, profile
 
@@ -153,6 +167,12 @@ async def _one_size(
             try:
                 players = (played.run(), mirror.run(), operator.supervise())
                 figures = await _while_playing(players, bench.measure())
+            except (ApiException, aiohttp.ClientError, TimeoutError, ExceptionGroup) as error:
+                raise LocalClusterError(
+                    f"The API server does not do what it is asked, or not in time: {error!r}. "
+                    "Where the machine is too small or has much else to do, take fewer resources "
+                    "with --sizes."
+                ) from error
             finally:
                 operator.kill()
                 await pages.close()
@@ -222,6 +242,7 @@ class _ScaleBench:
         await self.operator.stop()
         self.view.doing(f"{self.size}: reading the audit log")
         events = await asyncio.to_thread(_audited, self.plane.audit_log)
+        said = await asyncio.to_thread(self.operator.log.read_text, errors="replace")
         own = [each for each in events if each.user == USER]
         quick, lost_at_rest = _answered(edits_at_rest, events, own)
         busy, lost_under_traffic = _answered(edits_under_traffic, events, own)
@@ -237,6 +258,7 @@ class _ScaleBench:
             edits_under_traffic=Spread.of(busy),
             edits_unanswered=lost_at_rest + lost_under_traffic,
             status_bytes=_some(Spread.of(statuses)),
+            warnings=dict(warnings_in(said).most_common()),
         )
 
     async def _build(self, everything: Sequence[Planned]) -> "_Started":
@@ -253,18 +275,28 @@ class _ScaleBench:
         )
         began = _Mark.of(self.operator)
         self.operator.start()
-        for first in range(0, self.size, CREATED_AT_ONCE):
-            stand, new = everything[:first], everything[first : first + CREATED_AT_ONCE]
+        waiting, unfinished = list(everything), list[Planned]()
+        deadline_s = time.monotonic() + _PATIENCE_SECONDS
+        while waiting or unfinished:
+            room = MOST_UNFINISHED - len(unfinished)
+            new, waiting = waiting[:room], waiting[room:]
             await self._all(
                 self.user.request(
                     "POST", _path(each), body=manifests.resource(each, self.request.pods_each)
                 )
                 for each in new
             )
-            built = [*stand, *new]
-            await self._until("all children stand", lambda: self._built(built))  # noqa: B023
-            self._doing(f"built {len(built)}")
-            self.view.advance(len(new) * self.timing.per_resource_seconds)
+            await asyncio.sleep(_POLL_SECONDS)
+            before = [*unfinished, *new]
+            unfinished = [each for each in before if not self._built(each)]
+            self.view.advance((len(before) - len(unfinished)) * self.timing.per_resource_seconds)
+            self._doing(f"{self.size - len(waiting) - len(unfinished)} are built")
+            if time.monotonic() > deadline_s:
+                raise LocalClusterError(
+                    f"Not all children of {len(everything)} resources stand within "
+                    f"{_PATIENCE_SECONDS:.0f} s: {len(waiting) + len(unfinished)} are left. Try "
+                    "fewer with --sizes."
+                )
         return await self._done("build", began, within=True)
 
     async def _cold_start(self, everything: Sequence[Planned]) -> "_Started":
@@ -292,17 +324,15 @@ class _ScaleBench:
         self._say(f"{what}: {seconds}, processor {ended.cpu_s - began.cpu_s:.1f} s")
         return started
 
-    def _built(self, some: Sequence[Planned]) -> bool:
-        """Whether every child stands, and every status says so."""
-        with_children = sum(each.lot is not Lot.REFUSED for each in some)
+    def _built(self, each: Planned) -> bool:
+        """Whether its children stand, as far as its lot allows, and its status says so."""
+        if each.lot is Lot.REFUSED:
+            return self._observed(each)
         ready = f"{self.request.pods_each}/{self.request.pods_each}"
-        return self.played.settled(with_children) and all(
-            self._observed(each)
-            and (
-                each.lot in {Lot.REFUSED, Lot.UNSCHEDULABLE}
-                or self._found(each)["status"].get("ready") == ready
-            )
-            for each in some
+        return self._observed(each) and (
+            self.played.revisions((each.namespace, each.name)) > 0
+            if each.lot is Lot.UNSCHEDULABLE
+            else self._found(each)["status"].get("ready") == ready
         )
 
     async def _looked_at(self, everything: Sequence[Planned]) -> bool:
@@ -363,7 +393,7 @@ class _ScaleBench:
         self._doing(f"{when}: measuring")
         await self.operator.profile()
         before = await self._read(first=True)
-        received, rss_bytes, known = Received(), 0, True
+        received, rss_bytes, api_server_bytes, known = Received(), 0, 0, True
         until_s = time.monotonic() + seconds
         while True:
             by_connection = await self.operator.received(self.plane.port)
@@ -372,6 +402,7 @@ class _ScaleBench:
             else:
                 received.look(by_connection)
             rss_bytes = max(rss_bytes, self.operator.rss_bytes())
+            api_server_bytes = max(api_server_bytes, self._part("kube-apiserver").memory_info().rss)
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 break
@@ -381,18 +412,16 @@ class _ScaleBench:
         self.view.advance(seconds)
         cores = (after.operator_s - before.operator_s) / (after.at_s - before.at_s)
         self._say(f"{when}: operator {cores:.3f} cores, {rss_bytes / 2**20:.0f} MiB")
-        return _Window(before, after, rss_bytes, received.total if known else None)
+        return _Window(
+            before, after, rss_bytes, api_server_bytes, received.total if known else None
+        )
 
     async def _read(self, *, first: bool) -> Reading:
         """Everything that grows. What asking takes of the operator falls outside of the window."""
         if first:
             told = await self.operator.told_by_all()
         machine = psutil.cpu_times()
-        parts = {
-            record.name: process.cpu_times()
-            for record in self.plane.processes
-            if (process := record.find()) is not None
-        }
+        parts = {name: self._part(name).cpu_times() for name in ("kube-apiserver", "etcd")}
         own = psutil.Process().cpu_times()
         at_s, operator_s, shown = time.time(), self.operator.cpu_s(), self.pages.shown
         if not first:
@@ -400,6 +429,7 @@ class _ScaleBench:
         return Reading(
             at_s=at_s,
             operator_s=operator_s,
+            waited_s=self.operator.waited_s(),
             api_server_s=sum(parts["kube-apiserver"][:2]),
             etcd_s=sum(parts["etcd"][:2]),
             bench_s=own.user + own.system,
@@ -410,6 +440,13 @@ class _ScaleBench:
             pages=shown,
             restarts=self.operator.restarts,
         )
+
+    def _part(self, name: str) -> psutil.Process:
+        """A process of the control plane."""
+        (record,) = [each for each in self.plane.processes if each.name == name]
+        if (process := record.find()) is None:
+            raise LocalClusterError(f"{name} has ended; see why in its log.")
+        return process
 
     async def _profiled(self, what: str) -> None:
         if stacks := await self.operator.profile():
@@ -474,6 +511,7 @@ class _Window:
     before: Reading
     after: Reading
     rss_bytes: int
+    api_server_bytes: int
     received_bytes: int | None
 
 
@@ -495,6 +533,7 @@ def _load(window: _Window, own: Sequence[AuditEvent]) -> Load:
         window.after,
         own,
         rss_bytes=window.rss_bytes,
+        api_server_bytes=window.api_server_bytes,
         received_bytes=window.received_bytes,
     )
 

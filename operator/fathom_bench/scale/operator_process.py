@@ -1,6 +1,7 @@
 """The operator as a process, and what is seen of it from outside."""
 
 import asyncio
+import json
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ _PLAIN: Final = "import sys; from fathom.cli import app; app(sys.argv[1:], prog_
 _WRITTEN_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 0.25
 _MOST_RESTARTS: Final = 50
+_WARNING: Final = frozenset({"warning", "error", "critical"})
 _POLL_SECONDS: Final = 0.05
 
 
@@ -56,6 +58,7 @@ class _Life:
     profiles: int = 0
     cpu_s: float = 0.0
     """When it was last looked at."""
+    waited_s: float = 0.0
     told: Told = field(default_factory=Told)
     """When it was last asked."""
 
@@ -65,9 +68,12 @@ class _Life:
             return False
         try:
             times = psutil.Process(self.process.pid).cpu_times()
-        except psutil.NoSuchProcess:
+            # Running, ready to run (both in nanoseconds), and how often it ran.
+            _, waited_ns, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
+        except (psutil.NoSuchProcess, OSError):
             return False
         self.cpu_s = times.user + times.system
+        self.waited_s = int(waited_ns) / 1e9
         return True
 
 
@@ -167,6 +173,10 @@ class OperatorProcess:
             self._lives[-1].note()
         return sum(life.cpu_s for life in self._lives)
 
+    def waited_s(self) -> float:
+        """Seconds for which a main thread was ready to run, and others had the processors."""
+        return sum(life.waited_s for life in self._lives)
+
     def rss_bytes(self) -> int:
         """Of the present process; 0: there is none at this moment."""
         try:
@@ -251,6 +261,21 @@ def read_told(page: str) -> Told:
             else:
                 values[sample.name] += round(sample.value)
     return Told(values[_PASSES], values[_FAILURES], decisions, frozenset(decided))
+
+
+def warnings_in(log: str) -> Counter[str]:
+    """Of the operator's log, as JSON: how often it warned of what."""
+    found = Counter[str]()
+    for line in log.splitlines():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            # The interpreter's own, such as the traceback of a crash.
+            continue
+        if isinstance(said, dict) and said.get("level") in _WARNING:
+            # What follows a colon tells of one case.
+            found[str(said.get("event")).splitlines()[0].partition(":")[0]] += 1
+    return found
 
 
 def _free_port() -> int:

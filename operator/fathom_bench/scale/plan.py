@@ -9,9 +9,9 @@ from typing import Final
 
 PER_NAMESPACE: Final = 10
 """Resources that share a namespace, unless all do."""
-CREATED_AT_ONCE: Final = 25
-"""Resources; the next ones are created when all children of these stand, since nobody creates
-hundreds in the same second."""
+MOST_UNFINISHED: Final = 100
+"""Resources that were created and have not all of their children yet: nobody creates hundreds in
+the same second."""
 GPUS_PER_NODE: Final = 8
 """Each pod takes one."""
 

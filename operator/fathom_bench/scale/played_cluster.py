@@ -57,8 +57,8 @@ class PlayedCluster:
         """By address: the engines of the pods that are ready."""
         self._api = api
         self._workloads: dict[Key, _Workload] = {}
-        self._first: dict[Key, str] = {}
-        """Of each resource the Deployment that came first."""
+        self._deployments = defaultdict[Key, list[Key]](list)
+        """Of each resource, the oldest first."""
         self._serving = defaultdict[Key, set[str]](set)
         """Of each resource the addresses of the pods that are ready."""
         self._documents: dict[Key, str] = {}
@@ -92,18 +92,9 @@ class PlayedCluster:
         for engine in self.engines.values():
             engine.set_traffic(busy=busy, now_s=now_s)
 
-    def settled(self, resources: int) -> bool:
-        """Whether so many resources have a Deployment, and every Deployment its pods."""
-        return len(self._first) >= resources and all(
-            len(each.pods) == each.wanted for each in self._workloads.values()
-        )
-
     def revisions(self, resource: Key) -> int:
         """Deployments of this resource that have pods."""
-        return sum(
-            bool(each.pods) and self._owner(key, each) == resource
-            for key, each in self._workloads.items()
-        )
+        return sum(bool(self._workloads[key].pods) for key in self._deployments[resource])
 
     def _owner(self, key: Key, workload: _Workload) -> Key:
         deployment = workload.deployment
@@ -114,7 +105,7 @@ class PlayedCluster:
         workload = self._workloads.get(key)
         if workload is None:
             workload = self._workloads[key] = _Workload(deployment)
-            self._first.setdefault(self._owner(key, workload), key[1])
+            self._deployments[self._owner(key, workload)].append(key)
             assert self._tasks is not None  # noqa: S101 - a mirror runs, so `run` does
             self._tasks.create_task(self._follow(key, workload))
         workload.deployment = deployment
@@ -148,7 +139,7 @@ class PlayedCluster:
             return pod["metadata"]["name"], ""
         at = self._address()
         pod = await self._create(manifests.pod(deployment, manifests.node_name(0)))
-        ready = lot is not Lot.ROLLING or self._first[resource] == key[1]
+        ready = lot is not Lot.ROLLING or self._deployments[resource][0] == key
         if ready:
             engine = PlayedEngine(pod["metadata"]["name"], _phase(resource), time.time())
             engine.obey(self._documents.get(resource, ""))

@@ -12,7 +12,7 @@ from rich.text import Text
 from fathom_bench.scale.figures import Load, ScaleReport, SizeFigures, Spread, growth
 from fathom_bench.scale.sampling import Hottest
 
-_MOST_KINDS: Final = 6
+_MOST_KINDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Row:
 def _of_load(when: str, load: Callable[[SizeFigures], Load]) -> Iterator[Row]:
     """What every window shows."""
     yield Row(f"{when}: operator, cores", lambda size: load(size).operator_cores, 3)
+    yield Row(f"{when}: cores it waited for", lambda size: load(size).waited_cores, 3)
     yield Row(f"{when}: resident memory, MiB", lambda size: load(size).rss_mib)
     yield Row(f"{when}: passes a minute", lambda size: load(size).passes_per_minute)
     yield Row(f"{when}: processor ms a pass", lambda size: load(size).cpu_ms_per_pass, 1)
@@ -45,6 +46,7 @@ def _of_load(when: str, load: Callable[[SizeFigures], Load]) -> Iterator[Row]:
     )
     yield Row(f"{when}: pages a second", lambda size: load(size).pages_per_second, 1)
     yield Row(f"{when}: API server, cores", lambda size: load(size).api_server_cores, 3)
+    yield Row(f"{when}: API server, memory, MiB", lambda size: load(size).api_server_mib)
     yield Row(f"{when}: machine, cores", lambda size: load(size).machine_cores, 2)
 
 
@@ -85,7 +87,12 @@ ROWS: Final = (
 
 def result_tables(report: ScaleReport, hottest: Sequence[Hottest]) -> Group:
     """Everything that was measured."""
-    tables = (figures_table(report), requests_table(report), *map(hottest_table, hottest))
+    tables = (
+        figures_table(report),
+        requests_table(report),
+        warnings_table(report),
+        *map(hottest_table, hottest),
+    )
     return Group(*(part for table in tables for part in (table, Text())))
 
 
@@ -123,6 +130,17 @@ def requests_table(report: ScaleReport) -> Table:
             _kinds(load.reads_by_kind, load.seconds),
             _kinds(load.writes_by_kind, load.seconds),
         )
+    return table
+
+
+def warnings_table(report: ScaleReport) -> Table:
+    """What the operator's log warned of, at each size."""
+    table = Table(title="Warnings in the operator's log, by what they say")
+    table.add_column("warning", no_wrap=True)
+    for size in report.sizes:
+        table.add_column(str(size.resources), justify="right", no_wrap=True)
+    for warning in dict.fromkeys(each for size in report.sizes for each in size.warnings):
+        table.add_row(warning, *(str(size.warnings.get(warning, 0)) for size in report.sizes))
     return table
 
 

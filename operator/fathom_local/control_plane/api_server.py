@@ -14,7 +14,8 @@ from fathom_local.control_plane.binaries import API_SERVER
 from fathom_local.control_plane.components import ControlPlane, start_control_plane
 from fathom_local.control_plane.obtain import ensure_binaries, obtain_progress
 
-SERVICES = ipaddress.IPv4Network("10.96.0.0/24")
+SERVICES = ipaddress.IPv4Network("10.96.0.0/16")
+"""Room for a Service of each of some thousand resources."""
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 BEFORE = Reading(
     at_s=START.timestamp(),
     operator_s=10.0,
+    waited_s=1.0,
     api_server_s=100.0,
     etcd_s=50.0,
     bench_s=5.0,
@@ -36,6 +37,7 @@ AFTER = replace(
     BEFORE,
     at_s=BEFORE.at_s + 30,
     operator_s=13.0,
+    waited_s=7.0,
     api_server_s=115.0,
     etcd_s=51.5,
     bench_s=8.0,
@@ -87,23 +89,31 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
         event(1, "list", "pods"),
         event(2, "list", "pods"),
         event(3, "get", "speculativedeployments"),
+        event(3, "get", ""),
         event(4, "watch", "pods"),
         event(5, "patch", "configmaps"),
         event(6, "update", "leases"),
         event(30, "patch", "configmaps"),
     ]
-    found = load_of(BEFORE, AFTER, events, rss_bytes=200 * 2**20, received_bytes=15 * 2**10)
-    assert found.operator_cores == pytest.approx(0.1)
+    found = load_of(
+        BEFORE,
+        AFTER,
+        events,
+        rss_bytes=200 * 2**20,
+        api_server_bytes=2**30,
+        received_bytes=15 * 2**10,
+    )
+    assert (found.operator_cores, found.waited_cores) == pytest.approx((0.1, 0.2))
     assert found.cpu_ms_per_pass == pytest.approx(15)
     assert found.passes_per_minute == 400
     assert (found.failed_passes, found.restarts) == (1, 2)
     assert (found.reads_per_minute, found.reads_by_kind) == (
-        6,
-        {"pods": 2, "speculativedeployments": 1},
+        8,
+        {"pods": 2, "speculativedeployments": 1, "discovery": 1},
     )
     assert (found.writes_per_minute, found.writes_by_kind) == (2, {"configmaps": 1})
     assert found.received_kib_per_minute == 30
-    assert found.rss_mib == 200
+    assert (found.rss_mib, found.api_server_mib) == (200, 1024)
     assert found.pages_per_second == 20
     assert (found.decisions_per_minute, found.acted_per_minute) == (380, 20)
     assert found.writes_per_decision == pytest.approx(2 / 380)
@@ -113,7 +123,7 @@ def test_a_window_is_what_lies_between_two_readings() -> None:
 
 def test_a_window_without_passes_or_decisions_or_ss_says_so() -> None:
     still = replace(BEFORE, at_s=BEFORE.at_s + 30)
-    found = load_of(BEFORE, still, [], rss_bytes=0, received_bytes=None)
+    found = load_of(BEFORE, still, [], rss_bytes=0, api_server_bytes=0, received_bytes=None)
     assert found.cpu_ms_per_pass is None
     assert found.writes_per_decision is None
     assert found.received_kib_per_minute is None

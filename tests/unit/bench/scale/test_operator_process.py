@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.runtime.telemetry import Telemetry
-from fathom_bench.scale.operator_process import Told, read_told
+from fathom_bench.scale.operator_process import Told, read_told, warnings_in
 
 
 def test_passes_failures_and_decisions_are_read_as_the_operator_shows_them() -> None:
@@ -24,3 +24,14 @@ def test_passes_failures_and_decisions_are_read_as_the_operator_shows_them() -> 
 
 def test_an_operator_that_starts_has_told_nothing() -> None:
     assert read_told("") == Told()
+
+
+def test_warnings_are_counted_by_what_they_say() -> None:
+    log = """{"event": "operating", "level": "info"}
+{"event": "metrics not read", "level": "warning"}
+{"event": "metrics not read", "level": "warning"}
+{"event": "Task was destroyed: <Task 7>\\nmore", "level": "error"}
+Traceback (most recent call last):
+3
+"""
+    assert warnings_in(log) == {"metrics not read": 2, "Task was destroyed": 1}

@@ -16,6 +16,7 @@ def load(cores: float, pages: float) -> Load:
     return Load(
         seconds=60.0,
         operator_cores=cores,
+        waited_cores=0.0,
         rss_mib=200.0,
         passes_per_minute=100.0,
         failed_passes=0,
@@ -29,6 +30,7 @@ def load(cores: float, pages: float) -> Load:
         pages_per_second=pages,
         decisions={},
         api_server_cores=0.3,
+        api_server_mib=500.0,
         etcd_cores=0.1,
         bench_cores=0.1,
         machine_cores=1.0,
@@ -49,6 +51,7 @@ def size(resources: int, cores: float) -> SizeFigures:
         edits_under_traffic=None,
         edits_unanswered=0,
         status_bytes=Spread(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
+        warnings={"pass not finished": resources},
     )
 
 
@@ -94,6 +97,11 @@ def test_a_page_costs_what_traffic_takes_beyond_rest() -> None:
 
 def test_requests_stand_by_kind_and_a_minute() -> None:
     assert "pods 600, deployments 500" in shown(REPORT, Profile())
+
+
+def test_warnings_stand_with_how_often_they_came_at_each_size() -> None:
+    (row,) = [line for line in shown(REPORT, Profile()).splitlines() if "pass not" in line]
+    assert [each.strip() for each in row.split("│")[1:-1]] == ["pass not finished", "100", "300"]
 
 
 def test_a_profile_shows_rest_and_traffic_of_the_largest_size() -> None:
