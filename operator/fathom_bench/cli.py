@@ -8,8 +8,8 @@ import typer
 from fathom_bench.engine.command import bench_engine_command, bench_parts_command
 from fathom_bench.gpu.command import bench_gpu_command
 from fathom_bench.hook.command import bench_hook_command
-from fathom_bench.scale.command import bench_scale_command
 from fathom_bench.pages.command import bench_pages_command
+from fathom_bench.scale.command import bench_scale_command
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_local.cli import app as cluster
 

@@ -2,7 +2,7 @@
 
 import time
 
-from fathom.api.spec import TuningMode
+from fathom.api.choices import TuningMode
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide
 from fathom_bench.pages.figures import WINDOW_S, TunerCost
