@@ -93,6 +93,8 @@ def test_a_page_costs_what_traffic_takes_beyond_rest() -> None:
     assert size(100, 0.2).page_cpu_ms == pytest.approx(10)
     assert size(100, 0.2).pods_per_core == pytest.approx(2000)
     assert size(100, 0.0).pods_per_core is None
+    assert size(100, 0.2).pods_per_core_once_a_window == pytest.approx(3000)
+    assert size(100, 0.1).pods_per_core_once_a_window is None
 
 
 def test_requests_stand_by_kind_and_a_minute() -> None:
