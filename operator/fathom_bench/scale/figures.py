@@ -265,6 +265,8 @@ class SizeFigures(_Model):
     edits_unanswered: int
     status_bytes: Spread
     """Of a status, as JSON."""
+    restarts: int
+    """How often the operator ended by itself, also between what is measured."""
     warnings: dict[str, int]
     """Of the operator's log, from the first start to the end."""
 

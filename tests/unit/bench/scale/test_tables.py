@@ -51,6 +51,7 @@ def size(resources: int, cores: float) -> SizeFigures:
         edits_under_traffic=None,
         edits_unanswered=0,
         status_bytes=Spread(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
+        restarts=0,
         warnings={"pass not finished": resources},
     )
 
