@@ -1,5 +1,6 @@
 """`fathom local bench-scale`, the command."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -32,6 +33,10 @@ def bench_scale_command(
     rolling: _Share = _DEFAULTS.rolling,
     unschedulable: _Share = _DEFAULTS.unschedulable,
     refused: _Share = _DEFAULTS.refused,
+    warm: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds of traffic before it counts; 75 unless given."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option(help="10 and 30 resources, short windows: shows that it works.")
     ] = False,
@@ -43,6 +48,7 @@ def bench_scale_command(
 ) -> None:
     """One real operator beside hundreds of resources on a real API server: what it costs."""
     console = result_console(_WIDTH)
+    timing = QUICK if quick else Timing()
     with explained():
         require_folder(json_file)
         require_folder(profile_file)
@@ -53,7 +59,7 @@ def bench_scale_command(
                 pods_each=pods,
                 shares=Shares(rolling, unschedulable, refused),
                 one_namespace=one_namespace,
-                timing=QUICK if quick else Timing(),
+                timing=timing if warm is None else replace(timing, warm_seconds=warm),
                 quick=quick,
                 profiled=profile_file is not None,
             ),

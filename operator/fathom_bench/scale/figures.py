@@ -14,6 +14,8 @@ from fathom_local.control_plane.audit import AuditEvent
 _LEASES: Final = "leases"
 _WATCH: Final = "watch"
 _KIB: Final = 1024
+_WINDOW_S: Final = 30.0
+"""Of the tuner, by default."""
 
 
 class _Model(BaseModel):
@@ -263,6 +265,8 @@ class SizeFigures(_Model):
     edits_unanswered: int
     status_bytes: Spread
     """Of a status, as JSON."""
+    restarts: int
+    """How often the operator ended by itself, also between what is measured."""
     warnings: dict[str, int]
     """Of the operator's log, from the first start to the end."""
 
@@ -282,6 +286,15 @@ class SizeFigures(_Model):
         """Pods under traffic that one processor would carry, everything included."""
         cores = self.traffic.operator_cores
         return self.pods / cores if cores > 0 else None
+
+    @property
+    def pods_per_core_once_a_window(self) -> float | None:
+        """As many as one processor would carry if each were read once in 30 s.
+
+        While the tuner probes, it looks at its pods more often.
+        """
+        page_ms = self.page_cpu_ms
+        return _WINDOW_S * 1000 / page_ms if page_ms is not None and page_ms > 0 else None
 
 
 class ScaleReport(_Model):

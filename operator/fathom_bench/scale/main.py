@@ -258,6 +258,7 @@ class _ScaleBench:
             edits_under_traffic=Spread.of(busy),
             edits_unanswered=lost_at_rest + lost_under_traffic,
             status_bytes=_some(Spread.of(statuses)),
+            restarts=self.operator.restarts,
             warnings=dict(warnings_in(said).most_common()),
         )
 

@@ -100,7 +100,7 @@ class Timing:
 
 
 QUICK: Final = Timing(
-    settle_seconds=5.0,
+    settle_seconds=3.0,
     rest_seconds=10.0,
     edits=3,
     warm_seconds=10.0,

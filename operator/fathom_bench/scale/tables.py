@@ -79,7 +79,10 @@ ROWS: Final = (
     Row("traffic: of them not to hold", lambda size: size.traffic.acted_per_minute, 1),
     Row("traffic: writes a decision", lambda size: size.traffic.writes_per_decision, 3),
     Row("traffic: processor ms a page", lambda size: size.page_cpu_ms, 2),
-    Row("traffic: pods a core", lambda size: size.pods_per_core),
+    Row("traffic: pods a core, as it was", lambda size: size.pods_per_core),
+    Row("traffic: pods a core, a page each 30 s", lambda size: size.pods_per_core_once_a_window),
+    Row("edits that no write followed", lambda size: size.edits_unanswered),
+    Row("operator ended by itself, in all", lambda size: size.restarts),
     Row("status, bytes (p50)", lambda size: size.status_bytes.p50),
     Row("status, bytes (most)", lambda size: size.status_bytes.most),
 )

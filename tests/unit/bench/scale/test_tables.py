@@ -51,6 +51,7 @@ def size(resources: int, cores: float) -> SizeFigures:
         edits_under_traffic=None,
         edits_unanswered=0,
         status_bytes=Spread(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
+        restarts=0,
         warnings={"pass not finished": resources},
     )
 
@@ -93,6 +94,8 @@ def test_a_page_costs_what_traffic_takes_beyond_rest() -> None:
     assert size(100, 0.2).page_cpu_ms == pytest.approx(10)
     assert size(100, 0.2).pods_per_core == pytest.approx(2000)
     assert size(100, 0.0).pods_per_core is None
+    assert size(100, 0.2).pods_per_core_once_a_window == pytest.approx(3000)
+    assert size(100, 0.1).pods_per_core_once_a_window is None
 
 
 def test_requests_stand_by_kind_and_a_minute() -> None:
