@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import typer
 
 from fathom_bench.results import require_folder, result_console
-from fathom_bench.scale.main import Profile, Request, run_bench
-from fathom_bench.scale.plan import QUICK, Shares, Timing
-from fathom_bench.scale.sampling import Hottest, hottest
+from fathom_bench.scale.main import run_bench
+from fathom_bench.scale.plan import QUICK, ScaleRequest, Shares, Timing
+from fathom_bench.scale.sampling import Hottest, Profile, hottest
 from fathom_bench.scale.tables import result_tables
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
@@ -54,7 +54,7 @@ def bench_scale_command(
         require_folder(profile_file)
         report, profile = run_bench(
             console,
-            Request(
+            ScaleRequest(
                 sizes=sizes_of(sizes) or (_QUICK_SIZES if quick else _SIZES),
                 pods_each=pods,
                 shares=Shares(rolling, unschedulable, refused),

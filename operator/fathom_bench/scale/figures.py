@@ -33,7 +33,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
-class Spread(_Model):
+class Percentiles(_Model):
     """Of several values of one thing."""
 
     count: int
@@ -85,7 +85,7 @@ class Reading:
         return datetime.fromtimestamp(self.at_s, UTC)
 
 
-class Load(_Model):
+class WindowLoad(_Model):
     """What a window of time took. Cores are processor seconds per second."""
 
     seconds: float
@@ -143,7 +143,7 @@ def load_of(
     rss_bytes: int,
     api_server_bytes: int,
     received_bytes: int | None,
-) -> Load:
+) -> WindowLoad:
     """What lies between two readings.
 
     Args:
@@ -161,7 +161,7 @@ def load_of(
     reads = Counter(_kind(each) for each in within if not each.is_write and each.verb != _WATCH)
     writes = Counter(_kind(each) for each in within if each.is_write)
     decisions = after.decisions - before.decisions
-    return Load(
+    return WindowLoad(
         seconds=seconds,
         operator_cores=operator_s / seconds,
         waited_cores=(after.waited_s - before.waited_s) / seconds,
@@ -255,15 +255,15 @@ class SizeFigures(_Model):
     stand."""
     start: Start
     """On resources whose children stand."""
-    rest: Load
+    rest: WindowLoad
     """No request at any engine."""
-    edits_at_rest: Spread | None
+    edits_at_rest: Percentiles | None
     """Seconds from an edit to the operator's first write."""
-    traffic: Load
+    traffic: WindowLoad
     """Requests at every engine."""
-    edits_under_traffic: Spread | None
+    edits_under_traffic: Percentiles | None
     edits_unanswered: int
-    status_bytes: Spread
+    status_bytes: Percentiles
     """Of a status, as JSON."""
     restarts: int
     """How often the operator ended by itself, also between what is measured."""

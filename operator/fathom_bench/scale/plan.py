@@ -106,3 +106,16 @@ QUICK: Final = Timing(
     warm_seconds=10.0,
     traffic_seconds=15.0,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRequest:
+    """What is to be measured."""
+
+    sizes: tuple[int, ...]
+    pods_each: int
+    shares: Shares
+    one_namespace: bool
+    timing: Timing
+    quick: bool
+    profiled: bool

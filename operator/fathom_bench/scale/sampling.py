@@ -6,7 +6,7 @@ flamegraph.pl and speedscope.app read.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 Stacks = Mapping[str, int]
@@ -85,3 +85,14 @@ def merged(parts: Iterable[Stacks]) -> Counter[str]:
     for each in parts:
         result.update(each)
     return result
+
+
+@dataclass(slots=True)
+class Profile:
+    """Samples of the operator, by what it was doing."""
+
+    parts: dict[str, Stacks] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """As one file of stacks; what it was doing is their outermost frame."""
+        return "".join(to_text(stacks, what) for what, stacks in self.parts.items())

@@ -9,14 +9,14 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fathom_bench.scale.figures import Load, ScaleReport, SizeFigures, Spread, growth
+from fathom_bench.scale.figures import Percentiles, ScaleReport, SizeFigures, WindowLoad, growth
 from fathom_bench.scale.sampling import Hottest
 
 _MOST_KINDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FigureRow:
     """One figure of each size."""
 
     label: str
@@ -24,67 +24,69 @@ class Row:
     digits: int = 0
 
 
-def _of_load(when: str, load: Callable[[SizeFigures], Load]) -> Iterator[Row]:
+def _of_load(when: str, load: Callable[[SizeFigures], WindowLoad]) -> Iterator[FigureRow]:
     """What every window shows."""
-    yield Row(f"{when}: operator, cores", lambda size: load(size).operator_cores, 3)
-    yield Row(f"{when}: cores it waited for", lambda size: load(size).waited_cores, 3)
-    yield Row(f"{when}: resident memory, MiB", lambda size: load(size).rss_mib)
-    yield Row(f"{when}: passes a minute", lambda size: load(size).passes_per_minute)
-    yield Row(f"{when}: processor ms a pass", lambda size: load(size).cpu_ms_per_pass, 1)
-    yield Row(f"{when}: passes not finished", lambda size: load(size).failed_passes)
-    yield Row(f"{when}: operator ended by itself", lambda size: load(size).restarts)
-    yield Row(f"{when}: reads a minute", lambda size: load(size).reads_per_minute)
-    yield Row(
+    yield FigureRow(f"{when}: operator, cores", lambda size: load(size).operator_cores, 3)
+    yield FigureRow(f"{when}: cores it waited for", lambda size: load(size).waited_cores, 3)
+    yield FigureRow(f"{when}: resident memory, MiB", lambda size: load(size).rss_mib)
+    yield FigureRow(f"{when}: passes a minute", lambda size: load(size).passes_per_minute)
+    yield FigureRow(f"{when}: processor ms a pass", lambda size: load(size).cpu_ms_per_pass, 1)
+    yield FigureRow(f"{when}: passes not finished", lambda size: load(size).failed_passes)
+    yield FigureRow(f"{when}: operator ended by itself", lambda size: load(size).restarts)
+    yield FigureRow(f"{when}: reads a minute", lambda size: load(size).reads_per_minute)
+    yield FigureRow(
         f"{when}: reads a minute and resource",
         lambda size: load(size).reads_per_minute / size.resources,
         2,
     )
-    yield Row(f"{when}: writes a minute", lambda size: load(size).writes_per_minute, 1)
-    yield Row(
+    yield FigureRow(f"{when}: writes a minute", lambda size: load(size).writes_per_minute, 1)
+    yield FigureRow(
         f"{when}: KiB a minute from the API server",
         lambda size: load(size).received_kib_per_minute,
     )
-    yield Row(f"{when}: pages a second", lambda size: load(size).pages_per_second, 1)
-    yield Row(f"{when}: API server, cores", lambda size: load(size).api_server_cores, 3)
-    yield Row(f"{when}: API server, memory, MiB", lambda size: load(size).api_server_mib)
-    yield Row(f"{when}: machine, cores", lambda size: load(size).machine_cores, 2)
+    yield FigureRow(f"{when}: pages a second", lambda size: load(size).pages_per_second, 1)
+    yield FigureRow(f"{when}: API server, cores", lambda size: load(size).api_server_cores, 3)
+    yield FigureRow(f"{when}: API server, memory, MiB", lambda size: load(size).api_server_mib)
+    yield FigureRow(f"{when}: machine, cores", lambda size: load(size).machine_cores, 2)
 
 
-def _of_edits(when: str, edits: Callable[[SizeFigures], Spread | None]) -> Iterator[Row]:
+def _of_edits(when: str, edits: Callable[[SizeFigures], Percentiles | None]) -> Iterator[FigureRow]:
     def part(name: str) -> Callable[[SizeFigures], float | None]:
         def value(size: SizeFigures) -> float | None:
             return None if (found := edits(size)) is None else float(getattr(found, name))
 
         return value
 
-    yield Row(f"{when}: edit to first write, s (p50)", part("p50"), 2)
-    yield Row(f"{when}: edit to first write, s (p99)", part("p99"), 2)
+    yield FigureRow(f"{when}: edit to first write, s (p50)", part("p50"), 2)
+    yield FigureRow(f"{when}: edit to first write, s (p99)", part("p99"), 2)
 
 
 ROWS: Final = (
-    Row("pods that serve", lambda size: size.pods),
-    Row("built, s", lambda size: size.build.seconds, 1),
-    Row("built: operator, processor s", lambda size: size.build.cpu_seconds, 1),
-    Row("built: writes a resource", lambda size: size.build.writes / size.resources, 1),
-    Row("built: operator ended by itself", lambda size: size.build.restarts),
-    Row("cold start, s", lambda size: size.start.seconds, 1),
-    Row("cold start: operator, processor s", lambda size: size.start.cpu_seconds, 1),
-    Row("cold start: reads a resource", lambda size: size.start.reads / size.resources, 1),
-    Row("cold start: operator ended by itself", lambda size: size.start.restarts),
+    FigureRow("pods that serve", lambda size: size.pods),
+    FigureRow("built, s", lambda size: size.build.seconds, 1),
+    FigureRow("built: operator, processor s", lambda size: size.build.cpu_seconds, 1),
+    FigureRow("built: writes a resource", lambda size: size.build.writes / size.resources, 1),
+    FigureRow("built: operator ended by itself", lambda size: size.build.restarts),
+    FigureRow("cold start, s", lambda size: size.start.seconds, 1),
+    FigureRow("cold start: operator, processor s", lambda size: size.start.cpu_seconds, 1),
+    FigureRow("cold start: reads a resource", lambda size: size.start.reads / size.resources, 1),
+    FigureRow("cold start: operator ended by itself", lambda size: size.start.restarts),
     *_of_load("rest", lambda size: size.rest),
     *_of_edits("rest", lambda size: size.edits_at_rest),
     *_of_load("traffic", lambda size: size.traffic),
     *_of_edits("traffic", lambda size: size.edits_under_traffic),
-    Row("traffic: decisions a minute", lambda size: size.traffic.decisions_per_minute),
-    Row("traffic: of them not to hold", lambda size: size.traffic.acted_per_minute, 1),
-    Row("traffic: writes a decision", lambda size: size.traffic.writes_per_decision, 3),
-    Row("traffic: processor ms a page", lambda size: size.page_cpu_ms, 2),
-    Row("traffic: pods a core, as it was", lambda size: size.pods_per_core),
-    Row("traffic: pods a core, a page each 30 s", lambda size: size.pods_per_core_once_a_window),
-    Row("edits that no write followed", lambda size: size.edits_unanswered),
-    Row("operator ended by itself, in all", lambda size: size.restarts),
-    Row("status, bytes (p50)", lambda size: size.status_bytes.p50),
-    Row("status, bytes (most)", lambda size: size.status_bytes.most),
+    FigureRow("traffic: decisions a minute", lambda size: size.traffic.decisions_per_minute),
+    FigureRow("traffic: of them not to hold", lambda size: size.traffic.acted_per_minute, 1),
+    FigureRow("traffic: writes a decision", lambda size: size.traffic.writes_per_decision, 3),
+    FigureRow("traffic: processor ms a page", lambda size: size.page_cpu_ms, 2),
+    FigureRow("traffic: pods a core, as it was", lambda size: size.pods_per_core),
+    FigureRow(
+        "traffic: pods a core, a page each 30 s", lambda size: size.pods_per_core_once_a_window
+    ),
+    FigureRow("edits that no write followed", lambda size: size.edits_unanswered),
+    FigureRow("operator ended by itself, in all", lambda size: size.restarts),
+    FigureRow("status, bytes (p50)", lambda size: size.status_bytes.p50),
+    FigureRow("status, bytes (most)", lambda size: size.status_bytes.most),
 )
 
 

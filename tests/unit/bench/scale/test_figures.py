@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fathom_bench.scale.figures import (
+    Percentiles,
     Reading,
-    Spread,
     between,
     first_write_seconds,
     growth,
@@ -76,11 +76,11 @@ def test_a_percentile_is_a_value_that_occurred(share: float, value: float) -> No
 def test_a_percentile_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         percentile([], 0.5)
-    assert Spread.of([]) is None
+    assert Percentiles.of([]) is None
 
 
 def test_few_values_have_their_largest_as_p99() -> None:
-    assert Spread.of([3.0, 1.0, 2.0]) == Spread(count=3, p50=2.0, p99=3.0, most=3.0)
+    assert Percentiles.of([3.0, 1.0, 2.0]) == Percentiles(count=3, p50=2.0, p99=3.0, most=3.0)
 
 
 def test_a_window_is_what_lies_between_two_readings() -> None:

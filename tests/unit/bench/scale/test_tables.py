@@ -6,14 +6,14 @@ import pytest
 from rich.console import Console
 
 from fathom_bench.scale.command import hottest_parts, sizes_of
-from fathom_bench.scale.figures import Load, ScaleReport, SizeFigures, Spread, Start
-from fathom_bench.scale.main import Profile
+from fathom_bench.scale.figures import Percentiles, ScaleReport, SizeFigures, Start, WindowLoad
+from fathom_bench.scale.sampling import Profile
 from fathom_bench.scale.tables import ROWS, figures_table, result_tables
 from fathom_local.errors import LocalClusterError
 
 
-def load(cores: float, pages: float) -> Load:
-    return Load(
+def load(cores: float, pages: float) -> WindowLoad:
+    return WindowLoad(
         seconds=60.0,
         operator_cores=cores,
         waited_cores=0.0,
@@ -46,11 +46,11 @@ def size(resources: int, cores: float) -> SizeFigures:
         build=start,
         start=start,
         rest=load(0.1, 1.0),
-        edits_at_rest=Spread(count=20, p50=0.4, p99=1.2, most=1.2),
+        edits_at_rest=Percentiles(count=20, p50=0.4, p99=1.2, most=1.2),
         traffic=load(cores, 11.0),
         edits_under_traffic=None,
         edits_unanswered=0,
-        status_bytes=Spread(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
+        status_bytes=Percentiles(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
         restarts=0,
         warnings={"pass not finished": resources},
     )

@@ -1,0 +1,346 @@
+"""Measures one size, step by step."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil
+from typing import Any, Final
+
+import psutil
+
+from fathom.api import names
+from fathom_bench.engine.view import BenchView
+from fathom_bench.scale import manifests
+from fathom_bench.scale.access import LEASE, USER
+from fathom_bench.scale.figures import (
+    Percentiles,
+    Reading,
+    SizeFigures,
+)
+from fathom_bench.scale.measured import (
+    EditSpan,
+    Mark,
+    Started,
+    Window,
+    answered,
+    audited,
+    load_in,
+    start_of,
+)
+from fathom_bench.scale.operator_process import OperatorProcess, warnings_in
+from fathom_bench.scale.page_server import PageServer
+from fathom_bench.scale.plan import (
+    GPUS_PER_NODE,
+    MOST_UNFINISHED,
+    Lot,
+    Planned,
+    ScaleRequest,
+    Timing,
+    planned,
+)
+from fathom_bench.scale.played_cluster import PlayedCluster
+from fathom_bench.scale.received import Received
+from fathom_bench.scale.sampling import Profile
+from fathom_local.control_plane.components import ControlPlane
+from fathom_local.errors import LocalClusterError
+from fathom_local.kube import MERGE_PATCH, KubeApi, Mirror, Object
+
+_AT_ONCE: Final = 16
+"""Requests of a user's that are on their way together."""
+_LOOK_SECONDS: Final = 2.0
+"""Between two looks at memory and connections."""
+_PASSES_SECONDS: Final = 0.25
+"""Between two looks at the passes of an operator that starts."""
+_POLL_SECONDS: Final = 0.5
+_PATIENCE_SECONDS: Final = 1200.0
+"""For anything that is waited for."""
+
+
+@dataclass(slots=True)
+class SizeBench:
+    """One size, step by step."""
+
+    size: int
+    request: ScaleRequest
+    view: BenchView
+    profile: Profile
+    plane: ControlPlane
+    user: KubeApi
+    resources: Mirror
+    played: PlayedCluster
+    pages: PageServer
+    operator: OperatorProcess
+    _rss_bytes: int = 0
+
+    @property
+    def timing(self) -> Timing:
+        return self.request.timing
+
+    async def measure(self) -> SizeFigures:
+        """All of it."""
+        everything = planned(
+            self.size, self.request.shares, one_namespace=self.request.one_namespace
+        )
+        build = await self._build(everything)
+        await self._roll(everything)
+        await self._settle()
+        await self.operator.stop()
+        # A former operator's lease is waited for, for 15 s at most: a constant of the operator's.
+        await self.user.request("DELETE", LEASE)
+        start = await self._cold_start(everything)
+        await self._settle()
+        rest = await self._window("rest", self.timing.rest_seconds)
+        edits_at_rest = await self._edit("rest", everything)
+        self.played.set_traffic(busy=True)
+        await self._pause("traffic: warming up", self.timing.warm_seconds)
+        traffic = await self._window("traffic", self.timing.traffic_seconds)
+        edits_under_traffic = await self._edit("traffic", everything)
+        statuses = [
+            float(len(json.dumps(each.get("status", {}), separators=(",", ":"))))
+            for each in self.resources.items.values()
+        ]
+        await self.operator.stop()
+        self.view.doing(f"{self.size}: reading the audit log")
+        events = await asyncio.to_thread(audited, self.plane.audit_log)
+        said = await asyncio.to_thread(self.operator.log.read_text, errors="replace")
+        own = [each for each in events if each.user == USER]
+        quick, lost_at_rest = answered(edits_at_rest, events, own)
+        busy, lost_under_traffic = answered(edits_under_traffic, events, own)
+        return SizeFigures(
+            resources=self.size,
+            pods=len(self.played.engines),
+            namespaces=len({each.namespace for each in everything}),
+            build=start_of(build, own),
+            start=start_of(start, own),
+            rest=load_in(rest, own),
+            edits_at_rest=Percentiles.of(quick),
+            traffic=load_in(traffic, own),
+            edits_under_traffic=Percentiles.of(busy),
+            edits_unanswered=lost_at_rest + lost_under_traffic,
+            status_bytes=_some(Percentiles.of(statuses)),
+            restarts=self.operator.restarts,
+            warnings=dict(warnings_in(said).most_common()),
+        )
+
+    async def _build(self, everything: Sequence[Planned]) -> Started:
+        """Create some resources after the other, beside a running operator."""
+        self._doing("building")
+        nodes = ceil(self.size * self.request.pods_each / GPUS_PER_NODE)
+        await self._all(
+            self.user.request("POST", "/api/v1/nodes", body=manifests.node(number))
+            for number in range(nodes)
+        )
+        await self._all(
+            self.user.request("POST", "/api/v1/namespaces", body=manifests.namespace(name))
+            for name in sorted({each.namespace for each in everything})
+        )
+        began = Mark.of(self.operator)
+        self.operator.start()
+        waiting, unfinished = list(everything), list[Planned]()
+        deadline_s = time.monotonic() + _PATIENCE_SECONDS
+        while waiting or unfinished:
+            room = MOST_UNFINISHED - len(unfinished)
+            new, waiting = waiting[:room], waiting[room:]
+            await self._all(
+                self.user.request(
+                    "POST", _path(each), body=manifests.resource(each, self.request.pods_each)
+                )
+                for each in new
+            )
+            await asyncio.sleep(_POLL_SECONDS)
+            before = [*unfinished, *new]
+            unfinished = [each for each in before if not self._built(each)]
+            self.view.advance((len(before) - len(unfinished)) * self.timing.per_resource_seconds)
+            self._doing(f"{self.size - len(waiting) - len(unfinished)} are built")
+            if time.monotonic() > deadline_s:
+                raise LocalClusterError(
+                    f"Not all children of {len(everything)} resources stand within "
+                    f"{_PATIENCE_SECONDS:.0f} s: {len(waiting) + len(unfinished)} are left. Try "
+                    "fewer with --sizes."
+                )
+        return await self._done("build", began, within=True)
+
+    async def _cold_start(self, everything: Sequence[Planned]) -> Started:
+        """Start an operator on what stands."""
+        self._doing("cold start")
+        began = Mark.of(self.operator)
+        self.operator.start()
+        deadline_s = time.monotonic() + self.timing.start_seconds
+        while (
+            not (passes := await self.operator.passes())
+            or passes < self.size
+            or (not await self._looked_at(everything))
+        ):
+            self._doing(f"cold start, {passes} passes")
+            if time.monotonic() > deadline_s:
+                return await self._done("cold start", began, within=False)
+            await asyncio.sleep(_PASSES_SECONDS)
+        return await self._done("cold start", began, within=True)
+
+    async def _done(self, what: str, began: Mark, *, within: bool) -> Started:
+        ended = Mark.of(self.operator)
+        started = Started(began, ended, within=within)
+        await self._profiled(what)
+        seconds = f"{started.seconds:.1f} s" if within else "not done"
+        self._say(f"{what}: {seconds}, processor {ended.cpu_s - began.cpu_s:.1f} s")
+        return started
+
+    def _built(self, each: Planned) -> bool:
+        """Whether its children stand, as far as its lot allows, and its status says so."""
+        if each.lot is Lot.REFUSED:
+            return self._observed(each)
+        ready = f"{self.request.pods_each}/{self.request.pods_each}"
+        return self._observed(each) and (
+            self.played.revisions((each.namespace, each.name)) > 0
+            if each.lot is Lot.UNSCHEDULABLE
+            else self._found(each)["status"].get("ready") == ready
+        )
+
+    async def _looked_at(self, everything: Sequence[Planned]) -> bool:
+        """Whether each resource has had a pass: those that are refused show it by their number."""
+        decided = (await self.operator.told()).decided
+        return all(
+            each.lot is Lot.REFUSED or (each.namespace, each.name) in decided for each in everything
+        ) and all(map(self._observed, everything))
+
+    def _found(self, each: Planned) -> Object:
+        return self.resources.items.get((each.namespace, each.name), {"metadata": {}})
+
+    def _observed(self, each: Planned) -> bool:
+        found = self._found(each)
+        observed = found.get("status", {}).get("observedGeneration")
+        return observed is not None and observed == found["metadata"]["generation"]
+
+    async def _roll(self, everything: Sequence[Planned]) -> None:
+        """Give the rolling resources a revision that never becomes ready."""
+        rolling = [each for each in everything if each.lot is Lot.ROLLING]
+        self._doing("rolling some")
+        await self._all(
+            self._patch(each, manifests.rolled(self._found(each)["spec"])) for each in rolling
+        )
+        await self._until(
+            "the new revisions have a pod",
+            lambda: all(self.played.revisions((each.namespace, each.name)) > 1 for each in rolling),
+        )
+
+    async def _edit(self, when: str, everything: Sequence[Planned]) -> EditSpan:
+        """Take a replica from some resources, and give it back."""
+        steady = [each for each in everything if each.lot is Lot.STEADY]
+        edited = steady[:: max(1, len(steady) // self.timing.edits)][: self.timing.edits]
+        began = datetime.now(UTC)
+        for replicas in (self.request.pods_each - 1, self.request.pods_each):
+            self._doing(f"{when}: editing")
+            for each in edited:
+                await self._patch(each, {"spec": {"replicas": replicas}})
+                await asyncio.sleep(self.timing.edit_gap_seconds)
+            await self._settle()
+        self.view.advance(2 * len(edited) * self.timing.edit_gap_seconds)
+        return EditSpan(began, datetime.now(UTC))
+
+    async def _patch(self, each: Planned, body: Object) -> Object:
+        path = f"{_path(each)}/{each.name}"
+        return await self.user.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+    async def _settle(self) -> None:
+        await self._pause("settling", self.timing.settle_seconds)
+
+    async def _pause(self, what: str, seconds: float) -> None:
+        self._doing(what)
+        await asyncio.sleep(seconds)
+        self.view.advance(seconds)
+
+    async def _window(self, when: str, seconds: float) -> Window:
+        """Watch the operator for a while, and do nothing."""
+        self._doing(f"{when}: measuring")
+        await self.operator.profile()
+        before = await self._read(first=True)
+        received, rss_bytes, api_server_bytes, known = Received(), 0, 0, True
+        until_s = time.monotonic() + seconds
+        while True:
+            by_connection = await self.operator.received(self.plane.port)
+            if by_connection is None:
+                known = False
+            else:
+                received.look(by_connection)
+            rss_bytes = max(rss_bytes, self.operator.rss_bytes())
+            api_server_bytes = max(api_server_bytes, self._part("kube-apiserver").memory_info().rss)
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                break
+            await asyncio.sleep(min(_LOOK_SECONDS, left_s))
+        after = await self._read(first=False)
+        await self._profiled(when)
+        self.view.advance(seconds)
+        cores = (after.operator_s - before.operator_s) / (after.at_s - before.at_s)
+        self._say(f"{when}: operator {cores:.3f} cores, {rss_bytes / 2**20:.0f} MiB")
+        return Window(before, after, rss_bytes, api_server_bytes, received.total if known else None)
+
+    async def _read(self, *, first: bool) -> Reading:
+        """Everything that grows. What asking takes of the operator falls outside of the window."""
+        if first:
+            told = await self.operator.told_by_all()
+        machine = psutil.cpu_times()
+        parts = {name: self._part(name).cpu_times() for name in ("kube-apiserver", "etcd")}
+        own = psutil.Process().cpu_times()
+        at_s, operator_s, shown = time.time(), self.operator.cpu_s(), self.pages.shown
+        if not first:
+            told = await self.operator.told_by_all()
+        return Reading(
+            at_s=at_s,
+            operator_s=operator_s,
+            waited_s=self.operator.waited_s(),
+            api_server_s=sum(parts["kube-apiserver"][:2]),
+            etcd_s=sum(parts["etcd"][:2]),
+            bench_s=own.user + own.system,
+            machine_s=machine.user + machine.nice + machine.system + machine.irq + machine.softirq,
+            passes=told.passes,
+            failures=told.failures,
+            decisions=told.decisions,
+            pages=shown,
+            restarts=self.operator.restarts,
+        )
+
+    def _part(self, name: str) -> psutil.Process:
+        """A process of the control plane."""
+        (record,) = [each for each in self.plane.processes if each.name == name]
+        if (process := record.find()) is None:
+            raise LocalClusterError(f"{name} has ended; see why in its log.")
+        return process
+
+    async def _profiled(self, what: str) -> None:
+        if stacks := await self.operator.profile():
+            self.profile.parts[f"{self.size}_resources;{what.replace(' ', '_')}"] = stacks
+
+    async def _all(self, requests: Iterable[Coroutine[Any, Any, Object]]) -> None:
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(request: Coroutine[Any, Any, Object]) -> None:
+            async with slots:
+                await request
+
+        await asyncio.gather(*map(one, requests))
+
+    async def _until(self, what: str, holds: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + _PATIENCE_SECONDS
+        while not holds():
+            if time.monotonic() > deadline_s:
+                raise LocalClusterError(f"Not within {_PATIENCE_SECONDS:.0f} s: {what}.")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _doing(self, what: str) -> None:
+        self.view.doing(f"{self.size}: {what}")
+
+    def _say(self, what: str) -> None:
+        self.view.say(f"{self.size} resources, {what}")
+
+
+def _path(each: Planned) -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/{each.namespace}/{names.PLURAL}"
+
+
+def _some(spread: Percentiles | None) -> Percentiles:
+    assert spread is not None  # noqa: S101 - there is no size of 0
+    return spread
