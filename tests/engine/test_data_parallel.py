@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fathom.adapters.exposition import parse
+from fathom.adapters.metrics_page import parse
 from fathom.core.measurement import DraftCounts, PodCounters, StepKind
 from fathom_local.engine.process import EngineProcess, EngineSetup
 from fathom_local.engine.scrape import scrape

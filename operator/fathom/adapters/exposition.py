@@ -4,7 +4,6 @@ Names are vLLM's and those of Fathom's plugin; tests/contract/test_engine_contra
 for them. vLLM's are summed over all label sets, that is, over the engines of one pod.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,9 +13,6 @@ from math import isfinite
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from fathom.adapters.remembered import Remembered
 from fathom.core.measurement import (
     Cell,
     CellCounts,
@@ -109,21 +105,6 @@ PAGE_LABELS: Final = (
     "position",
 )
 """Every label that a page itself gives to one of them; what else there is, a scraper added."""
-MOST_SAMPLES: Final = 20_000
-"""Of one page. Eight engines in a pod that have used every cell show less. At first sight of its
-series each takes 20 µs, later one."""
-LONGEST_LINE: Final = 4096
-"""Characters. The time to read a line grows with the square of its length."""
-
-_READ_NAMES: Final = frozenset(name.encode() for name in FAMILIES)
-_NAME: Final = re.compile(rb"[^ \t{]+(?=[ \t{])")
-_SERIES: Final = re.compile(rb"[^\s{]+(?:\{[^{}#]*\})?")
-"""A series as vLLM shows it. What stands before a line's last space and is not one may hold another
-space, and a value before it: such a line is parsed each time."""
-_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""Of series and where they go, as much as 1,200 models' in each half. The plugin's carry no model's
-name, so that the pods of all resources share them; of vLLM's there are 60, 26 KB, per model."""
-_SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
 
 
 class NotAnEngine(ValueError):  # noqa: N818 - says what is wrong, as every name here does
@@ -145,7 +126,7 @@ _Row = Cell | DraftCell | _Pod
 _Column = str | float
 
 
-class _Place(NamedTuple):
+class Destination(NamedTuple):
     """Where the values of a series are added up."""
 
     row: _Row
@@ -160,119 +141,13 @@ _OF_A_POD: Final[Mapping[str, tuple[_Row, _Column]]] = {
     **{name: (_Pod.PLUGIN, name) for name in _SCALARS},
 }
 """Series whose labels say nothing of where they go."""
-_NOWHERE: Final = _Place(_Pod.ENGINE, "", "")
+NOWHERE: Final = Destination(_Pod.ENGINE, "", "")
 _OF_A_CELL: Final = itemgetter(*(each.name for each in fields(CellCounts)))
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
 # One object each where that is easy: a thing is compared with itself at once.
 _cell: Final = lru_cache(_CELLS_KEPT)(Cell)
 _draft_cell: Final = lru_cache(_CELLS_KEPT)(DraftCell)
-
-
-class PageReader:
-    """Reads /metrics pages. The library reads each series once; then its bytes are known."""
-
-    def __init__(self, remembered_bytes: int = _REMEMBERED_BYTES) -> None:
-        """Know no series yet.
-
-        Args:
-            remembered_bytes: that those which are known may take, about.
-        """
-        self._known: Remembered[_Place] = Remembered(remembered_bytes)
-
-    def read(
-        self, page: bytes, *, pod: str, at_s: float, before: PodCounters | None = None
-    ) -> PodCounters:
-        """Read one page.
-
-        Args:
-            page: in Prometheus's text format.
-            pod: whose page it is.
-            at_s: when it was read (Unix seconds).
-            before: an earlier look at this pod: what has not moved since is the very same object.
-
-        Raises:
-            NotAnEngine: it is malformed, or not vLLM's.
-        """
-        try:
-            places, values = self._samples(page)
-        except NotAnEngine:
-            raise
-        except UnicodeDecodeError as error:
-            raise NotAnEngine("it is not UTF-8 text") from error
-        except (ValueError, KeyError, IndexError, OverflowError) as error:
-            raise NotAnEngine("it is not in Prometheus's text format") from error
-        return _counted(places, values, before, pod=pod, at_s=at_s)
-
-    def _samples(self, page: bytes) -> tuple[list[_Place], list[float]]:
-        # Thousands of pods show more than a thousand samples each: this loop is what they cost.
-        younger = self._known.younger
-        places: list[_Place] = []
-        values: list[bytes] = []
-        unknown: list[tuple[int, bytes]] = []
-        for line in page.split(b"\n"):
-            series, _, value = line.rpartition(b" ")
-            place = younger.get(series)
-            if place is None:
-                name = _NAME.match(line)
-                if name is None or name[0] not in _READ_NAMES:
-                    continue
-                unknown.append((len(places), line))
-                place, value = _NOWHERE, b"0"
-            places.append(place)
-            values.append(value)
-        if not places and page.strip() and _SAMPLE.search(page) is None:
-            raise NotAnEngine("it is not in Prometheus's text format")
-        if len(places) > MOST_SAMPLES:
-            raise NotAnEngine(f"it shows more than {MOST_SAMPLES} samples of what is read")
-        if max(map(len, (*values, *(line for _, line in unknown))), default=0) > LONGEST_LINE:
-            raise NotAnEngine(f"a line is longer than {LONGEST_LINE} characters")
-        numbers = _numbers(values)
-        for at, line in unknown:
-            places[at], numbers[at] = self._meet(line)
-        return places, numbers
-
-    def _meet(self, line: bytes) -> tuple[_Place, float]:
-        series, _, value = line.rpartition(b" ")
-        place = self._known.find(series)
-        if place is not None:
-            (number,) = _numbers([value])
-            return place, number
-        found = point(line.decode())
-        place = _place_of(found)
-        if _SERIES.fullmatch(series):
-            self._known.keep(series, place)
-        return place, found.value
-
-
-_READER: Final = PageReader()
-
-
-def parse(text: str, *, pod: str, at_s: float) -> PodCounters:
-    """As `PageReader.read`, of text: one reader for all that call it."""
-    return _READER.read(text.encode(errors="surrogatepass"), pod=pod, at_s=at_s)
-
-
-def point(line: str) -> Point:
-    """Read one line with the library.
-
-    Raises:
-        ValueError: the line is not in the format; also KeyError, IndexError and OverflowError.
-    """
-    # Without its type, a sample keeps its name, so nothing is lost with the other lines.
-    (family,) = text_string_to_metric_families(f"{line}\n")
-    (sample,) = family.samples
-    return Point(sample.name, sample.labels, float(sample.value))
-
-
-def _numbers(values: Sequence[bytes]) -> list[float]:
-    """As the library reads them, which takes twenty times as long."""
-    try:
-        if b"_" not in b" ".join(values):
-            return list(map(float, values))
-    except ValueError:
-        pass
-    return [point(f"any {value.decode()}").value for value in values]
 
 
 def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
@@ -283,13 +158,13 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
             missing without which the others would say something else.
     """
     read = [each for each in points if each.name in FAMILIES]
-    places = [_place_of(each) for each in read]
-    return _counted(places, [each.value for each in read], None, pod=pod, at_s=at_s)
+    places = [destination_of(each) for each in read]
+    return counted(places, [each.value for each in read], None, pod=pod, at_s=at_s)
 
 
-def _place_of(point: Point) -> _Place:
+def destination_of(point: Point) -> Destination:
     try:
-        return _Place(*_row_and_column(point.name, point.labels), point.name)
+        return Destination(*_row_and_column(point.name, point.labels), point.name)
     except (KeyError, ValueError) as error:
         raise NotAnEngine(
             f"{point.name} has labels, or values of them, which this version of Fathom does "
@@ -311,8 +186,8 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
     return drafts, name if name == _DRAFTS else int(labels["position"])
 
 
-def _counted(
-    places: Sequence[_Place],
+def counted(
+    places: Sequence[Destination],
     values: Sequence[float],
     before: PodCounters | None,
     *,

@@ -5,7 +5,8 @@ from typing import Final
 import aiohttp
 
 from fathom.adapters.answers import BadAnswerError, Room, whole_answer
-from fathom.adapters.exposition import NotAnEngine, PageReader
+from fathom.adapters.exposition import NotAnEngine
+from fathom.adapters.metrics_page import PageReader
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.core.measurement import PodCounters
 from fathom.core.unread import Unread

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from fathom_bench.pages.figures import BOUND_MS, MOST_CORES, PODS, WINDOW_S, Figures
+from fathom_bench.pages.figures import BOUND_MS, MOST_CORES, PODS, WINDOW_S, PageFigures
 from fathom_bench.results import require_folder, result_console
 from fathom_local.explained import explained
 
@@ -29,7 +29,7 @@ def bench_pages_command(
     console = result_console(_WIDTH)
     with explained():
         require_folder(json_file)
-        figures = Figures(page_cost(), tuple(tuner_cost(world) for world in WORLDS))
+        figures = PageFigures(page_cost(), tuple(tuner_cost(world) for world in WORLDS))
         if json_file is not None:
             json_file.write_text(json.dumps(asdict(figures), indent=2) + "\n")
     console.print(page_table(figures))
@@ -39,7 +39,7 @@ def bench_pages_command(
         raise typer.Exit(1)
 
 
-def page_table(figures: Figures) -> Table:
+def page_table(figures: PageFigures) -> Table:
     """One page, in several ways."""
     page = figures.page
     shown = Table(title=f"A page of {page.page_bytes / 1024:.0f} KiB and {page.series} series")
@@ -57,7 +57,7 @@ def page_table(figures: Figures) -> Table:
     return shown
 
 
-def window_table(figures: Figures) -> Table:
+def window_table(figures: PageFigures) -> Table:
     """A pod and window, world by world."""
     shown = Table(title=f"A pod and window of {WINDOW_S:.0f} s, at most {BOUND_MS:.2f} ms")
     for column in ("world", "pods", "a decision, ms", "looks", "in all, ms", f"cores, {PODS} pods"):
@@ -75,7 +75,7 @@ def window_table(figures: Figures) -> Table:
     return shown
 
 
-def verdict(figures: Figures) -> str:
+def verdict(figures: PageFigures) -> str:
     """What follows, in a sentence."""
     dearest = figures.dearest
     cores = f"{dearest.cores(figures.page):.2f} of a core (world {dearest.world})"

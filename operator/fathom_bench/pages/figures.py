@@ -52,7 +52,7 @@ class TunerCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PageFigures:
     """All of it."""
 
     page: PageCost

@@ -13,7 +13,7 @@ import aiohttp
 
 from fathom.adapters.answers import http_session, whole_answer
 from fathom.adapters.clock import SystemClock
-from fathom.adapters.exposition import PageReader
+from fathom.adapters.metrics_page import PageReader
 from fathom.adapters.pod_metrics import LARGEST_PAGE_BYTES, TIMEOUT_S, PodMetrics
 from fathom.adapters.ports import PodEndpoint
 from fathom_bench.pages.figures import PageCost

@@ -53,7 +53,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeasuredWindow:
     before: Reading
     after: Reading
     rss_bytes: int
@@ -73,7 +73,7 @@ def start_of(started: Started, own: Sequence[AuditEvent]) -> Start:
     )
 
 
-def load_in(window: Window, own: Sequence[AuditEvent]) -> WindowLoad:
+def load_in(window: MeasuredWindow, own: Sequence[AuditEvent]) -> WindowLoad:
     return load_of(
         window.before,
         window.after,

@@ -23,8 +23,8 @@ from fathom_bench.scale.figures import (
 from fathom_bench.scale.measured import (
     EditSpan,
     Mark,
+    MeasuredWindow,
     Started,
-    Window,
     answered,
     audited,
     load_in,
@@ -252,7 +252,7 @@ class SizeBench:
         await asyncio.sleep(seconds)
         self.view.advance(seconds)
 
-    async def _window(self, when: str, seconds: float) -> Window:
+    async def _window(self, when: str, seconds: float) -> MeasuredWindow:
         """Watch the operator for a while, and do nothing."""
         self._doing(f"{when}: measuring")
         await self.operator.profile()
@@ -276,7 +276,9 @@ class SizeBench:
         self.view.advance(seconds)
         cores = (after.operator_s - before.operator_s) / (after.at_s - before.at_s)
         self._say(f"{when}: operator {cores:.3f} cores, {rss_bytes / 2**20:.0f} MiB")
-        return Window(before, after, rss_bytes, api_server_bytes, received.total if known else None)
+        return MeasuredWindow(
+            before, after, rss_bytes, api_server_bytes, received.total if known else None
+        )
 
     async def _read(self, *, first: bool) -> Reading:
         """Everything that grows. What asking takes of the operator falls outside of the window."""

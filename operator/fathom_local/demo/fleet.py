@@ -7,7 +7,7 @@ from typing import Final
 
 import aiohttp
 
-from fathom.adapters import exposition
+from fathom.adapters.metrics_page import parse
 from fathom.api import names
 from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodCounters
@@ -138,7 +138,7 @@ class DemoFleet:
         async with self.http.get(url, timeout=timeout) as response:
             response.raise_for_status()
             text = await response.text()
-        return exposition.parse(text, pod=pod.name, at_s=time.time())
+        return parse(text, pod=pod.name, at_s=time.time())
 
 
 def _flat_at(document: DepthDocument, pod: str, depth: int) -> bool:

@@ -2,14 +2,8 @@ from dataclasses import asdict
 
 import pytest
 
-from fathom.adapters.exposition import (
-    FAMILIES,
-    MOST_SAMPLES,
-    PAGE_LABELS,
-    NotAnEngine,
-    PageReader,
-    parse,
-)
+from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, NotAnEngine
+from fathom.adapters.metrics_page import MOST_SAMPLES, PageReader, parse
 from fathom.core.measurement import Cell, StepKind, delta
 from support.engine_page import FakeEngine
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, parse
+from fathom.adapters.exposition import FAMILIES, PAGE_LABELS
+from fathom.adapters.metrics_page import parse
 from fathom.core.measurement import Cell, CellCounts, DraftCell, DraftCounts, StepKind
 from fathom_vllm.bundle import bundle_hash
 from fathom_vllm.counters import DECODE, MIXED, STEP_KINDS, CountersWriter

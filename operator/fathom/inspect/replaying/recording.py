@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fathom.adapters.exposition import NotAnEngine, Point, parse
+from fathom.adapters.exposition import NotAnEngine, Point
+from fathom.adapters.metrics_page import parse
 from fathom.core.measurement import PodCounters
 
 _GZIP_SUFFIX: Final = ".gz"
@@ -108,7 +109,7 @@ class RecordingWriter:
 
 
 def page_of(points: Iterable[Point]) -> str:
-    """Samples as a page that `fathom.adapters.exposition.parse` reads as the same samples."""
+    """Samples as a page that `fathom.adapters.metrics_page.parse` reads as the same samples."""
     registry = CollectorRegistry()
     registry.register(_Points(points))
     return generate_latest(registry).decode()

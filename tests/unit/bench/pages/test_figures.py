@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from fathom.adapters.exposition import FAMILIES, PageReader
+from fathom.adapters.exposition import FAMILIES
+from fathom.adapters.metrics_page import PageReader
 from fathom_bench.pages.command import page_table, verdict, window_table
-from fathom_bench.pages.figures import Figures, PageCost, TunerCost
+from fathom_bench.pages.figures import PageCost, PageFigures, TunerCost
 from fathom_bench.pages.page import ShownEngine
 from fathom_bench.pages.reference import read_by_library
 
 PAGE = PageCost(100_000, 1200, 15.0, 18.0, 0.75, 0.25, 1.5)
 STEADY = TunerCost("steady", pods=4, decide_ms=2.0, looks=1.5)
 SLO = TunerCost("goodput-slo", pods=4, decide_ms=4.0, looks=1.5)
-FIGURES = Figures(PAGE, (STEADY, SLO))
+FIGURES = PageFigures(PAGE, (STEADY, SLO))
 
 
 def test_a_window_holds_looks_and_a_share_of_each_decision() -> None:

@@ -1,6 +1,7 @@
 """What engines without processes show is what the operator reads of real ones."""
 
-from fathom.adapters.exposition import FAMILIES, parse
+from fathom.adapters.exposition import FAMILIES
+from fathom.adapters.metrics_page import parse
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import PodCounters
 from fathom_bench.scale.played_engine import MAX_BATCH, MAX_DEPTH, PlayedEngine
