@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fathom.runtime.leadership import LEASE_S, LeadershipLostError, Tenure, lead
+from fathom.runtime.leadership import LEASE_S, RETRY_S, LeadershipLostError, Tenure, lead
 from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace, eventually
 
@@ -24,11 +24,12 @@ class Contenders:
         self.tasks: list[asyncio.Task[None]] = []
         self.tenures: dict[str, Tenure] = {}
 
-    def enter(self, who: str, *, for_good: bool = True) -> asyncio.Task[None]:
+    def enter(self, who: str, *, until: asyncio.Event | None = None) -> asyncio.Task[None]:
+        """Somebody works once it leads: until it has ended its work, or for good."""
+
         async def work() -> None:
             self.led.append(who)
-            if for_good:
-                await asyncio.Event().wait()
+            await (until or asyncio.Event()).wait()
 
         async def contend() -> None:
             async with self.namespace.cluster.api_client() as api:
@@ -74,11 +75,28 @@ async def test_one_leads_and_the_next_takes_over_when_it_dies(contenders: Conten
 
 
 async def test_a_restarted_operator_of_the_same_pod_need_not_wait(contenders: Contenders) -> None:
-    await contenders.enter("pod-0", for_good=False)
-    assert contenders.led == ["pod-0"]
+    killed = contenders.enter("pod-0")
+    await contenders.have_led("pod-0")
+    killed.cancel()
     async with asyncio.timeout(5):
-        await contenders.enter("pod-0", for_good=False)
-    assert contenders.led == ["pod-0", "pod-0"]
+        contenders.enter("pod-0")
+        while contenders.led != ["pod-0", "pod-0"]:
+            await asyncio.sleep(0.05)
+
+
+async def test_who_has_ended_its_work_gives_the_lease_to_the_next(contenders: Contenders) -> None:
+    """As at an upgrade: the next one waits for no lease to run out."""
+    done = asyncio.Event()
+    first = contenders.enter("first", until=done)
+    await contenders.have_led("first")
+    contenders.enter("second")
+    await asyncio.sleep(RETRY_S)
+    done.set()
+    async with asyncio.timeout(5):
+        await first
+        while contenders.led != ["first", "second"]:
+            await asyncio.sleep(0.05)
+    assert not contenders.tenures["first"].holds
 
 
 async def test_who_loses_the_lease_stops_working(

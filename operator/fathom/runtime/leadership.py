@@ -63,6 +63,10 @@ class Tenure:
         """This moment, to be handed to `renewed`."""
         return tuple(clock() for clock in self._clocks)
 
+    def given_back(self) -> None:
+        """Anybody may take the lease from now on."""
+        self._renewed = None
+
     def renewed(self, asked_at: tuple[float, ...]) -> None:
         """The lease was taken or renewed, by a request that was sent at that moment."""
         self._renewed = asked_at
@@ -110,6 +114,24 @@ class _PatientLock(LeaseLock):
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         return await self._noted(super().update(name, namespace, updated_record))
 
+    async def give_back(self) -> None:
+        """Let the next operator begin at once, and not a lease later. Never raises."""
+        held = self._tenure.holds
+        self._tenure.given_back()
+        if not held:
+            return
+        name, namespace = self.name, self.namespace
+        try:
+            async with asyncio.timeout(_CALL_TIMEOUT_S):
+                lease = await self.api_instance.read_namespaced_lease(name, namespace)
+                if lease.spec is None or lease.spec.holder_identity != self.identity:
+                    return
+                # At the version that was read: whoever has taken it since keeps it.
+                lease.spec.holder_identity = None
+                await self.api_instance.replace_namespaced_lease(name, namespace, lease)
+        except (ApiException, aiohttp.ClientError, OSError) as error:
+            _log.warning("lease not given back", namespace=namespace, error=str(error))
+
     async def _noted(self, call: Awaitable[bool]) -> bool:
         asked_at = self._tenure.now()
         try:
@@ -137,7 +159,7 @@ async def lead(
 ) -> None:
     """Wait for the lease, then work for as long as it is held.
 
-    Returns when the work ends by itself.
+    Returns when the work ends by itself; the lease is then given back.
 
     Args:
         api: of the API server.
@@ -150,10 +172,11 @@ async def lead(
     Raises:
         LeadershipLostError: the lease is lost; the work has been cancelled.
     """
+    lock = _PatientLock(name, namespace, who, api, tenure)
 
     async def elect(stay_elected: Callable[[], Coroutine[Any, Any, None]]) -> None:
         config = Config(
-            _PatientLock(name, namespace, who, api, tenure),
+            lock,
             lease_duration=LEASE_S,
             renew_deadline=RENEW_DEADLINE_S,
             retry_period=RETRY_S,
@@ -163,6 +186,7 @@ async def lead(
         await LeaderElection(config).run()
 
     await work_while_elected(elect, work, lease=f"{namespace}/{name}")
+    await lock.give_back()
 
 
 async def work_while_elected(
