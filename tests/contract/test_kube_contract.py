@@ -174,6 +174,13 @@ async def test_what_is_gone_is_told_at_the_version_at_which_it_went(server: Serv
     assert int(event.version) > int(made.resource_version)
 
 
+async def test_a_watch_begins_with_where_it_begins(server: Server) -> None:
+    since = await listed(server)
+    stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, 1)
+    events = [event async for event in stream]
+    assert (events[0].type, events[0].version) == (EventType.BOOKMARK, since)
+
+
 async def test_a_watch_tells_nothing_twice(server: Server) -> None:
     await server.make(CONFIG_MAP, "a", data={})
     assert await told(server, await listed(server), 1) == []

@@ -112,6 +112,7 @@ class FakeKube:
     ) -> AsyncGenerator[WatchEvent]:
         self._trouble("watch", kind)
         told, ends_s = int(since), asyncio.get_running_loop().time() + for_s
+        yield WatchEvent(EventType.BOOKMARK, {}, since)
         while True:
             for each in self.since(told):
                 told = each.version

@@ -25,7 +25,7 @@ from fathom.core.cluster.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
 DEFAULT_SILENT_S: Final = 75.0
-"""An API server sends a bookmark about every minute."""
+"""Most often an API server sends a bookmark about every minute."""
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
 _MOST_EVENTS: Final = 100
@@ -64,7 +64,7 @@ class Kube:
         Args:
             api: of the API server.
             timeout_s: seconds that a request may take.
-            silent_s: seconds after which a watch without a sign of life is over.
+            silent_s: seconds after which a watch without a sign of life is to be opened anew.
         """
         self._api = api
         self._timeout_s = timeout_s
@@ -104,13 +104,19 @@ class Kube:
         ]
         async with aclosing(self._lines(path, query)) as lines:
             async for line in lines:
-                yield _event(path, line)
+                opened = not line
+                yield (
+                    _event(path, line) if not opened else WatchEvent(EventType.BOOKMARK, {}, since)
+                )
 
     async def _lines(self, path: str, query: _Query) -> AsyncGenerator[bytes]:
-        """Of an answer that goes on for as long as the server likes.
+        """Of an answer that goes on for as long as the server likes; an empty one once it has begun.
+
+        Silence ends it and is no error: of a kind to which nothing has happened since the API server
+        started, it sends no bookmarks either.
 
         Raises:
-            KubeError: the server refuses, or the connection broke or was silent for too long.
+            KubeError: the server refuses or does not answer, or the connection broke.
         """
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self._timeout_s, sock_read=self._silent_s
@@ -121,10 +127,12 @@ class Kube:
             response = (await self._api.call_api(*request, _request_timeout=timeout)).response
             if response.status not in _OK:
                 raise _refusal(response.status, str(response.reason), await response.read())
+            yield b""
             async for line in response.content:
                 yield line
         except TimeoutError as error:
-            raise KubeError(0, f"nothing came from GET {path} for {self._silent_s:g} s") from error
+            if response is None:
+                raise KubeError(0, f"no answer to GET {path} in {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError, ValueError) as error:
             raise KubeError(0, f"GET {path} broke off: {error}") from error
         finally:

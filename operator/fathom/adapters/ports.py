@@ -189,6 +189,8 @@ class KubePort(Protocol):
     ) -> AsyncGenerator[WatchEvent]:
         """What happens to the objects that `select` would read; ends when the stream does.
 
+        It begins with a bookmark once the server has taken it, and ends after some silence, too.
+
         Args:
             kind: of the objects.
             namespace: where they are; empty: anywhere.
@@ -197,8 +199,7 @@ class KubePort(Protocol):
             for_s: seconds after which the server ends it.
 
         Raises:
-            KubeError: 410: `since` is too long ago; 0: the connection broke, or was silent for
-                longer than between two bookmarks.
+            KubeError: 410: `since` is too long ago; 0: no answer, or the connection broke.
         """
         ...
 

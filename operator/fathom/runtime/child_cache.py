@@ -24,7 +24,7 @@ from fathom.core.times import is_over
 KINDS: Final = (*CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
 """What is watched: all children."""
 SILENT_S: Final = 150.0
-"""After which a feed is not trusted: an API server sends a sign of life about every minute."""
+"""After which a feed is not trusted: a stream that is silent is opened anew after 75 s."""
 
 Place = tuple[str, str]
 """Namespace and name."""
