@@ -104,16 +104,14 @@ class Kube:
         ]
         async with aclosing(self._lines(path, query)) as lines:
             async for line in lines:
-                opened = not line
-                yield (
-                    _event(path, line) if not opened else WatchEvent(EventType.BOOKMARK, {}, since)
-                )
+                begun = WatchEvent(EventType.BOOKMARK, {}, since)
+                yield _event(path, line) if line else begun
 
     async def _lines(self, path: str, query: _Query) -> AsyncGenerator[bytes]:
-        """Of an answer that goes on for as long as the server likes; an empty one once it has begun.
+        """Of an answer that goes on for as long as the server likes; empty: it has begun.
 
-        Silence ends it and is no error: of a kind to which nothing has happened since the API server
-        started, it sends no bookmarks either.
+        Silence ends it and is no error: of a kind to which nothing has happened since the API
+        server started, it sends no bookmarks either.
 
         Raises:
             KubeError: the server refuses or does not answer, or the connection broke.
