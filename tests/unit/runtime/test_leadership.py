@@ -89,17 +89,29 @@ async def test_no_write_is_sent_without_the_lease() -> None:
     assert await fenced.get(CONFIG_MAP, "llm", "a") is not None
 
 
-async def test_who_makes_the_lease_holds_it_at_once() -> None:
+async def test_who_makes_the_lease_holds_it_at_once_and_gives_it_back() -> None:
     api, tenure, writes = ApiServer(), Tenure(), []
 
     async def work() -> None:
         assert tenure.holds
-        writes.append(api.lease_writes)
+        writes.append((api.lease_writes, api.lease["spec"]["holderIdentity"]))
 
     async with served(api) as url, ApiClient(Configuration(host=url)) as client:
         await lead(client, name="it", namespace="fathom", who="me", work=work, tenure=tenure)
-    assert writes == [1]
-    assert api.lease["spec"]["holderIdentity"] == "me"
+    assert writes == [(1, "me")]
+    assert "holderIdentity" not in api.lease["spec"]
+    assert not tenure.holds
+
+
+async def test_a_lease_that_another_has_taken_is_not_given_back() -> None:
+    api, tenure = ApiServer(), Tenure()
+
+    async def work() -> None:
+        api.lease["spec"]["holderIdentity"] = "another"
+
+    async with served(api) as url, ApiClient(Configuration(host=url)) as client:
+        await lead(client, name="it", namespace="fathom", who="me", work=work, tenure=tenure)
+    assert api.lease["spec"]["holderIdentity"] == "another"
 
 
 class Election:
