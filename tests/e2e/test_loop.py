@@ -55,10 +55,11 @@ async def test_the_example_reaches_ready_with_conditions_that_say_so(stage: Demo
 
 async def test_get_sd_answers_at_a_glance(stage: DemoStage) -> None:
     columns = await table(stage)
-    assert list(columns)[:8] == [
-        "Name", "Ready", "Model", "Depth", "Accept", "Gain", "Tuning", "Age",
+    assert list(columns)[:9] == [
+        "Name", "Ready", "Reason", "Depth", "Accept", "Gain", "Tuning", "Age", "Model",
     ]  # fmt: skip
     assert columns["Ready"] == "2/2"
+    assert columns["Reason"] == "AllReplicasReady"
     assert columns["Model"] == "/models/target"
     assert columns["Depth"] == "3"
     assert columns["Tuning"].startswith("Auto/")
