@@ -20,7 +20,7 @@ from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
 from fathom.api import names
 from fathom.core.cluster.kinds import EVENT, Kind
-from fathom.core.cluster.manifest import Manifest, Seen
+from fathom.core.cluster.manifest import Manifest, Seen, place_of
 from fathom.core.cluster.served import ServedApis
 
 DEFAULT_TIMEOUT_S: Final = 15.0
@@ -38,6 +38,7 @@ _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 _ERROR: Final = "ERROR"
+_TYPES: Final = frozenset(EventType)
 
 _Query = Sequence[tuple[str, str]]
 _MANAGER: Final = ("fieldManager", names.FIELD_MANAGER)
@@ -104,8 +105,7 @@ class Kube:
         ]
         async with aclosing(self._lines(path, query)) as lines:
             async for line in lines:
-                begun = WatchEvent(EventType.BOOKMARK, {}, since)
-                yield _event(path, line) if line else begun
+                yield _event(path, line) if line else WatchEvent(EventType.BOOKMARK, {}, since)
 
     async def _lines(self, path: str, query: _Query) -> AsyncGenerator[bytes]:
         """Of an answer that goes on for as long as the server likes; empty: it has begun.
@@ -124,7 +124,8 @@ class Kube:
             request = await self._serialized("GET", path, query=query)
             response = (await self._api.call_api(*request, _request_timeout=timeout)).response
             if response.status not in _OK:
-                raise _refusal(response.status, str(response.reason), await response.read())
+                payload: bytes = await response.read()
+                raise _refusal(response.status, str(response.reason), payload, _decoded(payload))
             yield b""
             async for line in response.content:
                 yield line
@@ -143,7 +144,7 @@ class Kube:
         return await self._listed(EVENT, namespace, query)
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
-        namespace, name = _place(manifest)
+        namespace, name = place_of(manifest)
         if name:
             try:
                 return await self._apply(_path(kind, namespace, name), manifest, _NO_VERSION)
@@ -156,7 +157,7 @@ class Kube:
     async def apply(
         self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
     ) -> Manifest:
-        namespace, name = _place(manifest)
+        namespace, name = place_of(manifest)
         path = _path(kind, namespace, name, subresource)
         return await self._apply(path, manifest, seen.in_metadata())
 
@@ -248,7 +249,7 @@ class Kube:
         except ValueError:
             answer = None
         if response.status not in _OK:
-            raise _refusal(response.status, str(response.reason), payload)
+            raise _refusal(response.status, str(response.reason), payload, answer)
         if not isinstance(answer, dict):
             raise _no_api_server(method, path)
         return cast("Manifest", answer)
@@ -295,15 +296,14 @@ def _event(path: str, line: bytes) -> WatchEvent:
     if told.get("type") == _ERROR:
         code = found.get("code")
         raise KubeError(code if isinstance(code, int) else 0, str(found.get("message")))
-    if told.get("type") not in set(EventType):
+    if told.get("type") not in _TYPES:
         raise _no_api_server("GET", path)
     metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
     version = str(metadata.get("resourceVersion", ""))
     return WatchEvent(EventType(str(told["type"])), found, version)
 
 
-def _refusal(status: int, reason: str, payload: bytes) -> KubeError:
-    told = _decoded(payload)
+def _refusal(status: int, reason: str, payload: bytes, told: JsonValue) -> KubeError:
     page = payload.decode(errors="replace")[:200]
     message = told.get("message") if isinstance(told, dict) else page
     return KubeError(status, str(message or reason))
@@ -334,8 +334,3 @@ def _with_metadata(
 ) -> Mapping[str, JsonValue]:
     metadata = cast("Mapping[str, JsonValue]", body.get("metadata") or {})
     return {**body, "metadata": {**metadata, **more}}
-
-
-def _place(manifest: Manifest) -> tuple[str, str]:
-    metadata = cast("Mapping[str, JsonValue]", manifest["metadata"])
-    return str(metadata["namespace"]), str(metadata.get("name", ""))

@@ -18,7 +18,7 @@ from fathom.core.cluster.kinds import (
     Kind,
     ObjectKey,
 )
-from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.manifest import Manifest, place_of
 from fathom.core.times import is_over
 
 KINDS: Final = (*CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
@@ -97,11 +97,12 @@ class Feed:
         self._children[owner][place[1]] = manifest
         return {*moved, owner}
 
-    def gone(self, manifest: Manifest) -> None:
-        """An object as it was last."""
+    def gone(self, manifest: Manifest) -> Moved:
+        """Forget an object, as it was last, unless a newer state of it is known."""
         place = place_of(manifest)
-        if place in self._whose and not _is_newer(self._at(place), manifest):
-            self._remove(place)
+        if place not in self._whose or _is_newer(self._at(place), manifest):
+            return set[ObjectKey]()
+        return {self._remove(place)}
 
     def told(self, version: str) -> None:
         """A watch has told everything up to this version."""
@@ -168,17 +169,10 @@ def _metadata(manifest: Manifest) -> Manifest:
     return cast("Manifest", manifest["metadata"])
 
 
-def place_of(manifest: Manifest) -> Place:
-    """Where an object is."""
-    metadata = _metadata(manifest)
-    return str(metadata.get("namespace", "")), str(metadata["name"])
-
-
 def owner_of(manifest: Manifest) -> ObjectKey:
     """The resource whose label an object bears; whether it is its own is another question."""
-    metadata = _metadata(manifest)
-    labels = cast("Manifest", metadata.get("labels") or {})
-    return ObjectKey(str(metadata.get("namespace", "")), str(labels.get(names.LABEL_NAME, "")))
+    labels = cast("Manifest", _metadata(manifest).get("labels") or {})
+    return ObjectKey(place_of(manifest)[0], str(labels.get(names.LABEL_NAME, "")))
 
 
 def _is_newer(manifest: Manifest, than: Manifest) -> bool:

@@ -14,9 +14,10 @@ import structlog
 from fathom.adapters.ports import EventType, KubeError, KubePort
 from fathom.api import names
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
+from fathom.core.cluster.manifest import place_of
 from fathom.core.cluster.served import ServedApis
 from fathom.core.spread import spread
-from fathom.runtime.child_cache import ChildCache, Feed, Place, owner_of, place_of
+from fathom.runtime.child_cache import ChildCache, Feed, Place, owner_of
 
 RELIST_S: Final = 180.0
 """A stream may lose an event, and nobody would ever know: so all is listed anew."""
@@ -141,13 +142,11 @@ class Informer:
         events = self._kube.watch(feed.kind, feed.namespace, names.LABEL_NAME, since, for_s)
         async with aclosing(events) as stream:
             async for event in stream:
-                if event.type is EventType.DELETED:
-                    feed.gone(event.object)
-                elif event.type is not EventType.BOOKMARK:
-                    self._tell(*feed.put(event.object))
                 if event.type is not EventType.BOOKMARK:
+                    deleted = event.type is EventType.DELETED
+                    moved = feed.gone(event.object) if deleted else feed.put(event.object)
                     # Also of what was written by ourselves, and is known already.
-                    self._tell(owner_of(event.object))
+                    self._tell(*{*moved, owner_of(event.object)})
                 since = event.version or since
                 feed.told(since)
         return since

@@ -27,3 +27,9 @@ class Seen:
     def in_metadata(self) -> dict[str, JsonValue]:
         """As a write carries it, for the API server to compare."""
         return {"uid": self.uid, "resourceVersion": self.resource_version}
+
+
+def place_of(manifest: Manifest) -> tuple[str, str]:
+    """Namespace and name of an object that is in a namespace; no name: it is yet to get one."""
+    metadata = cast("Mapping[str, JsonValue]", manifest["metadata"])
+    return str(metadata["namespace"]), str(metadata.get("name", ""))
