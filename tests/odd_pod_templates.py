@@ -212,6 +212,11 @@ START: Final[Mapping[str, Odd]] = {
         engine(command=["bash", "-eu", "-o", "pipefail", "-c", 'exec vllm serve "$@"']),
         refused=f"{AT}.command: what follows a script is its $0 first, so the model would be lost",
     ),
+    "a program of a shell's own": Odd(
+        engine(command=["bash", "-e", "/opt/run.sh", "-c", "any"]),
+        pod={(*VLLM, "command"): ["bash", "-e", "/opt/run.sh", "-c", "any"]},
+        doubt=f"{AT}.command: bash starts the engine: it must be {WRAPPER}.",
+    ),
     "a script that swallows the model": Odd(
         engine(command=["/bin/sh", "-ec", 'exec vllm serve "$@"']),
         refused=f"{AT}.command: what follows a script is its $0 first, so the model would be lost",

@@ -411,6 +411,27 @@ def test_lists_without_names_are_compared_place_by_place() -> None:
     assert first_change(before, after) == sentence
 
 
+def test_what_is_added_with_parts_of_its_own_is_named_as_a_whole() -> None:
+    def with_affinity(affinity: Mapping[str, Any]) -> dict[str, Any]:
+        pods = {"podTemplate": {"spec": {"affinity": affinity}}}
+        return template(edited(document(STATIC), pods))
+
+    nodes = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    pods = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+    sentence = first_change(with_affinity(nodes), with_affinity(nodes | pods))
+    assert sentence == "affinity: podAntiAffinity was added"
+
+
+def test_lists_of_the_same_things_in_another_order_differ() -> None:
+    names = ["A", "B", "A"], ["A", "B", "B", "A"]
+    before, after = (
+        with_side_container({"securityContext": {"capabilities": {"drop": dropped}}})
+        for dropped in names
+    )
+    place = "container side, securityContext: capabilities.drop"
+    assert first_change(before, after) == f'{place} ["A","B","A"] became ["A","B","B","A"]'
+
+
 def test_what_a_webhook_added_counts_only_if_nothing_else_differs() -> None:
     rendered = template(document(TUNED))
     before = live(rendered)
@@ -432,8 +453,8 @@ def test_what_differs_between_any_two_revisions_is_said_last() -> None:
     sentence = "volumes: fathom-plugin.configMap.name kimi-k2-plugin-0123456789ab became"
 
     assert first_change(live(rendered), newer).startswith(sentence)
-    before["spec"]["schedulerName"] = "mine"
-    assert first_change(before, newer) == "schedulerName: mine was removed"
+    before["spec"]["priorityClassName"] = "mine"
+    assert first_change(before, newer) == "priorityClassName: mine was removed"
 
 
 def test_a_long_value_is_cut_where_the_two_begin_to_differ() -> None:

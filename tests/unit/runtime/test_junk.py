@@ -109,6 +109,24 @@ async def test_what_is_junked_while_the_operator_runs_is_written_again() -> None
     assert bench.kube.written("Deployment") == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "cure"),
+    [
+        (["lastGoodSpec.json"], "delete this key."),
+        (["lastGoodSpec.json", "models.json"], "delete these keys."),
+    ],
+)
+async def test_all_that_cannot_be_read_is_to_be_deleted(keys: list[str], cure: str) -> None:
+    bench = await serving()
+    for key in keys:
+        write(bench, key, JUNK["deep"])
+    bench.edit({"draft.id": OTHER.id})
+    bench.models |= HUB_IS_DOWN
+    bench.restart()
+    await passes(bench, 5)
+    assert bench.condition("Degraded")["message"].endswith(cure)
+
+
 @pytest.mark.parametrize("key", ["lastGoodSpec.json", "revision", "models.json"])
 async def test_while_it_is_not_known_what_the_spec_asks_for_nothing_rolls(key: str) -> None:
     bench = await serving()

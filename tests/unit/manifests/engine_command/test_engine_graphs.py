@@ -42,6 +42,8 @@ def test_an_interactive_engine_has_a_size_for_each_small_step_where_vllm_chooses
     assert {*range(1, 33)} - {*usual.static.sizes}
     assert found.static.sizes == tuple(sorted({*range(1, 33)} | {*usual.static.sizes}))
     assert found.live == usual.live
+    plenty = price({"engine.args": ["--performance-mode", "throughput"]}).static
+    assert not {*range(1, 33)} <= {*plenty.sizes}
     own_depths = {"speculation.depths": [1, 2, 3, 4]}
     assert {*range(1, 33)} <= {*price(interactive | own_depths).live.sizes}
 

@@ -90,6 +90,14 @@ def test_what_a_pod_template_says_of_serving_is_for_the_leader() -> None:
     assert vllm(worker)["securityContext"]["runAsUser"] == 0
 
 
+def test_a_container_beside_the_engine_is_the_same_in_workers() -> None:
+    side = {"name": "side", "image": "side:1", "ports": [{"containerPort": 9000}]}
+    leader, worker = templates({"podTemplate": {"spec": {"containers": [side]}}})
+
+    for template in (leader, worker):
+        assert side in template["spec"]["containers"]
+
+
 ROUTERS = {"llm-d.ai/role": "decode", "team": "search"}
 
 

@@ -262,6 +262,30 @@ def test_age_alone_is_no_decay() -> None:
     assert old_and_young(0.0, 30, 30, 0, 0).raised_after_s(AlarmKind.ACCEPTANCE_DECAY, 0) is None
 
 
+def aged(age_h: float, ratio: float) -> PodAcceptance:
+    started_s = 100 * HOUR_S - age_h * HOUR_S
+    return PodAcceptance(f"{age_h}h-{ratio}", started_s, 5e3, 4e3, 4e3 * ratio, 100 * HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("pods", "named"),
+    [
+        ([aged(10, 0.8), aged(6, 1.0)], False),
+        ([aged(13, 0.8), aged(6, 1.0)], True),
+        # Their own scatter, a tenth of it, is as good as the difference: 0.11 · √(1/2 + 1/2).
+        ([aged(13, 0.7), aged(13, 0.9), aged(1, 0.9), aged(1, 1.1)], False),
+        (
+            [aged(13, ratio) for ratio in [0.7, 0.9] * 16] + [aged(1, r) for r in [0.9, 1.1] * 16],
+            True,
+        ),
+    ],
+    ids=["of much the same age", "twice as old", "few that differ", "many that differ"],
+)
+def test_older_replicas_are_told_from_scatter(pods: list[PodAcceptance], *, named: bool) -> None:
+    look: Any = Of(snapshot=Of(now_s=100 * HOUR_S), acceptance=Acceptance(pods=tuple(pods)))
+    assert (sights.older_replicas_accept_less(look) is not None) is named
+
+
 # Suspicious acceptance
 
 

@@ -210,6 +210,13 @@ def test_where_the_line_bends_the_nearest_depths_count_most() -> None:
     assert ratio(times, 4, 9, 8) < 1.1
 
 
+def test_a_guess_is_about_as_wrong_as_depths_that_are_known_lie_off_their_line() -> None:
+    """Up and down by three percent."""
+    cells = [(4, depth, 0.010 * (1.03 if depth % 2 else 0.97)) for depth in range(1, 6)]
+    times = updated(StepTimes(), [counted("a", 100.0, *cells, steps=100_000)])
+    assert 0.03 < error_of(times, 6) < 0.08
+
+
 def test_what_a_new_pod_shows_of_a_new_depth_is_the_depths() -> None:
     """Pods differ by a few percent, a guess of a depth's step time by more."""
     times = updated(StepTimes(), [counted("a", 100.0, (4, 3, 0.010), steps=100_000)])

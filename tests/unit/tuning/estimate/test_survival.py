@@ -90,6 +90,16 @@ def test_a_change_of_traffic_drops_what_came_before() -> None:
     assert lengths(changed).at(1) == pytest.approx(1.2, abs=0.02)
 
 
+def test_a_window_is_compared_with_no_more_certainty_than_what_came_before_has() -> None:
+    """A few hundred drafts of before cannot tell 0.5 from 0.62, however many there are now."""
+    little = after(window(250, 0.5))
+    plenty = after(*[window(3000, 0.5)] * 3)
+    now = window(30_000, 0.62)
+
+    assert little.updated(now, 1060.0).epoch == 0
+    assert plenty.updated(now, 1060.0).epoch == 1
+
+
 def test_how_often_traffic_turns_is_learnt_and_forgotten_over_hours() -> None:
     unknown = Survival().turns_per_s
     turning = after(*[*[window(3000, 0.9)] * 5, *[window(3000, 0.2)] * 5] * 20)
