@@ -89,7 +89,9 @@ async def test_service_spreads_requests_over_ready_pods(
     url = await service_url(namespace, endpoints=2)
     await eventually(lambda: answers(http, url), "an answer from the service")
     seen = Counter([(await http.get(url)).text for _ in range(40)])
-    assert seen == {"a": 20, "b": 20}
+    # In turn, but for a connection that has not quite ended when the next one begins.
+    assert seen.total() == 40
+    assert min(seen["a"], seen["b"]) >= 15
 
 
 async def test_service_names_resolve_in_pods(namespace: TestNamespace) -> None:
