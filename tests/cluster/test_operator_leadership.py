@@ -5,7 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fathom.runtime.leadership import LEASE_S, RETRY_S, LeadershipLostError, Tenure, lead
+from fathom.runtime.leading.leadership import (
+    LEASE_S,
+    RETRY_S,
+    LeadershipLostError,
+    Tenure,
+    lead_from_a_thread,
+)
 from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace, eventually
 
@@ -33,8 +39,8 @@ class Contenders:
 
         async def contend() -> None:
             async with self.namespace.cluster.api_client() as api:
-                await lead(
-                    api,
+                await lead_from_a_thread(
+                    api.configuration,
                     name=NAME,
                     namespace=self.namespace.name,
                     who=who,

@@ -18,10 +18,11 @@ from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.quality.completion import Completion, CompletionRequest
 from fathom.runtime.child_cache import ChildCache
-from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.informer import informed
-from fathom.runtime.leadership import LeadershipLostError, Tenure, lead
+from fathom.runtime.leading.fenced_kube import FencedKube
+from fathom.runtime.leading.leadership import LeadershipLostError, Tenure, lead
+from fathom.runtime.leading.pulse import Pulse
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
@@ -170,7 +171,15 @@ class Operator:
                     await self._watch(kube, loops)
 
                 await lead(
-                    api, name="fathom", namespace=NAMESPACE, who=self.name, work=work, tenure=tenure
+                    api,
+                    # In a simulation nothing runs beside: no pass takes any time.
+                    asyncio.ensure_future,
+                    name="fathom",
+                    namespace=NAMESPACE,
+                    who=self.name,
+                    work=work,
+                    tenure=tenure,
+                    pulse=Pulse(self._loop.time),
                 )
         finally:
             await loops.stop()
@@ -179,8 +188,8 @@ class Operator:
     async def _watch(self, kube: KubePort, loops: Loops) -> None:
         """As `runtime.handlers` does it through Kopf."""
 
-        def resource(namespace: str, name: str) -> None:
-            loops.seen(ObjectKey(namespace, name))
+        def resource(namespace: str, name: str, generation: int) -> None:
+            loops.seen(ObjectKey(namespace, name), generation)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watches.follow(kube, resource))

@@ -31,6 +31,7 @@ class ApiServer:
         self.lease: dict[str, Any] = {}
         """Empty: nobody has taken it."""
         self.lease_writes = 0
+        self.lease_renewals = 0
         self.acted_without_lease = False
         """Whether resources were asked for before the lease was taken."""
 
@@ -53,8 +54,11 @@ class ApiServer:
         return web.json_response(self.lease)
 
     async def _take(self, request: web.Request) -> web.Response:
+        before = self.lease.get("spec", {}).get("holderIdentity")
         self.lease_writes += 1
         self.lease = await request.json()
+        if before and before == self.lease["spec"].get("holderIdentity"):
+            self.lease_renewals += 1
         self.lease["metadata"]["namespace"] = request.match_info["namespace"]
         return web.json_response(self.lease)
 

@@ -11,18 +11,20 @@ from enum import Enum, auto
 from functools import lru_cache
 from math import isfinite
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from fathom.core.measurement import (
+    DRAFTS_FORM,
+    STEPS_FORM,
     Cell,
     CellCounts,
     DraftCell,
-    DraftCounts,
     EngineCounts,
     Histogram,
     PodCounters,
     StepKind,
 )
+from fathom.core.packed_counts import PackedCounts
 
 
 class _Pod(Enum):
@@ -120,8 +122,6 @@ class Point:
     value: float
 
 
-_Key = TypeVar("_Key")
-_Counts = TypeVar("_Counts")
 _Row = Cell | DraftCell | _Pod
 _Column = str | float
 
@@ -159,7 +159,7 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
     """
     read = [each for each in points if each.name in FAMILIES]
     places = [destination_of(each) for each in read]
-    return counted(places, [each.value for each in read], None, pod=pod, at_s=at_s)
+    return counted(places, [each.value for each in read], pod=pod, at_s=at_s)
 
 
 def destination_of(point: Point) -> Destination:
@@ -189,14 +189,17 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
 def counted(
     places: Sequence[Destination],
     values: Sequence[float],
-    before: PodCounters | None,
     *,
     pod: str,
     at_s: float,
 ) -> PodCounters:
     sums: defaultdict[_Row, dict[_Column, float]] = defaultdict(dict)
+    # A row comes several times, most often as the same object, and to hash it takes long.
+    known: dict[int, dict[_Column, float]] = {}
     for (row, column, name), value in zip(places, values, strict=True):
-        told, total = sums[row], value
+        told, total = known.get(id(row)), value
+        if told is None:
+            told = known[id(row)] = sums[row]
         if column in told:
             # Nothing is larger than NaN, so it must come first to come out.
             total = max(value, told[column]) if row is _Pod.LARGEST else told[column] + value
@@ -226,18 +229,14 @@ def counted(
         hook_errors=plugin[_ERRORS],
         counters_shown=plugin.get(_SHOWN, 1.0) > 0,
         transition_steps=plugin[_TRANSITIONS],
-        cells=_at_rest(
-            {} if before is None else before.cells,
-            (
-                (row, CellCounts(*_OF_A_CELL(told)))
-                for row, told in sums.items()
-                if isinstance(row, Cell)
-            ),
+        cells=PackedCounts(
+            STEPS_FORM,
+            ((row, _OF_A_CELL(told)) for row, told in sums.items() if isinstance(row, Cell)),
         ),
-        drafts=_at_rest(
-            {} if before is None else before.drafts,
+        drafts=PackedCounts(
+            DRAFTS_FORM,
             (
-                (row, DraftCounts(told[_DRAFTS], tuple([told[at] for at in range(row.depth)])))
+                (row, (told[_DRAFTS], *[told[at] for at in range(row.depth)]))
                 for row, told in sums.items()
                 if isinstance(row, DraftCell)
             ),
@@ -270,17 +269,6 @@ def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
         elif len(told) != 1 + row.depth or not all(at in told for at in range(row.depth)):
             return _ACCEPTED
     return None
-
-
-def _at_rest(
-    before: Mapping[_Key, _Counts], after: Iterable[tuple[_Key, _Counts]]
-) -> dict[_Key, _Counts]:
-    """What is counted now, by the objects of before where nothing was."""
-    told = {}
-    for key, counts in after:
-        known = before.get(key)
-        told[key] = known if known is not None and known == counts else counts
-    return told
 
 
 def _histogram(told: Mapping[_Column, float]) -> Histogram:

@@ -15,6 +15,7 @@ import aiohttp
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
@@ -241,7 +242,7 @@ class Kube:
         except (aiohttp.ClientError, ApiException, OSError) as error:
             raise KubeError(0, f"{method} {path} failed: {error}") from error
         try:
-            answer = json.loads(payload)
+            answer = _parsed(payload)
         except RecursionError as error:
             # Whoever may write a podTemplate can nest it as deep as the API server takes.
             said = f"the answer to {method} {path} nests too deep to be read"
@@ -252,7 +253,7 @@ class Kube:
             raise _refusal(response.status, str(response.reason), payload, answer)
         if not isinstance(answer, dict):
             raise _no_api_server(method, path)
-        return cast("Manifest", answer)
+        return answer
 
     async def _serialized(
         self,
@@ -312,9 +313,18 @@ def _refusal(status: int, reason: str, payload: bytes, told: JsonValue) -> KubeE
 def _decoded(payload: bytes) -> JsonValue:
     """None: it is not JSON, or nests too deep."""
     try:
-        return cast("JsonValue", json.loads(payload))
+        return _parsed(payload)
     except (RecursionError, ValueError):
         return None
+
+
+def _parsed(payload: bytes) -> JsonValue:
+    """JSON; keys, and short texts that come again, are the same strings in all objects."""
+    try:
+        return cast("JsonValue", from_json(payload, cache_strings="all"))
+    except ValueError:
+        # It nests deeper than two hundred, or has half a character in it: Python's reads that.
+        return cast("JsonValue", json.loads(payload))
 
 
 def _no_api_server(method: str, path: str) -> KubeError:

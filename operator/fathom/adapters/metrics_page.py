@@ -49,16 +49,13 @@ class PageReader:
         """
         self._known: Remembered[Destination] = Remembered(remembered_bytes)
 
-    def read(
-        self, page: bytes, *, pod: str, at_s: float, before: PodCounters | None = None
-    ) -> PodCounters:
+    def read(self, page: bytes, *, pod: str, at_s: float) -> PodCounters:
         """Read one page.
 
         Args:
             page: in Prometheus's text format.
             pod: whose page it is.
             at_s: when it was read (Unix seconds).
-            before: an earlier look at this pod: what has not moved since is the very same object.
 
         Raises:
             NotAnEngine: it is malformed, or not vLLM's.
@@ -71,7 +68,7 @@ class PageReader:
             raise NotAnEngine("it is not UTF-8 text") from error
         except (ValueError, KeyError, IndexError, OverflowError) as error:
             raise NotAnEngine("it is not in Prometheus's text format") from error
-        return counted(places, values, before, pod=pod, at_s=at_s)
+        return counted(places, values, pod=pod, at_s=at_s)
 
     def _samples(self, page: bytes) -> tuple[list[Destination], list[float]]:
         # Thousands of pods show more than a thousand samples each: this loop is what they cost.

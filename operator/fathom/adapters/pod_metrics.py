@@ -21,8 +21,6 @@ LARGEST_PAGE_BYTES: Final = 8 * 1024 * 1024
 """A vLLM shows about 200 KiB; a page far beyond is not one, and must not fill our memory."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 """Of all pages that are on their way."""
-FORGOTTEN_AFTER_S: Final = 180.0
-"""Looks are a minute apart at most: a pod that nobody looks at for so long is gone."""
 
 
 class PodMetrics:
@@ -58,16 +56,12 @@ class PodMetrics:
         self._largest_page_bytes = largest_page_bytes
         self._room = Room(room_bytes)
         self._pages = PageReader()
-        self._looks: dict[PodEndpoint, PodCounters] = {}
-        """The last at each pod: most of what it shows is at rest, and need not be kept twice."""
-        self._swept_s = 0.0
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Read the counters of these pods, each at its own time. Idempotent."""
         # Turns come in the order in which they were asked for, and no look asks for more than these
         # at a time: one with very many pods, or slow ones, holds up no other resource's.
         slots = asyncio.Semaphore(self._concurrency)
-        self._sweep(self._clock.now_s())
         results = await asyncio.gather(*(self._read(pod, slots) for pod in pods))
         return Sample(
             counters=tuple(each for each in results if isinstance(each, PodCounters)),
@@ -84,23 +78,9 @@ class PodMetrics:
                     timeout_s=self._timeout_s,
                     room=self._room,
                 )
-            look = self._pages.read(
-                page, pod=pod.pod, at_s=self._clock.now_s(), before=self._looks.get(pod)
-            )
+            return self._pages.read(page, pod=pod.pod, at_s=self._clock.now_s())
         except BadAnswerError as error:
             cause = f"/metrics on port {pod.port} cannot be read: {error}"
         except NotAnEngine as error:
             cause = f"/metrics on port {pod.port} cannot be used: {error}"
-        else:
-            self._looks[pod] = look
-            return look
         return Unread(pod.pod, cause)
-
-    def _sweep(self, now_s: float) -> None:
-        if now_s - self._swept_s > FORGOTTEN_AFTER_S:
-            self._swept_s = now_s
-            self._looks = {
-                pod: look
-                for pod, look in self._looks.items()
-                if now_s - look.at_s <= FORGOTTEN_AFTER_S
-            }

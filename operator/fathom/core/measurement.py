@@ -7,13 +7,14 @@ Older plugins count by whole doublings of the batch, newer ones by parts of them
 hold both for weeks. A look has its cells as its page names them; a delta has them all by the parts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from fathom.core.packed_counts import CountsForm, changed
 from fathom_vllm.buckets import bucket_index, last_batch
 
 CLOCK_TOLERANCE_S: Final = 1.0
@@ -179,14 +180,36 @@ class PodDelta:
 
 
 _Key = TypeVar("_Key")
-_Counts = TypeVar("_Counts")
 _Sums = TypeVar("_Sums", CellCounts, DraftCounts)
 _NO_STEPS: Final = CellCounts()
 _NO_DRAFTS: Final = DraftCounts()
+_NUMBERS_OF_STEPS: Final = len(fields(CellCounts))
 _GAUGES: Final = frozenset({"requests_running", "requests_waiting", "kv_cache_usage"})
 _ENGINE_COUNTERS: Final = tuple(
     item.name for item in fields(EngineCounts) if item.name not in _GAUGES
 )
+
+
+def _numbers_of_steps(_: Cell) -> int:
+    return _NUMBERS_OF_STEPS
+
+
+def _steps_of(numbers: Sequence[float]) -> CellCounts:
+    return CellCounts(*numbers)
+
+
+def _numbers_of_drafts(cell: DraftCell) -> int:
+    return 1 + cell.depth
+
+
+def _drafts_of(numbers: Sequence[float]) -> DraftCounts:
+    return DraftCounts(numbers[0], tuple(numbers[1:]))
+
+
+STEPS_FORM: Final = CountsForm(_numbers_of_steps, _steps_of, _NO_STEPS)
+"""As many numbers as `CellCounts` has, in its order."""
+DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, _NO_DRAFTS)
+"""Drafts, and then as many accepted ones as the cell is deep."""
 
 
 def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
@@ -197,18 +220,19 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
         is, another start time or any counter that went back. What was counted across a restart is
         lost, which is right: nobody knows how much it was.
     """
-    if before.pod != after.pod or after.at_s <= before.at_s or _restarted(before, after):
+    if before.pod != after.pod or after.at_s <= before.at_s:
         return None
-    cells = {
-        cell: counts - before.cells.get(cell, _NO_STEPS)
-        for cell, counts in _moved(before.cells, after.cells)
-        if counts.steps > before.cells.get(cell, _NO_STEPS).steps
-    }
-    drafts = {
-        cell: counts - before.drafts.get(cell, _NO_DRAFTS)
-        for cell, counts in _moved(before.drafts, after.drafts)
-        if counts.drafts > before.drafts.get(cell, _NO_DRAFTS).drafts
-    }
+    cells_moved = tuple(changed(before.cells, after.cells, _NO_STEPS))
+    drafts_moved = tuple(changed(before.drafts, after.drafts, _NO_DRAFTS))
+    if (
+        _restarted(before, after)
+        # A cell that was not there cannot go back, whatever a page shows of it.
+        or any(_went_back(then, now) for _, then, now in cells_moved if then is not _NO_STEPS)
+        or any(_drafts_went_back(then, now) for _, then, now in drafts_moved)
+    ):
+        return None
+    cells = {cell: now - then for cell, then, now in cells_moved if now.steps > then.steps}
+    drafts = {cell: now - then for cell, then, now in drafts_moved if now.drafts > then.drafts}
     buckets = _buckets(cells)
     return PodDelta(
         pod=after.pod,
@@ -276,25 +300,9 @@ def _restarted(before: PodCounters, after: PodCounters) -> bool:
     known = before.started_at_s > 0 and after.started_at_s > 0
     if known and abs(before.started_at_s - after.started_at_s) > CLOCK_TOLERANCE_S:
         return True
-    return (
-        any(getattr(after.engine, name) < getattr(before.engine, name) for name in _ENGINE_COUNTERS)
-        or after.transition_steps < before.transition_steps
-        or any(
-            _went_back(counts, after.cells.get(cell, _NO_STEPS))
-            for cell, counts in _moved(after.cells, before.cells)
-        )
-        or any(
-            _drafts_went_back(counts, after.drafts.get(cell, _NO_DRAFTS))
-            for cell, counts in _moved(after.drafts, before.drafts)
-        )
+    return after.transition_steps < before.transition_steps or any(
+        getattr(after.engine, name) < getattr(before.engine, name) for name in _ENGINE_COUNTERS
     )
-
-
-def _moved(
-    before: Mapping[_Key, _Counts], after: Mapping[_Key, _Counts]
-) -> Iterator[tuple[_Key, _Counts]]:
-    """What is another object than before; most cells are at rest most of the time."""
-    return ((key, counts) for key, counts in after.items() if before.get(key) is not counts)
 
 
 def _went_back(before: CellCounts, after: CellCounts) -> bool:

@@ -25,6 +25,10 @@ from fathom.manifests.problems import problems_of
 from fathom.preflight.verdict import DraftVerdict, check_draft
 from fathom.reconcile.checkpoint import Checkpoint
 
+_SPECS_KEPT: Final = 4096
+"""Of all resources: one of each that is at rest, three of one in a rollout. With fewer than there
+are, each pass would find that the last one's have just been forgotten. One takes about 20 KB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -72,7 +76,7 @@ def intent_of(
         refused: the refusal of this very generation's draft that the status tells of. It stands
             until the hub has been heard; None: there is none.
     """
-    newest = parse(resource)
+    newest = newest_of(resource)
     if isinstance(newest, SpeculativeDeployment):
         verdict = _verdict(newest, models, refused)
         problems = problems_of(newest, verdict)
@@ -154,7 +158,7 @@ def _fallback(
 
 def models_of(resource: Manifest, checkpoint: Checkpoint) -> tuple[ModelRef, ...]:
     """The models that a resource names, and those that its earlier specs name."""
-    newest = parse(resource)
+    newest = newest_of(resource)
     specs = [newest.spec] if isinstance(newest, SpeculativeDeployment) else []
     earlier = (earlier_spec(resource, text) for _, text in checkpoint.specs())
     specs += [each.spec for each in earlier if each is not None]
@@ -182,20 +186,32 @@ def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeploy
         return None
     if not isinstance(spec, dict):
         return None
-    document = {**resource, "spec": _followed(resource.get("spec"), spec)}
+    earlier = _parsed(_document(resource, _followed(resource.get("spec"), spec)))
+    return earlier if isinstance(earlier, SpeculativeDeployment) else None
+
+
+def newest_of(resource: Manifest) -> SpeculativeDeployment | tuple[Problem, ...]:
+    """A resource of a cluster as its user wrote it, or what is wrong with it."""
+    try:
+        return _parsed(_document(resource, resource.get("spec")))
+    except RecursionError:
+        return parse(resource)
+
+
+def _document(resource: Manifest, spec: JsonValue) -> str:
+    """What a spec is read from: the rest moves with each write of the status."""
+    document: Manifest = {**resource, "spec": spec}
     document.pop("status", None)
     if isinstance(metadata := resource.get("metadata"), dict):
-        # The rest moves with each write of the status, and nobody reads it.
         document["metadata"] = {k: v for k, v in metadata.items() if k in Metadata.model_fields}
-    return _valid(json.dumps(document))
+    return json.dumps(document, sort_keys=True)
 
 
-@lru_cache(maxsize=256)
-def _valid(document: str) -> SpeculativeDeployment | None:
+@lru_cache(maxsize=_SPECS_KEPT)
+def _parsed(document: str) -> SpeculativeDeployment | tuple[Problem, ...]:
     """Each pass asks for the same few specs several times, and to parse one takes a millisecond."""
     # What only another release wrote down is read as the resource itself is: without it.
-    earlier = parse(known_part(json.loads(document)).known)
-    return earlier if isinstance(earlier, SpeculativeDeployment) else None
+    return parse(known_part(json.loads(document)).known)
 
 
 def wanted_revision(

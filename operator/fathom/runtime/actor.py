@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Event, Severity
 from fathom.manifests.children.tuning_config_map import STATE_KEY, tuning_config_map
 from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.intent import newest_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.writing.operations import (
     Create,
@@ -89,7 +90,7 @@ class Actor:
 
     async def keep(self, objects: Objects, memory: Memory, now_s: float) -> None:
         """Write what should survive a restart, of a pass that has no spec to carry out."""
-        newest = parse(objects.resource)
+        newest = newest_of(objects.resource)
         if not isinstance(newest, SpeculativeDeployment) or is_written(memory.checkpoint, objects):
             return
         data = {STATE_KEY: memory.state.to_json(), **memory.checkpoint.data()}

@@ -18,7 +18,7 @@ from fathom.core.cluster.kinds import (
     Kind,
     ObjectKey,
 )
-from fathom.core.cluster.manifest import Manifest, place_of
+from fathom.core.cluster.manifest import Manifest, place_of, sharing
 from fathom.core.times import is_over
 
 KINDS: Final = (*CHILD_KINDS, *OPTIONAL_KINDS, *SPANNING_KINDS)
@@ -48,6 +48,8 @@ class Feed:
         self._clock = clock
         self._children: defaultdict[ObjectKey, dict[str, Manifest]] = defaultdict(dict)
         self._whose: dict[Place, ObjectKey] = {}
+        self._patterns: dict[str, Manifest] = {}
+        """By component: the last one that came."""
         self._version = 0
         """Everything up to here has been told."""
         self._heard_s: float | None = None
@@ -85,16 +87,17 @@ class Feed:
 
     def put(self, manifest: Manifest) -> Moved:
         """Keep an object as a list or a watch shows it, unless it is known as new as that."""
-        place, moved = place_of(manifest), set[ObjectKey]()
+        place, moved, before = place_of(manifest), set[ObjectKey](), None
         if place in self._whose:
-            if not _is_newer(manifest, self._at(place)):
+            before = self._at(place)
+            if not _is_newer(manifest, before):
                 return moved
             moved.add(self._remove(place))
         owner = owner_of(manifest)
         # Half of an object in bytes, and nobody here asks who has written which field.
         _metadata(manifest).pop("managedFields", None)
         self._whose[place] = owner
-        self._children[owner][place[1]] = manifest
+        self._children[owner][place[1]] = self._shared(manifest, owner, before)
         return {*moved, owner}
 
     def gone(self, manifest: Manifest) -> Moved:
@@ -115,6 +118,22 @@ class Feed:
         """
         if _version(manifest) > self._version:
             self.put(manifest)
+
+    def _shared(self, manifest: Manifest, owner: ObjectKey, before: Manifest | None) -> Manifest:
+        """With as much as can be of what is there already."""
+        component = str(_labels(manifest).get(names.LABEL_COMPONENT, ""))
+        siblings = self._children.get(owner, {}).values()
+        like = before or next(
+            (
+                each
+                for each in siblings
+                if _labels(each).get(names.LABEL_COMPONENT, "") == component
+            ),
+            self._patterns.get(component),
+        )
+        shared = manifest if like is None else cast("Manifest", sharing(manifest, like))
+        self._patterns[component] = shared
+        return shared
 
     def _at(self, place: Place) -> Manifest:
         return self._children[self._whose[place]][place[1]]
@@ -169,10 +188,13 @@ def _metadata(manifest: Manifest) -> Manifest:
     return cast("Manifest", manifest["metadata"])
 
 
+def _labels(manifest: Manifest) -> Manifest:
+    return cast("Manifest", _metadata(manifest).get("labels") or {})
+
+
 def owner_of(manifest: Manifest) -> ObjectKey:
     """The resource whose label an object bears; whether it is its own is another question."""
-    labels = cast("Manifest", _metadata(manifest).get("labels") or {})
-    return ObjectKey(place_of(manifest)[0], str(labels.get(names.LABEL_NAME, "")))
+    return ObjectKey(place_of(manifest)[0], str(_labels(manifest).get(names.LABEL_NAME, "")))
 
 
 def _is_newer(manifest: Manifest, than: Manifest) -> bool:

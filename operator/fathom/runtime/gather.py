@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
@@ -36,6 +36,7 @@ from fathom.core.cluster.observed import (
 )
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.ownership import ours
+from fathom.core.cluster.read_once import Named, ReadOnce
 from fathom.core.cluster.snapshot import Objects, status_in
 from fathom.core.depth import DepthDocument
 from fathom.manifests.engine_command.flags import HTTP_PORT
@@ -44,6 +45,14 @@ from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
 _FORBIDDEN: Final = 403
+_MODELS: Final[Mapping[Kind, Any]] = {
+    CONFIG_MAP: ObservedConfigMap,
+    DEPLOYMENT: ObservedDeployment,
+    JOB: ObservedJob,
+    LEADER_WORKER_SET: ObservedLeaderWorkerSet,
+    POD: ObservedPod,
+}
+"""What is read of them besides their metadata."""
 
 
 async def read_objects(
@@ -52,6 +61,7 @@ async def read_objects(
     *,
     also: Collection[tuple[Kind, str]] = (),
     from_watches: bool = False,
+    read_once: ReadOnce | None = None,
 ) -> Objects | None:
     """Read a SpeculativeDeployment and its children; None: it is gone.
 
@@ -63,10 +73,24 @@ async def read_objects(
         also: objects to be looked at by their names, as they may lack the label.
         from_watches: whether children may be as watches have told. Those of a kind of which nothing
             is known now are read.
+        read_once: what the last look at this resource has read.
 
     Raises:
         KubeError: one of the reads failed. Half a picture is none.
     """
+    known = read_once or ReadOnce()
+    with known.look():
+        return await _look(world, key, also, known, from_watches=from_watches)
+
+
+async def _look(
+    world: World,
+    key: ObjectKey,
+    also: Collection[tuple[Kind, str]],
+    known: ReadOnce,
+    *,
+    from_watches: bool,
+) -> Objects | None:
     kube, now_s = world.kube, world.clock.now_s()
     served = await world.served()
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
@@ -81,12 +105,12 @@ async def read_objects(
     listed = {**told, **shown}
     named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
     children = {
-        kind: tuple(_ours(kind, (*each, *named.get(kind, ())), metadata))
+        kind: tuple(_ours(known, kind, (*each, *named.get(kind, ())), metadata))
         for kind, each in listed.items()
     }
-    config_maps = _observed(ObservedConfigMap, children[CONFIG_MAP])
-    pods = _observed(ObservedPod, children[POD])
-    groups = _observed(ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
+    config_maps = _observed(known, ObservedConfigMap, children[CONFIG_MAP])
+    pods = _observed(known, ObservedPod, children[POD])
+    groups = _observed(known, ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
     depth = _by_that_name(config_maps, names.depth_config_map(key.name))
     tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
     return Objects(
@@ -96,18 +120,18 @@ async def read_objects(
         metadata=metadata,
         status=status_in(read.known),
         workloads=(
-            *_observed(ObservedDeployment, children[DEPLOYMENT]),
+            *_observed(known, ObservedDeployment, children[DEPLOYMENT]),
             *groups,
         ),
         pods=pods,
         config_maps=config_maps,
         depth=DepthDocument.from_json(depth.data.get(DEPTH_KEY, "")) if depth else None,
         tuning=tuning.data if tuning else {},
-        live=dict(_by_name(children.items())),
+        live=dict(_by_name(known, children.items())),
         foreign=dict(_foreign(named, metadata)),
         optional=frozenset(children.keys() & set(optional)),
         served=served,
-        jobs=_observed(ObservedJob, children[JOB]),
+        jobs=_observed(known, ObservedJob, children[JOB]),
         refused_pods=await _refused_pods(kube, key.namespace, groups, pods),
         nodes=await world.nodes() if any(pod.unscheduled is not None for pod in pods) else (),
         from_watches=bool(told),
@@ -153,7 +177,7 @@ async def read_nodes(kube: KubePort) -> tuple[ObservedNode, ...]:
     Raises:
         KubeError: they could not be read.
     """
-    return _observed(ObservedNode, await _if_allowed(kube.select(NODE, "", "")) or ())
+    return _observed(ReadOnce(), ObservedNode, await _if_allowed(kube.select(NODE, "", "")) or ())
 
 
 async def _refused_pods(
@@ -167,7 +191,7 @@ async def _refused_pods(
     for group in groups:
         for gap in gaps_in(group, pods):
             said = await _if_allowed(kube.events(namespace, gap.owner, CREATION_FAILED))
-            if why := refusal(gap, _observed(ObservedEvent, said or ())):
+            if why := refusal(gap, _observed(ReadOnce(), ObservedEvent, said or ())):
                 found.setdefault(group.name, why)
     return found
 
@@ -182,23 +206,25 @@ async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest]
         raise
 
 
-def _observed(model: type[_Observed], found: Iterable[Manifest]) -> tuple[_Observed, ...]:
+def _observed(
+    known: ReadOnce, model: type[_Observed], found: Iterable[Manifest]
+) -> tuple[_Observed, ...]:
     """What can be read; an object that a person mangled must not stop everything else."""
-    result = []
-    for manifest in found:
-        try:
-            result.append(model.model_validate(manifest))
-        except ValidationError:
-            continue
-    return tuple(result)
+    models = (known.model(model, manifest) for manifest in found)
+    return tuple(each for each in models if each is not None)
 
 
 def _by_name(
-    children: Iterable[tuple[Kind, Sequence[Manifest]]],
+    known: ReadOnce, children: Iterable[tuple[Kind, Sequence[Manifest]]]
 ) -> Iterable[tuple[tuple[Kind, str], Manifest]]:
     for kind, found in children:
         for manifest in found:
-            yield (kind, Meta.model_validate(manifest["metadata"]).name), manifest
+            yield (kind, _metadata(known, kind, manifest).name), manifest
+
+
+def _metadata(known: ReadOnce, kind: Kind, manifest: Manifest) -> Meta:
+    named: Named | ObservedPod | None = known.model(_MODELS.get(kind, Named), manifest)
+    return Meta.model_validate(manifest["metadata"]) if named is None else named.metadata
 
 
 def _by_that_name(config_maps: Iterable[ObservedConfigMap], name: str) -> ObservedConfigMap | None:
@@ -216,11 +242,13 @@ async def _named(
     return named
 
 
-def _ours(kind: Kind, found: Iterable[Manifest], resource: Meta) -> Iterable[Manifest]:
+def _ours(
+    known: ReadOnce, kind: Kind, found: Iterable[Manifest], resource: Meta
+) -> Iterable[Manifest]:
     """Those that are the resource's own, each once."""
     seen = set()
     for manifest in found:
-        metadata = Meta.model_validate(manifest["metadata"])
+        metadata = _metadata(known, kind, manifest)
         if metadata.name not in seen and ours(kind, metadata, resource):
             seen.add(metadata.name)
             yield manifest

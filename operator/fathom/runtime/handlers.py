@@ -111,9 +111,9 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
         return await _connection(configuration)
 
     @kopf.on.event(*_resource(SPECULATIVE_DEPLOYMENT), id="resource", registry=registry)
-    async def resource(namespace: str | None, name: str | None, **_: Any) -> None:
+    async def resource(namespace: str | None, name: str | None, meta: kopf.Meta, **_: Any) -> None:
         # A loop whose resource is gone finds that out, and ends by itself.
-        loops.seen(ObjectKey(namespace or "", name or ""))
+        loops.seen(ObjectKey(namespace or "", name or ""), meta.get("generation") or 0)
 
     @kopf.on.cleanup(id="stop-loops", registry=registry)
     async def stop(**_: Any) -> None:

@@ -14,10 +14,10 @@ import structlog
 from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.spread import spread
 from fathom.core.times import is_over
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
@@ -67,14 +67,22 @@ class Loop:
         self._actor = Actor(world, writer, self._reporter)
         self._quality = QualityChecker(world.completions, self.wake)
         self._memory: Memory | None = None
+        self._read_once = ReadOnce()
         self._failures = 0
         self._woken = asyncio.Event()
         self._stale = True
         self._doubtful = False
         """Whether what watches have told will not do for the next look."""
+        self.edited = False
+        """Whether somebody waits for the next pass."""
         self._log = _log.bind(namespace=key.namespace, name=key.name)
         self.due_s = world.clock.now_s()
         """Unix seconds at which the next pass should have begun, for the liveness probe."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last pass could not be finished."""
+        return self._failures > 0
 
     @property
     def stale(self) -> bool:
@@ -86,25 +94,24 @@ class Loop:
         self._stale = True
         self._woken.set()
 
-    async def run(self, settle_s: float, beginning: asyncio.Semaphore) -> None:
-        """Pass after pass until the resource is gone.
+    def told(self, generation: int) -> bool:
+        """The resource is there at this generation: look again, soon.
+
+        Returns:
+            Whether somebody has edited it since it was acted upon.
+        """
+        self.wake()
+        if self._memory is not None and generation > self._memory.generation:
+            self.edited = True
+        return self.edited
+
+    async def sleep(self, delay_s: float, settle_s: float) -> None:
+        """Until the next pass is due.
 
         Args:
+            delay_s: at the longest.
             settle_s: how long to wait after it is woken, so that a burst of them costs one pass.
-            beginning: held for the first pass.
         """
-        try:
-            async with beginning:
-                delay = await self.tick()
-            while delay is not None:
-                # What fails, often fails for all.
-                failed = self._failures > 0
-                await self._sleep(spread(delay, str(self.key)) if failed else delay, settle_s)
-                delay = await self.tick()
-        finally:
-            await self._quality.stop()
-
-    async def _sleep(self, delay_s: float, settle_s: float) -> None:
         try:
             # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes together
             # with what wakes it, and the loop would never end.
@@ -113,7 +120,14 @@ class Loop:
             await asyncio.sleep(settle_s)
         except TimeoutError:
             pass
-        self._woken.clear()
+
+    def look_again(self) -> None:
+        """The next pass looks at the cluster, however soon it comes."""
+        self._stale = True
+
+    async def stop(self) -> None:
+        """No pass comes any more."""
+        await self._quality.stop()
 
     async def tick(self) -> float | None:
         """One pass; whatever goes wrong in it stays in it.
@@ -211,7 +225,7 @@ class Loop:
             metrics_failures=sample.failures,
             served=await self._world.served(),
         )
-        self._note_unread(snapshot, memory)
+        self._reporter.log_unread(snapshot, memory)
         written_at_s = memory.document_written_at_s
         desired = desired_state(
             intent,
@@ -291,25 +305,20 @@ class Loop:
         )
         return max(SHORTEST_SLEEP_S, min(RESYNC_S, *wakes_s))
 
-    def _note_unread(self, snapshot: Snapshot, memory: Memory) -> None:
-        """Remember whose metrics cannot be read; what is new of that goes into the log."""
-        before, pods = memory.unread.sentence, {pod.name for pod in snapshot.objects.leaders}
-        memory.unread = memory.unread.after(snapshot.metrics_failures, pods, snapshot.now_s)
-        now = memory.unread.sentence
-        if now and now != before:
-            self._log.warning("metrics not read", why=now)
-        elif before and not now:
-            self._log.info("metrics are read again")
-
     async def _look(self, now_s: float) -> Objects | None:
         known = self._memory.objects if self._memory else None
         if known and not self._stale and not is_over(known.read_at_s, RESYNC_S, now_s):
             return known
         # Before the read: what wakes it while it runs, it may have missed.
-        self._stale = False
+        self._stale = self.edited = False
+        self._woken.clear()
         also = self._memory.unlisted if self._memory else ()
         objects = await read_objects(
-            self._world, self.key, also=also, from_watches=not self._doubtful
+            self._world,
+            self.key,
+            also=also,
+            from_watches=not self._doubtful,
+            read_once=self._read_once,
         )
         self._doubtful = False
         if self._memory is not None:

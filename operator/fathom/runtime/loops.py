@@ -10,15 +10,51 @@ from typing import Final
 import structlog
 
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.runtime.loop import Loop
+from fathom.core.spread import moment, spread
+from fathom.runtime.loop import RESYNC_S, Loop
 from fathom.runtime.ports import World
+from fathom.runtime.turns import Turns
 
-FIRST_PASSES_AT_ONCE: Final = 32
-"""Of a thousand loops that begin together, so that later passes do not come together, either."""
 STUCK_AFTER_S: Final = 600.0
 """A loop this late is stuck: every call in a pass has a timeout far below."""
 
 _log: Final = structlog.get_logger(__name__)
+
+
+async def pass_after_pass(loop: Loop, turns: Turns, settle_s: float) -> None:
+    """Until the resource is gone.
+
+    Args:
+        loop: of the resource.
+        turns: for which it waits before each pass.
+        settle_s: how long to wait after it is woken, so that a burst of them costs one pass.
+    """
+    try:
+        while True:
+            async with turns.one(loop.key, urgent=loop.edited) as waited_s:
+                delay_s = await loop.tick()
+                while delay_s == 0:
+                    # What it decided takes another look, and somebody may wait for it.
+                    delay_s = await loop.tick()
+            if delay_s is None:
+                return
+            await loop.sleep(_apart(loop, delay_s, waited_s), settle_s)
+    finally:
+        await loop.stop()
+
+
+def _apart(loop: Loop, delay_s: float, waited_s: float) -> float:
+    """How long to sleep, so that those who met do not meet again."""
+    if loop.failing:
+        # What fails, often fails for all.
+        return spread(delay_s, str(loop.key))
+    if not waited_s:
+        return delay_s
+    if delay_s < RESYNC_S:
+        # There is more to do than there is time for: who looks often looks less often.
+        return min(RESYNC_S, delay_s + waited_s)
+    loop.look_again()
+    return moment(delay_s, str(loop.key))
 
 
 class Loops:
@@ -33,19 +69,26 @@ class Loops:
         """
         self._world = world
         self._settle_s = settle_s
-        self._beginning = asyncio.Semaphore(FIRST_PASSES_AT_ONCE)
+        self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def seen(self, key: ObjectKey) -> None:
-        """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again."""
+    def seen(self, key: ObjectKey, generation: int = 0) -> None:
+        """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again.
+
+        Args:
+            key: which.
+            generation: of it; 0: not known.
+        """
         if key in self._running:
-            self._running[key][0].wake()
+            if self._running[key][0].told(generation):
+                self._turns.hurry(key)
             return
         loop = Loop(key, self._world)
-        task = asyncio.create_task(loop.run(self._settle_s, self._beginning), name=f"loop of {key}")
+        passing = pass_after_pass(loop, self._turns, self._settle_s)
+        task = asyncio.create_task(passing, name=f"loop of {key}")
         self._running[key] = loop, task
         self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
         task.add_done_callback(lambda done: self._ended(key, done))

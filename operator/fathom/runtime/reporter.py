@@ -9,7 +9,7 @@ import structlog
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.core.cluster.manifest import Seen
-from fathom.core.cluster.snapshot import Objects, status_in
+from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
 from fathom.core.events import Event, Severity, transitions
 from fathom.core.findings import Findings
 from fathom.core.status import as_written, status_of
@@ -85,6 +85,16 @@ class Reporter:
             f"operator? The API server says: {error.message}"
         )
         await self.emit([Event(Severity.WARNING, "StatusRefused", message)], objects)
+
+    def log_unread(self, snapshot: Snapshot, memory: Memory) -> None:
+        """Remember whose metrics cannot be read; what is new of that goes into the log."""
+        before, pods = memory.unread.sentence, {pod.name for pod in snapshot.objects.leaders}
+        memory.unread = memory.unread.after(snapshot.metrics_failures, pods, snapshot.now_s)
+        now, key = memory.unread.sentence, snapshot.objects.key
+        if now and now != before:
+            _log.warning("metrics not read", namespace=key.namespace, name=key.name, why=now)
+        elif before and not now:
+            _log.info("metrics are read again", namespace=key.namespace, name=key.name)
 
     async def emit(self, events: Sequence[Event], objects: Objects) -> None:
         """Post events; never raises."""

@@ -1,16 +1,19 @@
 """Many pods of many resources: all of them in time, whatever some of them do."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest
 
 from fathom.adapters.answers import http_session
 from fathom.adapters.clock import SystemClock
-from fathom.adapters.pod_metrics import AT_ONCE, CONCURRENCY, FORGOTTEN_AFTER_S, PodMetrics
+from fathom.adapters.pod_metrics import AT_ONCE, CONCURRENCY, PodMetrics
 from fathom.adapters.ports import PodEndpoint
-from fathom.core.measurement import Cell, DraftCell, StepKind
+from fathom.core.measurement import Cell, DraftCell, PodCounters, StepKind
 from support import bad_server
 from support.bad_server import Answer, BadServer, answering, saying
 from support.bench import ManualClock
@@ -90,28 +93,41 @@ async def test_turns_go_round_among_resources(session: aiohttp.ClientSession) ->
     assert len(server.asked) == 208
 
 
-async def test_what_is_at_rest_is_kept_once_while_somebody_looks(
+async def test_a_look_takes_a_quarter_of_the_memory_of_its_objects(
     session: aiohttp.ClientSession,
 ) -> None:
-    moving, resting = Cell(4, 3, StepKind.DECODE), Cell(4, 3, StepKind.MIXED)
-    engine, clock = FakeEngine(), ManualClock()
+    """Thousands are kept, each until the next one at the same pod."""
+    engine = FakeEngine()
+    engine.cells = {
+        Cell(batch, depth, step): (10.0, 0.5, 25.0, 40.0)
+        for batch in (1, 2, 4, 8, 16, 32, 64)
+        for depth in range(8)
+        for step in StepKind
+    }
+    engine.drafts = {
+        DraftCell(each.batch_le, each.depth): (30.0, (24.0,) * each.depth)
+        for each in engine.cells
+        if each.depth
+    }
+    async with answering(saying(engine.page().encode())) as server:
+        source = PodMetrics(session, ManualClock())
+        (look,) = (await source.sample(at(server, "resource", 1))).counters
 
-    async def page(server: BadServer, writer: asyncio.StreamWriter) -> None:
-        await saying(engine.page().encode())(server, writer)
+    objects = replace(look, cells=dict(look.cells), drafts=dict(look.drafts))
+    assert objects == look
+    assert len(look.cells) == 112
+    assert memory_of(look) * 4 < memory_of(objects)
 
-    async with answering(page) as server:
-        source = PodMetrics(session, clock)
-        looks = []
-        for passed_s in (0.0, 30.0, FORGOTTEN_AFTER_S + 1):
-            clock.at_s += passed_s
-            steps, *others = engine.cells[moving]
-            engine.cells[moving] = (steps + 1, *others)
-            sample = await source.sample(at(server, "resource", 1))
-            looks += sample.counters
-    first, second, late = looks
 
-    assert [each.cells[moving].steps for each in looks] == [11, 12, 13]
-    assert second.cells[resting] is first.cells[resting]
-    assert second.drafts[DraftCell(4, 3)] is first.drafts[DraftCell(4, 3)]
-    assert late.cells[resting] is not second.cells[resting]
-    assert late.cells[resting] == second.cells[resting]
+def memory_of(look: PodCounters) -> int:
+    """Bytes of its cells, but for what all looks share: the keys."""
+    seen: set[int] = set()
+
+    def size(each: object) -> int:
+        shared = isinstance(each, Cell | DraftCell | type) or callable(each)
+        if id(each) in seen or shared:
+            return 0
+        seen.add(id(each))
+        return sys.getsizeof(each) + sum(map(size, gc.get_referents(each)))
+
+    return size(look.cells) + size(look.drafts)

@@ -1,10 +1,11 @@
 """What watches have told is known only while it is current, and never older than what is known."""
 
+import copy
 from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import POD, SERVICE, ObjectKey
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE, ObjectKey
 from fathom.runtime.child_cache import SILENT_S, ChildCache, Feed
 from support.bench import ManualClock
 
@@ -149,3 +150,40 @@ def test_what_bears_no_label_is_nobodys(clock: ManualClock) -> None:
     cache.note(POD, {"metadata": {"name": "a", "namespace": "llm", "resourceVersion": "9"}})
     (feed,) = (each for each in cache if each.kind == POD)
     assert feed.of(ObjectKey("llm", "")) == ()
+
+
+def config_map(name: str, version: int, *, of: str, text: str) -> dict[str, Any]:
+    found = pod(name, version, of=of)
+    found["metadata"]["labels"]["fathom.dev/component"] = "plugin"
+    # Never one object by itself, as when it is parsed.
+    return {**found, "data": {"plugin.py": "".join(text)}, "immutable": True}
+
+
+def test_what_is_equal_in_many_children_is_there_once(clock: ManualClock) -> None:
+    """The plugin is 60 KB, and each of a thousand resources has a ConfigMap of it."""
+    feed = Feed(CONFIG_MAP, "", clock)
+    text = ["one = 1\n"] * 1000
+    for number in range(3):
+        of = f"resource-{number}"
+        feed.put(config_map(f"{of}-plugin", number + 1, of=of, text="".join(text)))
+    data = [
+        child["data"]
+        for number in range(3)
+        for child in feed.of(ObjectKey("llm", f"resource-{number}"))
+    ]
+    assert data == [{"plugin.py": "".join(text)}] * 3
+    assert data[0] is data[1] is data[2]
+
+
+def test_a_child_shares_with_its_sibling_and_with_what_it_was(clock: ManualClock) -> None:
+    feed = Feed(POD, "", clock)
+    spec: dict[str, Any] = {"containers": [{"name": "engine", "args": ["serve", "--model", "m"]}]}
+    feed.put({**pod("a", 1), "spec": copy.deepcopy(spec)})
+    feed.put({**pod("x", 2, of="qwen"), "spec": {"containers": []}})
+    feed.put({**pod("b", 3), "spec": copy.deepcopy(spec) | {"nodeName": "n"}})
+    feed.put({**pod("a", 4), "spec": copy.deepcopy(spec)})
+    a, b = feed.of(KIMI)
+    assert a == {**pod("a", 4), "spec": spec} | {"metadata": a["metadata"]}
+    assert a["metadata"]["resourceVersion"] == "4"  # type: ignore[call-overload,index]
+    assert b["spec"]["nodeName"] == "n"  # type: ignore[call-overload,index]
+    assert a["spec"]["containers"] is b["spec"]["containers"]  # type: ignore[call-overload,index]

@@ -1,28 +1,35 @@
 """Who does not surely lead any more writes nothing, and its process ends with an error."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import itertools
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import structlog
 from kubernetes.aio.client import ApiClient, Configuration
 
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP
 from fathom.core.cluster.manifest import Seen
-from fathom.runtime.fenced_kube import FencedKube
-from fathom.runtime.leadership import (
+from fathom.runtime.leading.fenced_kube import FencedKube
+from fathom.runtime.leading.leadership import (
     RENEW_DEADLINE_S,
+    RETRY_S,
     LeadershipLostError,
     Tenure,
     lead,
-    work_while_elected,
+    lead_from_a_thread,
+    work_while_held,
 )
+from fathom.runtime.leading.loop_beside import loop_beside
+from fathom.runtime.leading.pulse import LIFELESS_AFTER_S, Pulse
 from fathom.runtime.process.main import exit_code
 from support.api_server import ApiServer, served
 from support.fake_kube import FakeKube
 
-Elected = Callable[[], Coroutine[Any, Any, None]]
+Work = Callable[[], Awaitable[None]]
 
 
 class Clocks:
@@ -96,68 +103,123 @@ async def test_who_makes_the_lease_holds_it_at_once_and_gives_it_back() -> None:
         assert tenure.holds
         writes.append((api.lease_writes, api.lease["spec"]["holderIdentity"]))
 
-    async with served(api) as url, ApiClient(Configuration(host=url)) as client:
-        await lead(client, name="it", namespace="fathom", who="me", work=work, tenure=tenure)
+    async with served(api) as url:
+        await leading(url, work, tenure)
     assert writes == [(1, "me")]
     assert "holderIdentity" not in api.lease["spec"]
     assert not tenure.holds
 
 
 async def test_a_lease_that_another_has_taken_is_not_given_back() -> None:
-    api, tenure = ApiServer(), Tenure()
+    api = ApiServer()
 
     async def work() -> None:
         api.lease["spec"]["holderIdentity"] = "another"
 
-    async with served(api) as url, ApiClient(Configuration(host=url)) as client:
-        await lead(client, name="it", namespace="fathom", who="me", work=work, tenure=tenure)
+    async with served(api) as url:
+        await leading(url, work, Tenure())
     assert api.lease["spec"]["holderIdentity"] == "another"
 
 
-class Election:
-    """Won at once, and lost when the test says so."""
+async def leading(url: str, work: Work, tenure: Tenure) -> None:
+    await lead_from_a_thread(
+        Configuration(host=url), name="it", namespace="fathom", who="me", work=work, tenure=tenure
+    )
 
-    def __init__(self) -> None:
-        self.lost = asyncio.Event()
-        self.tasks: list[asyncio.Task[None]] = []
 
-    async def run(self, stay_elected: Elected) -> None:
-        self.tasks.append(asyncio.create_task(stay_elected()))
-        await self.lost.wait()
-        self.tasks[0].cancel()
+async def test_a_loop_that_is_full_keeps_its_lease() -> None:
+    """Nothing in it gets a turn for longer than from one renewal to the next."""
+    api = ApiServer()
+
+    async def work() -> None:
+        # Yes: this is what the loop must never do, and what a thousand passes together amount to.
+        time.sleep(RETRY_S + 1)  # noqa: ASYNC251
+
+    async with loop_beside("server") as there:
+        serving = served(api)
+        url = await there(serving.__aenter__())
+        await leading(url, work, Tenure())
+        await there(serving.__aexit__(None, None, None))
+    assert api.lease_renewals >= 1
+
+
+async def test_who_hangs_neither_takes_nor_renews_a_lease() -> None:
+    # Whenever somebody looks, the last beat was that long ago.
+    api, clock = ApiServer(), itertools.count(step=LIFELESS_AFTER_S)
+    pulse = Pulse(lambda: next(clock))
+    said = asyncio.Event()
+
+    def note(*_: object) -> object:
+        said.set()
+        raise structlog.DropEvent
+
+    async def never() -> None:
+        raise AssertionError("it has no lease")
+
+    structlog.configure(processors=[note])
+    async with served(api) as url, ApiClient(Configuration(host=url)) as client:
+        contending = asyncio.create_task(
+            lead(
+                client,
+                asyncio.ensure_future,
+                name="it",
+                namespace="fathom",
+                who="me",
+                work=never,
+                tenure=Tenure(),
+                pulse=pulse,
+            )
+        )
+        await said.wait()
+        contending.cancel()
+    assert api.lease_writes == 0
+
+
+def test_a_loop_lives_until_it_has_not_come_round_for_half_a_minute() -> None:
+    at_s = 0.0
+    pulse = Pulse(lambda: at_s)
+    at_s = LIFELESS_AFTER_S - 1
+    assert pulse.alive
+    at_s = LIFELESS_AFTER_S
+    assert not pulse.alive
+    pulse.beat()
+    assert pulse.alive
 
 
 async def test_a_lost_lease_ends_the_work_with_an_error() -> None:
-    election, cancelled = Election(), asyncio.Event()
+    lost, cancelled = asyncio.get_running_loop().create_future(), asyncio.Event()
 
     async def work() -> None:
-        election.lost.set()
+        lost.set_result(None)
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
     with pytest.raises(LeadershipLostError, match="lease fathom/operator could not be renewed"):
-        await work_while_elected(election.run, work, lease="fathom/operator")
+        await work_while_held(lost, work, lease="fathom/operator", holds=lambda: True)
     assert cancelled.is_set()
 
 
-async def test_a_lease_that_is_lost_before_the_work_begins_is_an_error() -> None:
-    async def lost_at_once(_: Elected) -> None:
-        return
+async def test_a_renewal_that_hangs_ends_the_work_once_the_lease_may_be_another_s() -> None:
+    hanging: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
-        raise AssertionError("it was never elected")
+        await asyncio.Event().wait()
 
-    with pytest.raises(LeadershipLostError, match="lost as soon as it was taken"):
-        await work_while_elected(lost_at_once, work, lease="fathom/operator")
+    with pytest.raises(LeadershipLostError, match="could not be renewed"):
+        await work_while_held(hanging, work, lease="fathom/operator", holds=lambda: False)
+    assert hanging.cancelled()
 
 
 async def test_work_that_ends_by_itself_is_no_error() -> None:
+    renewing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
     async def work() -> None:
         return
 
-    await work_while_elected(Election().run, work, lease="fathom/operator")
+    await work_while_held(renewing, work, lease="fathom/operator", holds=lambda: True)
+    assert renewing.cancelled()
 
 
 def test_the_process_says_how_it_ended() -> None:

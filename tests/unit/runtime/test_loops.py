@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
+from fathom.core import spread
 from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.core.cluster.manifest import Manifest
-from fathom.runtime.loops import FIRST_PASSES_AT_ONCE, STUCK_AFTER_S, Loops
-from support.bench import KEY, Bench
+from fathom.runtime.loop import RESYNC_S
+from fathom.runtime.loops import STUCK_AFTER_S, Loops, pass_after_pass
+from fathom.runtime.turns import PASSES_AT_ONCE, Turns
+from support.bench import KEY, Bench, holding
 
 OTHER = ObjectKey("llm", "other")
 
@@ -127,7 +131,101 @@ async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) 
         return await read(kind, namespace, name)
 
     bench.kube.get = slow  # type: ignore[method-assign]
-    for number in range(3 * FIRST_PASSES_AT_ONCE):
+    for number in range(3 * PASSES_AT_ONCE):
         loops.seen(ObjectKey("llm", f"resource-{number}"))
     await until(lambda: len(loops) == 0)
-    assert most == FIRST_PASSES_AT_ONCE
+    assert most == PASSES_AT_ONCE
+
+
+class OneTurn:
+    """A loop that has to wait for the only turn, and what it does then."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.turns = Turns(at_once=1)
+        self.loop = bench.loop
+        self.slept: list[float] = []
+        self.again = asyncio.Event()
+
+    async def until_it_sleeps(self, *, crowded: bool) -> float:
+        """For how long, after a pass before which it had to wait or had not."""
+        hold = asyncio.Event()
+        if not crowded:
+            hold.set()
+
+        async def sleep(delay_s: float, _: float) -> None:
+            self.slept.append(delay_s)
+            await asyncio.Event().wait()
+
+        self.loop.sleep = sleep  # type: ignore[method-assign]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._hold(hold))
+            await asyncio.sleep(0)
+            passing = group.create_task(pass_after_pass(self.loop, self.turns, settle_s=0))
+            await asyncio.sleep(0.01)
+            hold.set()
+            await until(lambda: self.slept)
+            passing.cancel()
+        return self.slept.pop()
+
+    async def _hold(self, hold: asyncio.Event) -> None:
+        async with self.turns.one(OTHER, urgent=False):
+            await hold.wait()
+
+
+async def test_who_had_to_wait_at_rest_comes_at_a_moment_of_its_own(bench: Bench) -> None:
+    bench.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=float("inf"))
+    line = OneTurn(bench)
+    assert await line.until_it_sleeps(crowded=False) == RESYNC_S
+    assert not bench.loop.stale
+    assert await line.until_it_sleeps(crowded=True) == spread.moment(RESYNC_S, str(KEY)) < RESYNC_S
+    # Sooner than a minute after the last look, so that nothing is trusted for longer than that.
+    assert bench.loop.stale
+
+
+async def test_who_looks_often_looks_less_often_while_others_wait(bench: Bench) -> None:
+    bench.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=3.0)
+    line = OneTurn(bench)
+    assert await line.until_it_sleeps(crowded=False) == 3.0
+    assert 3.0 < await line.until_it_sleeps(crowded=True) < 4.0
+
+
+async def test_an_edit_is_urgent_and_what_was_written_of_it_is_not(
+    bench: Bench, loops: Loops
+) -> None:
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    loop = bench.loop
+    await loop.tick()
+    generation = bench.resource["metadata"]["generation"]
+    assert not loop.told(generation)
+    assert loop.told(generation + 1)
+    bench.edit({"replicas": 3})
+    await loop.tick()
+    assert not loop.edited
+
+
+async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
+    """Its first write comes before the looks that were due before it."""
+    loops, at_work, go_on = Loops(bench.world, settle_s=0), 0, asyncio.Event()
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    read, looked = bench.kube.get, list[str]()
+
+    async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        nonlocal at_work
+        at_work += 1
+        await go_on.wait()
+        looked.append(name)
+        return await read(kind, namespace, name)
+
+    bench.kube.get = slow  # type: ignore[method-assign]
+    for number in range(10 * PASSES_AT_ONCE):
+        loops.seen(ObjectKey("llm", f"resource-{number}"))
+    await until(lambda: at_work == PASSES_AT_ONCE)
+    bench.edit({"replicas": 3})
+    loops.seen(KEY, bench.resource["metadata"]["generation"])
+    await asyncio.sleep(0.01)  # its loop waits in line by now
+    go_on.set()
+    await until(lambda: "kimi" in looked)
+    assert looked.index("kimi") <= PASSES_AT_ONCE
+    await loops.stop()

@@ -6,7 +6,9 @@ from fathom.core.cluster.kinds import DEPLOYMENT
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.reconcile.holding import PATIENCE_S
+from fathom.runtime.loops import pass_after_pass
 from fathom.runtime.model_cache import NOT_YET
+from fathom.runtime.turns import Turns
 from support.bench import Bench
 
 TARGET = ModelRef("org/target")
@@ -54,7 +56,7 @@ async def test_what_runs_without_an_answer_does_not_wait_for_one_again() -> None
 async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
     bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
     await bench.until_ready()
-    task = asyncio.create_task(bench.loop.run(0, asyncio.Semaphore()))
+    task = asyncio.create_task(pass_after_pass(bench.loop, Turns(), settle_s=0))
     for _ in range(100):
         await asyncio.sleep(0)  # until it has nothing left to do
 

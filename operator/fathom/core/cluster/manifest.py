@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import is_
 from typing import Self, cast
 
 from pydantic import JsonValue
@@ -33,3 +34,27 @@ def place_of(manifest: Manifest) -> tuple[str, str]:
     """Namespace and name of an object that is in a namespace; no name: it is yet to get one."""
     metadata = cast("Mapping[str, JsonValue]", manifest["metadata"])
     return str(metadata["namespace"]), str(metadata.get("name", ""))
+
+
+def sharing(found: JsonValue, like: JsonValue) -> JsonValue:
+    """An object that was just parsed, with what is equal in another one being that one's.
+
+    Pods of one resource differ in a few lines, and all plugin ConfigMaps hold the same 60 KB. What
+    is shared is never changed again, in either.
+
+    Args:
+        found: nobody else has it yet.
+        like: one that is likely to be much the same.
+    """
+    if isinstance(found, dict) and isinstance(like, dict):
+        for key, value in found.items():
+            found[key] = sharing(value, like.get(key))
+        same = len(found) == len(like) and all(like.get(key) is found[key] for key in found)
+        return like if same else found
+    if isinstance(found, list) and isinstance(like, list):
+        for at, (value, other) in enumerate(zip(found, like, strict=False)):
+            found[at] = sharing(value, other)
+        same = len(found) == len(like) and all(map(is_, found, like))
+        return like if same else found
+    # In Python, but not in JSON, 1 equals true and 1.0.
+    return like if type(found) is type(like) and found == like else found

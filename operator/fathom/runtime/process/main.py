@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 import structlog
-from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client import ApiClient, Configuration
 from prometheus_client import start_http_server
 
 from fathom import __version__
@@ -21,11 +21,16 @@ from fathom.adapters.ports import KubePort
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.runtime.child_cache import ChildCache
-from fathom.runtime.fenced_kube import FencedKube
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.handlers import watch
 from fathom.runtime.informer import informed
-from fathom.runtime.leadership import LeadershipLostError, Tenure, identity, lead
+from fathom.runtime.leading.fenced_kube import FencedKube
+from fathom.runtime.leading.leadership import (
+    LeadershipLostError,
+    Tenure,
+    identity,
+    lead_from_a_thread,
+)
 from fathom.runtime.loops import Loops
 from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
@@ -128,7 +133,7 @@ async def _operate(options: RunOptions) -> None:
                     _log.info("operating", version=__version__, identity=who)
                     await watch(loops, kube, configuration, options.namespaces)
 
-                await _when_leading(work, options, api, who, tenure)
+                await _when_leading(work, options, configuration, who, tenure)
         finally:
             asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
             await loops.stop()
@@ -139,15 +144,15 @@ async def _operate(options: RunOptions) -> None:
 async def _when_leading(
     work: Callable[[], Coroutine[None, None, None]],
     options: RunOptions,
-    api: ApiClient,
+    configuration: Configuration,
     who: str,
     tenure: Tenure,
 ) -> None:
     if not options.leader_elect:
         await work()
         return
-    await lead(
-        api,
+    await lead_from_a_thread(
+        configuration,
         name=options.lease_name,
         namespace=options.lease_namespace,
         who=who,

@@ -1,4 +1,9 @@
-"""One operator at a time, by a Lease. Kopf's peering is not leader election."""
+"""One operator at a time, by a Lease. Kopf's peering is not leader election.
+
+The lease is renewed in a thread of its own, over a connection of its own: in the loop that works, a
+renewal would wait behind whatever is due, and an operator with much to do would lose the lease.
+See docs/design/0039-an-operator-that-is-full.md.
+"""
 
 import asyncio
 import os
@@ -11,12 +16,16 @@ from typing import Any, Final
 
 import aiohttp
 import structlog
-from kubernetes.aio.client import ApiClient, V1Lease, V1ObjectMeta
+from kubernetes.aio.client import ApiClient, Configuration, V1Lease, V1ObjectMeta
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.runtime.leading.loop_beside import Beside, loop_beside
+from fathom.runtime.leading.pulse import LIFELESS_AFTER_S, Pulse
 
 # As in client-go: long enough for a restart of the API server, short enough to be waited for.
 LEASE_S: Final = 15
@@ -40,6 +49,7 @@ class Tenure:
     """For how long the lease is surely held: until the renewal's deadline, by every clock.
 
     A machine that slept has a clock that stood still, one whose time was set has one that jumped.
+    One thread renews it and another asks: each renewal is one write, so that they need no lock.
     """
 
     def __init__(self, clocks: Sequence[Callable[[], float]] = (time.time, _since_boot_s)) -> None:
@@ -84,9 +94,12 @@ class _PatientLock(LeaseLock):
     has seconds left.
     """
 
-    def __init__(self, name: str, namespace: str, who: str, api: ApiClient, tenure: Tenure) -> None:
-        super().__init__(name, namespace, who, api)
+    def __init__(
+        self, key: ObjectKey, who: str, api: ApiClient, tenure: Tenure, pulse: Pulse
+    ) -> None:
+        super().__init__(key.name, key.namespace, who, api)
         self._tenure = tenure
+        self._pulse = pulse
 
     async def get(self, name: str, namespace: str) -> _Answer:
         try:
@@ -132,7 +145,15 @@ class _PatientLock(LeaseLock):
         except (ApiException, aiohttp.ClientError, OSError) as error:
             _log.warning("lease not given back", namespace=namespace, error=str(error))
 
-    async def _noted(self, call: Awaitable[bool]) -> bool:
+    async def _noted(self, call: Coroutine[Any, Any, bool]) -> bool:
+        if not self._pulse.alive:
+            call.close()
+            _log.error(
+                "lease not renewed: this operator has hung for "
+                f"{LIFELESS_AFTER_S:.0f} s, so that another may take over",
+                lease=f"{self.namespace}/{self.name}",
+            )
+            return False
         asked_at = self._tenure.now()
         try:
             async with asyncio.timeout(_CALL_TIMEOUT_S):
@@ -145,11 +166,11 @@ class _PatientLock(LeaseLock):
 
 
 async def _nothing() -> None:
-    """What `lead` does when the lease is lost, it does itself."""
+    """What `lead` does when the lease is taken or lost, it does itself."""
 
 
-async def lead(
-    api: ApiClient,
+async def lead_from_a_thread(
+    configuration: Configuration,
     *,
     name: str,
     namespace: str,
@@ -157,74 +178,127 @@ async def lead(
     work: Callable[[], Awaitable[None]],
     tenure: Tenure,
 ) -> None:
-    """Wait for the lease, then work for as long as it is held.
-
-    Returns when the work ends by itself; the lease is then given back.
+    """As `lead`, with the lease in a thread of its own and over a connection of its own.
 
     Args:
-        api: of the API server.
+        configuration: how to reach the API server.
         name: of the lease.
         namespace: of the lease.
         who: this operator.
-        work: what to do; cancelled when the lease is lost.
+        work: what to do, in this event loop; cancelled when the lease is lost.
         tenure: learns of each renewal.
 
     Raises:
         LeadershipLostError: the lease is lost; the work has been cancelled.
     """
-    lock = _PatientLock(name, namespace, who, api, tenure)
+    async with loop_beside("lease") as beside:
+        api: ApiClient = await beside(_client(configuration))
+        try:
+            await lead(
+                api,
+                beside,
+                name=name,
+                namespace=namespace,
+                who=who,
+                work=work,
+                tenure=tenure,
+                pulse=Pulse(),
+            )
+        finally:
+            await _soon(beside(api.close()))  # type: ignore[no-untyped-call]
 
-    async def elect(stay_elected: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        config = Config(
-            lock,
-            lease_duration=LEASE_S,
-            renew_deadline=RENEW_DEADLINE_S,
-            retry_period=RETRY_S,
-            onstarted_leading=stay_elected,
-            onstopped_leading=_nothing,
+
+async def _client(configuration: Configuration) -> ApiClient:
+    """Made in the loop in which it is used."""
+    return ApiClient(configuration)
+
+
+async def lead(
+    api: ApiClient,
+    beside: Beside[Any],
+    *,
+    name: str,
+    namespace: str,
+    who: str,
+    work: Callable[[], Awaitable[None]],
+    tenure: Tenure,
+    pulse: Pulse,
+) -> None:
+    """Wait for the lease, then work for as long as it is held.
+
+    Returns when the work ends by itself; the lease is then given back.
+
+    Args:
+        api: of the API server; it belongs to where `beside` runs things.
+        beside: runs what has to do with the lease.
+        name: of the lease.
+        namespace: of the lease.
+        who: this operator.
+        work: what to do; cancelled when the lease is lost.
+        tenure: learns of each renewal.
+        pulse: of the event loop that works: without it the lease is neither taken nor renewed.
+
+    Raises:
+        LeadershipLostError: the lease is lost; the work has been cancelled.
+    """
+    lock = _PatientLock(ObjectKey(namespace, name), who, api, tenure, pulse)
+    config = Config(
+        lock,
+        lease_duration=LEASE_S,
+        renew_deadline=RENEW_DEADLINE_S,
+        retry_period=RETRY_S,
+        onstarted_leading=_nothing,
+        onstopped_leading=_nothing,
+    )
+    election = LeaderElection(config)
+    beating = asyncio.ensure_future(pulse.keep())
+    try:
+        await beside(election.acquire())
+        await work_while_held(
+            beside(election.renew_loop()),
+            work,
+            lease=f"{namespace}/{name}",
+            holds=lambda: tenure.holds,
         )
-        await LeaderElection(config).run()
+        await _soon(beside(lock.give_back()))
+    finally:
+        beating.cancel()
 
-    await work_while_elected(elect, work, lease=f"{namespace}/{name}")
-    await lock.give_back()
+
+async def _soon(ending: "asyncio.Future[None]") -> None:
+    """Wait for what has nothing to say, but not for a thread that hangs."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CALL_TIMEOUT_S):
+            await ending
 
 
-async def work_while_elected(
-    elect: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]],
+async def work_while_held(
+    renewing: "asyncio.Future[None]",
     work: Callable[[], Awaitable[None]],
     *,
     lease: str,
+    holds: Callable[[], bool],
 ) -> None:
-    """Work from the moment of election until the work or the election ends.
+    """Work until the work ends or the lease is lost.
 
     Args:
-        elect: calls what it is given when elected, and returns when the election is lost.
+        renewing: ends when the lease could not be renewed.
         work: what to do.
         lease: what it is about, in words.
+        holds: whether the lease is held: what renews it may hang, and never end.
 
     Raises:
-        LeadershipLostError: the election ended first; the work has been cancelled.
+        LeadershipLostError: the lease is lost; the work has been cancelled.
     """
-    elected = asyncio.Event()
-
-    async def stay_elected() -> None:
-        elected.set()
-        await asyncio.Event().wait()
-
-    renewing = asyncio.ensure_future(elect(stay_elected))
-    waiting = asyncio.ensure_future(elected.wait())
-    tasks: list[asyncio.Future[Any]] = [renewing, waiting]
+    working = asyncio.ensure_future(work())
+    tasks: list[asyncio.Future[Any]] = [renewing, working, asyncio.ensure_future(_while(holds))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if renewing.done():
-            await renewing
-            raise LeadershipLostError(f"lease {lease} was lost as soon as it was taken.")
-        working = asyncio.ensure_future(work())
-        tasks.append(working)
-        await asyncio.wait([renewing, working], return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             await working
             return
+        if renewing.done():
+            await renewing
         raise LeadershipLostError(
             f"lease {lease} could not be renewed for {RENEW_DEADLINE_S} s: this operator stops, "
             "so that two never act at once."
@@ -236,3 +310,8 @@ async def work_while_elected(
         with suppress(TimeoutError):
             async with asyncio.timeout(_CALL_TIMEOUT_S):
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _while(holds: Callable[[], bool]) -> None:
+    while holds():
+        await asyncio.sleep(RETRY_S)
