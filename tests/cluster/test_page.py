@@ -1,18 +1,19 @@
 """The operator's page in a real browser: what it shows, whom it keeps out, how fast it is."""
 
-import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pytest
-from aiohttp import web
 from playwright.async_api import Browser, Page
 
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.page.charts import charts_of
 from fathom.page.overview import MOST_ROWS, overview_of
 from fathom.page.rendering import message_page, overview_page, resource_page
 from fathom.page.resource_view import resource_view
-from support.browser import Scheme, barriers, chromium, opened
+from support.browser import SCHEMES, barriers, chromium, opened
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource
 from support.operator_process import operator_in
@@ -40,10 +41,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pages")
     subject, now_s = lived()
     bad = troubled(subject)
+    view = resource_view(bad, now_s)
+    # A table of hundreds of rows is no better kept than one of ten, but takes axe-core longer.
+    few = replace(view, charts=charts_of(bad.history.points[-10:] if bad.history else (), ()))
     strange = hostile()
     several = [(subject.key, subject.status), (ObjectKey("llm", "other"), bad.status)]
     made = {
-        "resource": resource_page(resource_view(bad, now_s), home=True),
+        "resource": resource_page(few, home=True),
         "overview": overview_page(overview_of(several), now_s, "This operator stands by."),
         "hostile": resource_page(resource_view(strange, now_s), home=True),
         "message": message_page("Not found", HOSTILE),
@@ -93,15 +97,14 @@ async def test_what_is_shown_is_what_the_status_says(
 
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_nobody_is_kept_out(
-    browser: Browser, pages: dict[str, str], scheme: Scheme, width: int
-) -> None:
+async def test_nobody_is_kept_out(browser: Browser, pages: dict[str, str], width: int) -> None:
     for name, url in pages.items():
-        async with opened(browser, url, width, scheme) as page:
+        async with opened(browser, url, width) as page:
             for details in await page.locator("summary").all():
                 await details.click()
-            assert await barriers(page) == [], name
+            for scheme in SCHEMES:
+                await page.emulate_media(color_scheme=scheme)
+                assert await barriers(page) == [], f"{name}, {scheme}"
             across = await page.evaluate("document.documentElement.scrollWidth")
             assert across <= width, f"{name} is {across} wide"
 
@@ -110,7 +113,7 @@ async def test_charts_say_what_they_draw_and_are_drawn_anew_for_the_dark(
     browser: Browser, pages: dict[str, str]
 ) -> None:
     subject, now_s = lived()
-    charts = resource_view(subject, now_s).charts
+    charts = resource_view(troubled(subject), now_s).charts
     async with opened(browser, pages["resource"]) as page:
         over = page.locator("#traffic .u-over")
         await over.hover()
@@ -135,32 +138,27 @@ async def test_names_and_messages_stay_text(browser: Browser, pages: dict[str, s
         assert await page.locator("img").count() == 0
 
 
-async def test_a_thousand_resources_are_shown_within_a_second(browser: Browser) -> None:
+async def test_a_thousand_resources_are_shown_within_a_second_of_one_core(
+    browser: Browser, tmp_path: Path
+) -> None:
     subject, now_s = lived()
     found = [
         (ObjectKey(f"namespace-{number % 20}", f"some-model-{number:04}"), subject.status)
         for number in range(MOST_ROWS)
     ]
-
-    async def overview(_: web.Request) -> web.Response:
-        return web.Response(text=overview_page(overview_of(found), now_s), content_type="text/html")
-
-    (port,) = free_ports(1)
-    application = web.Application()
-    application.add_routes([web.get("/", overview)])
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    try:
-        async with opened(browser, f"http://127.0.0.1:{port}/") as page:
-            assert await page.locator("tbody tr").count() == MOST_ROWS
-            told = json.loads(
-                await page.evaluate("JSON.stringify(performance.getEntriesByType('navigation')[0])")
-            )
-    finally:
-        await runner.cleanup()
-    # Others compute beside it: on its own it takes a third.
-    assert told["loadEventEnd"] < 1000
+    file, began_s = tmp_path / "overview.html", process_time()
+    file.write_text(overview_page(overview_of(found), now_s), encoding="utf-8")
+    made_s = process_time() - began_s
+    async with opened(browser, "about:blank") as page:
+        # Seconds of the page's own thread: others compute beside it, and waiting is no work.
+        session = await page.context.new_cdp_session(page)
+        await session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        await page.goto(file.as_uri())
+        assert await page.locator("tbody tr").count() == MOST_ROWS
+        told = (await session.send("Performance.getMetrics"))["metrics"]
+    shown_s = next(each["value"] for each in told if each["name"] == "TaskDuration")
+    assert shown_s > 0
+    assert made_s + shown_s < 1
 
 
 async def test_the_picture_in_the_documentation_is_small(browser: Browser, tmp_path: Path) -> None:

@@ -6,8 +6,12 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shown = (unit) => (_, value) => (value == null ? "–" : value.toLocaleString("en") + unit);
   const stepped = uPlot.paths.stepped({ align: 1 });
+  // Lines that lie on one another: each shows in the gaps of those above it.
+  const dashes = [[], [14, 6], [8, 6], [3, 5], [14, 5, 3, 5], [1, 4]];
+  const height = 180;
   let charts = [];
 
+  const minutes = (at) => new Date(at * 1e3).toISOString().slice(11, 16);
   const line = (label, index, more = {}) => ({
     label, stroke: colour("--c" + index), width: 2, value: shown(""), points: { show: told.at.length < 40 }, ...more,
   });
@@ -35,11 +39,11 @@
   const plot = (id, series, columns, axes, scales = {}) => {
     const place = document.getElementById(id);
     const options = {
-      width: place.clientWidth, height: 220,
+      width: place.clientWidth, height,
       tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
       cursor: { sync: { key: "time" } },
       series: [{ label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...series],
-      axes: [axis(), ...axes], scales, hooks: { draw: [marks] },
+      axes: [axis({ values: (_, times) => times.map(minutes) }), ...axes], scales, hooks: { draw: [marks] },
     };
     charts.push(new uPlot(options, [told.at, ...columns], place));
   };
@@ -48,7 +52,7 @@
     charts.forEach((chart) => chart.destroy());
     charts = [];
     plot("depth",
-      told.depths.map((each, i) => line(each.batches, i, { paths: stepped })),
+      told.depths.map((each, i) => line(each.batches, i, { paths: stepped, dash: dashes[i] })),
       told.depths.map((each) => each.depths),
       [axis({ incrs: [1, 2, 5, 10] })], { y: { range: (_, low, high) => [0, Math.max(1, high) + 1] } });
     plot("traffic",
@@ -68,7 +72,7 @@
     if (innerWidth === width) return;
     width = innerWidth;
     for (const chart of charts) {
-      chart.setSize({ width: chart.root.parentElement.clientWidth, height: 220 });
+      chart.setSize({ width: chart.root.parentElement.clientWidth, height });
     }
   });
 })();
