@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
-from math import isnan
+from math import isfinite
 from typing import Final
 
 from fathom.page.history import Point
@@ -79,4 +79,4 @@ def _label(first: int, last: int | None) -> str:
 
 
 def _known(values: Iterable[float], digits: int) -> tuple[float | None, ...]:
-    return tuple(None if isnan(each) else round(each, digits) for each in values)
+    return tuple(round(each, digits) if isfinite(each) else None for each in values)

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from math import nan
+from math import isfinite, nan
 from typing import Final
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
@@ -125,7 +125,7 @@ class Point:
 
 
 class History:
-    """One resource's last day, or since its operator started. At most some 60 KiB."""
+    """One resource's last day, or since its operator started. At most some 64 KiB."""
 
     def __init__(self, since_s: float) -> None:
         """Begin.
@@ -182,7 +182,7 @@ class History:
         # One object for as long as nothing moves.
         self._depths.append(depths if moved or not self._depths else self._depths[-1])
         values = (
-            float(measured.tokens_per_second) if measured.at else nan,
+            _number(str(measured.tokens_per_second)) if measured.at else nan,
             _number(measured.mean_batch),
             _number(measured.acceptance_length),
             _number(measured.gain_percent),
@@ -205,7 +205,10 @@ class History:
 
 def _depths(status: SpeculativeDeploymentStatus) -> bytes:
     schedule = tuple(DepthRange(*each) for each in status.depth.schedule)
-    return bytes(depths_of(schedule, schedule[-1].last).values()) if schedule else b""
+    if not schedule:
+        return b""
+    # Somebody may have written the depth document by hand.
+    return bytes(min(each, 255) for each in depths_of(schedule, schedule[-1].last).values())
 
 
 def _is_past(measured: MeasuredStatus, now_s: float) -> bool:
@@ -216,6 +219,7 @@ def _is_past(measured: MeasuredStatus, now_s: float) -> bool:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return nan
+    return number if isfinite(number) else nan

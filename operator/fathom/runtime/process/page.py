@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from fathom.adapters.ports import Clock
 from fathom.core.cluster.kinds import ObjectKey
@@ -32,6 +33,11 @@ MOST_KEPT: Final = 32
 """Pages that are remembered for so long; of more, each is made anew."""
 _STANDS_BY: Final = (
     "This operator stands by: another one has the lease, and its page has the resources."
+)
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_ELSEWHERE: Final = (
+    "This page is for whoever forwards a port to it: open it as http://localhost:PORT. "
+    "With the chart's page.service it may be asked by other names.\n"
 )
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -116,6 +122,14 @@ def _answer(text: str, looks: Looks, status: HTTPStatus = HTTPStatus.OK) -> web.
     return response
 
 
+@web.middleware
+async def _asked_of_loopback(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what was asked of another name: a site in a browser may point its own here."""
+    if request.url.host not in _LOOPBACK:
+        raise web.HTTPForbidden(text=_ELSEWHERE)
+    return await handler(request)
+
+
 async def serve_page(pages: Pages, host: str, port: int) -> web.AppRunner:
     """Serve the page. Where that cannot be, the log says so, and the operator does its work.
 
@@ -127,7 +141,7 @@ async def serve_page(pages: Pages, host: str, port: int) -> web.AppRunner:
     Returns:
         What the caller has to `cleanup`.
     """
-    application = web.Application()
+    application = web.Application(middlewares=[_asked_of_loopback] if host in _LOOPBACK else [])
     application.add_routes(
         [
             web.get("/", pages.overview),

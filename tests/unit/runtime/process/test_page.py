@@ -97,6 +97,24 @@ async def test_it_only_reads_and_lets_nothing_else_run() -> None:
                 assert answer.headers["Cache-Control"] == "no-store"
 
 
+@pytest.mark.parametrize(
+    ("host", "name", "code"),
+    [
+        ("127.0.0.1", "localhost:8081", 200),
+        ("127.0.0.1", "[::1]:8081", 200),
+        ("127.0.0.1", "elsewhere.example:8081", 403),
+        ("", "fathom-page.fathom-system", 200),
+    ],
+)
+async def test_on_loopback_no_other_name_is_answered(host: str, name: str, code: int) -> None:
+    async with (
+        served(host) as site,
+        site.session.get(f"{site.url}/", headers={"Host": name}) as answer,
+    ):
+        assert answer.status == code
+        assert ("localhost" in await answer.text()) is (code == 403)
+
+
 async def test_a_page_is_made_once_in_a_while_however_often_it_is_asked_for() -> None:
     async with served() as site:
         site.saw(SUBJECT.key)
