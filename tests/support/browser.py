@@ -54,7 +54,7 @@ async def barriers(page: Page) -> list[str]:
     if not await page.evaluate("typeof axe === 'object'"):
         # Not as a script of the page, which its policy refuses.
         await page.evaluate(AXE)
-    found: dict[str, Any] = await page.evaluate("axe.run(document)")
+    found: dict[str, Any] = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{each['id']}: {each['help']}: {node['html'][:200]} {node.get('failureSummary', '')}"
         for each in found["violations"]

@@ -11,7 +11,8 @@
   const height = 180;
   let charts = [];
 
-  const minutes = (at) => new Date(at * 1e3).toISOString().slice(11, 16);
+  const short = told.at.at(-1) - told.at[0] < 900;
+  const clock = (at) => new Date(at * 1e3).toISOString().slice(11, short ? 19 : 16);
   const line = (label, index, more = {}) => ({
     label, stroke: colour("--c" + index), width: 2, value: shown(""), points: { show: told.at.length < 40 }, ...more,
   });
@@ -43,7 +44,7 @@
       tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
       cursor: { sync: { key: "time" } },
       series: [{ label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...series],
-      axes: [axis({ values: (_, times) => times.map(minutes) }), ...axes], scales, hooks: { draw: [marks] },
+      axes: [axis({ values: (_, times) => times.map(clock) }), ...axes], scales, hooks: { draw: [marks] },
     };
     charts.push(new uPlot(options, [told.at, ...columns], place));
   };
