@@ -21,7 +21,7 @@ KEPT_S: Final = 24 * 3600.0
 MOST_POINTS: Final = 360
 """Every four minutes of a day; a younger history has them closer together."""
 MOST_MOMENTS: Final = 32
-"""Twice what a status tells of at once."""
+"""More than a status tells of at once, which is 19."""
 LONGEST_MESSAGE: Final = 512
 """Characters of a moment's sentence; the status has all of it."""
 QUIET_S: Final = 60.0
