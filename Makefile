@@ -8,7 +8,7 @@ ARGS ?=
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
+.PHONY: help setup engine engines local-build prerequisites browser page-picture demo bench-tuner test test-fast test-cluster test-engine \
 	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale mutants lint format verify regenerate known-names constraints clean
 
 help: ## Print this help
@@ -23,6 +23,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt | prerequisites
 	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --upgrade pip
 	@$(BIN)/pip install -q -c constraints.txt -e . --group dev
 	@touch $@
+
+browser: setup ## Install the browser that the tests of the page use (as root), or name the command
+	@sh tools/prerequisites.sh browser
+
+page-picture: browser ## Draw the picture of the page in the documentation anew
+	@PYTHONPATH=tests $(BIN)/python -m support.page_picture docs/page.png
 
 setup: $(VENV)/.installed ## Set up the Python environment
 
@@ -68,14 +74,14 @@ tier-%:
 		$(PYTEST) $($*_TESTS) --durations=10 $(ARGS)
 
 test: setup ## Every check and every test, real parts included
-	@$(MAKE) --no-print-directory -j3 -Oline local-build engines lint
+	@$(MAKE) --no-print-directory -j3 -Oline local-build engines browser lint
 	@$(MAKE) --no-print-directory verify
 	@set -e; for tier in $(TIERS); do $(MAKE) --no-print-directory tier-$$tier; done
 
 test-fast: setup ## What needs neither a cluster nor an engine: a few minutes
 	@$(PYTEST) -q $(light_TESTS) $(ARGS)
 
-test-cluster: local-build ## Tests against a real control plane
+test-cluster: local-build browser ## Tests against a real control plane
 	@$(PYTEST) $(cluster_TESTS) $(ARGS)
 
 test-engine: engines ## Tests against a real vLLM

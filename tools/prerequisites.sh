@@ -1,5 +1,6 @@
 #!/bin/sh
-# Names, or as root on Debian installs, what Fathom's set-up needs from the system.
+# Names, or as root on Debian installs, what Fathom's set-up needs from the system; with the argument
+# `browser` also what the tests of the page look at it with.
 set -eu
 
 missing=""
@@ -17,6 +18,10 @@ need iproute2 sh -c 'command -v ip'
 need util-linux sh -c 'command -v unshare && command -v nsenter'
 need git sh -c 'command -v git'
 need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
+if [ "${1:-}" = browser ]; then
+	need chromium sh -c 'command -v chromium'
+	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+fi
 [ -z "$missing" ] && exit 0
 
 install="apt-get install --no-install-recommends$missing"

@@ -1,4 +1,4 @@
-"""`fathom explain` and `fathom top` against a real API server, as their users run them."""
+"""`fathom explain`, `top` and `report` against a real API server, as their users run them."""
 
 import asyncio
 import os
@@ -62,14 +62,33 @@ async def test_explain_shows_what_the_tuner_has_measured(
     assert "▶+" in out
 
 
+async def test_report_writes_one_file_that_shows_the_same(
+    namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    file = tmp_path / "sd.html"
+    asked = ("report", resource.name, "-n", namespace.name, "-o")
+    code, out, err = await fathom(namespace, *asked, str(file))
+    nowhere = tmp_path / "none" / "sd.html"
+    refused = await fathom(namespace, *asked, str(nowhere))
+
+    assert (code, out, err) == (0, f"Written: {file}\n", "")
+    page = file.read_text(encoding="utf-8")
+    assert f"<title>{namespace.name}/{resource.name} – Fathom</title>" in page
+    assert "in force: " in page
+    assert "Not in this file" in page
+    assert refused == (2, "", f"{nowhere}: cannot be written: No such file or directory.\n")
+
+
 async def test_what_is_not_there_is_told(namespace: TestNamespace) -> None:
     await install_crd(namespace)
 
     explained = await fathom(namespace, "explain", "none", "-n", namespace.name)
+    report = await fathom(namespace, "report", "none", "-n", namespace.name)
     top = await fathom(namespace, "top", "-n", namespace.name)
     elsewhere = await fathom(namespace, "top", "--context", "elsewhere")
 
     assert explained == (2, "", f"There is no SpeculativeDeployment {namespace.name}/none.\n")
+    assert report == explained
     assert top == (0, f"There is no SpeculativeDeployment in namespace {namespace.name}.\n", "")
     assert elsewhere[0] == 2
     assert "there is no context 'elsewhere'" in elsewhere[2]

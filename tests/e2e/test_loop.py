@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from fathom.api import names
 from fathom.core.depth import depth_at
 from fathom_local.control_plane.audit import AuditEvent
 from fathom_local.demo import measure
+from fathom_local.demo.page import save_page
 from fathom_local.demo.phases import DemoTiming
 from fathom_local.demo.stage import DemoStage, condition, wait_ready
 from fathom_local.demo.verdict import is_decided, reaches
@@ -367,3 +369,18 @@ async def rules(stage: DemoStage) -> set[tuple[str, str, str]]:
                 for verb in rule["verbs"]
             }
     return granted
+
+
+async def test_the_page_shows_it_all_and_is_kept_as_a_file(
+    stage: DemoStage, tmp_path: Path
+) -> None:
+    file = tmp_path / "demo.html"
+    said = await save_page(stage.fleet, file)
+
+    assert said.startswith(f"Written: {file}"), said
+    page = file.read_text(encoding="utf-8")
+    status = (await stage.fleet.resource())["status"]
+    assert status["tuning"]["history"][0]["reason"] in page
+    data = json.loads(page.partition('id="history">')[2].partition("</script>")[0])
+    assert any(each for each in data["tokens_per_second"])
+    assert data["decisions"]

@@ -92,6 +92,8 @@ class Operator:
     log: Path
     leader_elect: bool = False
     """Hold a lease in that namespace."""
+    page_port: int = 0
+    """Where it serves its page; 0: it does not."""
     environment: Mapping[str, str] = field(default_factory=lambda: {"HF_HUB_OFFLINE": "1"})
     """Beside this process's own; by default, as the models of most tests are on no hub."""
     process: subprocess.Popen[bytes] | None = field(default=None)
@@ -112,6 +114,7 @@ class Operator:
                     f"--lease-namespace={self.namespace.name}",
                     "--health-port=0",
                     "--metrics-port=0",
+                    f"--page-port={self.page_port}",
                     "--log-format=console",
                 ],
                 env={**os.environ, **self.environment},
@@ -146,11 +149,13 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator_in(namespace: TestNamespace, directory: Path) -> AsyncIterator[Operator]:
+async def operator_in(
+    namespace: TestNamespace, directory: Path, page_port: int = 0
+) -> AsyncIterator[Operator]:
     """Install the CRD, an account with `RULES` in this namespace, and start an operator."""
     await install_crd(namespace)
     kubeconfig = await account(namespace, directory)
-    operator = Operator(namespace, kubeconfig, directory / "operator.log")
+    operator = Operator(namespace, kubeconfig, directory / "operator.log", page_port=page_port)
     operator.start()
     try:
         yield operator

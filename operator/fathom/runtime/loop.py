@@ -156,6 +156,7 @@ class Loop:
         objects = await self._look(now_s)
         if objects is None:
             self._world.telemetry.forget(self.key)
+            self._world.shown.forget(self.key)
             return None
         if objects.metadata.deletion_timestamp is not None:
             # Its children go with it. Whatever was done now would be done against that.

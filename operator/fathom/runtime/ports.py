@@ -1,7 +1,7 @@
 """What a loop is given: the world, behind protocols."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fathom.adapters.ports import Clock, CompletionsPort, FetchPort, KubePort, MetricsPort
 from fathom.api.spec import MetricsSpec
@@ -10,6 +10,7 @@ from fathom.core.cluster.served import ServedApis
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.program import FetchProgram
+from fathom.page.subject import Shown
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
@@ -42,3 +43,5 @@ class World:
     identity: str
     """Who reports events, such as the operator's pod."""
     telemetry: Telemetry
+    shown: Shown = field(default_factory=Shown)
+    """What people are shown of each resource."""

@@ -13,6 +13,7 @@ from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
 from fathom.core.events import Event, Severity, transitions
 from fathom.core.findings import Findings
 from fathom.core.status import as_written, status_of
+from fathom.page.subject import Reported
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import BadPin
 from fathom.reconcile.said import Said
@@ -48,6 +49,9 @@ class Reporter:
         told = objects.status or said.written
         new = status_of(findings, replace(objects, status=told))
         self._world.telemetry.reported(objects.key, new)
+        uid, resource = objects.metadata.uid, objects.resource
+        shown = Reported(uid, resource, new, findings.document, memory.state)
+        self._world.shown.saw(objects.key, shown, now_s)
         if said.stands(new, objects.status):
             memory.said = replace(said, refused=None)
             return float("inf")

@@ -13,7 +13,7 @@ from fathom_local.control_plane.obtain import (
     obtain_progress,
     present_binaries,
 )
-from fathom_local.demo.main import run_demo
+from fathom_local.demo.main import DemoFiles, run_demo
 from fathom_local.demo.phases import DemoTiming
 from fathom_local.demo.verdict import DemoOutcome
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
@@ -23,6 +23,7 @@ from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.tools.helm import find_helm
 
+PAGE: Final = Path("demo.html")
 PICTURES: Final = (".svg", ".png", ".pdf")
 _TERMINATED: Final = 128 + signal.SIGTERM
 
@@ -47,6 +48,9 @@ def demo_command(
         Path | None,
         typer.Option(help="Write the result as a picture here: .svg, .png or .pdf."),
     ] = None,
+    page: Annotated[
+        Path, typer.Option(help="Keep the operator's page of the resource here, one HTML file.")
+    ] = PAGE,
 ) -> None:
     """The whole loop on this machine: live depth against static depth, with a verdict.
 
@@ -55,14 +59,15 @@ def demo_command(
     """
     with explained():
         try:
-            outcome = _demo(Console(), simulated=simulated, plot=plot)
+            outcome = _demo(Console(), simulated=simulated, files=DemoFiles(plot, page))
         except asyncio.CancelledError as error:
             raise typer.Exit(_TERMINATED) from error
     if outcome is not DemoOutcome.HELD:
         raise typer.Exit(outcome)
 
 
-def _demo(console: Console, *, simulated: bool, plot: Path | None) -> DemoOutcome:
+def _demo(console: Console, *, simulated: bool, files: DemoFiles) -> DemoOutcome:
+    plot = files.plot
     if plot is not None and plot.suffix not in PICTURES:
         raise LocalClusterError(f"--plot {plot}: end it in one of {', '.join(PICTURES)}.")
     if present_binaries() is None:
@@ -71,4 +76,4 @@ def _demo(console: Console, *, simulated: bool, plot: Path | None) -> DemoOutcom
             ensure_binaries(progress)
     find_helm()
     images = (simulated_image(),) if simulated else engine_images(console.print)
-    return run_demo(console, DemoTiming(), images, plot)
+    return run_demo(console, DemoTiming(), images, files)

@@ -16,6 +16,7 @@ from fathom_local.cluster import LocalCluster
 from fathom_local.demo import measure, verdict
 from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.observe import observe
+from fathom_local.demo.page import save_page
 from fathom_local.demo.phases import PHASES, DemoTiming
 from fathom_local.demo.plot import write_plot
 from fathom_local.demo.stage import set_stage
@@ -31,11 +32,21 @@ from fathom_local.images import Image
 CLUSTER: Final = "demo"
 
 
+@dataclass(frozen=True, slots=True)
+class DemoFiles:
+    """What is written at the end; None: it is not."""
+
+    plot: Path | None = None
+    """The result as a picture."""
+    page: Path | None = None
+    """The operator's page of the resource."""
+
+
 def run_demo(
     console: Console,
     timing: DemoTiming,
     images: Sequence[Image] = (),
-    plot: Path | None = None,
+    files: DemoFiles = DemoFiles(),
 ) -> verdict.DemoOutcome:
     """Run it all, and say what came of it.
 
@@ -43,17 +54,20 @@ def run_demo(
         console: to show it on.
         timing: how long each part takes.
         images: that the nodes have.
-        plot: where to write the picture; None: nowhere.
+        files: what to write besides.
 
     Raises:
         LocalClusterError: the cluster, the operator or the engines did not come up, or ended.
         asyncio.CancelledError: SIGTERM or SIGHUP arrived; the cluster is gone, as at any end.
     """
-    return asyncio.run(_run(console, timing, images, plot))
+    return asyncio.run(_run(console, timing, images, files))
 
 
 async def _run(
-    console: Console, timing: DemoTiming, images: Sequence[Image], plot: Path | None
+    console: Console,
+    timing: DemoTiming,
+    images: Sequence[Image],
+    files: DemoFiles,
 ) -> verdict.DemoOutcome:
     if (task := asyncio.current_task()) is not None:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -64,11 +78,15 @@ async def _run(
             LocalCluster.start(CLUSTER, images=images) as cluster,
             set_stage(cluster, view.say) as stage,
         ):
-            return await _play(stage.fleet, view, console, timing, plot)
+            return await _play(stage.fleet, view, console, timing, files)
 
 
 async def _play(
-    fleet: DemoFleet, view: DemoView, console: Console, timing: DemoTiming, plot: Path | None
+    fleet: DemoFleet,
+    view: DemoView,
+    console: Console,
+    timing: DemoTiming,
+    files: DemoFiles,
 ) -> verdict.DemoOutcome:
     spec = (await fleet.resource())["spec"]
     static_depth: int = spec["speculation"]["tokens"]
@@ -91,9 +109,11 @@ async def _play(
     console.print(sweep_table(sweeps))
     console.print(summary_table(results, sweeps, static_depth))
     console.print(claim_lines(claims))
-    if plot is not None:
-        write_plot(results, sweeps, static_depth, plot)
-        console.print(f"Written: {plot}")
+    if files.plot is not None:
+        write_plot(results, sweeps, static_depth, files.plot)
+        console.print(f"Written: {files.plot}")
+    if files.page is not None:
+        console.print(await save_page(fleet, files.page), soft_wrap=True, highlight=False)
     noisiest = max(pairs.scatter for pairs in (*(each.pairs for each in results), mixup.pairs))
     console.print(verdict.last_word(ended, noisiest), soft_wrap=True, highlight=False)
     return ended

@@ -10,6 +10,7 @@ from typing import Final
 import aiohttp
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
+from pydantic import JsonValue
 
 from fathom.api import names
 from fathom_local.cluster import LocalCluster
@@ -60,7 +61,9 @@ async def set_stage(cluster: LocalCluster, say: Say) -> AsyncIterator[DemoStage]
 async def install_operator(cluster: LocalCluster) -> None:
     """The chart, as a user installs it."""
     helm = await asyncio.to_thread(find_helm)
-    release = Release(chart=CHART, name="fathom", namespace=OPERATOR_NAMESPACE)
+    # With the page within reach, since nothing here forwards ports.
+    values: dict[str, JsonValue] = {"page": {"service": True}}
+    release = Release(CHART, "fathom", OPERATOR_NAMESPACE, values)
     await asyncio.to_thread(helm.install, release, kubeconfig=cluster.kubeconfig)
 
 

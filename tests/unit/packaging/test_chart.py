@@ -209,6 +209,26 @@ def test_placement_reaches_the_pod(render: Render) -> None:
     assert pod["containers"][0]["env"][-1] == {"name": "A", "value": "b"}
 
 
+def test_the_page_is_served_inside_the_pod_unless_a_service_is_asked_for(render: Render) -> None:
+    def arguments(manifests: Mapping[tuple[str, str], Any]) -> list[str]:
+        (container,) = pod_of(manifests)["containers"]
+        return [each for each in container["args"] if each.startswith("--page")]
+
+    inside, outside = render({}), render({"page": {"service": True}})
+    off = render({"page": {"enabled": False, "service": True}})
+    assert RunOptions().page_host == "127.0.0.1"
+    assert (arguments(inside), arguments(outside), arguments(off)) == (
+        [],
+        ["--page-host="],
+        ["--page-port=0"],
+    )
+    assert outside["Service", "fathom-page"]["spec"]["ports"] == [
+        {"name": "page", "port": 80, "targetPort": "page", "protocol": "TCP"}
+    ]
+    for manifests in (inside, off):
+        assert ("Service", "fathom-page") not in manifests
+
+
 def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
     asked = {"metrics": {"podMonitor": {"enabled": True, "labels": {"team": "ml"}}}}
     assert ("PodMonitor", "fathom") not in render({})

@@ -143,6 +143,9 @@ def test_wheel_holds_the_operator_s_packages_and_nothing_else(root: Path, wheel:
         sources = (root / "operator" / package).rglob("*.py")
         assert held == {str(path.relative_to(root / "operator")) for path in sources}
     assert (wheel / "fathom" / "py.typed").is_file()
+    page = root / "operator" / "fathom" / "page"
+    for brought in (*page.glob("templates/*"), *page.glob("uplot/*")):
+        assert (wheel / "fathom" / "page" / brought.relative_to(page)).is_file()
     metadata = Parser().parsestr((info / "METADATA").read_text())
     required = {Requirement(each) for each in metadata.get_all("Requires-Dist", [])}
     assert required == {Requirement(each) for each in project["dependencies"]}

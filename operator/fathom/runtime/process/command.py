@@ -37,6 +37,12 @@ def run_command(
     metrics_port: Annotated[
         int, typer.Option(help="Port of the operator's own /metrics; 0: none.")
     ] = _DEFAULTS.metrics_port,
+    page_port: Annotated[
+        int, typer.Option(help="Port of the page that people look at; 0: none.")
+    ] = _DEFAULTS.page_port,
+    page_host: Annotated[
+        str, typer.Option(help="The address that the page listens on; empty: every one.")
+    ] = _DEFAULTS.page_host,
     log_format: Annotated[
         LogFormat, typer.Option(help="How to log, to stderr.")
     ] = _DEFAULTS.log_format,
@@ -56,6 +62,8 @@ def run_command(
         lease_namespace=lease_namespace or _DEFAULTS.lease_namespace,
         health_port=health_port,
         metrics_port=metrics_port,
+        page_port=page_port,
+        page_host=page_host,
         log_format=log_format,
         kubeconfig=kubeconfig,
     )

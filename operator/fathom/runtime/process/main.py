@@ -40,6 +40,7 @@ from fathom.runtime.process.deep_json import make_room_for_deep_json
 from fathom.runtime.process.health import serve_health
 from fathom.runtime.process.logs import configure_logs
 from fathom.runtime.process.options import RunOptions
+from fathom.runtime.process.page import Pages, serve_page
 from fathom.runtime.served_cache import ServedCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.tuner import decide
@@ -95,7 +96,11 @@ async def _operate(options: RunOptions) -> None:
         http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
     ):
         tenure = Tenure()
-        telemetry.leads(lambda: tenure.holds or not options.leader_elect)
+
+        def leads() -> bool:
+            return tenure.holds or not options.leader_elect
+
+        telemetry.leads(leads)
         kube: KubePort = Kube(api)
         if options.leader_elect:
             kube = FencedKube(kube, lambda: tenure.holds)
@@ -123,6 +128,8 @@ async def _operate(options: RunOptions) -> None:
             start_http_server(options.metrics_port, registry=telemetry.registry)
         loops = Loops(world)
         health = await serve_health(loops, options.health_port)
+        pages = Pages(world.shown, clock, leads)
+        page = await serve_page(pages, options.page_host, options.page_port)
 
         try:
             # Before it leads: who stands by takes over with everything known.
@@ -139,6 +146,7 @@ async def _operate(options: RunOptions) -> None:
             await loops.stop()
             await models.stop()
             await health.cleanup()
+            await page.cleanup()
 
 
 async def _when_leading(

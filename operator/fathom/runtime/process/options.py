@@ -22,6 +22,10 @@ class RunOptions:
     """Port of /healthz; 0: none."""
     metrics_port: int = 9090
     """Port of the operator's own /metrics; 0: none."""
+    page_port: int = 8081
+    """Port of the page that people look at; 0: none."""
+    page_host: str = "127.0.0.1"
+    """The address that it listens on; empty: every one. It asks nobody who they are."""
     log_format: LogFormat = LogFormat.JSON
     kubeconfig: Path | None = None
     """None: the pod's service account, or else the user's default kubeconfig."""

@@ -61,10 +61,14 @@ async def page(url: str) -> str:
 
 async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path: Path) -> None:
     api, file = ApiServer(), tmp_path / "kubeconfig"
-    health, metrics = free_ports(2)
+    health, metrics, people = free_ports(3)
     async with served(api) as url, asyncio.timeout(60):
         file.write_text(kubeconfig(url))
-        ports = (f"--health-port={health}", f"--metrics-port={metrics}")
+        ports = (
+            f"--health-port={health}",
+            f"--metrics-port={metrics}",
+            f"--page-port={people}",
+        )
         async with running(file, *ports) as operator:
             await api.watched.wait()
             assert not api.acted_without_lease
@@ -75,5 +79,6 @@ async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path:
             shown = await page(f"http://127.0.0.1:{metrics}/metrics")
             assert "fathom_reconcile_seconds" in shown
             assert "fathom_leader 1.0" in shown.splitlines()
+            assert "0 in all" in await page(f"http://127.0.0.1:{people}/")
             operator.terminate()
             assert await operator.wait() == 0

@@ -9,9 +9,13 @@ CHART = Path(__file__).parents[4] / "charts" / "fathom" / "templates" / "deploym
 
 
 def test_it_listens_where_the_chart_looks_for_it() -> None:
-    """The chart names no port to the operator; its probes and its Service go to these."""
+    """The chart names no port to the operator; its probes and its Services go to these."""
     template = CHART.read_text()
-    assert "-port" not in template
+    assert "-port" not in template.replace("--page-port=0", "")
     ports = dict(re.findall(r"- name: (\w+)\n\s+containerPort: (\d+)\n", template))
     options = RunOptions()
-    assert ports == {"health": str(options.health_port), "metrics": str(options.metrics_port)}
+    assert ports == {
+        "health": str(options.health_port),
+        "metrics": str(options.metrics_port),
+        "page": str(options.page_port),
+    }

@@ -1,0 +1,225 @@
+"""What was seen of one resource over time: bounded, in memory, and gone with the operator.
+
+All of it is told by the status, so whoever has a status has the newest moments without a history.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite, nan
+from typing import Final
+
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
+from fathom.core.depth import DepthRange
+from fathom.core.shortened import shortened
+from fathom.core.times import unix_seconds
+from fathom.tuning.buckets import depths_of
+
+KEPT_S: Final = 24 * 3600.0
+MOST_POINTS: Final = 360
+"""Every four minutes of a day; a younger history has them closer together."""
+MOST_MOMENTS: Final = 32
+"""More than a status tells of at once, which is 19."""
+LONGEST_MESSAGE: Final = 512
+"""Characters of a moment's sentence; the status has all of it."""
+QUIET_S: Final = 60.0
+"""From point to point while nothing is measured; and what a window may be late by."""
+
+
+class MomentKind(StrEnum):
+    DECISION = "Decision"
+    ROLLOUT = "Rollout"
+    COMPARISON = "Comparison"
+    ALARM = "Alarm"
+    CONDITION = "Condition"
+    QUALITY = "Quality"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that was decided, judged, raised or found."""
+
+    at_s: float
+    """Unix seconds."""
+    kind: MomentKind
+    what: str
+    """In one word or two, such as Move, Canary or DraftMismatch over."""
+    reason: str
+    message: str
+    bad: bool = False
+    """Whether somebody should look at it."""
+
+    @property
+    def identity(self) -> tuple[float, MomentKind, str]:
+        """What stays when the sentence gets other numbers."""
+        return self.at_s, self.kind, self.what
+
+
+def moments_of(status: SpeculativeDeploymentStatus) -> tuple[Moment, ...]:
+    """What a status tells with its time, newest first."""
+    found = [*_decisions(status), *_rollouts(status), *_conditions(status)]
+    return tuple(sorted(found, key=lambda each: -each.at_s))
+
+
+def _decisions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
+    for each in status.tuning.history:
+        yield from _moment(each.at, MomentKind.DECISION, each.action, each.reason, each.message)
+
+
+def _rollouts(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
+    if (rollout := status.rollout) is not None:
+        yield from _moment(
+            rollout.since,
+            MomentKind.ROLLOUT,
+            rollout.stage,
+            rollout.reason,
+            rollout.message or rollout.why,
+            bad=rollout.stage == "RolledBack",
+        )
+    if (compared := status.adaptive_verification) is not None:
+        what = compared.result or compared.state
+        yield from _moment(
+            compared.since, MomentKind.COMPARISON, what, compared.reason, compared.message
+        )
+    if (quality := status.quality) is not None:
+        yield from _moment(quality.at, MomentKind.QUALITY, quality.result, "", quality.message)
+
+
+def _conditions(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
+    for each in status.conditions:
+        alarm = isinstance(each.type, AlarmKind)
+        if not alarm and each.type not in {ConditionType.READY, ConditionType.DEGRADED}:
+            continue
+        holds = each.status is ConditionStatus.TRUE
+        yield from _moment(
+            each.last_transition_time,
+            MomentKind.ALARM if alarm else MomentKind.CONDITION,
+            f"{each.type}{'' if holds else ' over' if alarm else f'={each.status}'}",
+            each.reason,
+            each.message,
+            bad=holds is not (each.type is ConditionType.READY),
+        )
+
+
+def _moment(
+    at: str, kind: MomentKind, what: str, reason: str, message: str, *, bad: bool = False
+) -> Iterator[Moment]:
+    """None where the status does not say when it was."""
+    if (at_s := unix_seconds(at)) is not None:
+        yield Moment(at_s, kind, what, reason, shortened(message, LONGEST_MESSAGE), bad)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One look. NaN: not measured, which is not zero."""
+
+    at_s: float
+    tokens_per_second: float
+    mean_batch: float
+    acceptance_length: float
+    gain_percent: float
+    depths: bytes
+    """Depth of each bucket of batches, ascending; empty: none is set while the engine runs."""
+
+
+class History:
+    """One resource's last day, or since its operator started. At most some 64 KiB."""
+
+    def __init__(self, since_s: float) -> None:
+        """Begin.
+
+        Args:
+            since_s: Unix seconds.
+        """
+        self.since_s = since_s
+        self._at_s = array("d")
+        self._values = tuple(array("f") for _ in range(4))
+        self._depths: list[bytes] = []
+        self._moments: dict[tuple[float, MomentKind, str], Moment] = {}
+        self._spacing_s = 0.0
+        """Between points at least: grows until a day has room."""
+        self._measured_at = ""
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """In order of time."""
+        return tuple(map(Point, self._at_s, *self._values, self._depths))
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        """Newest first."""
+        return tuple(sorted(self._moments.values(), key=lambda each: -each.at_s))
+
+    def saw(self, status: SpeculativeDeploymentStatus, now_s: float) -> None:
+        """Take in what one pass has to say.
+
+        Args:
+            status: what it reports.
+            now_s: Unix seconds.
+        """
+        told = {each.identity: each for each in moments_of(status)}
+        self._moments.update(told)
+        past = sorted(self._moments.keys() - told.keys())
+        for each in past[: max(0, len(self._moments) - MOST_MOMENTS)]:
+            del self._moments[each]
+        self._note(status, now_s)
+
+    def _note(self, status: SpeculativeDeploymentStatus, now_s: float) -> None:
+        measured, depths = status.measured, _depths(status)
+        fresh = measured.at != self._measured_at
+        quiet = not fresh and _is_past(measured, now_s)
+        moved = bool(self._depths) and depths != self._depths[-1]
+        if not (fresh or quiet or moved):
+            return
+        least_s = max(self._spacing_s, QUIET_S if quiet and not moved else 0.0)
+        if self._at_s and now_s - self._at_s[-1] < least_s:
+            return
+        self._measured_at = measured.at
+        self._make_room(now_s)
+        self._at_s.append(now_s)
+        # One object for as long as nothing moves.
+        self._depths.append(depths if moved or not self._depths else self._depths[-1])
+        values = (
+            _number(str(measured.tokens_per_second)) if measured.at else nan,
+            _number(measured.mean_batch),
+            _number(measured.acceptance_length),
+            _number(measured.gain_percent),
+        )
+        for column, value in zip(self._values, values, strict=True):
+            column.append(nan if quiet else value)
+
+    def _make_room(self, now_s: float) -> None:
+        while self._at_s and self._at_s[0] < now_s - KEPT_S:
+            self._keep(slice(1, None))
+        if len(self._at_s) == MOST_POINTS:
+            self._spacing_s = 2 * (now_s - self._at_s[0]) / MOST_POINTS
+            self._keep(slice(None, None, 2))
+
+    def _keep(self, part: slice) -> None:
+        self._at_s = self._at_s[part]
+        self._values = tuple(column[part] for column in self._values)
+        self._depths = self._depths[part]
+
+
+def _depths(status: SpeculativeDeploymentStatus) -> bytes:
+    schedule = tuple(DepthRange(*each) for each in status.depth.schedule)
+    if not schedule:
+        return b""
+    # Somebody may have written the depth document by hand.
+    return bytes(min(each, 255) for each in depths_of(schedule, schedule[-1].last).values())
+
+
+def _is_past(measured: MeasuredStatus, now_s: float) -> bool:
+    """Whether what was measured last says nothing of now."""
+    ended_s = unix_seconds(measured.at)
+    return ended_s is None or now_s - ended_s > 2 * measured.window_seconds + QUIET_S
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return nan
+    return number if isfinite(number) else nan

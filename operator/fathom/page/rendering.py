@@ -1,0 +1,130 @@
+"""Views as HTML: one file each, with all that it needs in it, so that a saved page is whole.
+
+Whatever comes from a cluster is escaped. No script or style runs but those of this package, by
+their hashes; nothing is fetched from anywhere.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fathom import __version__
+from fathom.core.times import rfc3339
+from fathom.page.history import MomentKind
+from fathom.page.overview import UNKNOWN, Overview
+from fathom.page.resource_view import ResourceView
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("fathom.page"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What a kind of page brings along."""
+
+    style: str
+    scripts: tuple[str, ...]
+    policy: str
+    """Content-Security-Policy: these and nothing else."""
+
+
+@cache
+def overview_looks() -> Looks:
+    """Of the list: no script at all."""
+    return _looks(_own("page.css"), ())
+
+
+@cache
+def resource_looks() -> Looks:
+    """Of one resource: charts."""
+    return _looks(
+        _uplot("uPlot.min.css") + _own("page.css"), (_uplot("uPlot.iife.min.js"), _own("page.js"))
+    )
+
+
+def overview_page(overview: Overview, now_s: float, notice: str = "") -> str:
+    """The list.
+
+    Args:
+        overview: what is in it.
+        now_s: when it was made (Unix seconds).
+        notice: what to know of it first, as a sentence; empty: nothing.
+    """
+    return _render(
+        "overview.html", overview_looks(), view=overview, at=rfc3339(now_s), notice=notice
+    )
+
+
+def resource_page(view: ResourceView, *, home: bool) -> str:
+    """One resource.
+
+    Args:
+        view: what to show.
+        home: whether there is a list to go back to: a file has none.
+    """
+    return _render("resource.html", resource_looks(), view=view, home=home, data=_drawn(view))
+
+
+def message_page(title: str, sentence: str) -> str:
+    """A page that has nothing but a sentence, such as that there is no such page."""
+    return _render("message.html", overview_looks(), title=title, sentence=sentence)
+
+
+def _drawn(view: ResourceView) -> dict[str, object]:
+    """What page.js draws."""
+    decisions = [each.at_s for each in view.moments if each.kind is MomentKind.DECISION]
+    return {
+        "at": view.charts.at_s,
+        "depths": [{"batches": each.batches, "depths": each.depths} for each in view.charts.depths],
+        "tokens_per_second": view.charts.tokens_per_second,
+        "mean_batch": view.charts.mean_batch,
+        "acceptance_length": view.charts.acceptance_length,
+        "decisions": decisions,
+    }
+
+
+def _known(value: float | None) -> str:
+    """In a table; a dash is what was not measured."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def _render(template: str, looks: Looks, **values: object) -> str:
+    found = _ENVIRONMENT.get_template(template)
+    return found.render(looks=looks, version=__version__, **values)
+
+
+def _looks(style: str, scripts: Iterable[str]) -> Looks:
+    several = tuple(scripts)
+    allowed = " ".join(map(_hash, several)) or "'none'"
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {allowed}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return Looks(style, several, policy)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _own(name: str) -> str:
+    return (files("fathom.page") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _uplot(name: str) -> str:
+    return (files("fathom.page") / "uplot" / name).read_text(encoding="utf-8")
+
+
+_ENVIRONMENT.filters |= {"rfc3339": rfc3339, "known": _known}

@@ -1,0 +1,225 @@
+"""One resource in full, as its page shows it. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.engine.capability import live_depth_refusal
+from fathom.core.engine.depth_set import named_depths
+from fathom.core.times import rfc3339
+from fathom.manifests.render import max_batch
+from fathom.page.charts import Charts, charts_of
+from fathom.page.history import Moment, moments_of
+from fathom.page.overview import UNKNOWN, standing
+from fathom.page.subject import Subject
+from fathom.tuning.explanation import Explanation, explain
+from fathom.tuning.settings import settings_from
+from fathom.tuning.surface import Speed, SurfaceRow, surface
+
+SHADES: Final = 7
+"""Of the heat map: 0 is far below the best of its row, the last one is the best."""
+_SHADE_STEP: Final = 0.05
+"""Of the best's tokens per second, from shade to shade."""
+_NOT_MEASURED: Final = "not measured"
+_LITTLE: Final = 0.005
+"""Shares below half a percent are shown as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A name and what stands behind it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """One depth at one batch."""
+
+    depth: int
+    speed: str
+    """Tokens per second of one replica; empty: unknown."""
+    gain: str
+    """Over the user's own depth, such as +4.1 %; empty: unknown, or that depth itself."""
+    measured: bool
+    in_force: bool
+    shade: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """One bucket of batches."""
+
+    batches: str
+    load: str
+    """Share of the recent busy time; a dash: none."""
+    cells: tuple[HeatCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceView:
+    """All that one page shows."""
+
+    namespace: str
+    name: str
+    at: str
+    """When it was made."""
+    since: str
+    """Since when its history goes; empty: whoever made it has none."""
+    alarms: tuple[Fact, ...]
+    """That stand, Degraded among them."""
+    facts: tuple[Fact, ...]
+    judgements: tuple[Fact, ...]
+    """Rollout, comparison and quality check, as they stand."""
+    charts: Charts
+    depths: tuple[int, ...]
+    """Columns of the heat map."""
+    heat: tuple[HeatRow, ...]
+    explanation: Explanation
+    moments: tuple[Moment, ...]
+    """Newest first."""
+
+    @property
+    def whys(self) -> tuple[str, ...]:
+        """Why each batch has its depth."""
+        return tuple(
+            f"{each.batches} at {each.depth}: {each.why}" for each in self.explanation.buckets
+        )
+
+
+def resource_view(subject: Subject, now_s: float) -> ResourceView:
+    """What a page shows of a resource at a moment (Unix seconds)."""
+    status, history = subject.status, subject.history
+    explanation, rows = _explained(subject, now_s)
+    busy = {load.batch_le for load in subject.state.traffic.loads}
+    return ResourceView(
+        namespace=subject.key.namespace,
+        name=subject.key.name,
+        at=rfc3339(now_s),
+        since=rfc3339(history.since_s) if history else "",
+        alarms=tuple(_alarms(status)),
+        facts=tuple(_facts(status)),
+        judgements=tuple(_judgements(status)),
+        charts=charts_of(history.points if history else (), busy),
+        depths=tuple(each.depth for each in rows[0].speeds) if rows else (),
+        heat=tuple(_heat_row(each, explanation) for each in rows),
+        explanation=explanation,
+        moments=history.moments if history else moments_of(status),
+    )
+
+
+def _explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[SurfaceRow, ...]]:
+    """Why depth is what it is, and the surface: where it is not live, only what was measured."""
+    sd, status = subject.resource, subject.status
+    if not isinstance(sd, SpeculativeDeployment):
+        problems = " ".join(str(each) for each in sd)
+        return Explanation(0, nothing=f"The spec is refused: {problems}"), ()
+    speculation = sd.spec.speculation
+    if not (sd.spec.tunable and sd.spec.drafts):
+        why = f"Nothing is tuned: depth stays at {speculation.tokens}."
+        return Explanation(speculation.tokens, nothing=why), ()
+    settings = settings_from(speculation, max_batch(sd.spec), named_depths(sd.spec))
+    live = _is_live(sd, status)
+    explanation = explain(
+        subject.state,
+        settings,
+        subject.document,
+        now_s,
+        pods=status.ready_replicas or None,
+        live=live,
+    )
+    if explanation.nothing:
+        return explanation, ()
+    rows = surface(subject.state, settings, subject.document if live else None, now_s)
+    return explanation, rows if live else tuple(map(_measured_only, rows))
+
+
+def _is_live(sd: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> bool:
+    """The operator sees how its pods were started; the spec alone tells less."""
+    if status.engine.actuation:
+        return status.engine.actuation == "Live"
+    return live_depth_refusal(sd.spec) is None
+
+
+def _measured_only(row: SurfaceRow) -> SurfaceRow:
+    return replace(
+        row,
+        speeds=tuple(
+            each if each.measured else replace(each, tokens_per_second=None) for each in row.speeds
+        ),
+    )
+
+
+def _alarms(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
+    names = standing(status)
+    for each in status.conditions:
+        if (name := f"{each.type}/{each.reason}") in names:
+            yield Fact(f"{name} since {each.last_transition_time}", each.message)
+
+
+def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
+    measured = status.measured
+    yield Fact("Ready", status.ready or UNKNOWN)
+    yield Fact("State", status.reason or UNKNOWN)
+    yield Fact("Depth in force", status.depth.summary or UNKNOWN)
+    yield Fact(
+        "Tokens per second", str(measured.tokens_per_second) if measured.at else _NOT_MEASURED
+    )
+    gain, tpot = measured.gain_percent, measured.tpot_milliseconds
+    yield Fact("Gain over tokens", f"{gain} %" if gain else _NOT_MEASURED)
+    yield Fact("Acceptance length", measured.acceptance_length or _NOT_MEASURED)
+    yield Fact("Mean batch", measured.mean_batch or _NOT_MEASURED)
+    yield Fact("Time per output token", f"{tpot} ms" if tpot else _NOT_MEASURED)
+    window = f"{measured.window_seconds} s until {measured.at}"
+    yield Fact("Measured", window if measured.at else "never")
+    yield Fact("Tuning", status.tuning.summary or UNKNOWN)
+    yield Fact("Engine", f"vLLM {status.engine.version}" if status.engine.version else UNKNOWN)
+    yield Fact("Depth is live", status.engine.actuation or UNKNOWN)
+
+
+def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
+    if (rollout := status.rollout) is not None:
+        name = f"Rollout to {rollout.revision}: {rollout.stage} since {rollout.since}"
+        yield Fact(name, _said(rollout.reason, rollout.message, rollout.why))
+    if (compared := status.adaptive_verification) is not None:
+        found = f"{compared.percent} % ({compared.interval_percent})" if compared.percent else ""
+        name = f"Adaptive verification on {compared.pod or 'one replica'}: {compared.state}"
+        yield Fact(name, _said(compared.result or compared.reason, found, compared.message))
+    if (quality := status.quality) is not None:
+        yield Fact(f"Quality check at {quality.at}: {quality.result}", quality.message)
+
+
+def _said(*parts: str) -> str:
+    return " – ".join(each for each in parts if each)
+
+
+def _heat_row(row: SurfaceRow, explanation: Explanation) -> HeatRow:
+    known = [each.tokens_per_second for each in row.speeds if each.tokens_per_second]
+    base = next(
+        (each.tokens_per_second for each in row.speeds if each.depth == explanation.tokens), None
+    )
+    name = f"batch {row.first}" if row.first == row.last else f"batch {row.first}-{row.last}"
+    share = next((each.share for each in explanation.buckets if each.batches == name), 0.0)
+    return HeatRow(
+        batches=name.removeprefix("batch "),
+        load=f"{share:.0%}" if share >= _LITTLE else UNKNOWN,
+        cells=tuple(_cell(each, max(known, default=0.0), base) for each in row.speeds),
+    )
+
+
+def _cell(speed: Speed, best: float, base: float | None) -> HeatCell:
+    value = speed.tokens_per_second
+    if value is None:
+        return HeatCell(speed.depth, "", "", measured=False, in_force=speed.in_force, shade=0)
+    behind = round((1 - value / best) / _SHADE_STEP)
+    return HeatCell(
+        speed.depth,
+        speed=f"{value:,.0f}",
+        gain=f"{value / base - 1:+.1%}" if base and value != base else "",
+        measured=speed.measured,
+        in_force=speed.in_force,
+        shade=max(0, SHADES - 1 - behind),
+    )

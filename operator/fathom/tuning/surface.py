@@ -1,0 +1,85 @@
+"""What one replica gives at each batch and depth, in tokens per second. Pure: no rendering.
+
+The same estimates that decide, as speeds instead of gains, for people who want to see them all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp
+
+from fathom.core.depth import DepthDocument, depth_at
+from fathom.tuning.buckets import first_batch
+from fathom.tuning.interface import Settings
+from fathom.tuning.policy.value import Evidence
+from fathom.tuning.state import TuningState
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What one depth gives in one bucket."""
+
+    depth: int
+    tokens_per_second: float | None
+    """Of one replica at the row's batch; None: nothing is known of it, or of anything like it."""
+    measured: bool
+    """False: predicted from its neighbours."""
+    in_force: bool
+    """Whether the depth document asks for it here."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceRow:
+    """One bucket of batches."""
+
+    first: int
+    last: int
+    batch: float
+    """For which the speeds hold: the recent mean where there is load, else the bucket's last."""
+    speeds: tuple[Speed, ...]
+
+
+def surface(
+    state: TuningState, settings: Settings, document: DepthDocument | None, now_s: float
+) -> tuple[SurfaceRow, ...]:
+    """Every bucket of which anything was measured, with all depths that may be chosen.
+
+    Args:
+        state: as persisted, or as the last decision left it.
+        settings: the user's wishes.
+        document: the depth document in force; None: nothing is marked as in force.
+        now_s: Unix seconds; what was measured long ago is less certain.
+    """
+    evidence = Evidence(
+        state.text, state.step_times, state.traffic, now_s, deepest=settings.depths[-1]
+    )
+    measured = {cell.batch_le for cell in state.step_times.cells}
+    return tuple(
+        _row(evidence, bucket, settings, document)
+        for bucket in sorted(measured)
+        if first_batch(bucket) <= settings.max_batch
+    )
+
+
+def _row(
+    evidence: Evidence, bucket: int, settings: Settings, document: DepthDocument | None
+) -> SurfaceRow:
+    first, last = first_batch(bucket), min(bucket, settings.max_batch)
+    logarithm = evidence.traffic.log_batches().get(bucket)
+    batch = float(last) if logarithm is None else min(2.0**logarithm, last)
+    schedule = document.schedule if document else ()
+    asked = depth_at(schedule, first) if schedule else None
+    return SurfaceRow(first, last, batch, tuple(_speeds(evidence, bucket, batch, settings, asked)))
+
+
+def _speeds(
+    evidence: Evidence, bucket: int, batch: float, settings: Settings, asked: int | None
+) -> Iterator[Speed]:
+    kind, lengths = evidence.traffic.kind(bucket), evidence.lengths(bucket)
+    for depth in settings.depths:
+        time = evidence.table.estimate(bucket, depth, kind)
+        drafted = evidence.text.is_drafted(bucket, depth)
+        speed = None
+        if time is not None:
+            seconds = exp(time.log_seconds + evidence.step_times.speed())
+            speed = batch * lengths.at(depth) / seconds
+        yield Speed(depth, speed, time is not None and time.measured and drafted, depth == asked)

@@ -1,0 +1,167 @@
+"""The operator's page in a real browser: what it shows, whom it keeps out, how fast it is."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from time import process_time
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.page.charts import charts_of
+from fathom.page.overview import MOST_ROWS, overview_of
+from fathom.page.rendering import message_page, overview_page, resource_page
+from fathom.page.resource_view import resource_view
+from support.browser import SCHEMES, barriers, chromium, opened
+from support.local_cluster import TestNamespace
+from support.operated import SPEC, Resource, resource
+from support.operator_process import operator_in
+from support.page_picture import picture
+from support.page_subjects import HOSTILE, hostile, lived, troubled
+from unit.runtime.process.test_main import free_ports
+
+__all__ = ["resource"]
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+NARROW, WIDE = 320, 1600
+LARGEST_PICTURE_BYTES = 150 * 1024
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Pages as files, by what is on them: their addresses."""
+    folder = tmp_path_factory.mktemp("pages")
+    subject, now_s = lived()
+    bad = troubled(subject)
+    view = resource_view(bad, now_s)
+    # A table of hundreds of rows is no better kept than one of ten, but takes axe-core longer.
+    few = replace(view, charts=charts_of(bad.history.points[-10:] if bad.history else (), ()))
+    strange = hostile()
+    several = [(subject.key, subject.status), (ObjectKey("llm", "other"), bad.status)]
+    made = {
+        "resource": resource_page(few, home=True),
+        "overview": overview_page(overview_of(several), now_s, "This operator stands by."),
+        "hostile": resource_page(resource_view(strange, now_s), home=True),
+        "message": message_page("Not found", HOSTILE),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: (folder / f"{name}.html").as_uri() for name in made}
+
+
+async def cells(page: Page, row: str) -> list[str]:
+    return [text.strip() for text in await page.locator(f"{row} > *").all_inner_texts()]
+
+
+async def test_what_is_shown_is_what_the_status_says(
+    browser: Browser, namespace: TestNamespace, resource: Resource, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    async with operator_in(namespace, tmp_path, port):
+        await resource.apply({**SPEC, "replicas": 1})
+        await resource.wait("Ready", "True")
+        async with opened(browser, f"http://127.0.0.1:{port}/") as page:
+            status = (await resource.get())["status"]
+            assert (await cells(page, "tbody tr"))[:5] == [
+                resource.name,
+                namespace.name,
+                status["ready"],
+                status["reason"],
+                status["depth"]["summary"],
+            ]
+            # By keyboard alone: past the link to the content, into the table, to the name.
+            for _ in range(3):
+                await page.keyboard.press("Tab")
+            await page.keyboard.press("Enter")
+            await page.wait_for_url(f"**/resources/{namespace.name}/{resource.name}")
+            facts = dict(
+                zip(
+                    await page.locator(".facts dt").all_inner_texts(),
+                    await page.locator(".facts dd").all_inner_texts(),
+                    strict=True,
+                )
+            )
+            assert facts["Ready"] == status["ready"] == "1/1"
+            assert facts["Depth in force"] == status["depth"]["summary"]
+            assert facts["Tokens per second"] == "not measured"
+            assert facts["Depth is live"] == status["engine"]["actuation"]
+            assert await page.locator("canvas").count() == 3
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+async def test_nobody_is_kept_out(browser: Browser, pages: dict[str, str], width: int) -> None:
+    for name, url in pages.items():
+        async with opened(browser, url, width) as page:
+            for details in await page.locator("summary").all():
+                await details.click()
+            for scheme in SCHEMES:
+                await page.emulate_media(color_scheme=scheme)
+                assert await barriers(page) == [], f"{name}, {scheme}"
+            across = await page.evaluate("document.documentElement.scrollWidth")
+            assert across <= width, f"{name} is {across} wide"
+
+
+async def test_charts_say_what_they_draw_and_are_drawn_anew_for_the_dark(
+    browser: Browser, pages: dict[str, str]
+) -> None:
+    subject, now_s = lived()
+    charts = resource_view(troubled(subject), now_s).charts
+    async with opened(browser, pages["resource"]) as page:
+        over = page.locator("#traffic .u-over")
+        await over.hover()
+        told = await page.locator("#traffic .u-legend .u-value").all_inner_texts()
+        speeds = {f"{each:,.0f}" for each in charts.tokens_per_second if each is not None}
+        assert told[1] in speeds
+        light = await page.evaluate("document.querySelector('canvas').toDataURL()")
+        await page.emulate_media(color_scheme="dark")
+        await page.wait_for_function(
+            "before => document.querySelector('canvas').toDataURL() !== before", arg=light
+        )
+        assert await page.locator("canvas").count() == 3
+        await page.set_viewport_size({"width": NARROW, "height": 900})
+        await page.wait_for_function(
+            f"() => document.querySelector('.uplot').offsetWidth <= {NARROW}"
+        )
+
+
+async def test_names_and_messages_stay_text(browser: Browser, pages: dict[str, str]) -> None:
+    async with opened(browser, pages["hostile"]) as page:
+        assert HOSTILE in await page.locator("h1").inner_text()
+        assert await page.locator("img").count() == 0
+
+
+async def test_a_thousand_resources_are_shown_within_a_second_of_one_core(
+    browser: Browser, tmp_path: Path
+) -> None:
+    subject, now_s = lived()
+    found = [
+        (ObjectKey(f"namespace-{number % 20}", f"some-model-{number:04}"), subject.status)
+        for number in range(MOST_ROWS)
+    ]
+    file, began_s = tmp_path / "overview.html", process_time()
+    file.write_text(overview_page(overview_of(found), now_s), encoding="utf-8")
+    made_s = process_time() - began_s
+    async with opened(browser, "about:blank") as page:
+        # Seconds of the page's own thread: others compute beside it, and waiting is no work.
+        session = await page.context.new_cdp_session(page)
+        await session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        await page.goto(file.as_uri())
+        assert await page.locator("tbody tr").count() == MOST_ROWS
+        told = (await session.send("Performance.getMetrics"))["metrics"]
+    shown_s = next(each["value"] for each in told if each["name"] == "TaskDuration")
+    assert shown_s > 0
+    assert made_s + shown_s < 1
+
+
+async def test_the_picture_in_the_documentation_is_small(browser: Browser, tmp_path: Path) -> None:
+    shot = await picture(browser, tmp_path)
+    assert shot.startswith(b"\x89PNG")
+    assert len(shot) < LARGEST_PICTURE_BYTES

@@ -1,0 +1,62 @@
+"""A real Chromium that looks at pages, and axe-core in it."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """Debian's, without a window."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.fail("There is no chromium on PATH: run `make browser` as root.")
+    async with async_playwright() as playwright:
+        # Root, as which the cluster's tests run, gets no sandbox.
+        browser = await playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def opened(browser: Browser, url: str, width: int = 1280) -> AsyncIterator[Page]:
+    """A page; whatever its console complains of fails the test, a refused script say."""
+    context = await browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="light", reduced_motion="reduce"
+    )
+    page = await context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    try:
+        await page.goto(url)
+        yield page
+    finally:
+        await context.close()
+    assert complaints == []
+
+
+async def barriers(page: Page) -> list[str]:
+    """What axe-core finds, with where it is."""
+    if not await page.evaluate("typeof axe === 'object'"):
+        # Not as a script of the page, which its policy refuses.
+        await page.evaluate(AXE)
+    found: dict[str, Any] = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{each['id']}: {each['help']}: {node['html'][:200]} {node.get('failureSummary', '')}"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]

@@ -1,0 +1,84 @@
+"""All resources at a glance: as their status has it, what needs a look first."""
+
+from time import perf_counter
+
+from fathom.api.conditions import AlarmKind, ConditionType
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.page.overview import MOST_ROWS, overview_of
+from fathom.page.rendering import overview_page
+from support.page_subjects import condition, lived, troubled
+from unit.tuning.plant import START_S
+
+WELL = SpeculativeDeploymentStatus()
+ILL = SpeculativeDeploymentStatus(
+    conditions=(condition(ConditionType.DEGRADED, "ImagePullBackOff"),)
+)
+
+
+def test_a_row_is_what_the_status_says() -> None:
+    subject, _ = lived()
+    status = subject.status
+    (row,) = overview_of([(subject.key, status)]).rows
+
+    assert (row.namespace, row.name, row.ready) == ("llm", "kimi", "2/2")
+    assert row.depth == status.depth.summary != ""
+    assert row.speed == str(status.measured.tokens_per_second) != "0"
+    assert row.gain == f"{status.measured.gain_percent} %"
+    assert row.tuning.startswith("Auto/")
+    assert row.alarms == ()
+
+
+def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
+    (row,) = overview_of([(ObjectKey("a", "b"), WELL)]).rows
+    assert {row.ready, row.reason, row.depth, row.speed, row.gain, row.tuning} == {"–"}
+
+
+def test_alarms_and_degraded_are_told_and_conditions_that_are_as_they_should_be_are_not() -> None:
+    subject, _ = lived()
+    (row,) = overview_of([(subject.key, troubled(subject).status)]).rows
+    assert row.alarms == ("Degraded/ImagePullBackOff", "DraftMismatch/AcceptanceCollapsed")
+    over = condition(AlarmKind.DRAFT_MISMATCH, "AcceptanceCollapsed", holds=False)
+    status = SpeculativeDeploymentStatus(conditions=(over,))
+    assert overview_of([(subject.key, status)]).troubled == 0
+
+
+def test_what_needs_a_look_comes_first_then_names_in_order() -> None:
+    found = [(ObjectKey("b", "x"), WELL), (ObjectKey("c", "x"), ILL), (ObjectKey("a", "y"), WELL)]
+    overview = overview_of(found)
+
+    assert [each.namespace for each in overview.rows] == ["c", "a", "b"]
+    assert (overview.resources, overview.troubled, overview.pages) == (3, 1, 1)
+
+
+def test_a_page_has_an_end_and_the_rest_is_on_the_next() -> None:
+    found = [(ObjectKey("a", f"x{number:04}"), WELL) for number in range(MOST_ROWS + 1)]
+    first, last, beyond = (overview_of(found, number) for number in (1, 2, 99))
+
+    assert (len(first.rows), first.number, first.pages) == (MOST_ROWS, 1, 2)
+    assert [each.name for each in last.rows] == [f"x{MOST_ROWS}"]
+    assert beyond == last
+
+
+def test_a_thousand_resources_are_a_small_page_that_is_soon_made() -> None:
+    subject, now_s = lived()
+    found = [
+        (ObjectKey(f"namespace-{number % 20}", f"some-model-{number:04}"), subject.status)
+        for number in range(MOST_ROWS)
+    ]
+    overview_page(overview_of(found[:1]), now_s)
+    began_s = perf_counter()
+    page = overview_page(overview_of(found), now_s)
+    took_s = perf_counter() - began_s
+
+    assert page.count("<tr>") == MOST_ROWS + 1
+    assert len(page.encode()) < 300 * 1024
+    # It takes a tenth of this on an idle core.
+    assert took_s < 0.5
+
+
+def test_no_resource_is_no_table() -> None:
+    page = overview_page(overview_of([]), START_S, "Another one has the lease.")
+    assert "<table" not in page
+    assert "0 in all" in page
+    assert "Another one has the lease." in page

@@ -1,0 +1,131 @@
+"""What a browser gets: whole, small, and harmless whatever names and messages say."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from fathom.core.cluster.kinds import ObjectKey
+from fathom.page.history import MOST_POINTS
+from fathom.page.overview import overview_of
+from fathom.page.rendering import (
+    message_page,
+    overview_looks,
+    overview_page,
+    resource_looks,
+    resource_page,
+)
+from fathom.page.resource_view import resource_view
+from support.page_subjects import HOSTILE, hostile, lived, troubled
+
+SUBJECT, NOW_S = lived()
+PAGE = resource_page(resource_view(SUBJECT, NOW_S), home=True)
+OVERVIEW = overview_page(overview_of([(SUBJECT.key, SUBJECT.status)]), NOW_S)
+STRANGE = hostile()
+HARMFUL = {
+    "resource": resource_page(resource_view(STRANGE, NOW_S), home=True),
+    "overview": overview_page(overview_of([(STRANGE.key, STRANGE.status)]), NOW_S),
+    "message": message_page(HOSTILE, HOSTILE),
+}
+
+
+class _Tags(HTMLParser):
+    """Every element with its attributes, and the text of each style and script."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: dict[str, list[str]] = {"style": [], "script": []}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.elements and (tag := self.elements[-1][0]) in self.inline and data.strip():
+            kind = self.elements[-1][1].get("type", "")
+            if kind != "application/json" and self.cdata_elem:
+                self.inline[tag].append(data)
+
+
+@pytest.mark.parametrize("page", HARMFUL.values(), ids=HARMFUL.keys())
+def test_names_and_messages_of_a_cluster_stay_text(page: str) -> None:
+    tags = _Tags(page)
+    assert "&lt;script&gt;alert" in page
+    assert not [tag for tag, _ in tags.elements if tag == "img"]
+    assert len(tags.inline["script"]) == 0
+    assert not [name for _, found in tags.elements for name in found if name.startswith("on")]
+
+
+def test_a_strange_name_in_a_link_stays_one_path() -> None:
+    (href,) = re.findall(r'href="(/resources/[^"]*)"', HARMFUL["overview"])
+    assert re.fullmatch(r"/resources/[\w%./-]*", href)
+
+
+@pytest.mark.parametrize(
+    ("page", "policy"), [(PAGE, resource_looks().policy), (OVERVIEW, overview_looks().policy)]
+)
+def test_only_what_the_policy_names_runs(page: str, policy: str) -> None:
+    tags = _Tags(page)
+    for text in (*tags.inline["style"], *tags.inline["script"]):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert len(tags.inline["script"]) == (2 if page is PAGE else 0)
+    assert "unsafe" not in policy
+    (meta,) = [found for tag, found in tags.elements if found.get("http-equiv")]
+    assert meta["content"] == policy
+    assert not [found for _, found in tags.elements if "style" in found]
+
+
+@pytest.mark.parametrize("page", [PAGE, OVERVIEW])
+def test_nothing_comes_from_elsewhere(page: str) -> None:
+    tags = _Tags(page)
+    assert not [found for _, found in tags.elements if "src" in found or "srcset" in found]
+    links = {found["href"] for _, found in tags.elements if "href" in found}
+    assert all(each and each.startswith(("/", "#", "data:,")) for each in links)
+    assert "url(" not in "".join(tags.inline["style"])
+    assert "@import" not in "".join(tags.inline["style"])
+
+
+def test_a_file_has_no_way_to_a_list_that_is_not_there() -> None:
+    alone = resource_page(resource_view(SUBJECT, NOW_S), home=False)
+    assert 'href="/"' in PAGE
+    assert 'href="/"' not in alone
+
+
+def test_the_page_of_a_full_history_is_small() -> None:
+    points = SUBJECT.history.points if SUBJECT.history else ()
+    assert MOST_POINTS / 3 < len(points) <= MOST_POINTS
+    assert len(PAGE.encode()) < 300 * 1024 * len(points) / MOST_POINTS + 60 * 1024
+
+
+def test_the_charts_data_is_what_the_table_says() -> None:
+    view = resource_view(SUBJECT, NOW_S)
+    data = json.loads(re.findall(r'id="history">(.*?)</script>', PAGE)[0])
+
+    assert data["tokens_per_second"] == list(view.charts.tokens_per_second)
+    assert [each["batches"] for each in data["depths"]] == [e.batches for e in view.charts.depths]
+    table = PAGE.partition("Over time, as a table")[2].partition("</table>")[0]
+    assert table.count("<tr>") == len(view.charts.at_s) + 1
+
+
+def test_alarms_stand_on_the_page() -> None:
+    page = resource_page(resource_view(troubled(SUBJECT), NOW_S), home=True)
+    assert "DraftMismatch/AcceptanceCollapsed since" in page
+    assert "None stands." in PAGE
+
+
+def test_without_a_history_the_page_says_that_it_has_none_and_brings_no_script() -> None:
+    page = HARMFUL["resource"]
+    assert "only the operator&#39;s own page remembers" in page or "only the operator's own" in page
+    assert "uPlot" not in page.partition("</style>")[2]
+
+
+def test_two_resources_of_one_name_are_two_rows() -> None:
+    found = [(ObjectKey("a", "x"), SUBJECT.status), (ObjectKey("b", "x"), SUBJECT.status)]
+    page = overview_page(overview_of(found), NOW_S)
+    assert 'href="/resources/a/x"' in page
+    assert 'href="/resources/b/x"' in page

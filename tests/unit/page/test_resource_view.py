@@ -1,0 +1,130 @@
+"""One resource: what is shown is what its status, its tuner and its history say."""
+
+from dataclasses import replace
+
+from fathom.api.problem import Problem
+from fathom.api.status import AdaptiveVerificationStatus, ArmState, EngineStatus, QualityStatus
+from fathom.page.history import MomentKind
+from fathom.page.resource_view import SHADES, resource_view
+from fathom.tuning.explanation import explain
+from fathom.tuning.state import TuningState
+from manifest_samples import resource
+from support.page_subjects import EAGER, lived, troubled
+from unit.tuning.plant import SETTINGS
+
+SUBJECT, NOW_S = lived()
+
+
+def test_facts_are_the_status() -> None:
+    facts = {each.name: each.value for each in resource_view(SUBJECT, NOW_S).facts}
+    measured = SUBJECT.status.measured
+
+    assert facts["Ready"] == "2/2"
+    assert facts["Depth in force"] == SUBJECT.status.depth.summary
+    assert facts["Tokens per second"] == str(measured.tokens_per_second)
+    assert facts["Acceptance length"] == measured.acceptance_length
+    assert facts["Engine"] == "vLLM 0.32.0"
+
+
+def test_what_was_not_measured_is_said_to_be_so() -> None:
+    bare = replace(SUBJECT, status=type(SUBJECT.status)(), history=None)
+    facts = {each.name: each.value for each in resource_view(bare, NOW_S).facts}
+    assert facts["Tokens per second"] == facts["Gain over tokens"] == "not measured"
+    assert facts["Measured"] == "never"
+
+
+def test_the_heat_map_marks_what_is_in_force_measured_and_predicted() -> None:
+    view = resource_view(SUBJECT, NOW_S)
+    assert SUBJECT.document is not None
+    cells = {(row.batches, cell.depth): cell for row in view.heat for cell in row.cells}
+
+    assert view.depths == (1, 2, 3, 4, 5, 6, 7)
+    in_force = {at[0]: at[1] for at, cell in cells.items() if cell.in_force}
+    assert in_force["4"] == SUBJECT.document.schedule[0].depth
+    assert len(in_force) == len(view.heat)
+    assert {cell.measured for cell in cells.values()} == {True, False}
+    for row in view.heat:
+        best = max(row.cells, key=lambda cell: int(cell.speed.replace(",", "")))
+        assert best.shade == SHADES - 1
+    own = next(cell for cell in view.heat[0].cells if cell.depth == 3)
+    assert own.gain == ""
+
+
+def test_why_is_told_as_the_tuner_tells_it() -> None:
+    view = resource_view(SUBJECT, NOW_S)
+    settings = replace(SETTINGS, min_tokens=0)
+    told = explain(SUBJECT.state, replace(settings, window_seconds=30.0), SUBJECT.document, NOW_S)
+    assert view.explanation.buckets[0].depth == told.buckets[0].depth
+    assert view.explanation.next_step
+
+
+def test_where_depth_is_not_live_nothing_is_predicted_and_nothing_in_force() -> None:
+    status = SUBJECT.status.model_copy(update={"engine": EngineStatus(actuation="None")})
+    view = resource_view(replace(SUBJECT, status=status), NOW_S)
+    cells = [cell for row in view.heat for cell in row.cells]
+
+    assert {cell.measured for cell in cells if cell.speed} == {True}
+    assert any(not cell.speed for cell in cells)
+    assert not any(cell.in_force for cell in cells)
+    assert view.explanation.next_step.startswith("Nothing by itself.")
+
+
+def test_the_history_becomes_charts_and_moments() -> None:
+    view = resource_view(SUBJECT, NOW_S)
+
+    assert len(view.charts.at_s) == len(view.charts.tokens_per_second) > 100
+    assert max(each for each in view.charts.tokens_per_second if each is not None) > 100
+    assert len(view.charts.depths) > 1
+    kinds = {each.kind for each in view.moments}
+    assert {MomentKind.DECISION, MomentKind.ROLLOUT, MomentKind.CONDITION} <= kinds
+    assert len(view.moments) > len(SUBJECT.status.tuning.history)
+
+
+def test_without_a_history_the_status_tells_of_its_own_moments() -> None:
+    view = resource_view(replace(SUBJECT, history=None), NOW_S)
+
+    assert (view.since, view.charts.at_s) == ("", ())
+    decisions = [each for each in view.moments if each.kind is MomentKind.DECISION]
+    assert [each.message for each in decisions] == [
+        each.message for each in SUBJECT.status.tuning.history
+    ]
+
+
+def test_alarms_are_told_in_full() -> None:
+    view = resource_view(troubled(SUBJECT), NOW_S)
+    assert [(each.name.split()[0], each.value) for each in view.alarms] == [
+        ("Degraded/ImagePullBackOff", "pod kimi-1: no such image."),
+        ("DraftMismatch/AcceptanceCollapsed", "acceptance fell to 1.1."),
+    ]
+
+
+def test_rollout_comparison_and_quality_are_told_as_they_are_judged() -> None:
+    compared = AdaptiveVerificationStatus(
+        state=ArmState.COMPARED, pod="kimi-9", result="Faster", percent="+3.1",
+        interval_percent="+1.1 to +5.1", message="set it Enabled.",
+    )  # fmt: skip
+    quality = QualityStatus(
+        request_id="1", at="2027-01-15T08:00:00Z", result="Lossless", message="64 prompts."
+    )
+    update = {"adaptive_verification": compared, "quality": quality}
+    view = resource_view(replace(SUBJECT, status=SUBJECT.status.model_copy(update=update)), NOW_S)
+    rollout, comparison, check = view.judgements
+
+    assert rollout.name.startswith("Rollout to 0a1b2c3d: Complete since ")
+    assert "1.2 % faster" in rollout.value
+    assert comparison.value == "Faster – +3.1 % (+1.1 to +5.1) – set it Enabled."
+    assert (check.name, check.value) == (
+        "Quality check at 2027-01-15T08:00:00Z: Lossless",
+        "64 prompts.",
+    )
+
+
+def test_a_refused_spec_and_a_static_one_say_why_there_is_no_surface() -> None:
+    refused = replace(SUBJECT, resource=(Problem("spec.model", "is missing."),))
+    static = replace(SUBJECT, resource=resource({**EAGER, "speculation.tuning.mode": "Static"}))
+    fresh = replace(SUBJECT, state=TuningState())
+
+    assert "The spec is refused: spec.model" in resource_view(refused, NOW_S).explanation.nothing
+    assert "depth stays at 3" in resource_view(static, NOW_S).explanation.nothing
+    assert "Nothing was measured yet" in resource_view(fresh, NOW_S).explanation.nothing
+    assert resource_view(refused, NOW_S).heat == resource_view(static, NOW_S).heat == ()
