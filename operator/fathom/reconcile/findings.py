@@ -41,7 +41,10 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         obstacle=intent.obstacle,
-        progress=_held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+        progress=_paused(
+            desired,
+            _held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+        ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
         rollout=_rollout_status(desired.rollout),
@@ -117,6 +120,13 @@ def _not_known(objects: Objects) -> tuple[str, ...]:
 
 def _unread(desired: DesiredState) -> str:
     return desired.hold.progress.message if desired.hold and desired.hold.frozen else ""
+
+
+def _paused(desired: DesiredState, progress: Progress) -> Progress:
+    """With a pause before all that is under way, or is held by it."""
+    if not desired.paused:
+        return progress
+    return Progress(Reason.PAUSED, f"{desired.paused} Meanwhile: {progress.message}")
 
 
 def _held(desired: DesiredState) -> Progress | None:

@@ -50,6 +50,7 @@ def tuning_snapshot(
         live_refusal=why_not_live(snapshot.objects, desired),
         state=state,
         read=desired.read,
+        paused=desired.paused,
     )
 
 

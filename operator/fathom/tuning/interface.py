@@ -83,6 +83,8 @@ class TuningSnapshot:
     state: TuningState
     read: bool = True
     """Whether any pod reads the document, tuned or not, or will when it starts."""
+    paused: str = ""
+    """The sentence that says who holds depth, and why; empty: nobody does."""
 
 
 class Action(StrEnum):

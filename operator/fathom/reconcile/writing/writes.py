@@ -124,7 +124,7 @@ def writes_of(
         stable=desired.rollout.stable if desired.rollout is not None else "",
         most_new=desired.most_new,
         held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
-        frozen=desired.hold is not None and desired.hold.frozen,
+        frozen=desired.frozen,
     )
     document = decision.document if desired.read else None
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
