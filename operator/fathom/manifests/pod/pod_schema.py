@@ -5,7 +5,7 @@ server may be newer than it, so what it does not know is refused only where it l
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -20,9 +20,9 @@ from fathom.api.problem import Problem
 _ROOT: Final = "V1PodTemplateSpec"
 _INT_OR_TEXT: Final = "port"
 """A field that is anything by the schema: of probes and hooks, a port's number or its name."""
-_WRONG_LETTERS: Final = 2
-"""Of a misspelt name. What Kubernetes adds beside a field it calls the same and a word more or
-another, such as `supplementalGroupsPolicy`."""
+_WRONG_LETTERS: Final = 1
+"""Of a misspelt name; of letters that are missing, or too many, two. What Kubernetes adds beside a
+field it calls the same and a word more or another, such as `supplementalGroupsPolicy`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,12 @@ def _wrong(path: str, sentence: str) -> SchemaFinding:
 
 
 def _unknown(name: str, fields: Mapping[str, str], path: str) -> SchemaFinding:
-    likeness = max(VERY_NEAR, 1 - _WRONG_LETTERS / max(1, len(name)))
-    if meant := nearest(name, fields, likeness):
+    if meant := _meant(name, fields):
         return _wrong(path, f"unknown field. Did you mean {meant}?")
     sentence = "no field of a pod that this Fathom knows: a newer Kubernetes may; others refuse it."
     return SchemaFinding(Problem(path, sentence), certain=False)
+
+
+def _meant(name: str, fields: Iterable[str]) -> str:
+    """The field that a name is taken for; empty: it looks like no other."""
+    return nearest(name, fields, max(VERY_NEAR, 1 - _WRONG_LETTERS / max(1, len(name))))
