@@ -16,6 +16,7 @@ from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
+from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.writing.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
@@ -68,6 +69,7 @@ def findings_of(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+        gained=gained_status(memory.state.gained),
         quality=quality,
         counters=snapshot.counters,
     )
@@ -102,6 +104,7 @@ def findings_without_spec(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+        gained=gained_status(memory.state.gained),
         quality=objects.status.quality if objects.status else None,
     )
 

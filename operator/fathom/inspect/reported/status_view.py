@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.api.conditions import ConditionType
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.inspect.cluster import Reported
 from fathom.inspect.reported.wellness import Wellness
@@ -43,6 +43,8 @@ def _rows(status: SpeculativeDeploymentStatus) -> Iterator[tuple[str, str]]:
     yield from _why(status)
     yield "traffic", _traffic(status)
     yield "gain", _gain(status)
+    if status.gained is not None:
+        yield "gained", _gained(status.gained)
     if status.rollout is not None and status.rollout.stage:
         rollout = status.rollout
         yield "rollout", _joined(f"{rollout.stage} since {rollout.since}", rollout.message)
@@ -80,6 +82,9 @@ def _traffic(status: SpeculativeDeploymentStatus) -> str:
         f"batch {measured.mean_batch}" if measured.mean_batch else "",
         f"acceptance length {measured.acceptance_length}" if measured.acceptance_length else "",
         f"{measured.tpot_milliseconds} ms per output token" if measured.tpot_milliseconds else "",
+        ""
+        if measured.headroom_tokens_per_second is None
+        else f"room for {measured.headroom_tokens_per_second} more",
         f"at {measured.at}",
     )
 
@@ -87,6 +92,19 @@ def _traffic(status: SpeculativeDeploymentStatus) -> str:
 def _gain(status: SpeculativeDeploymentStatus) -> str:
     gain = status.measured.gain_percent
     return f"{signed(gain)} % over your own depth, tokens" if gain else _NOT_MEASURED
+
+
+def _gained(gained: GainedStatus) -> str:
+    """What it brought, and over which hours that is known."""
+    hours = (
+        f"{gained.measured_gpu_hours} busy GPU hours measured, {gained.unmeasured_gpu_hours} not"
+    )
+    if not gained.percent:
+        return f"{_NOT_MEASURED} since {gained.since} ({hours})"
+    return (
+        f"{signed(gained.percent)} % ± {gained.error_percent}, {signed(gained.gpu_hours)} ± "
+        f"{gained.error_gpu_hours} GPU hours since {gained.since} ({hours})"
+    )
 
 
 def signed(number: str) -> str:

@@ -148,6 +148,34 @@ def test_one_screen() -> None:
     ]
 
 
+def test_what_it_brought_and_what_it_could_still_serve() -> None:
+    gained = {
+        "since": "2026-01-01T00:00:00Z",
+        "percent": "6.1",
+        "errorPercent": "0.8",
+        "gpuHours": "41.20",
+        "errorGpuHours": "5.40",
+        "measuredGpuHours": "675.41",
+        "unmeasuredGpuHours": "3.10",
+    }
+    measured = {
+        "at": "2026-01-01T00:05:00Z",
+        "tokensPerSecond": 4321,
+        "headroomTokensPerSecond": 1450,
+    }
+    text = " ".join(shown(reported(gained=gained, measured=measured)).split())
+
+    assert (
+        "gained +6.1 % ± 0.8, +41.20 ± 5.40 GPU hours since 2026-01-01T00:00:00Z (675.41 busy GPU "
+        "hours measured, 3.10 not)" in text
+    )
+    assert "4321 tokens per second, room for 1450 more, at 2026-01-01T00:05:00Z" in text
+    unknown = {key: gained[key] for key in ("since", "unmeasuredGpuHours")}
+    unknown["measuredGpuHours"] = "0.00"
+    text = " ".join(shown(reported(gained=unknown)).split())
+    assert "gained not measured since 2026-01-01T00:00:00Z (0.00 busy GPU hours" in text
+
+
 def test_what_is_not_measured_is_not_zero() -> None:
     lines = shown(reported(ready="2/2", readyReplicas=2)).splitlines()
 
