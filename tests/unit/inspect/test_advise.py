@@ -6,12 +6,17 @@ import pytest
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.measurement import pooled_cells
 from fathom.inspect.advise_command import advice_lines
 from fathom.inspect.cluster import LiveResource
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
+from fathom.tuning.estimate.step_filter import updated
+from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.interface import Settings
 from fathom.tuning.state import TuningState
 from manifest_samples import resource
+from unit.inspect.test_explain import NOW_S, STATE, ran
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet, best_depth, expected_length
 
 ADVISE = replace(SETTINGS, mode=TuningMode.ADVISE)
@@ -56,6 +61,18 @@ def test_no_other_depth_is_named_that_gains_less_than_the_least() -> None:
 def test_where_depth_is_not_live_only_what_ran_counts() -> None:
     alone = Fleet(settings=ADVISE, acceptance=EASY).run(600)
     assert advice(alone, live=False).depth == 3
+
+
+def test_a_depth_that_is_known_at_one_batch_only_is_not_named_for_all() -> None:
+    windows = (ran(4, 3, 0.011, 1000), ran(4, 4, 0.0111, 1000), ran(8, 3, 0.0105, 500))
+    state = replace(
+        STATE,
+        step_times=updated(StepTimes(), windows),
+        traffic=Traffic().updated(pooled_cells(windows), NOW_S, 30),
+    )
+    at_four = replace(state, traffic=Traffic().updated(pooled_cells(windows[:2]), NOW_S, 30))
+    found = [depth_to_write(each, SETTINGS, None, NOW_S, live=False) for each in (at_four, state)]
+    assert [each and each.depth for each in found] == [4, 3]
 
 
 def test_a_depth_that_misses_the_slo_is_not_named() -> None:

@@ -146,3 +146,17 @@ async def test_what_cannot_be_read_begins_anew_and_the_rest_is_kept(bench: Bench
     assert Gained.read(kept(bench)["gained.json"]) == Gained()
     told = [each for each in bench.kube.writes if "BegunAnew" in str(each.body)]
     assert len(told) == 1
+
+
+async def test_an_hour_counts_once_for_each_gpu_of_an_engine() -> None:
+    """And data-parallel engines count their own seconds."""
+    bench = Bench({"engine.tensorParallelSize": 2, "engine.dataParallelSize": 2})
+    seen: list[int] = []
+
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        seen.append(snapshot.gpus)
+        return holding(snapshot)
+
+    bench.decide = decide
+    await bench.tick()
+    assert {*seen} == {2}

@@ -79,3 +79,46 @@ async def test_what_is_wrong_is_said_first_all_the_same(bench: Bench) -> None:
 
     assert bench.status["reason"] == "InvalidSpec"
     assert bench.condition("Progressing")["reason"] == "Paused"
+
+
+async def rolling(minutes: int) -> Bench:
+    """Three replicas, and a rollout whose canary has just become ready."""
+    bench = Bench({"replicas": 3, "rollout.canaryMinutes": minutes})
+    await bench.until_ready()
+    bench.metrics.generation = 1
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.33.0"})
+    for _ in range(5):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+    return bench
+
+
+async def passes(bench: Bench, count: int) -> None:
+    for _ in range(count):
+        bench.clock.at_s += await bench.tick() or 0
+        bench.play_controllers()
+
+
+async def test_a_canary_is_neither_promoted_nor_given_up_meanwhile() -> None:
+    bench = await rolling(minutes=10)
+    annotated(bench, "true")
+    await passes(bench, 60)
+    assert bench.status["rollout"]["stage"] == "Canary"
+
+    annotated(bench, None)
+    await passes(bench, 60)
+    assert bench.status["rollout"]["stage"] == "Complete"
+
+
+async def test_one_that_was_promoted_goes_no_further() -> None:
+    bench = await rolling(minutes=0)
+    while bench.status["rollout"]["stage"] != "Promoted":
+        await bench.tick()
+    annotated(bench, "true")
+    before = asked(bench)
+    assert len(before) == 2
+    await passes(bench, 10)
+
+    assert asked(bench) == before
+    message = bench.condition("Progressing")["message"]
+    assert "Meanwhile: a pause holds the rollout to revision" in message

@@ -6,10 +6,11 @@ from math import log
 
 import pytest
 
+from fathom.api.choices import TuningMode
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
 from fathom.tuning.gained import Gained, GainOver
 from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Gain
-from unit.tuning.plant import EASY, START_S, Fleet, value
+from unit.tuning.plant import EASY, SETTINGS, START_S, Fleet, value
 
 FASTER = Gain(log(1.06), 0.01, step_time_measured=True, survival_measured=True)
 SLOWER = replace(FASTER, mean=log(0.9))
@@ -95,6 +96,15 @@ def test_of_a_fleet_it_is_what_the_depths_were_worth() -> None:
     assert gained.measured_gpu_s > 5 * gained.unmeasured_gpu_s
     busy_s = gained.measured_gpu_s + gained.unmeasured_gpu_s
     assert busy_s == pytest.approx(2 * 3600, rel=0.05)
+
+
+def test_at_tokens_it_is_zero_which_is_known() -> None:
+    """However little is known of step times there: it is held against itself."""
+    fleet = Fleet(settings=replace(SETTINGS, mode=TuningMode.ADVISE), acceptance=EASY).run(60)
+    gained = fleet.state.gained
+
+    assert (gained.ratio, gained.half_width, gained.unmeasured_gpu_s) == (0, 0, 0)
+    assert gained.measured_gpu_s > 60
 
 
 def test_the_state_is_kept_without_it_so_that_an_older_release_reads_that() -> None:

@@ -6,12 +6,20 @@ import pytest
 
 from fathom.api.choices import Objective
 from fathom.tuning.tuner import decide
-from unit.tuning.plant import MIDDLE, SETTINGS, WINDOW_30, Fleet, value
+from unit.tuning.plant import MIDDLE, SETTINGS, WINDOW_30, Fleet, expected_length
 
 
-def served(fleet: Fleet, batch: int) -> float:
-    """Tokens per second of the fleet with so many requests on each pod, prefill aside."""
-    return len(fleet.pods) * batch * value(fleet.hardware, MIDDLE, batch, fleet.depth(batch))
+def served(fleet: Fleet, batch: int, *, prefill: float = 0.0) -> float:
+    """Tokens per second of the fleet with so many requests on each pod.
+
+    Args:
+        fleet: at its depths.
+        batch: on each pod.
+        prefill: share of the steps that prefill as well.
+    """
+    depth, hardware = fleet.depth(batch), fleet.hardware
+    seconds = hardware.step_seconds(batch, depth) + prefill * hardware.prefill_s
+    return len(fleet.pods) * batch * expected_length(MIDDLE, depth) / seconds
 
 
 def grown_quiet(**changes: object) -> Fleet:
@@ -36,15 +44,13 @@ def test_up_to_the_largest_batch_that_was_measured() -> None:
 
 
 def test_prefill_takes_of_it_what_it_takes_at_present() -> None:
-    plain, prefilling = grown_quiet(), grown_quiet()
-    for pod in prefilling.pods:
+    fleet = grown_quiet()
+    for pod in fleet.pods:
         pod.mixed_share = 0.5
-    prefilling.run(300)
+    fleet.run(300)
 
-    found, without = headroom(prefilling), headroom(plain)
-    assert found is not None
-    assert without is not None
-    assert found < 0.95 * without
+    expected = served(fleet, 12, prefill=0.5) - served(fleet, 4, prefill=0.5)
+    assert headroom(fleet) == pytest.approx(expected, rel=0.08)
 
 
 def test_a_replica_more_is_room_for_more() -> None:
