@@ -16,7 +16,9 @@ _FORBIDDEN: Final = 403
 
 Name = Annotated[
     str,
-    typer.Argument(help="Of the SpeculativeDeployment.", autocompletion=names_beginning),
+    typer.Argument(
+        metavar="NAME", help="Of the SpeculativeDeployment.", autocompletion=names_beginning
+    ),
 ]
 
 Namespace = Annotated[
