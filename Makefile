@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites browser page-picture demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale mutants lint format verify regenerate known-names constraints clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants lint format verify regenerate known-names constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,15 @@ mutants: $(VENV)/.mutants ## Break a module in small ways, see which no test not
 $(VENV)/.mutants: $(VENV)/.installed constraints-mutants.txt
 	@$(BIN)/pip install -q -c constraints.txt -c constraints-mutants.txt --group mutants
 	@touch $@
+
+KREW := build/krew
+KREW_ARCHIVE = build/kubectl-fathom_$$(uname -s | tr A-Z a-z)_$$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/').tar.gz
+krew-archive: setup ## The archive of `kubectl fathom` for krew, on the platform where it is built
+	@rm -rf $(KREW) && mkdir -p $(KREW)
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --target $(KREW)/lib .
+	@cp packaging/krew/kubectl-fathom LICENSE $(KREW)/
+	@ln -s kubectl-fathom $(KREW)/kubectl_complete-fathom
+	@tar -czf $(KREW_ARCHIVE) -C $(KREW) . && sha256sum $(KREW_ARCHIVE)
 
 GENERATED := crds charts/fathom/files/crds docs/api.md docs/alarms.md docs/tuning-constants.md \
 	operator/fathom/manifests/pod/pod_schema.json

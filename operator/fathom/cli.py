@@ -6,7 +6,6 @@ Exit codes: 0, all is well; 2, something was refused, and stderr says what and w
 import importlib
 import importlib.util
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Annotated, Final, cast
 
@@ -17,21 +16,28 @@ from fathom import __version__
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
+from fathom.api.near import nearest
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
-from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, read, tell
+from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, named, read, tell
 from fathom.manifests.render import children
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "check": "fathom.inspect.check_command",
-        "run": "fathom.runtime.process.command",
+        "status": "fathom.inspect.reported.status_command",
         "top": "fathom.inspect.top_command",
         "explain": "fathom.inspect.explain_command",
+        "advise": "fathom.inspect.advise_command",
+        "history": "fathom.inspect.reported.history_command",
+        "pause": "fathom.inspect.asking.pause_command",
+        "resume": "fathom.inspect.asking.resume_command",
+        "retry": "fathom.inspect.asking.retry_command",
         "replay": "fathom.inspect.replaying.command",
         "report": "fathom.inspect.report_command",
+        "run": "fathom.runtime.process.command",
         "local": "fathom_bench.cli",
     }
 )
@@ -66,9 +72,9 @@ class _Commands(TyperGroup):
         self, ctx: typer.Context, args: list[str]
     ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
         # Typer's own suggestion knows those commands only that are imported.
-        near = get_close_matches(args[0], self.list_commands(ctx), n=1)
-        if near and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        near = nearest(args[0], self.list_commands(ctx))
+        if near and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near}'?")
         return super().resolve_command(ctx, args)  # type: ignore[return-value]
 
 
@@ -80,14 +86,8 @@ app = typer.Typer(
     cls=_Commands,
     name="fathom",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-def kubectl_fathom() -> None:
-    """The same commands as `kubectl fathom`: kubectl starts a `kubectl-fathom` on PATH."""
-    app(prog_name="kubectl fathom")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -115,13 +115,13 @@ def render(files: Files = None, *, filename: FilesByFlag = None) -> None:
 
     Other kinds in the file are passed over. Of a resource that is refused nothing is printed.
     """
-    named = [*(files or ()), *(filename or ())]
-    if not named:
+    manifests = named(files, filename)
+    if not manifests:
         typer.echo("Name the files to render.", err=True)
         raise typer.Exit(REFUSED)
     bundle, program = plugin_bundle(), fetch_program()
     refused = False
-    for document in read(named):
+    for document in read(manifests):
         resource = document.parsed
         if isinstance(resource, SpeculativeDeployment):
             problems = judged(resource, _directories(resource)).problems

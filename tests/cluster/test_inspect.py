@@ -1,4 +1,4 @@
-"""`fathom explain`, `top` and `report` against a real API server, as their users run them."""
+"""The commands that ask a cluster against a real API server, as their users run them."""
 
 import asyncio
 import os
@@ -77,6 +77,59 @@ async def test_report_writes_one_file_that_shows_the_same(
     assert "in force: " in page
     assert "Not in this file" in page
     assert refused == (2, "", f"{nowhere}: cannot be written: No such file or directory.\n")
+
+
+async def test_one_is_paused_looked_at_and_resumed(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    """Nobody operates it at present, so what is asked for stands there and is not answered."""
+    name, at = resource.name, ("-n", namespace.name)
+    reason = ("--reason", "incident 42")
+
+    paused = await fathom(namespace, "pause", name, *at, *reason)
+    found = await resource.get()
+    status = await fathom(namespace, "status", name, *at)
+    resumed = await fathom(namespace, "resume", name, *at)
+    again = await fathom(namespace, "resume", name, *at)
+    after = await resource.get()
+
+    assert paused[0] == 0, paused
+    assert found["metadata"]["annotations"]["fathom.dev/paused"] == "incident 42"
+    assert status[0] == 1
+    assert status[1].startswith(f"{namespace.name}/{name} is not known to be well.")
+    assert resumed == (0, f"{namespace.name}/{name} goes on where it was.\n", "")
+    assert again[0] == 2
+    assert "is not paused by annotation" in again[2]
+    assert "fathom.dev/paused" not in after["metadata"].get("annotations", {})
+    assert after["metadata"]["generation"] == found["metadata"]["generation"]
+    assert after["spec"] == found["spec"]
+
+
+async def test_advice_history_and_retry(namespace: TestNamespace, resource: Resource) -> None:
+    name, at = resource.name, ("-n", namespace.name)
+
+    advised = await fathom(namespace, "advise", name, *at)
+    past = await fathom(namespace, "history", name, *at)
+    retried = await fathom(namespace, "retry", name, *at)
+
+    assert (advised[0], advised[2]) == (0, "")
+    assert "spec.speculation.tokens: " in advised[1]
+    assert past == (0, f"Nothing is known of {namespace.name}/{name} yet.\n", "")
+    assert retried[0] == 2
+    assert "there is nothing to try again" in retried[2]
+
+
+async def test_names_are_completed(namespace: TestNamespace, resource: Resource) -> None:
+    words = ("status", f"--kubeconfig={namespace.cluster.kubeconfig}", "-n", namespace.name, "s")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c"),
+        "from fathom.kubectl_plugin import kubectl_complete_fathom as it; it()",
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+
+    assert out.decode().splitlines() == [resource.name, ":4"]
 
 
 async def test_what_is_not_there_is_told(namespace: TestNamespace) -> None:

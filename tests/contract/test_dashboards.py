@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from fathom.adapters.exposition import FAMILIES
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
-from fathom.api.status import Condition, MeasuredStatus, SpeculativeDeploymentStatus
+from fathom.api.status import Condition, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.depth import DepthDocument, flat
 from fathom.runtime.telemetry import Telemetry
@@ -56,10 +56,18 @@ def busy(telemetry: Telemetry) -> None:
             condition(ConditionType.READY, holds=well, reason=ready),
             condition(ConditionType.DEGRADED, holds=not well, reason=degraded),
         )
-        measured = MeasuredStatus(gain_percent="4.2")
-        telemetry.reported(
-            key, SpeculativeDeploymentStatus(conditions=conditions, measured=measured)
+        status = SpeculativeDeploymentStatus(
+            conditions=conditions,
+            measured=MeasuredStatus(gain_percent="4.2", headroom_tokens_per_second=900),
+            gained=GainedStatus(
+                since="2026-01-01T00:00:00Z",
+                gpu_hours="41.2",
+                error_gpu_hours="5.4",
+                measured_gpu_hours="675.00",
+                unmeasured_gpu_hours="0.20",
+            ),
         )
+        telemetry.reported(key, status)
         telemetry.depth(key, DepthDocument(1, flat(3, 16)))
         telemetry.alarms(key, () if well else (AlarmKind.DRAFT_MISMATCH,))
         telemetry.looked_after(key, lambda: 0.5)

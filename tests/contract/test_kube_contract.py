@@ -439,6 +439,8 @@ async def test_events_are_found_by_what_they_are_about_and_by_their_reason(serve
         "StatefulSet kimi-1",
     ]
     assert await server.kube.events(server.namespace, "none", "FailedCreate") == ()
+    of_any_reason = await server.kube.events(server.namespace, "kimi-1", "")
+    assert len(of_any_reason) == 3
 
 
 async def test_discovery_finds_what_is_served_and_nothing_else(namespace: TestNamespace) -> None:

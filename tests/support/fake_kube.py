@@ -131,7 +131,8 @@ class FakeKube:
         return tuple(
             copied(found)
             for (each, where, _), found in sorted(self._objects.items(), key=lambda i: i[0][2])
-            if (each, where, found.get("reason")) == (EVENT, namespace, reason)
+            if (each, where) == (EVENT, namespace)
+            and reason in {"", found.get("reason")}
             and found["involvedObject"].get("name") == name
         )
 

@@ -140,7 +140,7 @@ class Kube:
                 response.close()
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
-        about = f"involvedObject.name={name},reason={reason}"
+        about = f"involvedObject.name={name}{f',reason={reason}' if reason else ''}"
         query = [("fieldSelector", about), ("limit", str(_MOST_EVENTS))]
         return await self._listed(EVENT, namespace, query)
 

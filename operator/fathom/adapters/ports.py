@@ -209,7 +209,7 @@ class KubePort(Protocol):
         Args:
             namespace: where they are, and what they are about.
             name: of what they are about, whatever kind it is.
-            reason: of the events.
+            reason: of the events; empty: any.
         """
         ...
 

@@ -4,12 +4,12 @@ One table: what refuses an unknown field takes its advice from it, and `docs/kub
 shows it. What is a field of ours elsewhere needs no row, in whatever spelling.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.names import ENGINE_CONTAINER
+from fathom.api.near import plain
 
 _POD: Final = "spec.podTemplate.spec"
 _CONTAINER: Final = f"{_POD}.containers[name: {ENGINE_CONTAINER}]"
@@ -157,11 +157,6 @@ OPTIONS: Final = Familiar(
 """Options of vLLM that have no field."""
 
 FAMILIAR: Final = (*OF_WORKLOADS, *OF_PODS, *OF_CONTAINERS, *OF_VLLM, OPTIONS)
-
-
-def plain(name: str) -> str:
-    """A name without what tells one way of spelling from another."""
-    return re.sub(r"[-_]", "", name).lower()
 
 
 def familiar(name: str) -> Sequence[tuple[str, Familiar]]:

@@ -44,6 +44,9 @@ ANNOTATION_PIN_DEPTH: Final = f"{GROUP}/pin-depth"
 """On pods, by a person: a depth (an integer) this one pod is held at, until it is removed."""
 ANNOTATION_CHECK_QUALITY: Final = f"{GROUP}/check-quality"
 """On SpeculativeDeployments, by a person: a request id; each new one asks for one quality check."""
+ANNOTATION_PAUSED: Final = f"{GROUP}/paused"
+"""On SpeculativeDeployments, by a person: why all that the operator does by itself is held, or
+`true`; until it is removed, or says `false`."""
 ANNOTATION_RETRY_ROLLOUT: Final = f"{GROUP}/retry-rollout"
 """On the SpeculativeDeployment, by a person: any new value tries a revision that was rolled back
 once more."""

@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from fathom.api.model_fields import model_at, names_of, path_of
+from fathom.api.near import nearest
 from fathom.api.problem import Problem
 from fathom.api.resource_name import NAMES, refused_name
-from fathom.api.unknown_field import nearest, unknown_field
+from fathom.api.unknown_field import unknown_field
 
 _WANTED: Final[Mapping[str, str]] = {
     "model_type": "an object",
@@ -24,8 +25,6 @@ _WANTED: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
 }
 """By pydantic's name of an error: what belongs where it was found."""
-_NEAR: Final = 0.6
-"""Of a value and one of the few that are possible, by difflib's measure."""
 _SHOWN: Final = 60
 """Characters of a value that are repeated."""
 _QUOTED: Final = re.compile(r"'([^']*)'")
@@ -140,7 +139,7 @@ def _meant(found: object, possible: Sequence[str]) -> str:
         return next((each for each in likely if each in possible), "")
     if not isinstance(found, str):
         return ""
-    if near := nearest(found[:_SHOWN], possible, _NEAR):
+    if near := nearest(found[:_SHOWN], possible):
         return near
     within = [each for each in possible if each.lower() in found.lower()]
     return max(within, key=len, default="")

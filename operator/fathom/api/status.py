@@ -100,6 +100,28 @@ class MeasuredStatus(ApiModel):
     """Time per output token, milliseconds."""
     gain_percent: str = ""
     """Tokens per second over what `tokens` would give, percent, measured."""
+    headroom_tokens_per_second: int | None = None
+    """What all ready replicas could serve beside that at the depths in force, with objective
+    Goodput within the SLO; absent: not measured."""
+
+
+class GainedStatus(ApiModel):
+    """What following the traffic brought over `tokens` since it was first measured."""
+
+    since: str
+    """Begin of the first window with traffic."""
+    percent: str = ""
+    """Tokens per second over what `tokens` would have given, percent, over the measured hours."""
+    error_percent: str = ""
+    """Half the width of its 95 % interval, percent."""
+    gpu_hours: str = ""
+    """The same in GPU hours: what `tokens` would have taken longer for the same tokens."""
+    error_gpu_hours: str = ""
+    """Half the width of its 95 % interval, GPU hours."""
+    measured_gpu_hours: str = ""
+    """Busy GPU hours of which that is the sum."""
+    unmeasured_gpu_hours: str = ""
+    """Busy GPU hours in which the gain was not measured: they add nothing."""
 
 
 class DecisionStatus(ApiModel):
@@ -252,5 +274,6 @@ class SpeculativeDeploymentStatus(ApiModel):
     adaptive_verification: AdaptiveVerificationStatus | None = None
     """While `speculation.adaptiveVerification` is Canary."""
     measured: MeasuredStatus = MeasuredStatus()
+    gained: GainedStatus | None = None
     tuning: TuningStatus = TuningStatus()
     quality: QualityStatus | None = None

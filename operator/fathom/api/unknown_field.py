@@ -1,18 +1,12 @@
 """Where a field goes that its place does not know."""
 
-import difflib
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from fathom.api.familiar import FAMILIAR, Familiar, familiar, plain
+from fathom.api.familiar import FAMILIAR, Familiar, familiar
 from fathom.api.model_fields import Location, model_at, names_of, path_of, paths_by_name
-
-_NEAR: Final = 0.65
-"""Of two names of one place; by difflib's measure, which is 1 for the same."""
-_VERY_NEAR: Final = 0.85
-"""Of names that are looked for anywhere."""
+from fathom.api.near import VERY_NEAR, nearest, plain
 
 
 def unknown_field(root: type[BaseModel], location: Location) -> str:
@@ -25,13 +19,6 @@ def unknown_field(root: type[BaseModel], location: Location) -> str:
     return f"unknown field{_advice(root, str(location[-1]), location[:-1])}"
 
 
-def nearest(name: str, names: Iterable[str], likeness: float) -> str:
-    """The one of the names that is meant, in another spelling or misspelt; empty: none is near."""
-    by_plain = {plain(each): each for each in names}
-    close = difflib.get_close_matches(plain(name), by_plain, n=1, cutoff=likeness)
-    return by_plain[close[0]] if close else ""
-
-
 def _advice(root: type[BaseModel], name: str, place: Location) -> str:
     here = names_of(model_at(root, place))
     rows = familiar(name)
@@ -42,7 +29,7 @@ def _advice(root: type[BaseModel], name: str, place: Location) -> str:
         if not row.beside:
             return f": {row.advice(spelling)}."
     elsewhere = paths_by_name(root).get(nearest(name, paths_by_name(root), 1), ())
-    if near := _begun(name, here) or nearest(name, here, _NEAR):
+    if near := _begun(name, here) or nearest(name, here):
         return f". Did you mean {', or '.join((near, *elsewhere))}?"
     if elsewhere:
         return f": set {' or '.join(elsewhere)} instead."
@@ -60,7 +47,7 @@ def _misspelt(root: type[BaseModel], name: str) -> str:
     by_name = {each: row for row in FAMILIAR for each in row.names if not row.beside}
     ours = {each: Familiar((each,), field=paths[0]) for each, paths in paths_by_name(root).items()}
     rows = {**by_name, **ours}
-    found = nearest(name, rows, _VERY_NEAR)
+    found = nearest(name, rows, VERY_NEAR)
     return f": {rows[found].advice(found)}." if found else ""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.metadata import Meta
@@ -42,14 +42,29 @@ def transitions(
 ) -> tuple[Event, ...]:
     """One event for each condition that became another, in words.
 
-    Tuning is not among them: its notable decisions have events of their own.
+    Tuning is not among them: its notable decisions have events of their own. Of Progressing only
+    what a person did is: rollouts have events of their own, too.
     """
     before = {each.type: each for each in old.conditions} if old else {}
-    return tuple(
+    found = [
         _event(each)
         for each in new.conditions
         if each.type in {ConditionType.READY, *_ABNORMAL} and _news(each, before.get(each.type))
+    ]
+    return (*found, *_pause(new, before.get(ConditionType.PROGRESSING)))
+
+
+def _pause(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Event, ...]:
+    """That a person has paused it, or ended that."""
+    now = next((each for each in new.conditions if each.type is ConditionType.PROGRESSING), None)
+    is_paused, was_paused = (
+        each is not None and each.reason == Reason.PAUSED for each in (now, old)
     )
+    if is_paused == was_paused or now is None:
+        return ()
+    if is_paused:
+        return (Event(Severity.NORMAL, Reason.PAUSED, now.message),)
+    return (Event(Severity.NORMAL, "Resumed", f"the pause is over: {now.message}"),)
 
 
 def _news(new: Condition, old: Condition | None) -> bool:

@@ -9,6 +9,7 @@ from fathom.api.status import (
     AdaptiveVerificationStatus,
     DraftStatus,
     EngineStatus,
+    GainedStatus,
     MeasuredStatus,
     QualityStatus,
     RolloutStatus,
@@ -68,6 +69,8 @@ class Findings:
     document_written_at_s: float
     measured: MeasuredStatus
     tuning: TuningStatus
+    gained: GainedStatus | None
+    """None: nothing was counted yet."""
     quality: QualityStatus | None
     """Of the last check; None: none was ever asked for."""
     counters: Mapping[str, PodCounters] = field(default_factory=dict)

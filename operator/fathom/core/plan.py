@@ -158,7 +158,9 @@ def plan_of(
         workloads=tuple(steps),
         emptied=tuple((present[each].kind, present[each].name) for each in emptied),
         unused_config_maps=_unused_config_maps(objects, steps, emptied, rendering),
-        progress=_progress(revision, fleets, bounds),
+        progress=_progress(
+            revision, fleets, bounds, "rollout.paused" if rollout.paused else "a pause"
+        ),
     )
 
 
@@ -242,7 +244,9 @@ def _unused_config_maps(
     )
 
 
-def _progress(revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> Progress:
+def _progress(
+    revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds, holder: str
+) -> Progress:
     new = next((f for f in fleets if f.revision == revision), Fleet(revision, 0, 0, 0, 0))
     others = [fleet for fleet in fleets if fleet is not new and fleet.held > 0]
     ready = f"{new.serving} of {bounds.replicas} replicas"
@@ -250,7 +254,7 @@ def _progress(revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> 
         serving = ", ".join(f"{fleet.serving} of {fleet.revision}" for fleet in others)
         return Progress(
             Reason.ROLLOUT_PAUSED,
-            f"rollout.paused holds the rollout to revision {revision}: {new.serving} of it and "
+            f"{holder} holds the rollout to revision {revision}: {new.serving} of it and "
             f"{serving} are ready.",
         )
     if others:

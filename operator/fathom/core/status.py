@@ -60,6 +60,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         rollout=_rollout(findings.rollout, objects.status),
         adaptive_verification=findings.adaptive_verification,
         measured=findings.measured,
+        gained=findings.gained,
         tuning=findings.tuning,
         quality=findings.quality,
     )

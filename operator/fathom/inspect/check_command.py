@@ -11,10 +11,11 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
+from fathom.inspect.asking.live_check_command import WAIT_S, live_check
 from fathom.inspect.check_view import lines_of
-from fathom.inspect.live_check_command import WAIT_S, live_check
+from fathom.inspect.completion import names_beginning
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse
-from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, read, tell
+from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, named, read, tell
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 
@@ -30,6 +31,7 @@ def check_command(
         str,
         typer.Option(
             metavar="NAME",
+            autocompletion=names_beginning,
             help="Instead of files: have the operator compare what a running one says with and "
             "without speculation.",
         ),
@@ -61,8 +63,8 @@ def check_command(
     With --live NAME, no file is read: a few prompts are asked of replicas in the cluster, at depth
     0 and at the deepest depth in force. Exit codes: 0, the same tokens; 1, not so; 2, not checked.
     """
-    named = [*(files or ()), *(filename or ())]
-    if bool(named) == bool(live):
+    manifests = named(files, filename)
+    if bool(manifests) == bool(live):
         refuse("Name either files (-f FILE) or a running SpeculativeDeployment (--live NAME).")
     if live:
         raise typer.Exit(
@@ -72,7 +74,7 @@ def check_command(
         )
     hub = HuggingFaceHub(offline=offline, timeout_s=timeout)
     refused = False
-    for document in read(named):
+    for document in read(manifests):
         if not isinstance(document.parsed, SpeculativeDeployment):
             tell(document.where, document.parsed)
             refused = True

@@ -1,4 +1,4 @@
-"""Reads what `explain` and `top` show. Never writes."""
+"""Reads what `explain`, `status` and the like show. Never writes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -10,9 +10,10 @@ from fathom.adapters import kube_config
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.api import names
+from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment, known_part, parse
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedConfigMap
@@ -34,6 +35,20 @@ class LiveResource:
     """None: there is none, or not a readable one."""
     state: TuningState
     """At most a minute old; empty: none was kept yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """One SpeculativeDeployment as its own object tells of it."""
+
+    metadata: Meta
+    status: SpeculativeDeploymentStatus | None
+    """None: no operator has looked at it, or it is not a readable one."""
+
+    def condition(self, kind: ConditionType | AlarmKind) -> Condition | None:
+        """What it says of one subject; None: nothing."""
+        conditions = self.status.conditions if self.status else ()
+        return next((each for each in conditions if each.type == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,18 @@ async def read_resource(kube: KubePort, key: ObjectKey) -> LiveResource | None:
         document=DepthDocument.from_json(depth.get(DEPTH_KEY, "")),
         state=TuningState.from_json(tuning.get(STATE_KEY, "")),
     )
+
+
+async def read_reported(kube: KubePort, key: ObjectKey) -> Reported | None:
+    """Read one resource alone; None: there is none of that name.
+
+    Raises:
+        KubeError: it cannot be read.
+    """
+    resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
+    if resource is None:
+        return None
+    return Reported(Meta.model_validate(resource["metadata"]), status_in(resource))
 
 
 async def read_all(kube: KubePort, namespace: str) -> tuple[Listed, ...]:

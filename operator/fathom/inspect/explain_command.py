@@ -1,25 +1,22 @@
 """`fathom explain`."""
 
-import asyncio
 from collections.abc import Iterator
-from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
-from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.engine.depth_set import named_depths
-from fathom.inspect.cluster import LiveResource, connected, read_resource
+from fathom.inspect.cluster import LiveResource, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view
-from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing
+from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
+from fathom.inspect.target import on_resource, valid
 from fathom.manifests.render import max_batch
 from fathom.tuning.explanation import explain
 from fathom.tuning.settings import settings_from
@@ -29,28 +26,19 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def explain_command(
-    name: Annotated[str, typer.Argument(help="Of the SpeculativeDeployment.")],
+    name: Name,
     *,
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Say what a tuner has measured, why each batch has its depth, and what it is unsure of."""
-    with refusing():
-        key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
-
-        async def read() -> LiveResource | None:
-            async with connected(kubeconfig, context) as kube:
-                return await read_resource(kube, key)
-
-        live = asyncio.run(read())
-    if live is None:
-        refuse(f"There is no SpeculativeDeployment {key}.")
-    if not isinstance(live.resource, SpeculativeDeployment):
-        problems = "\n".join(f"  {each}" for each in live.resource)
-        refuse(f"The spec of {key} is refused, so there are no settings to explain:\n{problems}")
+    key, live = on_resource(
+        name, read_resource, namespace=namespace, context=context, kubeconfig=kubeconfig
+    )
+    resource = valid(key, live)
     console = Console()
-    for part in live_view(live.resource, live, SystemClock().now_s()):
+    for part in live_view(resource, live, SystemClock().now_s()):
         console.print(part)
 
 
@@ -75,7 +63,7 @@ def live_view(
             live.document,
             now_s,
             pods=ready,
-            live=not _why_not_live(resource, live.status),
+            live=not why_not_live(resource, live.status),
         )
         yield explanation_view(found)
     yield from bullets("What needs attention", attention(live.status))
@@ -125,7 +113,7 @@ def _at_present(
         )
     if not resource.spec.tunable:
         yield f"Mode Static: depth stays at {resource.spec.speculation.tokens}; nothing is tuned."
-    elif why := _why_not_live(resource, status):
+    elif why := why_not_live(resource, status):
         yield f"Depth cannot be changed live: {why}"
     elif status.engine.reason:
         yield f"Depth can be changed live: {status.engine.reason}"
@@ -134,8 +122,11 @@ def _at_present(
             yield f"{each.reason}: {each.message}"
 
 
-def _why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> str:
-    """Empty: it is. The operator sees how its pods were started; the spec alone tells less."""
+def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> str:
+    """Why depth is not live; empty: it is.
+
+    The operator sees how its pods were started; the spec alone tells less.
+    """
     if status.engine.actuation:
         return "" if status.engine.actuation == "Live" else status.engine.reason
     refusal = live_depth_refusal(resource.spec)

@@ -9,9 +9,17 @@ import typer
 
 from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError
+from fathom.inspect.completion import names_beginning
+from fathom.inspect.resources import REFUSED
 
-REFUSED: Final = 2
 _FORBIDDEN: Final = 403
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Of the SpeculativeDeployment.", autocompletion=names_beginning
+    ),
+]
 
 Namespace = Annotated[
     str, typer.Option("-n", "--namespace", help="Default: the context's, as with kubectl.")
@@ -46,5 +54,5 @@ def refuse(sentence: str) -> NoReturn:
 def kube_sentence(error: KubeError) -> str:
     """What went wrong with the API server, and what to look at."""
     if error.status == _FORBIDDEN:
-        return f"The API server does not let you read this: {error.message}"
-    return f"The API server cannot be read: {error.message}"
+        return f"The API server does not let you do this: {error.message}"
+    return f"The API server cannot be asked: {error.message}"

@@ -38,6 +38,11 @@ class Document:
     """The resource, or what is wrong with its schema and rules."""
 
 
+def named(files: Sequence[str] | None, by_flag: Sequence[str] | None) -> tuple[str, ...]:
+    """The files of a command that takes them with `-f`, without, or both."""
+    return (*(files or ()), *(by_flag or ()))
+
+
 def read(files: Sequence[str]) -> Iterator[Document]:
     """Every SpeculativeDeployment in the files; other kinds are passed over.
 

@@ -93,6 +93,6 @@ def _message(rollout: Rollout) -> str:
     if rollout.stage is not Stage.ROLLED_BACK:
         return str(rollout.compared) if rollout.compared else rollout.message
     return (
-        f"{rollout.message} Its place was given back; to try it once more, set "
-        "spec.speculation.adaptiveVerification to Disabled and back to Canary."
+        f"{rollout.message} Its place was given back; to try it once more: "
+        "`kubectl fathom retry`, or spec.speculation.adaptiveVerification to Disabled and back."
     )

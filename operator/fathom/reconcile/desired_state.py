@@ -43,6 +43,8 @@ class DesiredState:
     """Where the fetch stands that the newest spec wants."""
     hold: Hold | None = None
     """Why nothing new starts for now; None: it may."""
+    paused: str = ""
+    """The sentence that says who paused the resource, and why; empty: it is not."""
 
     def with_quality(self, step: QualityStep) -> "DesiredState":
         """With what a quality check needs for its next step."""
@@ -80,6 +82,11 @@ class DesiredState:
     @property
     def rollout(self) -> Rollout | None:
         return self.checkpoint.rollout
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing moves between revisions, whatever the spec says."""
+        return bool(self.paused) or (self.hold is not None and self.hold.frozen)
 
     @property
     def most_new(self) -> int | None:

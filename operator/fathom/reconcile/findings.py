@@ -16,6 +16,7 @@ from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
+from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.writing.writes import Carried
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
@@ -41,7 +42,10 @@ def findings_of(
         replicas=intent.replicas,
         problems=intent.problems,
         obstacle=intent.obstacle,
-        progress=_held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+        progress=_paused(
+            desired,
+            _held(desired) or fetch.progress or progress_of(carried.plan, desired.rollout),
+        ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
         rollout=_rollout_status(desired.rollout),
@@ -65,6 +69,7 @@ def findings_of(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+        gained=gained_status(memory.state.gained),
         quality=quality,
         counters=snapshot.counters,
     )
@@ -99,6 +104,7 @@ def findings_without_spec(
         document_written_at_s=memory.document_written_at_s,
         measured=memory.measured,
         tuning=memory.tuning,
+        gained=gained_status(memory.state.gained),
         quality=objects.status.quality if objects.status else None,
     )
 
@@ -117,6 +123,13 @@ def _not_known(objects: Objects) -> tuple[str, ...]:
 
 def _unread(desired: DesiredState) -> str:
     return desired.hold.progress.message if desired.hold and desired.hold.frozen else ""
+
+
+def _paused(desired: DesiredState, progress: Progress) -> Progress:
+    """With a pause before all that is under way, or is held by it."""
+    if not desired.paused:
+        return progress
+    return Progress(Reason.PAUSED, f"{desired.paused} Meanwhile: {progress.message}")
 
 
 def _held(desired: DesiredState) -> Progress | None:

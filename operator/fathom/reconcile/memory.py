@@ -16,10 +16,10 @@ from fathom.core.depth import DepthDocument
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.fetch.progress import FetchProgress
-from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
+from fathom.reconcile.kept_state import kept_state
 from fathom.reconcile.said import Said
 from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.rollout.rollout import Rollout, Stage
@@ -63,18 +63,16 @@ class Memory:
         Writes that can wait, wait for a minute: a restart has nothing urgent to say.
         """
         status = objects.status or SpeculativeDeploymentStatus()
-        stored = objects.tuning.get(STATE_KEY)
-        state = TuningState.read(stored) if stored is not None else TuningState()
+        kept = kept_state(objects.tuning)
         checkpoint = Checkpoint.of(objects.tuning)
         if ROLLOUT_KEY in checkpoint.lost or not objects.tuning:
             checkpoint = replace(checkpoint, rollout=_reported_rollout(status.rollout))
-        if state is None:
-            checkpoint = replace(checkpoint, lost=(*checkpoint.lost, STATE_KEY))
+        checkpoint = replace(checkpoint, lost=(*checkpoint.lost, *kept.lost))
         never = float("-inf")
         return cls(
             uid=objects.metadata.uid,
             objects=objects,
-            state=state or TuningState(),
+            state=kept.state,
             tuning=status.tuning,
             measured=status.measured,
             checkpoint=checkpoint,

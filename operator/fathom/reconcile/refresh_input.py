@@ -11,6 +11,7 @@ from fathom.rollout.refresh import Refresh, RefreshInput, next_refresh
 from fathom.rollout.rollout import Stage
 from fathom.tuning.interface import TuningDecision
 
+_BY_SPEC: Final = "rollout.paused holds everything but scaling."
 LOADING_S: Final = 3600.0
 """A replica that is restarted is missing for about so long: that time must be quiet as well."""
 
@@ -41,7 +42,7 @@ def refresh_of(
         RefreshInput(
             now_s=now_s,
             auto=spec.rollout.refresh is AutoOrNever.AUTO,
-            paused=spec.rollout.paused,
+            paused=desired.paused or (_BY_SPEC if spec.rollout.paused else ""),
             decay_since_s=decay.since_s if decay else None,
             decay_after_s=decay.older_than_s if decay else None,
             busy=rolling or plan.progress.moving or checking,

@@ -11,7 +11,12 @@ from fathom.rollout.rollout import Rollout
 
 
 def rollout_announcement(
-    wanted: SpeculativeDeployment, resource: Manifest, checkpoint: Checkpoint, rollout: Rollout
+    wanted: SpeculativeDeployment,
+    resource: Manifest,
+    checkpoint: Checkpoint,
+    rollout: Rollout,
+    *,
+    paused: str = "",
 ) -> Event:
     """What to say of a rollout that begins.
 
@@ -20,6 +25,7 @@ def rollout_announcement(
         resource: the SpeculativeDeployment as it was read.
         checkpoint: what is known of the specs before.
         rollout: the one that begins.
+        paused: the sentence that says who else than the spec holds it; empty: nobody.
     """
     earlier = earlier_spec(resource, checkpoint.spec_of(rollout.stable))
     fields = changed_restart_fields(earlier.spec, wanted.spec) if earlier else ()
@@ -28,6 +34,8 @@ def rollout_announcement(
         because += f" (and {', '.join(fields[1:])})"
     settings = wanted.spec.rollout
     held = " It waits while rollout.paused is set." if settings.paused else ""
+    if paused:
+        held = f" It waits: {paused}"
     return Event(
         Severity.NORMAL,
         "Rolling",

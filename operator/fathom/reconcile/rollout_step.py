@@ -11,6 +11,7 @@ from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import draft_ref, target_ref
+from fathom.core.pause import pause_of
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.standing import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
@@ -54,14 +55,14 @@ def desired_state(
         bundle: this Fathom's plugin.
     """
     objects, before, revision = snapshot.objects, checkpoint.rollout, intent.revision
-    following = following_of(objects)
+    following, paused = following_of(objects), pause_of(objects.metadata.annotations)
     weights = fetch_standing(wanted, revision, objects, checkpoint)
     checkpoint = _with_weights(checkpoint, weights, wanted, objects)
     new = before is None or before.revision != revision
     given = RolloutInput(
         now_s=snapshot.now_s,
         revision=revision,
-        settings=_settings(wanted.spec, frozen=hold is not None and hold.frozen),
+        settings=_settings(wanted.spec, frozen=bool(paused) or (hold is not None and hold.frozen)),
         workloads=objects.workloads,
         pods=objects.standing,
         counters=snapshot.counters,
@@ -89,7 +90,9 @@ def desired_state(
     after = _checkpoint_after(checkpoint, step.rollout, intent, given)
     events = (*fetched_news(weights), *step.events)
     if new and not given.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
-        began = rollout_announcement(wanted, objects.resource, checkpoint, step.rollout)
+        began = rollout_announcement(
+            wanted, objects.resource, checkpoint, step.rollout, paused=paused
+        )
         events = (began, *events)
     rollout = step.rollout
     carried, stable = wanted, None
@@ -115,6 +118,7 @@ def desired_state(
         arm=arm,
         weights=weights,
         hold=hold,
+        paused=paused,
     )
 
 

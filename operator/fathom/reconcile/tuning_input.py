@@ -7,6 +7,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.cluster.nodes_per_replica import gpus_per_engine
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import nearest_depth
@@ -50,6 +51,8 @@ def tuning_snapshot(
         live_refusal=why_not_live(snapshot.objects, desired),
         state=state,
         read=desired.read,
+        gpus=gpus_per_engine(spec),
+        paused=desired.paused,
     )
 
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.api.status import DecisionStatus, MeasuredStatus, TuningStatus
+from fathom.api.status import DecisionStatus, GainedStatus, MeasuredStatus, TuningStatus
 from fathom.core.events import Event, Severity
 from fathom.core.findings import Finding
 from fathom.core.times import rfc3339
-from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.gained import Gained
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.value import TWO_SIDED_Z
 
@@ -82,7 +82,7 @@ def report(
             f"{decision.message} {unread}".rstrip(),
         ),
         tuning=tuning,
-        measured=_measured(decision.measured) if decision.measured else measured_before,
+        measured=_measured(decision) or measured_before,
         events=(_event(decision),) if decision.notable else (),
     )
 
@@ -106,7 +106,27 @@ def _event(decision: TuningDecision) -> Event:
     return Event(severity, f"Depth{reason}".replace("DepthDepth", "Depth"), decision.message)
 
 
-def _measured(measured: Measured) -> MeasuredStatus:
+def gained_status(gained: Gained) -> GainedStatus | None:
+    """What was gained, as the status has it; None: nothing was counted yet."""
+    if not gained.since_s:
+        return None
+    known = gained.ratio is not None
+    return GainedStatus(
+        since=rfc3339(gained.since_s),
+        percent=_percent(gained.ratio),
+        error_percent=_percent(gained.half_width if known else None),
+        gpu_hours=_decimal(gained.hours if known else None, 2),
+        error_gpu_hours=_decimal(gained.half_width_hours if known else None, 2),
+        measured_gpu_hours=_decimal(gained.measured_hours, 2),
+        unmeasured_gpu_hours=_decimal(gained.unmeasured_hours, 2),
+    )
+
+
+def _measured(decision: TuningDecision) -> MeasuredStatus | None:
+    """The last window; None: there was none."""
+    measured, headroom = decision.measured, decision.headroom_tokens_per_second
+    if measured is None:
+        return None
     return MeasuredStatus(
         at=rfc3339(measured.at_s),
         window_seconds=round(measured.window_seconds),
@@ -119,6 +139,7 @@ def _measured(measured: Measured) -> MeasuredStatus:
             None if measured.tpot_seconds is None else measured.tpot_seconds * 1000, 1
         ),
         gain_percent=_percent(measured.gain),
+        headroom_tokens_per_second=None if headroom is None else round(headroom),
     )
 
 

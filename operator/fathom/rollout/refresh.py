@@ -81,7 +81,8 @@ class RefreshInput:
     now_s: float
     auto: bool
     """Whether `rollout.refresh` is Auto."""
-    paused: bool
+    paused: str
+    """The sentence that says what holds it; empty: nothing does."""
     decay_since_s: float | None
     """Since when the alarm AcceptanceDecay stands (Unix seconds); None: it does not."""
     decay_after_s: float | None
@@ -149,7 +150,7 @@ def _not_asked_for(given: RefreshInput) -> str | None:
 
 def _held(given: RefreshInput) -> str | None:
     if given.paused:
-        return "rollout.paused holds everything but scaling."
+        return given.paused
     if given.busy:
         return "a rollout, a canary or a quality check is under way, and goes first."
     return None

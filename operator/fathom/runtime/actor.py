@@ -8,9 +8,10 @@ from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
 from fathom.core.events import Event, Severity
-from fathom.manifests.children.tuning_config_map import STATE_KEY, tuning_config_map
+from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.intent import newest_of
+from fathom.reconcile.kept_state import state_data
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.writing.operations import (
     Create,
@@ -93,7 +94,7 @@ class Actor:
         newest = newest_of(objects.resource)
         if not isinstance(newest, SpeculativeDeployment) or is_written(memory.checkpoint, objects):
             return
-        data = {STATE_KEY: memory.state.to_json(), **memory.checkpoint.data()}
+        data = {**state_data(memory.state), **memory.checkpoint.data()}
         write = brought_about(objects, CONFIG_MAP, tuning_config_map(newest, data))
         if write is not None and (write.kind, write.name) not in objects.foreign:
             await self._writer.carry_out([write], memory.guard, now_s)

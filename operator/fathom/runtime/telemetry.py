@@ -2,16 +2,50 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fathom.api.conditions import AlarmKind
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.depth import DepthDocument
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_NOTHING_GAINED: Final = GainedStatus(since="")
+_NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], str]], ...]] = (
+    (
+        "fathom_gain_percent",
+        "Tokens per second over what `tokens` would give, percent, as measured.",
+        lambda status: status.measured.gain_percent,
+    ),
+    (
+        "fathom_headroom_tokens_per_second",
+        "Tokens per second that the ready replicas could serve beside those that they do.",
+        lambda status: _shown(status.measured.headroom_tokens_per_second),
+    ),
+    (
+        "fathom_gained_gpu_hours",
+        "GPU hours that `tokens` would have taken longer, since this was first measured.",
+        lambda status: (status.gained or _NOTHING_GAINED).gpu_hours,
+    ),
+    (
+        "fathom_gained_gpu_hours_error",
+        "Half the width of the 95 % interval of fathom_gained_gpu_hours.",
+        lambda status: (status.gained or _NOTHING_GAINED).error_gpu_hours,
+    ),
+    (
+        "fathom_measured_gpu_hours",
+        "Busy GPU hours of which fathom_gained_gpu_hours is the sum.",
+        lambda status: (status.gained or _NOTHING_GAINED).measured_gpu_hours,
+    ),
+    (
+        "fathom_unmeasured_gpu_hours",
+        "Busy GPU hours in which the gain was not measured.",
+        lambda status: (status.gained or _NOTHING_GAINED).unmeasured_gpu_hours,
+    ),
+)
+"""What of a status is a number: its metric, what that means, where it stands. Empty: unknown."""
 _Metric = TypeVar("_Metric", Counter, Gauge)
 
 
@@ -63,11 +97,7 @@ class Telemetry:
             "reason",
         )
         self._shown: dict[ObjectKey, set[tuple[str, str, str]]] = {}
-        self._gain = self._of_a_resource(
-            Gauge,
-            "fathom_gain_percent",
-            "Tokens per second over what `tokens` would give, percent, as measured.",
-        )
+        self._numbers = {name: self._of_a_resource(Gauge, name, text) for name, text, _ in _NUMBERS}
         self._overdue = self._of_a_resource(
             Gauge,
             "fathom_pass_overdue_seconds",
@@ -118,13 +148,15 @@ class Telemetry:
         for past in self._shown.get(key, set()) - stand:
             self._conditions.remove(*resource, *past)
         self._shown[key] = stand
-        try:
-            gain = float(status.measured.gain_percent)
-        except ValueError:
-            # It is not known; or it was read of the cluster, where others may have written it.
-            self._gain.remove_by_labels({"namespace": key.namespace, "name": key.name})
-        else:
-            self._gain.labels(*resource).set(gain)
+        for name, _, number in _NUMBERS:
+            try:
+                value = float(number(status))
+            except ValueError:
+                # It is not known; or it was read of the cluster, where others may have written it.
+                labels = {"namespace": key.namespace, "name": key.name}
+                self._numbers[name].remove_by_labels(labels)
+            else:
+                self._numbers[name].labels(*resource).set(value)
 
     def leads(self, holds: Callable[[], bool]) -> None:
         """Show whether this operator acts, as it says at each scrape."""
@@ -139,3 +171,7 @@ class Telemetry:
         self._shown.pop(key, None)
         for metric in self._of_resources:
             metric.remove_by_labels({"namespace": key.namespace, "name": key.name})
+
+
+def _shown(number: int | None) -> str:
+    return "" if number is None else str(number)

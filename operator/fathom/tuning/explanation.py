@@ -17,10 +17,11 @@ from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
-from fathom.tuning.interface import Settings, TuningSnapshot
+from fathom.tuning.interface import Settings
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
+from fathom.tuning.recalled import recalled
 from fathom.tuning.situation import Situation, clamped
 from fathom.tuning.state import TuningState
 
@@ -110,12 +111,12 @@ def explain(
     tokens = clamped(settings.tokens, settings)
     if not live:
         # Nobody reads a document that may be left from another engine.
-        document = unwritten(_without_pods(state, settings, None, now_s))
+        document = unwritten(recalled(state, settings, None, now_s))
     if document is None:
         return Explanation(
             tokens, nothing="No depth document was written yet: the engines run tokens."
         )
-    given = assess(_without_pods(state, settings, document, now_s), document)
+    given = assess(recalled(state, settings, document, now_s), document)
     if not state.step_times.cells:
         return Explanation(
             tokens,
@@ -161,21 +162,6 @@ def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:
         positions=tuple(each for each in _positions(given)[:tokens] if each.measured),
         next_step=f"Nothing by itself. {HOW_TO_TRY}",
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
-    )
-
-
-def _without_pods(
-    state: TuningState, settings: Settings, document: DepthDocument | None, now_s: float
-) -> TuningSnapshot:
-    """A snapshot in which nothing new was seen, so that the state speaks for itself."""
-    return TuningSnapshot(
-        now_s=now_s,
-        settings=settings,
-        pods=(),
-        document=document,
-        document_written_at_s=now_s,
-        live_refusal=None,
-        state=state,
     )
 
 

@@ -83,6 +83,10 @@ class TuningSnapshot:
     state: TuningState
     read: bool = True
     """Whether any pod reads the document, tuned or not, or will when it starts."""
+    gpus: int = 1
+    """Of one engine."""
+    paused: str = ""
+    """The sentence that says who holds depth, and why; empty: nobody does."""
 
 
 class Action(StrEnum):
@@ -123,5 +127,7 @@ class TuningDecision:
     """Pods whose engine does not report the document in force after the deadline."""
     alarms: tuple[Alarm, ...] = ()
     """All that stand at present."""
+    headroom_tokens_per_second: float | None = None
+    """What all pods could serve beside what they do; None: not measured."""
     notable: bool = False
     """Whether people should hear of it: an event, and an entry in status.tuning.history."""

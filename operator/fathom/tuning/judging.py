@@ -12,13 +12,14 @@ from fathom.tuning.convergence import convergence
 from fathom.tuning.estimate.measured import measure
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import steps_in
+from fathom.tuning.gained import Gained
 from fathom.tuning.interface import Settings, TuningSnapshot
 from fathom.tuning.learning import Learnt, learn
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.option import Bounds
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.slo import Slo, mean_slope
-from fathom.tuning.policy.value import Evidence
+from fathom.tuning.policy.value import NO_GAIN, Evidence, Gain
 from fathom.tuning.situation import Situation, clamped, pins
 from fathom.tuning.state import Probe, Trial, TuningState
 
@@ -48,6 +49,16 @@ def _entered(
     ledger = state.ledger if state.tokens in {None, settings.tokens} else Ledger()
     at_s = max((each.to_s for each in deltas), default=0.0)
     return ledger.updated(deltas, policy.gain_over_tokens, at_s)
+
+
+def _gained(state: TuningState, deltas: tuple[PodDelta, ...], policy: Policy, gpus: int) -> Gained:
+    """What was gained after this window."""
+    tokens = policy.clamped(policy.bounds.tokens)
+
+    def gain_over_tokens(bucket: int, depth: int) -> Gain | None:
+        return NO_GAIN if depth == tokens else policy.evidence.gain(bucket, depth, tokens)
+
+    return state.gained.updated(deltas, gain_over_tokens, gpus)
 
 
 def _deepest(settings: Settings, state: TuningState, in_force: Iterable[int]) -> int:
@@ -115,6 +126,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
             acceptance=state.acceptance,
         ),
         ledger=_entered(state, learnt.deltas, policy, settings),
+        gained=_gained(state, learnt.deltas, policy, snapshot.gpus),
         by_text=_by_text(state, policy) if learnt.deltas else state.by_text,
         measured=measured or state.measured,
         generation=max(state.generation, document.generation),

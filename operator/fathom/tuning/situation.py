@@ -11,6 +11,7 @@ from fathom.tuning.alarms.watching import standing
 from fathom.tuning.buckets import schedule_of
 from fathom.tuning.convergence import Convergence
 from fathom.tuning.estimate.tail import LEAST_REQUESTS
+from fathom.tuning.headroom import headroom
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.visit import Visit
@@ -43,6 +44,12 @@ class Situation:
     @property
     def window_seconds(self) -> float:
         return self.snapshot.settings.window_seconds
+
+    @property
+    def _headroom(self) -> float | None:
+        ready = sum(pod.ready for pod in self.snapshot.pods)
+        measured = self.state.measured
+        return headroom(self.policy, measured.tokens_per_second if measured else None, ready)
 
     def hold(
         self, reason: Reason, message: str, *, wake_after_s: float | None = None
@@ -91,6 +98,7 @@ class Situation:
             measured=self.state.measured,
             alarms=standing(self.state.watches),
             not_obeyed=self.convergence.disobeying,
+            headroom_tokens_per_second=self._headroom,
             # A pod that has just been found not to obey is news, whatever is decided.
             notable=notable
             or not set(self.convergence.disobeying) <= set(self.snapshot.state.disobeying),

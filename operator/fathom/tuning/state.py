@@ -22,6 +22,7 @@ from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import Traffic
 from fathom.tuning.estimate.yields import Yields
+from fathom.tuning.gained import Gained
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.visit import Visit
 
@@ -102,6 +103,8 @@ class TuningState:
     tail: Tail = field(default_factory=Tail)
     by_text: TextSpread = field(default_factory=TextSpread)
     ledger: Ledger = field(default_factory=Ledger)
+    gained: Gained = field(default_factory=Gained)
+    """Kept beside the rest, so that no release that does not know it stumbles over it."""
     returned_at_s: float = 0.0
     """When the tuner last gave the user's depth back (Unix seconds); 0: never."""
     returned_epoch: int = 0
@@ -126,7 +129,7 @@ class TuningState:
 
     def to_json(self) -> str:
         """Canonical text, well below `LARGEST_BYTES`; equal states are equal strings."""
-        return _ADAPTER.dump_json(self, exclude=_TRANSIENT).decode()
+        return _ADAPTER.dump_json(self, exclude=_APART).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -143,7 +146,9 @@ class TuningState:
         except ValidationError:
             return None
         # A look or a step cannot have survived.
-        return replace(state, looks=MappingProxyType({}), stepped=())  # type: ignore[return-value]
+        return replace(  # type: ignore[return-value]
+            state, looks=MappingProxyType({}), stepped=(), gained=Gained()
+        )
 
 
 def _without_retired(value: object) -> object:
@@ -152,7 +157,8 @@ def _without_retired(value: object) -> object:
     return {name: each for name, each in value.items() if name not in _RETIRED}
 
 
-_TRANSIENT: Final = {"looks", "stepped"}
+_APART: Final = {"looks", "stepped", "gained"}
+"""What is not persisted, or not with the rest."""
 _RETIRED: Final = frozenset({"rolls"})
 """What earlier versions remembered and this one does not: an upgrade must not cost the rest."""
 _ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(

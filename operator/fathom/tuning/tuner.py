@@ -5,7 +5,8 @@ What was counted since the last look is taken in (`learning`), and held against 
 answer is the decision:
 
 1. `orders`: the engine has no live depth; mode Advise, the spec's bounds, a person's pins;
-2. `readiness`: ready pods, fresh metrics, engines that do as the document says, traffic;
+2. `readiness`: ready pods, fresh metrics, engines that do as the document says; a person's pause
+   (`orders`); traffic;
 3. `advice`: in mode Advise, say what Auto would aim at;
 4. `probing`: wait for the probe that runs;
 5. `readiness`: wait until the last change is in force (*);
@@ -46,6 +47,7 @@ _CHAIN: Final[tuple[_Check, ...]] = (
     readiness.no_pods,
     readiness.no_metrics,
     readiness.not_obeyed,
+    orders.paused,
     readiness.no_traffic,
     advice.advise,
     probing.wait_for_probe,

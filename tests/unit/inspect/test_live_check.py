@@ -16,7 +16,7 @@ from fathom.api import names
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.cli import app
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
-from fathom.inspect.live_check_command import NoResultError, result_of, shown
+from fathom.inspect.asking.live_check_command import NoResultError, result_of, shown
 from fathom.quality.check import QUALITY_KEY, QualityCheck
 from manifest_samples import manifest
 from support.bench import ManualClock

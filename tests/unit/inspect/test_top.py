@@ -139,8 +139,8 @@ async def test_a_resource_that_is_not_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (KubeError(403, "no."), "The API server does not let you read this: no."),
-        (KubeError(0, "refused"), "The API server cannot be read: refused"),
+        (KubeError(403, "no."), "The API server does not let you do this: no."),
+        (KubeError(0, "refused"), "The API server cannot be asked: refused"),
     ],
 )
 def test_what_the_cluster_refuses_is_a_sentence(error: KubeError, sentence: str) -> None:

@@ -156,7 +156,7 @@ def test_wheel_brings_the_command_but_not_the_local_cluster(wheel: Path) -> None
     (info,) = wheel.glob("*.dist-info")
     entries = {each.name: each for each in Distribution.at(info).entry_points}
     assert {each.group for each in entries.values()} == {"console_scripts"}
-    assert entries.keys() == {"fathom", "kubectl-fathom"}
+    assert entries.keys() == {"fathom", "kubectl-fathom", "kubectl_complete-fathom"}
     plugin = without_a_checkout(wheel, entries["kubectl-fathom"], "explain", "--help")
     assert "Usage: kubectl fathom explain " in plugin.stdout
     entry = entries["fathom"]

@@ -26,7 +26,7 @@ MEASURED = Measured(
 )
 
 
-def told(measured: Measured) -> MeasuredStatus:
+def told(measured: Measured, headroom: float | None = None) -> MeasuredStatus:
     decision = TuningDecision(
         action=Action.HOLD,
         reason=Reason.EXPLOITING,
@@ -35,6 +35,7 @@ def told(measured: Measured) -> MeasuredStatus:
         state=TuningState(),
         wake_after_s=30.0,
         measured=measured,
+        headroom_tokens_per_second=headroom,
     )
     return report(decision, TuningMode.AUTO, NOW_S, TuningStatus(), MeasuredStatus()).measured
 
@@ -60,3 +61,9 @@ def test_what_is_not_known_is_not_told_as_zero() -> None:
     found = told(replace(MEASURED, **unknown))
     assert found.acceptance_length == found.acceptance_rate == ""
     assert found.tpot_milliseconds == found.gain_percent == ""
+
+
+def test_headroom_is_a_number_only_where_it_is_known() -> None:
+    assert told(MEASURED).headroom_tokens_per_second is None
+    assert told(MEASURED, 0.4).headroom_tokens_per_second == 0
+    assert told(MEASURED, 1450.6).headroom_tokens_per_second == 1451

@@ -66,7 +66,7 @@ FLEET = (pod("a", 5), pod("b", 9), pod("c", 7), pod("d", 2))
 DECAYED = RefreshInput(
     now_s=NOW_S,
     auto=True,
-    paused=False,
+    paused="",
     decay_since_s=NOW_S - 3 * HOUR_S,
     decay_after_s=None,
     busy=False,
@@ -98,7 +98,10 @@ def test_the_oldest_goes_first_and_is_remembered_before() -> None:
     [
         ({"auto": False}, "rollout.refresh is Never: replicas are not restarted for their age."),
         ({"decay_since_s": None}, "no replica is known to accept less because it runs for long."),
-        ({"paused": True}, "rollout.paused holds everything but scaling."),
+        (
+            {"paused": "rollout.paused holds everything but scaling."},
+            "rollout.paused holds everything but scaling.",
+        ),
         (
             {"busy": True},
             "a rollout, a canary or a quality check is under way, and goes first.",

@@ -11,8 +11,9 @@ import pytest
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.measurement import EngineCounts
+from fathom.inspect.asking.retry_command import retried
 from fathom.reconcile.checkpoint import Checkpoint
-from support.bench import Bench, FakeMetrics
+from support.bench import KEY, Bench, FakeMetrics
 
 CANARY = {"speculation.adaptiveVerification": "Canary"}
 FLEET = {"replicas": 3, "engine.attentionBackend": "flashinfer_mla"}
@@ -241,6 +242,19 @@ async def test_one_whose_requests_fail_is_given_up() -> None:
     await pass_minutes(bench, 10)
     assert (compared(bench)["state"], compared(bench)["reason"]) == ("Failed", "CanaryErrors")
     assert replicas(bench) == (3, 0)
+
+
+async def test_one_that_was_given_up_is_compared_again_when_somebody_asks() -> None:
+    bench = await comparing()
+    bench.metrics.failing = 0.2
+    await pass_minutes(bench, 15)
+    assert compared(bench)["state"] == "Failed"
+
+    bench.metrics.failing = 0.0
+    assert await retried(bench.kube, KEY, bench.clock.at_s)
+    bench.loop.wake()
+    await pass_minutes(bench, 5)
+    assert compared(bench)["state"] == "Comparing"
 
 
 async def test_a_rollout_goes_first_and_the_comparison_begins_anew_behind_it() -> None:

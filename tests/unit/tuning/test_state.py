@@ -18,6 +18,7 @@ from fathom.tuning.estimate.tail import Ran, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import BucketLoad, Traffic
 from fathom.tuning.estimate.yields import Yield, Yields
+from fathom.tuning.gained import Gained
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.ledger import Ledger
 from fathom.tuning.policy.visit import Visit
@@ -114,7 +115,8 @@ def test_looks_are_not_persisted() -> None:
     again = TuningState.from_json(fleet.state.to_json())
 
     assert not again.looks
-    assert again == replace(fleet.state, looks={}, stepped=())
+    # What was gained is kept apart.
+    assert again == replace(fleet.state, looks={}, stepped=(), gained=Gained())
     assert again.to_json() == fleet.state.to_json()
 
 

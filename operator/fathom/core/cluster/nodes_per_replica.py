@@ -5,10 +5,14 @@ from fathom.api.choices import ComputeDomainPolicy
 from fathom.api.spec import SpeculativeDeploymentSpec
 
 
+def gpus_per_engine(spec: SpeculativeDeploymentSpec) -> int:
+    """GPUs that one engine's step takes: tensor × pipeline parallelism."""
+    return spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+
+
 def gpus_per_replica(spec: SpeculativeDeploymentSpec) -> int:
-    """GPUs of all its engines: tensor × pipeline × data parallelism."""
-    engine = spec.engine
-    return engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
+    """GPUs of all its engines: those of one × data parallelism."""
+    return gpus_per_engine(spec) * spec.engine.data_parallel_size
 
 
 def nodes_per_replica(spec: SpeculativeDeploymentSpec) -> int:

@@ -186,6 +186,7 @@ class ObservedEvent(ObservedModel):
     """What some controller told of an object."""
 
     metadata: Meta
+    reason: str = ""
     message: str = ""
     last_timestamp: AwareDatetime | None = None
     event_time: AwareDatetime | None = None

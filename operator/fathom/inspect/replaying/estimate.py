@@ -8,13 +8,12 @@ times as the whole recording taught them, since the hardware is the same.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, expm1
-from typing import Final
 
 from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
-from fathom.tuning.policy.value import TWO_SIDED_Z, Evidence, Gain
+from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Evidence, Gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +120,8 @@ def estimate(
     return Estimate(mean, mean - half, mean + half, known / busy)
 
 
-_NONE: Final = Gain(mean=0.0, sd=0.0, step_time_measured=True, survival_measured=True)
-
-
 def _gain(evidence: Evidence, bucket: int, to: int, start: int) -> Gain | None:
-    return _NONE if to == start else evidence.gain(bucket, to, start)
+    return NO_GAIN if to == start else evidence.gain(bucket, to, start)
 
 
 def deepest_of(windows: Sequence[Window], *others: int) -> int:

@@ -12,15 +12,13 @@ from typing import Final
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict
 
+from fathom.api.near import VERY_NEAR, nearest
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.api.unknown_field import nearest
 from fathom.core.engine.options import options
 from fathom.core.engine.version import engine_version
 
 FILE: Final = "known_names.json"
-_ALIKE: Final = 0.75
-"""By `nearest`'s measure, from which one name may be meant by another."""
 
 
 class Names(BaseModel):
@@ -87,5 +85,5 @@ def _advice(name: str, taken: frozenset[str], rows: tuple[Names, ...]) -> str:
     if elsewhere := next((row.releases for row in rows if name in row.names), ()):
         known = f"{', '.join(elsewhere)} do{'es' * (len(elsewhere) == 1)}"
         return f"and would not start; {known}: remove it, or change spec.engine.image."
-    near = nearest(name, taken, _ALIKE)
+    near = nearest(name, taken, VERY_NEAR)
     return f"and would not start{f'. Did you mean {near}?' if near else ': remove it.'}"

@@ -4,7 +4,6 @@ The fields and their types stand in `pod_schema.json`, generated from the Kubern
 server may be newer than it, so what it does not know is refused only where it looks misspelt.
 """
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,17 +13,16 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.near import VERY_NEAR, nearest
 from fathom.api.pod_fields import QUANTITY_FIELDS
 from fathom.api.problem import Problem
 
 _ROOT: Final = "V1PodTemplateSpec"
 _INT_OR_TEXT: Final = "port"
 """A field that is anything by the schema: of probes and hooks, a port's number or its name."""
-_ALIKE: Final = 0.8
-"""Ratio of `difflib` from which a name may be another one, misspelt."""
-_WRONG_LETTERS: Final = 2
-"""Of one that is. What Kubernetes adds beside a field it calls the same and a word more, such as
-`supplementalGroupsPolicy`."""
+_WRONG_LETTERS: Final = 1
+"""Of a misspelt name; of letters that are missing, or too many, two. What Kubernetes adds beside a
+field it calls the same and a word more or another, such as `supplementalGroupsPolicy`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +155,12 @@ def _wrong(path: str, sentence: str) -> SchemaFinding:
 
 
 def _unknown(name: str, fields: Mapping[str, str], path: str) -> SchemaFinding:
-    meant = _meant(name, fields)
-    if meant is not None:
+    if meant := _meant(name, fields):
         return _wrong(path, f"unknown field. Did you mean {meant}?")
     sentence = "no field of a pod that this Fathom knows: a newer Kubernetes may; others refuse it."
     return SchemaFinding(Problem(path, sentence), certain=False)
 
 
-def _meant(name: str, fields: Iterable[str]) -> str | None:
-    """The field that a name is taken for; None: it looks like no other."""
-    by_letters = {field.lower(): field for field in fields}
-    for close in difflib.get_close_matches(name.lower(), by_letters, cutoff=_ALIKE):
-        changes = difflib.SequenceMatcher(None, name.lower(), close).get_opcodes()
-        wrong = sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal")
-        if wrong <= _WRONG_LETTERS:
-            return by_letters[close]
-    return None
+def _meant(name: str, fields: Iterable[str]) -> str:
+    """The field that a name is taken for; empty: it looks like no other."""
+    return nearest(name, fields, max(VERY_NEAR, 1 - _WRONG_LETTERS / max(1, len(name))))

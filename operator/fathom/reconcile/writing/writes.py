@@ -16,9 +16,9 @@ from fathom.core.times import is_over
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.manifests.cache import fetched_by
-from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.kept_state import STATE_KEYS, state_data
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.refresh_input import refresh_of
 from fathom.reconcile.said import QUIET_S
@@ -124,7 +124,7 @@ def writes_of(
         stable=desired.rollout.stable if desired.rollout is not None else "",
         most_new=desired.most_new,
         held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
-        frozen=desired.hold is not None and desired.hold.frozen,
+        frozen=desired.frozen,
     )
     document = decision.document if desired.read else None
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
@@ -174,8 +174,8 @@ def _tuning_data(
     checkpoint: Checkpoint, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
-    data = {STATE_KEY: decision.state.to_json(), **checkpoint.data()}
-    ours = (KEYS | {STATE_KEY}) - {LOOK_KEY}
+    data = {**state_data(decision.state), **checkpoint.data()}
+    ours = (KEYS | STATE_KEYS) - {LOOK_KEY}
     if _only(ours, data) == _only(ours, objects.tuning):
         return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}

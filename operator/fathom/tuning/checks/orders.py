@@ -158,7 +158,8 @@ def orders(given: Situation) -> TuningDecision | None:
         return given.act(
             Action.END_PROBE,
             Reason.ADVISING if advising else Reason.MEASURING,
-            f"The probe is over: {ended.pod} is pinned, gone or not ready, or probing was ended.",
+            f"The probe is over: {ended.pod} is pinned, gone or not ready, or probing was ended "
+            "or paused.",
             document,
         )
     held = ", ".join(
@@ -172,10 +173,19 @@ def orders(given: Situation) -> TuningDecision | None:
     )
 
 
+def paused(given: Situation) -> TuningDecision | None:
+    """A person holds it: what is asked for outright is done, and nothing beyond that."""
+    if not given.snapshot.paused:
+        return None
+    return given.hold(
+        Reason.PAUSED, f"{given.snapshot.paused} Depth stays as it is; measuring goes on."
+    )
+
+
 def _still_valid(given: Situation) -> Probe | None:
     """The probe that runs, unless its pod cannot carry it any longer."""
     probe = given.state.probe
-    if probe is None or not given.settings.probing:
+    if probe is None or not given.settings.probing or given.snapshot.paused:
         return None
     pod = next((each for each in given.snapshot.pods if each.name == probe.pod), None)
     within = within_bounds(probe, given.settings)

@@ -77,6 +77,10 @@ class Gain:
         return f"{expm1(self.mean):+.1%} ± {self.sd:.1%}{kind}"
 
 
+NO_GAIN: Final = Gain(mean=0.0, sd=0.0, step_time_measured=True, survival_measured=True)
+"""Of a depth over itself: whatever its errors, they cancel."""
+
+
 def _mean_above_zero(mean: float, sd: float) -> float:
     """E[max(0, x)] of a normal x."""
     if sd <= 0:

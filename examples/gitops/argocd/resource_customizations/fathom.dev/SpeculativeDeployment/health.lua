@@ -37,6 +37,9 @@ end
 if rollout.paused or progressing.reason == "RolloutPaused" then
   return { status = "Suspended", message = "Rollout paused" }
 end
+if progressing.reason == "Paused" then
+  return { status = "Suspended", message = text(progressing) }
+end
 if progressing.status == "True" then
   return { status = "Progressing", message = text(progressing) }
 end

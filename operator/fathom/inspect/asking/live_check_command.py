@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import typer
-from pydantic import JsonValue
 from rich.console import Console
 
 from fathom.adapters import kube_config
@@ -24,9 +23,11 @@ from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Object
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedConfigMap
 from fathom.core.cluster.snapshot import status_in
+from fathom.inspect.asking.annotation import annotate
+from fathom.inspect.asking.live_check_view import result_table
 from fathom.inspect.cluster import connected
-from fathom.inspect.live_check_view import result_table
-from fathom.inspect.options import REFUSED, refuse, refusing
+from fathom.inspect.options import refuse, refusing
+from fathom.inspect.resources import REFUSED
 from fathom.quality.check import QUALITY_KEY, QualityCheck
 
 WAIT_S: Final = 1500.0
@@ -115,7 +116,7 @@ async def result_of(
         KubeError: the request could not be filed, or the resource may not be read.
     """
     deadline_s = clock.now_s() + wait_s
-    if not await _annotate(kube, key, request_id):
+    if not await annotate(kube, key, names.ANNOTATION_CHECK_QUALITY, request_id):
         raise NoResultError(f"There is no SpeculativeDeployment {key}.")
     said, answer = "", None
     try:
@@ -172,19 +173,10 @@ async def _progress(kube: KubePort, key: ObjectKey, request_id: str) -> str:
     return check.progress
 
 
-async def _annotate(kube: KubePort, key: ObjectKey, value: str | None) -> bool:
-    """Set or remove the annotation; False: there is no such resource."""
-    patch: dict[str, JsonValue] = {
-        "metadata": {"annotations": {names.ANNOTATION_CHECK_QUALITY: value}}
-    }
-    asked = await kube.merge(SPECULATIVE_DEPLOYMENT, key.namespace, key.name, patch, None)
-    return asked is not None
-
-
 async def _withdraw(kube: KubePort, key: ObjectKey, request_id: str) -> None:
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         return
     asked = Meta.model_validate(resource["metadata"]).annotations
     if asked.get(names.ANNOTATION_CHECK_QUALITY) == request_id:
-        await _annotate(kube, key, None)
+        await annotate(kube, key, names.ANNOTATION_CHECK_QUALITY, None)

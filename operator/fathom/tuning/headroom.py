@@ -1,0 +1,73 @@
+"""How many more tokens per second the pods could serve at the depths in force. Pure.
+
+A busy pod whose batches lie in bucket b makes
+
+    batch(b) x E[L | depth] / step time(b, depth) / overhead
+
+tokens per second: with the bucket's mean batch, at the pods' present speed, and with the prefill
+that the present traffic brings, as overhead: the busy seconds of the last windows over what their
+steps would have taken without it. What a pod can serve is the most of that over the buckets in
+which the depth in force was measured and which, with objective Goodput, keep the SLO. The headroom
+is that times the ready pods, less what is served now. Beyond the largest batch that was measured
+nothing is known, and nothing is counted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import exp, exp2
+
+from fathom.tuning.policy.policy import Policy
+
+
+def headroom(policy: Policy, served_now: float | None, pods: int) -> float | None:
+    """Tokens per second that could be served beside those that are; None: not measured.
+
+    Args:
+        policy: what is known, and the depths in force.
+        served_now: tokens per second of all pods; None: not measured.
+        pods: that are ready.
+    """
+    # As of the last step: at rest nothing becomes less certain, so that nothing is written.
+    evidence = replace(policy.evidence, now_s=policy.evidence.traffic.at_s)
+    policy = replace(policy, evidence=evidence)
+    known = dict(_tokens_per_second(policy))
+    overhead = _overhead(policy)
+    if served_now is None or not known or overhead is None or not pods:
+        return None
+    kept = (rate for bucket, rate in known.items() if _keeps_the_slo(policy, bucket))
+    return max(0.0, pods * max(kept, default=0.0) / overhead - served_now)
+
+
+def _tokens_per_second(policy: Policy) -> Iterator[tuple[int, float]]:
+    """Of one pod that only decodes, by bucket, where the depth in force was measured."""
+    evidence = policy.evidence
+    batches = evidence.traffic.log_batches()
+    for bucket, depth in policy.depths.items():
+        kind = evidence.traffic.kind(bucket)
+        time = evidence.table.estimate(bucket, depth, kind)
+        cell = evidence.table.at(bucket, depth, kind)
+        tpot = evidence.tpot_seconds(bucket, depth)
+        if time is not None and time.measured and cell is not None and tpot:
+            yield bucket, exp2(batches.get(bucket, cell.log_batch)) / tpot
+
+
+def _overhead(policy: Policy) -> float | None:
+    """Busy seconds over what their steps would have taken without prefill; None: not measured."""
+    busy = alone = 0.0
+    for load in policy.evidence.traffic.loads:
+        if (depth := policy.depths.get(load.batch_le)) is None:
+            continue
+        kind = policy.evidence.traffic.kind(load.batch_le)
+        time = policy.evidence.table.estimate(load.batch_le, depth, kind)
+        if time is not None and time.measured:
+            busy += load.busy_seconds
+            speed = policy.evidence.step_times.speed()
+            alone += (load.decode_steps + load.mixed_steps) * exp(time.log_seconds + speed)
+    return busy / alone if alone > 0 else None
+
+
+def _keeps_the_slo(policy: Policy, bucket: int) -> bool:
+    if policy.slo is None:
+        return True
+    slow = policy.slo.slow_seconds(policy.evidence, bucket, policy.depths[bucket])
+    return slow is not None and not policy.slo.loses(slow)
