@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 CHART = Path(__file__).parents[2] / "charts" / "fathom"
 PREVIOUS = Path(__file__).parents[1] / "support" / "charts" / "fathom-0.1.0-before-watches.tgz"
-"""The chart as it was when the operator did not watch all children yet, as `helm package` made it of
-that commit: fewer rights, an older CRD."""
+"""The chart as it was when the operator did not watch all children yet, as `helm package` made it
+of that commit: fewer rights, an older CRD."""
 CRD = f"{CRDS}/{names.PLURAL}.{names.GROUP}"
 # Depth follows what the user writes, so that an edit shows whether an operator is at work.
 SERVING = {**SPEC, "speculation": {**SPEC["speculation"], "tuning": {"mode": "Advise"}}}

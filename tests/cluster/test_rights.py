@@ -29,8 +29,6 @@ async def test_each_right_is_used_and_nothing_is_refused(
     assert [each.refused for each in ran] == [0] * len(SCENARIOS)
     used = frozenset[Right]().union(*(each.used for each in ran))
     served = {
-        right
-        for right in GRANTED
-        if right.group != "policy" or namespace.release >= SERVES_BUDGETS
+        right for right in GRANTED if right.group != "policy" or namespace.release >= SERVES_BUDGETS
     }
     assert used == served

@@ -5,12 +5,13 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import shorten
 
 from rich.console import Console
 from rich.table import Table
 
 from fathom_local.cluster import LocalCluster
-from rights.granted import LEASE_RULES, CLUSTER_RULES, rights_in
+from rights.granted import CLUSTER_RULES, LEASE_RULES, rights_in
 from rights.mutants import Missed, Ran, Stage, all_missed, holes
 from rights.scenarios import SCENARIOS, foreign_kinds
 from support.local_cluster import a_namespace
@@ -46,9 +47,7 @@ async def main() -> int:
     return _verdict(console, version, ran, missed)
 
 
-def _verdict(
-    console: Console, version: str, ran: dict[str, Ran], missed: list[Missed]
-) -> int:
+def _verdict(console: Console, version: str, ran: dict[str, Ran], missed: list[Missed]) -> int:
     granted = rights_in((*CLUSTER_RULES, *LEASE_RULES))
     used = frozenset[object]().union(*(each.used for each in ran.values()))
     table = Table("right", "scenario", "refused", "what misses it", title=f"Kubernetes {version}")
@@ -73,7 +72,9 @@ def _line(missed: Missed) -> str:
 def _why(missed: Missed) -> str:
     if not missed.refused:
         return "nothing: it was never asked for"
-    return missed.failed or missed.said or "nothing: nobody told of it"
+    if not missed.failed and not missed.said:
+        return "nothing: nobody told of it"
+    return shorten(missed.failed or f"log: {missed.said}", 150, placeholder=" …")
 
 
 if __name__ == "__main__":

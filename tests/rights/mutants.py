@@ -98,11 +98,13 @@ class Stage:
             try:
                 await SCENARIOS[name](place)
             except (pytest.fail.Exception, AssertionError, ApiException, ValueError) as failure:
-                failed = str(failure).splitlines()[0]
+                # Beyond that stands the whole status.
+                failed = str(failure).splitlines()[0].partition(": {")[0]
             refused = [each for each in place.operator.requests() if right.is_refused_in(each)]
             said = place.operator.said()[before:].splitlines()
         complaints = [line for line in said if _SAYS in line and right.resource in line]
-        return Missed(right, name, len(refused), failed, complaints[0] if complaints else "")
+        told = " ".join(complaints[0].split()[1:]) if complaints else ""
+        return Missed(right, name, len(refused), failed, told)
 
 
 async def _take(right: Right, place: Place) -> None:

@@ -120,9 +120,7 @@ async def restarts_for_age(place: Place) -> None:
     """
     template = {"spec": {**SPEC["podTemplate"]["spec"], "schedulerName": "nobody"}}
     rollout = {**STEPWISE["rollout"], "refresh": "Auto"}
-    await place.resource.apply(
-        {**SPEC, "replicas": 4, "podTemplate": template, "rollout": rollout}
-    )
+    await place.resource.apply({**SPEC, "replicas": 4, "podTemplate": template, "rollout": rollout})
     await place.until_there("Pod", count=4)
     for pod in await place.namespace.all_of("Pod"):
         await _show_as_old(place.namespace, pod)
@@ -249,9 +247,7 @@ async def _show_as_old(namespace: TestNamespace, pod: Object) -> None:
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
     status = {"phase": "Running", "conditions": [ready], "containerStatuses": [running]}
     path = f"{namespace.path('Pod', pod['metadata']['name'])}/status"
-    await namespace.api.request(
-        "PATCH", path, body={"status": status}, content_type=MERGE_PATCH
-    )
+    await namespace.api.request("PATCH", path, body={"status": status}, content_type=MERGE_PATCH)
 
 
 def _decay() -> Watch:

@@ -1,4 +1,4 @@
-"""Writes the chart's README: how to install it, and every value, from its schema and its defaults."""
+"""Writes the chart's README: every value of it, from its schema and its defaults."""
 
 import json
 import sys
@@ -16,9 +16,9 @@ _HEAD: Final = f"""# Fathom's Helm chart
 
 Generated from `values.yaml` and `values.schema.json` by `make regenerate`.
 
-It installs the operator, its rights, and the CustomResourceDefinition of SpeculativeDeployment. How to
-install, upgrade, roll back and uninstall it: [install]({_DOCS}/install.md). Helm refuses a value that
-is not listed here.
+It installs the operator, its rights, and the CustomResourceDefinition of SpeculativeDeployment. How
+to install, upgrade, roll back and uninstall it: [install]({_DOCS}/install.md). Helm refuses a value
+that is not listed here.
 
 | value | type | default | |
 |---|---|---|---|

@@ -55,7 +55,8 @@ async def test_a_registry_takes_it_and_gives_it_back(
     assert [layer["mediaType"] for layer in manifest["layers"]] == [
         "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
     ]
-    assert (tmp_path / archive.name).read_bytes() == archive.read_bytes()
+    given_back = await asyncio.to_thread((tmp_path / archive.name).read_bytes)
+    assert given_back == await asyncio.to_thread(archive.read_bytes)
 
 
 def test_its_readme_lists_every_value(chart: Path) -> None:
