@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites browser page-picture demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants lint format verify regenerate known-names constraints clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants lint format verify regenerate known-names constraints clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,8 +151,11 @@ krew-archive: setup ## The archive of `kubectl fathom` for krew, on the platform
 	@ln -s kubectl-fathom $(KREW)/kubectl_complete-fathom
 	@tar -czf $(KREW_ARCHIVE) -C $(KREW) . && sha256sum $(KREW_ARCHIVE)
 
-GENERATED := crds charts/fathom/files/crds docs/api.md docs/alarms.md docs/tuning-constants.md \
-	operator/fathom/manifests/pod/pod_schema.json
+rbac-mutants: local-build ## Take each of the operator's rights away: does anything miss it? (minutes)
+	@PYTHONPATH=tests $(BIN)/python -m rights $(ARGS)
+
+GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/alarms.md \
+	docs/tuning-constants.md operator/fathom/manifests/pod/pod_schema.json
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
@@ -161,6 +164,8 @@ regenerate: setup ## Regenerate everything generated
 	@$(BIN)/python -m fathom_local.tools.pod_schema > operator/fathom/manifests/pod/pod_schema.json
 	@$(BIN)/python -m fathom_local.tools.alarm_reference > docs/alarms.md
 	@$(BIN)/python -m fathom_local.tools.tuning_constants > docs/tuning-constants.md
+	@$(BIN)/python -m fathom_local.tools.chart_values > charts/fathom/README.md
+	@$(BIN)/python -m fathom_local.tools.kustomize_base deploy/kustomize
 
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
 	@$(BIN)/python -m fathom_local.tools.known_names > known_names.json

@@ -30,6 +30,12 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "fathom-system"
 RELEASE = Release(ROOT / "charts" / "fathom", "fathom", NAMESPACE, {"replicas": 0})
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:fathom"
+BASE = ROOT / "deploy" / "kustomize"
+API_PATHS = {
+    "v1": "/api/v1",
+    "apps/v1": "/apis/apps/v1",
+    "rbac.authorization.k8s.io/v1": "/apis/rbac.authorization.k8s.io/v1",
+}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MODELS = f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}"
 
@@ -212,6 +218,26 @@ async def test_upgrade_brings_a_newer_api(installed: Server, tmp_path: Path) -> 
     after = await installed.api.request("GET", path)
     assert before["spec"]["names"]["categories"] == ["fathom"]
     assert after["spec"]["names"]["categories"] == list(names.CATEGORIES)
+
+
+async def test_the_server_takes_the_kustomize_base(installed: Server) -> None:
+    """By server-side apply, which refuses a field that the server does not know, as a dry run."""
+    query = {"dryRun": "All", "fieldManager": "kustomize", "force": "true"}
+    for file in sorted(BASE.glob("*.yaml")):
+        for manifest in yaml.safe_load_all(file.read_text()):
+            if manifest["kind"] == "Kustomization":
+                continue
+            metadata = manifest["metadata"]
+            place = f"namespaces/{metadata['namespace']}/" if "namespace" in metadata else ""
+            path = f"{API_PATHS[manifest['apiVersion']]}/{place}{manifest['kind'].lower()}s"
+            taken = await installed.api.request(
+                "PATCH",
+                f"{path}/{metadata['name']}",
+                body=manifest,
+                query=query,
+                content_type="application/apply-patch+yaml",
+            )
+            assert taken["metadata"]["name"] == metadata["name"]
 
 
 async def test_an_empty_string_is_a_value(installed: Server) -> None:

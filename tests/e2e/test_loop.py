@@ -17,7 +17,6 @@ import pytest
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until
 from fathom.api import names
 from fathom.core.depth import depth_at
-from fathom_local.control_plane.audit import AuditEvent
 from fathom_local.demo import measure
 from fathom_local.demo.page import save_page
 from fathom_local.demo.phases import DemoTiming
@@ -28,10 +27,6 @@ from fathom_local.engine.walk import EASY, HARD, TrafficClass
 from fathom_local.kube import MERGE_PATCH
 
 pytestmark = pytest.mark.e2e
-
-NOT_SERVED_HERE = frozenset(
-    {"policy", "monitoring.coreos.com", "leaderworkerset.x-k8s.io", "resource.nvidia.com"}
-)
 
 CONCURRENCY = 4
 BATCH = 2
@@ -171,27 +166,9 @@ async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: De
     assert sum("spec.speculation.drafting" in message for message in rolling) == 2, rolling
 
 
-async def test_the_operator_is_refused_nothing_and_may_do_nothing_it_does_not_do(
-    stage: DemoStage,
-) -> None:
-    events = by_operator(stage.cluster)
-    assert [event for event in events if event.code == 403] == []
-    done = {used for event in events for used in rights_used(event)}
-    # A restart for age needs days of decay: tests/unit/runtime/test_refresh_in_the_loop.py shows
-    # its use.
-    granted = await rules(stage) - {("", "pods", "delete")}
-    # This cluster serves none of these: tests/cluster/test_optional_children.py and test_groups.py
-    # show them in use.
-    granted = {each for each in granted if each[0] not in NOT_SERVED_HERE}
-    # These models are directories, which nobody fetches: tests/cluster/test_prefetch.py does.
-    granted -= {("batch", "jobs", verb) for verb in ("create", "patch", "delete")}
-    granted -= {("", "persistentvolumeclaims", verb) for verb in ("create", "patch")}
-    # Asked while a group lacks pods: tests/unit/runtime/test_groups.py shows that.
-    granted -= {("", "events", "list")}
-    # Looked at while a pod finds none: tests/cluster/test_operator.py shows that.
-    granted -= {("", "nodes", "list")}
-    # A watch is logged when it ends: that of the operator which was killed above.
-    assert granted - done == set(), "granted and never used"
+async def test_the_operator_is_refused_nothing(stage: DemoStage) -> None:
+    """That it uses all that it may do: tests/cluster/test_rights.py."""
+    assert [event for event in by_operator(stage.cluster) if event.code == 403] == []
 
 
 async def test_deletion_leaves_nothing_behind(stage: DemoStage) -> None:
@@ -344,31 +321,6 @@ async def table(stage: DemoStage) -> dict[str, str]:
     document = json.loads(await answer.response.read())
     names_ = [column["name"] for column in document["columnDefinitions"]]
     return dict(zip(names_, map(str, document["rows"][0]["cells"]), strict=True))
-
-
-def rights_used(event: AuditEvent) -> set[tuple[str, str, str]]:
-    """The rights one request needs; a server-side apply that creates needs two."""
-    resource = "/".join(filter(None, (event.resource, event.subresource)))
-    verbs = {event.verb, "create"} if event.code == 201 else {event.verb}
-    return {(event.api_group, resource, verb) for verb in verbs}
-
-
-async def rules(stage: DemoStage) -> set[tuple[str, str, str]]:
-    """(API group, resource, verb) of everything the chart's roles grant to the operator."""
-    paths = (
-        "/apis/rbac.authorization.k8s.io/v1/clusterroles/fathom",
-        "/apis/rbac.authorization.k8s.io/v1/namespaces/fathom-system/roles/fathom",
-    )
-    granted = set()
-    for path in paths:
-        for rule in (await stage.api.request("GET", path))["rules"]:
-            granted |= {
-                (group, resource, verb)
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
-                for verb in rule["verbs"]
-            }
-    return granted
 
 
 async def test_the_page_shows_it_all_and_is_kept_as_a_file(

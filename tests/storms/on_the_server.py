@@ -40,13 +40,8 @@ from support.faulty_proxy import EVERYBODY, Asked, FaultyProxy, Scope, listening
 from support.hub_server import HubServer, Repository, serving
 from support.local_cluster import TestNamespace, is_ready
 from support.operated import SPEC
-from support.operator_process import RULES, Operator, account, install_crd
+from support.operator_process import Operator, account, install_crd
 
-LEASES: Final = {
-    "apiGroups": ["coordination.k8s.io"],
-    "resources": ["leases"],
-    "verbs": ["get", "create", "update"],
-}
 STARTS_S: Final = 90.0
 """Until all resources are ready for the first time, and nothing has gone wrong yet."""
 SETTLES_S: Final = 120.0
@@ -631,7 +626,7 @@ async def fleet_in(
         replicas: their names; a single one holds no lease.
     """
     await install_crd(namespace)
-    kubeconfig = await account(namespace, directory, (*RULES, LEASES))
+    kubeconfig = await account(namespace, directory)
     config = yaml.safe_load(kubeconfig.read_text())
     cluster = config["clusters"][0]["cluster"]
     async with AsyncExitStack() as stack:

@@ -48,9 +48,12 @@ SPEC: Mapping[str, Any] = {
 class Resource:
     """One SpeculativeDeployment, as its user has it."""
 
-    def __init__(self, namespace: TestNamespace, name: str = "sd") -> None:
+    def __init__(
+        self, namespace: TestNamespace, name: str = "sd", patience_seconds: float = 90.0
+    ) -> None:
         self.namespace = namespace
         self.name = name
+        self.patience_seconds = patience_seconds
         self._all = f"/apis/fathom.dev/v1alpha1/namespaces/{namespace.name}/speculativedeployments"
 
     async def apply(self, spec: Mapping[str, Any]) -> None:
@@ -90,7 +93,7 @@ class Resource:
             return None
 
         try:
-            return await eventually(look, f"{kind} is {status} {reason}", 90)
+            return await eventually(look, f"{kind} is {status} {reason}", self.patience_seconds)
         except pytest.fail.Exception as failure:
             pytest.fail(f"{failure.msg}: {seen[0]}")
 

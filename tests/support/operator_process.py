@@ -15,72 +15,16 @@ import yaml
 from kubernetes.aio.client.exceptions import ApiException
 
 from fathom_local.control_plane.audit import AuditEvent, read_events
+from fathom_local.kube import Object
+from rights.granted import LEASE_RULES, MODELS_RULES, NODE_RULES, Rule
 from support.local_cluster import TestNamespace, eventually
 
 CRD = Path(__file__).parents[2] / "crds" / "fathom.dev_speculativedeployments.yaml"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ACCOUNT = "fathom"
-
-RULES: Sequence[dict[str, list[str]]] = (
-    {
-        "apiGroups": ["fathom.dev"],
-        "resources": ["speculativedeployments"],
-        "verbs": ["get", "list", "watch"],
-    },
-    {
-        "apiGroups": ["fathom.dev"],
-        "resources": ["speculativedeployments/status"],
-        "verbs": ["patch"],
-    },
-    {
-        "apiGroups": ["apps"],
-        "resources": ["deployments"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["services", "serviceaccounts"],
-        "verbs": ["list", "watch", "create", "patch"],
-    },
-    {
-        "apiGroups": ["batch"],
-        "resources": ["jobs"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["persistentvolumeclaims"],
-        "verbs": ["list", "watch", "create", "patch"],
-    },
-    {
-        "apiGroups": ["policy"],
-        "resources": ["poddisruptionbudgets"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {
-        "apiGroups": ["monitoring.coreos.com"],
-        "resources": ["podmonitors"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {
-        "apiGroups": ["leaderworkerset.x-k8s.io"],
-        "resources": ["leaderworkersets"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {
-        "apiGroups": ["resource.nvidia.com"],
-        "resources": ["computedomains"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch", "delete"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
-)
-"""All that it asks for, beside its lease, the nodes, and the discovery everybody may read."""
+RULES: Sequence[Rule] = (*MODELS_RULES, *LEASE_RULES)
+"""The chart's, as far as a Role can grant them."""
 
 
 @dataclass
@@ -96,6 +40,8 @@ class Operator:
     """Where it serves its page; 0: it does not."""
     environment: Mapping[str, str] = field(default_factory=lambda: {"HF_HUB_OFFLINE": "1"})
     """Beside this process's own; by default, as the models of most tests are on no hub."""
+    pod: str = "operator-0"
+    """Who holds the lease. One that is started again is the same."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -117,7 +63,7 @@ class Operator:
                     f"--page-port={self.page_port}",
                     "--log-format=console",
                 ],
-                env={**os.environ, **self.environment},
+                env={**os.environ, "POD_NAME": self.pod, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -150,12 +96,14 @@ class Operator:
 
 @asynccontextmanager
 async def operator_in(
-    namespace: TestNamespace, directory: Path, page_port: int = 0
+    namespace: TestNamespace, directory: Path, *, leader_elect: bool = False, page_port: int = 0
 ) -> AsyncIterator[Operator]:
-    """Install the CRD, an account with `RULES` in this namespace, and start an operator."""
+    """Install the CRD, an account with the chart's rights in this namespace; start an operator."""
     await install_crd(namespace)
     kubeconfig = await account(namespace, directory)
-    operator = Operator(namespace, kubeconfig, directory / "operator.log", page_port=page_port)
+    operator = Operator(
+        namespace, kubeconfig, directory / "operator.log", leader_elect, page_port=page_port
+    )
     operator.start()
     try:
         yield operator
@@ -183,12 +131,10 @@ async def install_crd(
     await eventually(established, "the CRD is established")
 
 
-async def account(
-    namespace: TestNamespace, directory: Path, rules: Sequence[Mapping[str, Any]] = RULES
-) -> Path:
-    """A ServiceAccount bound to these rules, and a kubeconfig with its token."""
+async def account(namespace: TestNamespace, directory: Path) -> Path:
+    """A ServiceAccount with the chart's rights, and a kubeconfig with its token."""
     named = {"name": ACCOUNT}
-    role = {"kind": "Role", "metadata": named, "rules": list(rules)}
+    role = {"kind": "Role", "metadata": named, "rules": list(RULES)}
     binding = {
         "kind": "RoleBinding",
         "metadata": named,
@@ -219,15 +165,26 @@ async def account(
 async def _may_see_nodes(namespace: TestNamespace) -> None:
     """What no Role can grant; it goes with the cluster."""
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    named = {"name": f"fathom-{namespace.name}"}
-    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    named = {"name": cluster_role_of(namespace)}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", **named}
     account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace.name}
     await namespace.api.request(
-        "POST", f"{rbac}/clusterroles", body={"metadata": named, "rules": rules}
+        "POST", f"{rbac}/clusterroles", body={"metadata": named, "rules": NODE_RULES}
     )
     await namespace.api.request(
         "POST",
         f"{rbac}/clusterrolebindings",
         body={"metadata": named, "roleRef": role, "subjects": [account]},
     )
+
+
+def cluster_role_of(namespace: TestNamespace) -> str:
+    """The name of what this namespace's operator may do beyond it."""
+    return f"fathom-{namespace.name}"
+
+
+async def lease_in(namespace: TestNamespace) -> Object:
+    """The lease of the operators of a namespace; empty: nobody has made one."""
+    listed = await namespace.api.request("GET", LEASES.format(namespace.name))
+    found: list[Object] = listed["items"]
+    return found[0]["spec"] if found else {}

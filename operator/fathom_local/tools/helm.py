@@ -76,6 +76,32 @@ class Helm:
         """
         return self._run("template", *_identity(release), values=release.values)
 
+    def package(self, chart: Path, folder: Path) -> Path:
+        """Pack a chart as it is published; returns the archive, in this folder.
+
+        Raises:
+            HelmError: the chart has a fault.
+        """
+        said = self._run("package", str(chart), "--destination", str(folder))
+        return Path(said.rpartition(": ")[2].strip())
+
+    def push(self, archive: Path, registry: str) -> None:
+        """Upload an archive to an OCI registry without TLS, such as `oci://127.0.0.1:5000/charts`.
+
+        Raises:
+            HelmError: the registry refuses it.
+        """
+        self._run("push", str(archive), registry, "--plain-http")
+
+    def pull(self, chart: str, version: str, folder: Path) -> None:
+        """Download an archive from an OCI registry without TLS into this folder.
+
+        Raises:
+            HelmError: there is no such chart.
+        """
+        words = (chart, "--version", version, "--destination", str(folder))
+        self._run("pull", *words, "--plain-http")
+
     def install(self, release: Release, *, kubeconfig: Path, wait_seconds: int = 120) -> None:
         """Install and wait until what was installed is ready; not idempotent.
 
@@ -103,6 +129,32 @@ class Helm:
             *_identity(release),
             "--wait",
             values=release.values,
+            kubeconfig=kubeconfig,
+            wait_seconds=wait_seconds,
+        )
+
+    def rollback(
+        self,
+        name: str,
+        namespace: str,
+        revision: int,
+        *,
+        kubeconfig: Path,
+        wait_seconds: int = 120,
+    ) -> None:
+        """Go back to an earlier revision of a release and wait until it is ready.
+
+        Raises:
+            HelmError: refused, or not ready in time.
+        """
+        self._change(
+            "rollback",
+            name,
+            str(revision),
+            "--namespace",
+            namespace,
+            "--wait",
+            values=None,
             kubeconfig=kubeconfig,
             wait_seconds=wait_seconds,
         )

@@ -16,6 +16,8 @@ Namespace = Annotated[str, typer.Option("--namespace")]
 Values = Annotated[typer.FileText | None, typer.Option("--values")]
 Kubeconfig = Annotated[Path, typer.Option("--kubeconfig")]
 Timeout = Annotated[str, typer.Option("--timeout", help="Seconds, such as 120s.")]
+Destination = Annotated[Path, typer.Option("--destination")]
+PlainHttp = Annotated[bool, typer.Option("--plain-http")]
 Wait = Annotated[bool, typer.Option("--wait")]
 ERROR_SEVERITY = 3
 WARNING_SEVERITY = 2
@@ -54,6 +56,33 @@ def template(
     for path, text in rendered.items():
         if text.strip() and not path.endswith("NOTES.txt"):
             typer.echo(f"---\n# Source: {path}\n{text}")
+
+
+@app.command()
+def package(chart: Path, *, destination: Destination) -> None:
+    """Pack a chart."""
+    packed = helm_python.package(chart, destination=destination)
+    typer.echo(f"Successfully packaged chart and saved it to: {packed}")
+
+
+@app.command()
+def push(archive: Path, registry: str, *, plain_http: PlainHttp = False) -> None:
+    """Upload a packed chart to an OCI registry."""
+    with helm_python.RegistryClient(plain_http=plain_http) as client:
+        client.push(archive, registry, plain_http=plain_http)
+
+
+@app.command()
+def pull(
+    chart: str,
+    *,
+    version: Annotated[str, typer.Option("--version")],
+    destination: Destination,
+    plain_http: PlainHttp = False,
+) -> None:
+    """Download a packed chart from an OCI registry."""
+    with helm_python.RegistryClient(plain_http=plain_http) as client:
+        client.pull(chart, version=version, destination=destination, plain_http=plain_http)
 
 
 @app.command()
@@ -99,6 +128,26 @@ def upgrade(
             name,
             _read(values),
             namespace=namespace,
+            timeout=_seconds(timeout),
+            wait="watcher" if wait else "hookOnly",
+        )
+
+
+@app.command()
+def rollback(
+    name: str,
+    revision: int,
+    *,
+    kubeconfig: Kubeconfig,
+    namespace: Namespace = "default",
+    timeout: Timeout = "300s",
+    wait: Wait = False,
+) -> None:
+    """Go back to an earlier revision of a release."""
+    with helm_python.Config(kubeconfig_path=kubeconfig, namespace=namespace) as config:
+        config.rollback(
+            name,
+            version=revision,
             timeout=_seconds(timeout),
             wait="watcher" if wait else "hookOnly",
         )

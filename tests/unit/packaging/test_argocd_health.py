@@ -16,13 +16,15 @@ FOLDER = (
     / names.GROUP
     / names.KIND
 )
+CHECK = (FOLDER / "health.lua").read_text()
+APPLICATION = "resource.customizations.health.argoproj.io_Application"
 CASES = yaml.safe_load((FOLDER / "health_test.yaml").read_text())["tests"]
 
 
-def health(manifest: dict[str, Any]) -> dict[str, str]:
+def health(manifest: dict[str, Any], check: str = CHECK) -> dict[str, str]:
     lua = lua51.LuaRuntime(unpack_returned_tuples=True)
     lua.globals()["obj"] = lua.table_from(manifest, recursive=True)
-    return dict(lua.execute((FOLDER / "health.lua").read_text()))
+    return dict(lua.execute(check))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: Path(case["inputPath"]).stem)
@@ -46,10 +48,24 @@ def test_inputs_speak_the_operator_s_words() -> None:
 
 def test_configmap_embeds_the_same_check(root: Path) -> None:
     patch = yaml.safe_load((root / "examples/gitops/argocd/argocd-cm.yaml").read_text())
-    assert patch == {
-        "data": {
-            f"resource.customizations.health.{names.GROUP}_{names.KIND}": (
-                FOLDER / "health.lua"
-            ).read_text()
-        }
-    }
+    key = "resource.customizations.health"
+    assert patch.keys() == {"data"}
+    assert patch["data"].keys() == {f"{key}.{names.GROUP}_{names.KIND}", APPLICATION}
+    assert patch["data"][f"{key}.{names.GROUP}_{names.KIND}"] == CHECK
+
+
+@pytest.mark.parametrize(
+    ("status", "seen"),
+    [
+        (None, "Progressing"),
+        ({}, "Progressing"),
+        ({"health": {"status": "Healthy"}}, "Healthy"),
+        ({"health": {"status": "Degraded"}}, "Degraded"),
+    ],
+)
+def test_the_models_wait_for_a_healthy_operator(
+    root: Path, status: dict[str, Any] | None, seen: str
+) -> None:
+    patch = yaml.safe_load((root / "examples/gitops/argocd/argocd-cm.yaml").read_text())
+    application = {"status": status} if status is not None else {}
+    assert health(application, patch["data"][APPLICATION])["status"] == seen

@@ -77,12 +77,16 @@ def test_operator_is_granted_exactly_what_it_uses(render: Render) -> None:
     assert rules_of(manifests["Role", "fathom"]) == LEASE_RULES
 
 
-def test_no_rule_is_a_wildcard_or_reads_secrets(render: Render) -> None:
-    for (kind, _), manifest in render({}).items():
+@pytest.mark.parametrize("namespaces", [[], ["llm"]])
+def test_no_rule_is_a_wildcard_reads_secrets_or_gives_more_rights(
+    render: Render, namespaces: list[str]
+) -> None:
+    for (kind, _), manifest in render({"namespaces": namespaces}).items():
         if kind in {"ClusterRole", "Role"}:
             for groups, resources, verbs in rules_of(manifest):
                 assert "*" not in [*groups, *resources, *verbs]
                 assert "secrets" not in resources
+                assert not {"escalate", "bind", "impersonate"} & {*verbs}
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -33,22 +33,26 @@ from unit.tuning.plant import Fleet
 
 CRD = yaml.safe_load((REPOSITORY / "crds/fathom.dev_speculativedeployments.yaml").read_text())
 NAMES = CRD["spec"]["names"]
+VERSION = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())["version"]
 OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
 OTHERS = {
     *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
+    "clusterrole,clusterrolebinding",
 }
 ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward"}
 ON_THE_OPERATOR = {"logs", "rollout"}
 VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
     **dict.fromkeys(("--watch", "--overwrite", "--recursive", "--server-side"), False),
-    **dict.fromkeys(("--namespace", "-f", "-l", "-o", "--type", "-p"), True),
+    **dict.fromkeys(("--all", "--all-namespaces"), False),
+    **dict.fromkeys(("--namespace", "-f", "-k", "-l", "-o", "--type", "-p"), True),
     **dict.fromkeys(("--patch-file", "--raw"), True),
 }
 """Of kubectl, those that are shown, and whether a value follows."""
 LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}
+LABELS.add("app.kubernetes.io/instance")  # the chart's
 ANNOTATIONS = {value for name, value in vars(names).items() if name.startswith("ANNOTATION_")}
-CHECKOUT = ("Makefile", "charts", "examples", "tests")
+CHECKOUT = ("Makefile", "charts", "crds", "deploy", "examples", "tests")
 TOLD_BY_A_HUB = ("draft", "target model", "draft model", "memory of one GPU")
 """Lines of `fathom check` that say what is in the models' files."""
 
@@ -152,6 +156,8 @@ def of_kubectl(typed: Typed) -> None:
     assert verb in VERBS
     for flag in {"-f", "--patch-file"} & values.keys():
         assert (typed.folder / values[flag]).is_file(), values[flag]
+    if "-k" in values:
+        assert (typed.folder / values["-k"] / "kustomization.yaml").is_file(), values["-k"]
     if verb in ON_THE_OPERATOR and named:
         assert named[-1] in {"deployment/fathom", "POD"}
     if "-l" in values:
@@ -167,7 +173,7 @@ def of_kubectl(typed: Typed) -> None:
             knows_fields(values)
     if verb == "annotate":
         assert {re.split(r"=|-$", each)[0] for each in named[2:]} <= ANNOTATIONS
-    assert named or typed.inline or {"-f", "--raw"} & values.keys()
+    assert named or typed.inline or {"-f", "-k", "--raw"} & values.keys()
 
 
 def knows_fields(values: Mapping[str, str]) -> None:
@@ -213,10 +219,25 @@ def leaves(value: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, .
 
 def of_helm(typed: Typed) -> None:
     match typed.words[1:]:
-        case ("install", "fathom", chart, "--namespace", _, "--create-namespace"):
+        case (
+            ("install", "fathom", chart, "--namespace", _, "--create-namespace")
+            | ("upgrade", "fathom", chart, "--namespace", _)
+            | ("package", chart)
+        ):
             assert (typed.folder / chart / "Chart.yaml").is_file()
+        case ("install", "fathom", chart, "--version", version, "--namespace", _, _) | (
+            "push",
+            version,
+            chart,
+        ):
+            assert chart.startswith("oci://")
+            assert VERSION in version
         case ("uninstall", "fathom", "--namespace", _):
             pass
+        case ("rollback", "fathom", revision, "--namespace", _):
+            assert revision.isdecimal()
+        case ("template",):
+            assert typed.inline
         case ("upgrade",) | ("upgrade", "--force"):
             assert typed.inline
         case _:

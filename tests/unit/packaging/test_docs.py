@@ -50,7 +50,7 @@ STANDARD: dict[str, Any] = {
     "HorizontalPodAutoscaler": models.V2HorizontalPodAutoscaler,
     "NetworkPolicy": models.V1NetworkPolicy,
 }
-FOREIGN = {"InferencePool", "ScaledObject"}
+FOREIGN = {"InferencePool", "Kustomization", "ScaledObject"}
 """Shown as their documentation has them; no schema of theirs is here."""
 
 

@@ -1,0 +1,151 @@
+"""Takes each right away from a running operator, alone, and sees what misses it.
+
+A right is missed if the API server refuses the operator for the lack of it, and either a scenario
+fails for it or the operator says so.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kubernetes.aio.client.exceptions import ApiException
+
+from fathom_local.cluster import LocalCluster
+from fathom_local.kube import MERGE_PATCH
+from rights.granted import NODE_RULES, Right, used_by, without
+from rights.scenarios import SCENARIOS, Place, place_in
+from support.local_cluster import a_namespace, eventually
+from support.operator_process import ACCOUNT, RULES, cluster_role_of
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+ASKED_AT_THE_START = frozenset({"list", "watch"})
+"""Of a running operator only after minutes: it is started anew."""
+_SAYS = "forbidden"
+"""In each sentence of the API server's about a right that is lacking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What became of one right."""
+
+    right: Right
+    scenario: str
+    refused: int
+    """Requests that the API server refused for the lack of it."""
+    failed: str
+    """What of the scenario did not come about; empty: nothing."""
+    said: str
+    """What the operator said of it; empty: nothing."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything misses it."""
+        return bool(self.refused and (self.failed or self.said))
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One scenario, undisturbed."""
+
+    used: frozenset[Right]
+    refused: int
+    """Requests that the API server refused the operator."""
+
+
+class Stage:
+    """A cluster on which several scenarios are played at a time."""
+
+    def __init__(
+        self, cluster: LocalCluster, directory: Path, patience_seconds: float, at_once: int
+    ) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self._patience_seconds = patience_seconds
+        self._free = asyncio.Semaphore(at_once)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[Place]:
+        async with self._free, a_namespace(self._cluster) as namespace:
+            directory = self._directory / namespace.name
+            directory.mkdir()
+            async with place_in(namespace, directory, self._patience_seconds) as place:
+                yield place
+
+    async def play(self, name: str) -> Ran:
+        """One scenario with all rights."""
+        async with self.place() as place:
+            await SCENARIOS[name](place)
+            # A watch is logged when it ends.
+            place.operator.kill()
+            await asyncio.sleep(1)
+            asked = [each for each in place.operator.requests() if each.resource]
+        used = frozenset(right for each in asked if each.code < 400 for right in used_by(each))
+        return Ran(used, sum(each.code == 403 for each in asked))
+
+    async def without(self, right: Right, name: str) -> Missed:
+        """One scenario with all rights but one."""
+        async with self.place() as place:
+            await _take(right, place)
+            before = len(place.operator.said())
+            if right.verb in ASKED_AT_THE_START:
+                place.operator.kill()
+                place.operator.start()
+            failed = ""
+            try:
+                await SCENARIOS[name](place)
+            except (pytest.fail.Exception, AssertionError, ApiException, ValueError) as failure:
+                # Beyond that stands the whole status.
+                failed = str(failure).splitlines()[0].partition(": {")[0]
+            refused = [each for each in place.operator.requests() if right.is_refused_in(each)]
+            said = place.operator.said()[before:].splitlines()
+        complaints = [line for line in said if _SAYS in line and right.resource in line]
+        told = " ".join(complaints[0].split()[1:]) if complaints else ""
+        return Missed(right, name, len(refused), failed, told)
+
+
+async def _take(right: Right, place: Place) -> None:
+    """Take a right from a running operator."""
+    namespace = place.namespace
+    if right.resource == "nodes":
+        path, rules = f"{ROLES}/{cluster_role_of(namespace)}", without(NODE_RULES, right)
+    else:
+        path, rules = namespace.path("Role", ACCOUNT), without(RULES, right)
+    body = {"rules": rules}
+    await namespace.api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+    async def gone() -> bool:
+        resource, _, subresource = right.resource.partition("/")
+        attributes = {
+            "namespace": "" if resource == "nodes" else namespace.name,
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+        }
+        spec = {"user": place.operator.user, "resourceAttributes": attributes}
+        answer = await namespace.api.request("POST", REVIEWS, body={"spec": spec})
+        return not answer["status"]["allowed"]
+
+    await eventually(gone, f"{right} is gone")
+
+
+async def all_missed(
+    stage: Stage, ran: Mapping[str, Ran], told: Callable[[Missed], None]
+) -> Sequence[Missed]:
+    """Each right that is used, taken away in the first scenario that uses it."""
+    first = {right: name for name in reversed([*SCENARIOS]) for right in ran[name].used}
+
+    async def one(right: Right) -> Missed:
+        missed = await stage.without(right, first[right])
+        told(missed)
+        return missed
+
+    return await asyncio.gather(*(one(right) for right in sorted(first)))
+
+
+def holes(missed: Iterable[Missed]) -> list[Missed]:
+    return [each for each in missed if not each.holds]
