@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale mutants lint format verify regenerate known-names constraints clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale mutants lint format verify regenerate known-names constraints dist clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,7 +137,7 @@ $(VENV)/.mutants: $(VENV)/.installed constraints-mutants.txt
 	@touch $@
 
 GENERATED := crds charts/fathom/files/crds docs/api.md docs/alarms.md docs/tuning-constants.md \
-	operator/fathom/manifests/pod/pod_schema.json
+	operator/fathom/manifests/pod/pod_schema.json packaging/operatorhub
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
@@ -146,6 +146,7 @@ regenerate: setup ## Regenerate everything generated
 	@$(BIN)/python -m fathom_local.tools.pod_schema > operator/fathom/manifests/pod/pod_schema.json
 	@$(BIN)/python -m fathom_local.tools.alarm_reference > docs/alarms.md
 	@$(BIN)/python -m fathom_local.tools.tuning_constants > docs/tuning-constants.md
+	@$(BIN)/python -m fathom_local.tools.operatorhub packaging/operatorhub
 
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
 	@$(BIN)/python -m fathom_local.tools.known_names > known_names.json
@@ -161,6 +162,10 @@ constraints: ## Record the versions that are installed now
 	   | grep -vFxf constraints-mutants.txt | sort -f; \
 	   $(BIN)/pip list --format freeze | grep -E '^pip=='; } > constraints.new
 	@mv constraints.new constraints.txt
+
+dist: setup ## What a release hands out beside image and chart: the wheel and its SBOM, in dist/
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(BIN)/python -m fathom_local.tools.dist dist
 
 clean: ## Remove the environments and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
