@@ -17,8 +17,8 @@ ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| (`tests/[^|]+) \|$", THREATS, re.M
 
 
 @cache
-def tests_in(file: str) -> set[str]:
-    """The tests that a file has; without it none."""
+def functions_of(file: str) -> set[str]:
+    """What a file of tests defines; without the file nothing."""
     path = REPOSITORY / file
     if not path.is_file():
         return set()
@@ -41,7 +41,7 @@ def test_each_threat_names_what_holds_it_and_tests_that_are_there() -> None:
         tests = re.findall(r"`([\w/]+\.py)::(\w+)`", named)
         assert holds.strip()
         assert named == ", ".join(f"`{file}::{test}`" for file, test in tests), threat
-        gone = [f"{file}::{test}" for file, test in tests if test not in tests_in(file)]
+        gone = [f"{file}::{test}" for file, test in tests if test not in functions_of(file)]
         assert gone == [], f"{threat}: there is no such test"
 
 

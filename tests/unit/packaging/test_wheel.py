@@ -139,7 +139,10 @@ def test_each_dependency_has_the_version_of_the_constraints(root: Path, python: 
     assert "pip" not in found
 
 
-def test_the_sbom_names_all_that_is_installed(python: Path, tmp_path: Path) -> None:
+def test_the_sbom_names_all_that_is_installed(
+    python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     file = tmp_path / "sbom.json"
     dist.write_sbom(python, file)
     bom = json.loads(file.read_bytes())
