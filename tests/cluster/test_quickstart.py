@@ -35,8 +35,8 @@ ELSEWHERE: Final = {
     "make test": "runs this",
     "make test-fast": "its tests are those of the first tier of `make test`",
     "make": "tests/unit/packaging/test_commands_in_pages.py",
-    "kubectl --namespace llm port-forward service/kimi-k2 8000": "no pod of the local cluster has a "
-    "port that kubectl could forward; tests/e2e sends its requests to the Service",
+    "kubectl --namespace llm port-forward service/kimi-k2 8000": "the local cluster's pods forward "
+    "nothing; tests/e2e sends its requests to the Service",
 }
 """What is shown and not typed here, and what is done instead."""
 SAYS: Final = {
@@ -75,6 +75,21 @@ class Terminal:
         said, _ = await process.communicate()
         ender.cancel()
         return 0 if watched else process.returncode or 0, said.decode()
+
+    async def says(self, command: str, wanted: str) -> None:
+        """Types it until it prints this, as somebody would who looks again."""
+        last = ""
+
+        async def looked() -> bool:
+            nonlocal last
+            code, last = await self.typed(command)
+            assert code == 0, f"{command}: {last}"
+            return re.search(wanted, last) is not None
+
+        try:
+            await eventually(looked, command)
+        except pytest.fail.Exception:
+            pytest.fail(f"{command} does not say {wanted}, but: {last}")
 
 
 def _end(process: asyncio.subprocess.Process) -> None:
@@ -130,15 +145,8 @@ async def test_each_command_does_what_the_page_says(terminal: Terminal) -> None:
     assert {each.split()[0] for each in typed} == {"helm", "kubectl", "fathom"}
     for command in typed:
         print(f"$ {command}")
-        wanted = next((words for part, words in SAYS.items() if part in command), "")
-        last = [""]
+        await terminal.says(command, _wanted(command))
 
-        async def done(command: str = command, wanted: str = wanted) -> bool:
-            code, last[0] = await terminal.typed(command)
-            assert code == 0, f"{command}: {last[0]}"
-            return re.search(wanted, last[0]) is not None
 
-        try:
-            await eventually(done, command)
-        except pytest.fail.Exception:
-            pytest.fail(f"{command} does not say {wanted}, but: {last[0]}")
+def _wanted(command: str) -> str:
+    return next((words for part, words in SAYS.items() if part in command), "")

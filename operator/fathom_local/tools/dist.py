@@ -1,6 +1,6 @@
 """Makes what a release hands out beside its image and its chart: the wheel, and what is in it.
 
-`python -m fathom_local.tools.dist FOLDER`; the release workflow attests and uploads what lies there.
+`python -m fathom_local.tools.dist FOLDER`. A release attests and uploads what lies there then.
 """
 
 import os

@@ -27,7 +27,7 @@ CHART: Final = REPOSITORY / "charts" / "fathom"
 ICON: Final = REPOSITORY / "packaging" / "operatorhub" / "icon.svg"
 CRD_FILE: Final = f"{names.GROUP}_{names.PLURAL}.yaml"
 PACKAGE: Final = "fathom"
-CHANNEL: Final = "alpha"
+CHANNEL: Final = "candidate"
 SOURCE: Final = "https://github.com/fathom-dev/fathom"
 EXAMPLES: Final = (
     "kimi-k2.6-gb200.yaml",
@@ -94,7 +94,8 @@ def bundle() -> Mapping[str, str]:
             name = f"{each['metadata']['name']}_{each['kind'].lower()}.yaml"
             manifests[name] = each | {"metadata": _without_the_release(each["metadata"])}
     written = {f"manifests/{name}": to_yaml([each]) for name, each in manifests.items()}
-    return {**written, "metadata/annotations.yaml": to_yaml([{"annotations": _ANNOTATIONS}])}
+    annotations: Object = {"annotations": _ANNOTATIONS}
+    return {**written, "metadata/annotations.yaml": to_yaml([annotations])}
 
 
 _PREFIX: Final = "operators.operatorframework.io.bundle"
@@ -147,7 +148,7 @@ def _cluster_service_version(objects: Iterable[Object]) -> Object:
             "displayName": "Fathom",
             "description": _description(),
             "version": version,
-            "maturity": CHANNEL,
+            "maturity": "alpha",
             "minKubeVersion": chart["kubeVersion"].removeprefix(">=").removesuffix("-0"),
             "keywords": chart["keywords"],
             "provider": {"name": "The Fathom authors", "url": SOURCE},
@@ -235,7 +236,8 @@ def _deployment_spec(deployment: Object) -> Object:
     template = deployment["spec"]["template"]
     labels = _without_helm(template["metadata"]["labels"])
     metadata = template["metadata"] | {"labels": labels}
-    return deployment["spec"] | {"template": template | {"metadata": metadata}}
+    spec: Object = deployment["spec"] | {"template": template | {"metadata": metadata}}
+    return spec
 
 
 def _without_the_release(metadata: Object) -> Object:

@@ -158,7 +158,8 @@ def test_it_runs_the_pod_that_the_chart_runs(csv: dict[str, Any], render: Render
         "helm.sh/chart",
         "app.kubernetes.io/managed-by",
     }
-    assert deployment["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    selected = deployment["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= pod["metadata"]["labels"].items()
     assert models.V1DeploymentSpec.model_validate(deployment["spec"])
     (container,) = pod["spec"]["containers"]
     assert csv["metadata"]["annotations"]["containerImage"] == container["image"]

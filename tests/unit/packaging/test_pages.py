@@ -50,7 +50,8 @@ def test_what_is_supported_is_what_the_other_pages_say() -> None:
     requirements = (DOCS / "requirements.md").read_text(encoding="utf-8")
     (kubernetes,) = re.findall(r"^Supported are (1\.\d+ to 1\.\d+)\.", requirements, re.MULTILINE)
     assert f"| Kubernetes | {kubernetes} " in support
-    oldest = dict(re.findall(r"^\| (Helm|Python)[^|]* \| (\d\.\d+) or later", support, re.MULTILINE))
+    rows = re.findall(r"^\| (Helm|Python)[^|]* \| (\d\.\d+) or later", support, re.MULTILINE)
+    oldest = dict(rows)
     assert oldest.keys() == {"Helm", "Python"}
     for version in oldest.values():
         assert f"{version} or later" in requirements

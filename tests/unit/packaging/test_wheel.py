@@ -102,9 +102,10 @@ def test_the_commands_start_where_nothing_else_is_installed(root: Path, python: 
     run = typed(python, "fathom", "run", "--help")
     assert (run.returncode, run.stderr) == (0, "")
     assert "--leader-elect" in run.stdout
-    assert "Usage: kubectl fathom explain " in typed(
-        python, "kubectl-fathom", "explain", "--help"
-    ).stdout
+    assert (
+        "Usage: kubectl fathom explain "
+        in typed(python, "kubectl-fathom", "explain", "--help").stdout
+    )
     example = str(root / "examples/kimi-k2.6-gb200.yaml")
     assert "kind: Deployment" in typed(python, "fathom", "render", "-f", example).stdout
 

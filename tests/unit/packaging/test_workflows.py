@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ def test_what_is_published_is_what_the_chart_installs(folder: Path, root: Path) 
 
 
 def test_one_version_stands_everywhere(root: Path) -> None:
-    (version,) = re.findall(r'^version = "(.+)"$', (root / "pyproject.toml").read_text(), re.M)
+    (version,) = re.findall(
+        r'^version = "(.+)"$', (root / "pyproject.toml").read_text(), re.MULTILINE
+    )
     chart = yaml.safe_load((root / "charts/fathom/Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
