@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites browser page-picture demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants lint format verify regenerate known-names constraints clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants lint format verify regenerate known-names constraints dist clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -155,7 +155,7 @@ rbac-mutants: local-build ## Take each of the operator's rights away: does anyth
 	@PYTHONPATH=tests $(BIN)/python -m rights $(ARGS)
 
 GENERATED := crds charts/fathom/files/crds charts/fathom/README.md deploy/kustomize docs/api.md docs/alarms.md \
-	docs/tuning-constants.md operator/fathom/manifests/pod/pod_schema.json
+	docs/tuning-constants.md operator/fathom/manifests/pod/pod_schema.json packaging/operatorhub
 
 regenerate: setup ## Regenerate everything generated
 	@$(BIN)/fathom crd > crds/fathom.dev_speculativedeployments.yaml
@@ -166,6 +166,7 @@ regenerate: setup ## Regenerate everything generated
 	@$(BIN)/python -m fathom_local.tools.tuning_constants > docs/tuning-constants.md
 	@$(BIN)/python -m fathom_local.tools.chart_values > charts/fathom/README.md
 	@$(BIN)/python -m fathom_local.tools.kustomize_base deploy/kustomize
+	@$(BIN)/python -m fathom_local.tools.operatorhub packaging/operatorhub
 
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
 	@$(BIN)/python -m fathom_local.tools.known_names > known_names.json
@@ -181,6 +182,10 @@ constraints: ## Record the versions that are installed now
 	   | grep -vFxf constraints-mutants.txt | sort -f; \
 	   $(BIN)/pip list --format freeze | grep -E '^pip=='; } > constraints.new
 	@mv constraints.new constraints.txt
+
+dist: setup ## What a release hands out beside image and chart: the wheel and its SBOM, in dist/
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(BIN)/python -m fathom_local.tools.dist dist
 
 clean: ## Remove the environments and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,4 +1,5 @@
-"""Every example, and every object that one or a case renders to, asked of the real API server.
+"""Every example, all that pages show, and every object that one or a case renders to, asked of the
+real API server.
 
 By server-side apply, which refuses a field that the server does not know, and as a dry run. What is
 newer than this server is held against Kubernetes' and its owners' published schemas in tests/golden
@@ -27,14 +28,18 @@ from support.foreign_kinds import crd
 from support.local_cluster import TestNamespace
 from support.newer_server import as_older, refusals
 from support.operator_process import CRDS, install_crd
+from support.pages import PAGES, manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": '"""The plugin."""\n'}, "0123456789ab")
 PROGRAM = FetchProgram({"fathom_fetch/__init__.py": '"""The program."""\n'}, "0123456789ab")
 FOREIGN = ("podmonitors.yaml", "leaderworkersets.yaml", "computedomains.yaml")
-SINCE = {"PodDisruptionBudget": (1, 21)}
-"""The release of Kubernetes from which on a server has a kind, where the oldest lacks it."""
+SINCE = {"PodDisruptionBudget": (1, 21), "HorizontalPodAutoscaler": (1, 23)}
+"""The release of Kubernetes from which on a server has a kind, where the oldest lacks it. Of those
+on pages, tests/unit/packaging/test_docs.py asks the client's models."""
+FOREIGN_ON_PAGES = {"InferencePool", "Kustomization", "ScaledObject"}
+"""Shown as their owners' documentation has them; no server has their kinds."""
 CURRENT_PODS = (1, 34)
 """The release from which on a server knows all fields of a pod that are rendered."""
 APPLY = "application/apply-patch+yaml"
@@ -80,6 +85,20 @@ async def test_the_server_takes_every_example(namespace: TestNamespace) -> None:
         written["metadata"].pop("uid", None)
         if said := await refusal(namespace, written):
             refused[source.stem] = said
+
+    assert refused == {}
+
+
+async def test_the_server_takes_everything_that_a_page_shows(namespace: TestNamespace) -> None:
+    await install_crd(namespace)
+    refused = {}
+    for page in PAGES:
+        for number, manifest in enumerate(manifests(page)):
+            kind = manifest["kind"]
+            if kind in FOREIGN_ON_PAGES or namespace.release < SINCE.get(kind, (1, 0)):
+                continue
+            if said := await refusal(namespace, manifest):
+                refused[f"{page.name}, manifest {number + 1}"] = said
 
     assert refused == {}
 

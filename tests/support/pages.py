@@ -73,14 +73,25 @@ def commands(page: Path) -> list[ShownCommand]:
     return found + [ShownCommand(each, inline=True) for each in _SPAN.findall(prose)]
 
 
-def resources(page: Path) -> dict[str, dict[str, Any]]:
-    """The SpeculativeDeployments of a page; what it leaves out around a spec is filled in."""
-    found = {}
+def manifests(page: Path) -> list[dict[str, Any]]:
+    """All that a page shows; what it leaves out around a spec of ours is filled in."""
+    found: list[dict[str, Any]] = []
     for _, language, block in _BLOCK.findall(page.read_text(encoding="utf-8")):
-        manifest = yaml.safe_load(block) if language == "yaml" else {"kind": "no resource"}
+        if language == "yaml":
+            found.extend(each for each in yaml.safe_load_all(block) if each)
+    for manifest in found:
         if manifest.setdefault("kind", names.KIND) == names.KIND:
             manifest.setdefault("apiVersion", names.API_VERSION)
-            name = manifest.setdefault("metadata", {}).setdefault("name", "shown")
+            manifest.setdefault("metadata", {}).setdefault("name", "shown")
+    return found
+
+
+def resources(page: Path) -> dict[str, dict[str, Any]]:
+    """The SpeculativeDeployments of a page, by names of which each stands there once."""
+    found: dict[str, dict[str, Any]] = {}
+    for manifest in manifests(page):
+        if manifest["kind"] == names.KIND:
+            name = manifest["metadata"]["name"]
             found[name if name not in found else f"{name}-{len(found)}"] = manifest
     return found
 

@@ -238,6 +238,8 @@ def test_live_or_restart_exceptions() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue  # of others, who move their pages without asking
         path, _, anchor = target.partition("#")
         linked = page.parent / path if path else page
         assert linked.exists(), f"{page.name} links to {target}"

@@ -84,7 +84,7 @@ def test_the_newest_release_that_was_looked_at_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["live-or-restart.md", "requirements.md"])
+@pytest.mark.parametrize("page", ["live-or-restart.md", "requirements.md", "support.md"])
 def test_pages_name_the_releases_with_live_depth(page: str) -> None:
     minors = range(Version(NEWEST_KNOWN).minor + 1)
     *others, last = [
