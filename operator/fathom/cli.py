@@ -31,6 +31,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "top": "fathom.inspect.top_command",
         "explain": "fathom.inspect.explain_command",
         "replay": "fathom.inspect.replaying.command",
+        "bench": "fathom.bench.command",
         "local": "fathom_bench.cli",
     }
 )

@@ -11,6 +11,7 @@ from fathom_local.kube import Key, KubeApi, Mirror, Object, connect
 from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.containers.processors import ProcessorPool
 from fathom_local.kubelet.hosts import NamedPod, named_pod
+from fathom_local.kubelet.log_server import serve_logs
 from fathom_local.kubelet.models import Pod
 from fathom_local.kubelet.node import keep_node
 from fathom_local.kubelet.pod_api import KubePodApi
@@ -63,6 +64,7 @@ class Kubelet:
         self._clear_leftovers()
         host_ip, version = str(self.config.network.gateway), self.config.version
         async with asyncio.TaskGroup() as group:
+            group.create_task(serve_logs(self.config))
             for mirror in self._mirrors[:-1]:
                 group.create_task(mirror.run())
             # Pods last: what they refer to is known when they start.

@@ -15,6 +15,7 @@ from fathom_local.kube import (
     retry_until_done,
 )
 from fathom_local.kubelet.config import NodeConfig
+from fathom_local.kubelet.log_server import PORT
 from fathom_local.kubelet.status import timestamp
 
 # The controller-manager gives a node up after 60 s without a renewal.
@@ -67,6 +68,7 @@ async def _write_status(api: KubeApi, node: NodeConfig, host_ip: str, version: s
             {"type": "InternalIP", "address": host_ip},
             {"type": "Hostname", "address": node.name},
         ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}},
         "nodeInfo": {
             "architecture": node.architecture,
             "operatingSystem": "linux",

@@ -35,15 +35,26 @@ CRD = yaml.safe_load((REPOSITORY / "crds/fathom.dev_speculativedeployments.yaml"
 NAMES = CRD["spec"]["names"]
 OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
 OTHERS = {
-    *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
+    *(
+        "pod",
+        "pods",
+        "namespace",
+        "configmap",
+        "pvc",
+        "crd",
+        "deployment",
+        "service",
+        "lease",
+        "job",
+    ),
 }
-ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward"}
+ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward", "scale"}
 ON_THE_OPERATOR = {"logs", "rollout"}
 VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
     **dict.fromkeys(("--watch", "--overwrite", "--recursive", "--server-side"), False),
     **dict.fromkeys(("--namespace", "-f", "-l", "-o", "--type", "-p"), True),
-    **dict.fromkeys(("--patch-file", "--raw"), True),
+    **dict.fromkeys(("--patch-file", "--raw", "--replicas"), True),
 }
 """Of kubectl, those that are shown, and whether a value follows."""
 LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}

@@ -96,7 +96,7 @@ def test_baked_plugin_is_the_delivered_one(root: Path, tmp_path: Path) -> None:
     assert (entry.group, entry.value) == (bundle.STAT_LOGGER_GROUP, bundle.STAT_LOGGER_CLASS)
 
 
-PACKAGES = {"fathom", "fathom_fetch", "fathom_vllm"}
+PACKAGES = {"fathom", "fathom_fetch", "fathom_measure", "fathom_vllm"}
 """What the operator is made of."""
 
 

@@ -1,0 +1,129 @@
+"""What the pod of a bench has said so far, read from its log. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from fathom_measure.said import PREFIX, LineKind
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class LoadResult(_Line):
+    """What of vLLM's own result is kept, by vLLM's names."""
+
+    completed: int
+    failed: int = 0
+    total_input_tokens: int
+    output_throughput: float
+    mean_tpot_ms: float
+    mean_ttft_ms: float
+    spec_decode_num_drafts: int = 0
+    spec_decode_per_position_acceptance_rates: tuple[float, ...] = ()
+
+
+class _PlanLine(_Line):
+    said: Literal[LineKind.PLAN]
+    runs: int
+
+
+class _StartingLine(_Line):
+    said: Literal[LineKind.STARTING]
+    drafts: bool
+
+
+class _RunLine(_Line):
+    data: str
+    concurrency: int
+    depth: int | None
+
+    @property
+    def name(self) -> str:
+        """Of the run."""
+        return f"{self.data}, {self.concurrency} at a time, {depth_name(self.depth)}"
+
+
+class _RunningLine(_RunLine):
+    said: Literal[LineKind.RUNNING]
+    prompts: int
+
+
+class ResultLine(_RunLine):
+    """A run that was measured."""
+
+    said: Literal[LineKind.RESULT]
+    result: LoadResult
+
+
+class _FailedLine(_Line):
+    said: Literal[LineKind.FAILED]
+    why: str
+    data: str = ""
+    concurrency: int = 0
+    depth: int | None = None
+
+
+class _EndLine(_Line):
+    said: Literal[LineKind.END]
+
+
+_AnyLine = _PlanLine | _StartingLine | _RunningLine | ResultLine | _FailedLine | _EndLine
+_LINE: TypeAdapter[_AnyLine] = TypeAdapter(Annotated[_AnyLine, Field(discriminator="said")])
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Where a bench stands."""
+
+    runs: int | None = None
+    """How many there will be; None: not known yet."""
+    now: str = ""
+    """What it is at, in words."""
+    results: tuple[ResultLine, ...] = ()
+    failures: tuple[str, ...] = ()
+    """What came to nothing, a sentence each."""
+    ended: bool = False
+    """Whether nothing more comes."""
+
+
+def heard(log: str) -> Heard:
+    """Read a log from its beginning; what it holds besides is passed over."""
+    runs, now, ended = None, "", False
+    results: list[ResultLine] = []
+    failures: list[str] = []
+    for line in _lines(log):
+        match line:
+            case _PlanLine():
+                runs = line.runs
+            case _StartingLine():
+                now = f"starts the engine {'with' if line.drafts else 'without'} speculation"
+            case _RunningLine():
+                now = f"{line.name}: {line.prompts} requests"
+            case ResultLine():
+                results.append(line)
+            case _FailedLine():
+                where = f"{line.data}, {line.concurrency} at a time: " if line.data else ""
+                failures.append(f"{where}{line.why}")
+            case _EndLine():
+                ended = True
+    return Heard(runs, now, tuple(results), tuple(failures), ended)
+
+
+def depth_name(depth: int | None) -> str:
+    """As people read it."""
+    return "true off" if depth is None else f"depth {depth}"
+
+
+def _lines(log: str) -> Iterator[_AnyLine]:
+    for line in log.splitlines():
+        if not line.startswith(PREFIX):
+            continue
+        try:
+            yield _LINE.validate_json(line.removeprefix(PREFIX))
+        except ValidationError:
+            # Cut off in the middle, or of another Fathom: the next look reads the whole.
+            continue
