@@ -41,11 +41,12 @@ class PodLog:
                     auth_settings=["BearerToken"],
                 )
                 response = (await self._api.call_api(*request)).response
-                text = (await response.read()).decode(errors="replace")
+                payload: bytes = await response.read()
         except TimeoutError as error:
             raise KubeError(0, f"no answer to GET {path} in {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, ApiException, OSError) as error:
             raise KubeError(0, f"GET {path} failed: {error}") from error
+        text = payload.decode(errors="replace")
         if response.status in _NOTHING_YET:
             return ""
         if response.status != HTTPStatus.OK:
