@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from fathom.core.counted import counted
 from fathom_measure.said import PREFIX, LineKind
 
 
@@ -102,7 +103,7 @@ def heard(log: str) -> Heard:
             case _StartingLine():
                 now = f"starts the engine {'with' if line.drafts else 'without'} speculation"
             case _RunningLine():
-                now = f"{line.name}: {line.prompts} requests"
+                now = f"{line.name}: {counted(line.prompts, 'request')}"
             case ResultLine():
                 results.append(line)
             case _FailedLine():
