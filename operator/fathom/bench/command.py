@@ -32,6 +32,7 @@ from fathom.manifests.problems import problems_of
 
 NOT_ALL: Final = 1
 """Exit code: some of it was not measured."""
+WIDTH: Final = 120
 _DEFAULTS: Final = BenchRequest()
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -166,11 +167,19 @@ async def _bench(
                 await remove(cluster, sd)
             raise
         bench = found(sd, told, rfc3339(cluster.clock.now_s()))
-        code = shown(bench, Console())
+        code = shown(bench, _console())
         if bench.rows:
             await keep(cluster, sd, bench)
         await remove(cluster, sd)
         return code
+
+
+def _console() -> Console:
+    """Wide enough for the table where it is a file, which has no width."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
 
 
 @asynccontextmanager

@@ -16,9 +16,9 @@ _NUMBERS: Final = (
 def bench_table(bench: DepthBench) -> Table:
     """A row for each run, grouped by what is compared."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("DATA", no_wrap=True)
+    table.add_column("DATA")
     for column in _NUMBERS:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     order = list(dict.fromkeys(row.data for row in bench.rows))
     for row in sorted(bench.rows, key=lambda each: _place(each, order)):
         table.add_row(row.data, *_cells(row))
@@ -46,7 +46,7 @@ def _cells(row: BenchRow) -> tuple[str, ...]:
 def _acceptance(length: AcceptanceLength | None) -> str:
     if length is None:
         return NOT_MEASURED
-    return f"{length.mean:.3f} [{length.low:.3f}, {length.high:.3f}]"
+    return f"{length.mean:.3f} ±{(length.high - length.low) / 2:.3f}"
 
 
 def _ratio(ratio: float | None) -> str:

@@ -30,7 +30,7 @@ def test_a_row_for_each_depth_below_true_off() -> None:
     rows = [line.split() for line in text.splitlines()[1:]]
     assert [row[3] for row in rows] == ["off", "0", "3"]
     assert rows[2] == [
-        *("chats", "9", "1", "3", "1,180.0", "250.0", "3.400", "[3.300,", "3.500]"),
+        *("chats", "9", "1", "3", "1,180.0", "250.0", "3.400", "±0.100"),
         *("11.80×", "9.83×"),
     ]
     assert code == 0
