@@ -21,10 +21,11 @@ from fathom.bench.data import SUBSETS
 from fathom.bench.job import bench_program
 from fathom.bench.planning import planned
 from fathom.bench.progress import progress
-from fathom.bench.result import DepthBench, found
+from fathom.bench.result import found
 from fathom.bench.runner import BenchCluster, follow, keep, remove, start
 from fathom.bench.view import bench_table
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.depth_bench import DepthBench
 from fathom.core.plugin import plugin_bundle
 from fathom.core.times import rfc3339
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing

@@ -21,7 +21,7 @@ from fathom.bench.data import DataVolume
 from fathom.bench.heard import Heard, heard
 from fathom.bench.job import BenchProgram, bench_code, bench_job, owned_by
 from fathom.bench.planning import PlannedBench
-from fathom.bench.result import DepthBench, result_config_map
+from fathom.bench.result import result_config_map
 from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     JOB,
@@ -35,6 +35,7 @@ from fathom.core.cluster.nodes_per_replica import gpus_per_pod
 from fathom.core.cluster.observed import ObservedJob
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
+from fathom.core.depth_bench import DepthBench
 
 EVERY_S: Final = 2.0
 GONE_S: Final = 60.0

@@ -4,7 +4,7 @@ from typing import Final
 
 from rich.table import Table
 
-from fathom.bench.result import AcceptanceLength, BenchRow, DepthBench
+from fathom.core.depth_bench import AcceptanceLength, BenchRow, DepthBench
 
 NOT_MEASURED: Final = "not measured"
 _NUMBERS: Final = (

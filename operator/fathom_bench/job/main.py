@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fathom.api import names
-from fathom.bench.result import RESULT_KEY, DepthBench
+from fathom.core.depth_bench import RESULT_KEY, DepthBench
 from fathom_bench.job.prompts import share_gpt, speed_bench
 from fathom_local.cluster import LocalCluster
 from fathom_local.demo.stage import DemoStage, set_stage, wait_ready

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from fathom.bench.result import BenchRow, DepthBench
+from fathom.core.depth_bench import BenchRow, DepthBench
 from fathom_local.engine.walk import TRAFFIC_CLASSES
 
 

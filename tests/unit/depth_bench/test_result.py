@@ -6,7 +6,8 @@ from math import sqrt
 import pytest
 
 from fathom.bench.heard import Heard, heard
-from fathom.bench.result import DepthBench, acceptance_length, found, result_config_map
+from fathom.bench.result import acceptance_length, found, result_config_map
+from fathom.core.depth_bench import DepthBench
 from unit.depth_bench.benches import log, result_line, sample
 
 AT = "2026-11-25T16:00:00Z"

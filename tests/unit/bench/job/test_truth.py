@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fathom.bench.heard import heard
-from fathom.bench.result import DepthBench, found
+from fathom.bench.result import found
+from fathom.core.depth_bench import DepthBench
 from fathom_bench.job.prompts import share_gpt, speed_bench
 from fathom_bench.job.truth import compared
 from fathom_local.engine.walk import EASY, HARD, vocabulary
