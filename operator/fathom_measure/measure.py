@@ -20,10 +20,11 @@ def measure(plan: MeasurePlan, load: Load = run_load) -> None:
         try:
             with _running(engine, plan) as running:
                 running.wait_until_it_answers()
-                for depth in engine.depths or (None,):
-                    if depth is not None:
-                        running.hold_at(depth)
-                    for each in plan.loads:
+                # What is compared is measured one after the other: a machine may change by the hour.
+                for each in plan.loads:
+                    for depth in engine.depths or (None,):
+                        if depth is not None:
+                            running.hold_at(depth)
                         _run(each, depth, plan.load_seconds, load)
         except MeasureError as error:
             say(LineKind.FAILED, why=str(error))

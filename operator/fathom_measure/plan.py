@@ -12,7 +12,7 @@ class EnginePlan:
     command: tuple[str, ...]
     """With all arguments; the first is a program on PATH."""
     depths: tuple[int, ...]
-    """To measure, in this order; empty: it does not speculate at all."""
+    """To measure, in this order, with each load; empty: it does not speculate at all."""
     depth_file: str = ""
     """The depth document that it reads; empty: its depth is what it was started with."""
     hidden: str = ""

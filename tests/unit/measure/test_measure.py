@@ -143,7 +143,7 @@ def test_each_depth_is_in_force_before_it_is_measured_and_true_off_comes_last(po
 
     found = [(each.data, each.depth, each.result.spec_decode_num_drafts) for each in told.results]
     # The played load reports the depth in the document as its number of drafts.
-    assert found == [("a", 0, 0), ("b", 0, 0), ("a", 1, 1), ("b", 1, 1), ("a", 3, 3), ("b", 3, 3)]
+    assert found == [("a", 0, 0), ("a", 1, 1), ("a", 3, 3), ("b", 0, 0), ("b", 1, 1), ("b", 3, 3)]
     assert (told.runs, told.ended, told.failures) == (6, True, ())
 
 
