@@ -20,7 +20,7 @@ def measure(plan: MeasurePlan, load: Load = run_load) -> None:
         try:
             with _running(engine, plan) as running:
                 running.wait_until_it_answers()
-                # What is compared is measured one after the other: a machine may change by the hour.
+                # What is compared lies side by side in time: a machine may change by the hour.
                 for each in plan.loads:
                     for depth in engine.depths or (None,):
                         if depth is not None:

@@ -70,8 +70,8 @@ async def test_an_engine_is_held_at_each_depth_and_what_it_says_is_read(
     )
 
     assert code == 1, err
-    assert "[0/2] random 1024, 1 at a time, depth 4: 8 requests" in err
-    assert out.count("vllm bench serve cannot be started") == 2
+    for depth in (1, 4):
+        assert f"random 1024, 1 at a time, depth {depth}: vllm bench serve cannot be sta" in out
     await eventually(lambda: nothing_left(namespace), "pod and code go with their Job")
 
 

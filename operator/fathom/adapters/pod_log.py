@@ -13,8 +13,10 @@ from fathom.adapters.ports import KubeError
 
 LONGEST_BYTES: Final = 4 << 20
 """Of one read; what the pods that are read this way say fits a hundred times."""
-_NOTHING_YET: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
-"""The container waits to start, or the pod is not there."""
+_NOTHING_YET: Final = frozenset(
+    {HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
+)
+"""The pod has no node, the container waits to start, or the pod is not there."""
 
 
 class PodLog:
@@ -50,5 +52,5 @@ class PodLog:
         if response.status in _NOTHING_YET:
             return ""
         if response.status != HTTPStatus.OK:
-            raise KubeError(response.status, f"GET {path}: {text[:400]}")
+            raise KubeError(response.status, f"GET {path}: {text[:400] or response.reason}")
         return text

@@ -44,8 +44,9 @@ class _RunLine(_Line):
 
     @property
     def name(self) -> str:
-        """Of the run."""
-        return f"{self.data}, {self.concurrency} at a time, {depth_name(self.depth)}"
+        """Of the run, as people read it."""
+        depth = "true off" if self.depth is None else f"depth {self.depth}"
+        return f"{self.data}, {self.concurrency} at a time, {depth}"
 
 
 class _RunningLine(_RunLine):
@@ -60,10 +61,11 @@ class ResultLine(_RunLine):
     result: LoadResult
 
 
-class _FailedLine(_Line):
+class _FailedLine(_RunLine):
     said: Literal[LineKind.FAILED]
     why: str
     data: str = ""
+    """Empty: no run, but all that an engine was to do."""
     concurrency: int = 0
     depth: int | None = None
 
@@ -107,16 +109,10 @@ def heard(log: str) -> Heard:
             case ResultLine():
                 results.append(line)
             case _FailedLine():
-                where = f"{line.data}, {line.concurrency} at a time: " if line.data else ""
-                failures.append(f"{where}{line.why}")
+                failures.append(f"{line.name}: {line.why}" if line.data else line.why)
             case _EndLine():
                 ended = True
     return Heard(runs, now, tuple(results), tuple(failures), ended)
-
-
-def depth_name(depth: int | None) -> str:
-    """As people read it."""
-    return "true off" if depth is None else f"depth {depth}"
 
 
 def _lines(log: str) -> Iterator[_AnyLine]:

@@ -169,7 +169,7 @@ def test_what_fails_is_said_and_the_rest_is_measured(pod: Pod) -> None:
     died, failed = told.failures
     assert "ended with 3" in died
     assert "no kernel for this" in died
-    assert failed.startswith("gone, 1 at a time: vllm bench serve ended with 1.")
+    assert failed.startswith("gone, 1 at a time, true off: vllm bench serve ended with 1.")
     assert "ValueError: no such file" in failed
     assert told.ended
 
