@@ -36,11 +36,14 @@ class RunningEngine:
         """Start it; it does not answer yet.
 
         Raises:
-            MeasureError: its program is not there.
+            MeasureError: its program is not there, or another answers in its place.
         """
         self._plan = plan
         self._measure = measure
         self._generation = 0
+        if self._get("/health") is not None:
+            # On the host's network, say: it may well be a replica that serves.
+            raise MeasureError(f"another engine answers on port {measure.port} already")
         # Not into the pod's log: a chatty engine would push the results out of it.
         self._output = tempfile.NamedTemporaryFile("w+", prefix="engine-", suffix=".log")  # noqa: SIM115
         if plan.depth_file:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -74,6 +74,8 @@ class _EndLine(_Line):
     said: Literal[LineKind.END]
 
 
+_SHOWN: Final = 200
+"""Characters of a line that is not understood."""
 _AnyLine = _PlanLine | _StartingLine | _RunningLine | ResultLine | _FailedLine | _EndLine
 _LINE: TypeAdapter[_AnyLine] = TypeAdapter(Annotated[_AnyLine, Field(discriminator="said")])
 
@@ -116,11 +118,13 @@ def heard(log: str) -> Heard:
 
 
 def _lines(log: str) -> Iterator[_AnyLine]:
-    for line in log.splitlines():
-        if not line.startswith(PREFIX):
+    for line in log.splitlines(keepends=True):
+        # The last may be cut off in the middle: the next look reads the whole.
+        if not (line.startswith(PREFIX) and line.endswith("\n")):
             continue
+        said = line.removeprefix(PREFIX)
         try:
-            yield _LINE.validate_json(line.removeprefix(PREFIX))
+            yield _LINE.validate_json(said)
         except ValidationError:
-            # Cut off in the middle, or of another Fathom: the next look reads the whole.
-            continue
+            why = f"the pod said what this Fathom does not understand: {said.strip()[:_SHOWN]}"
+            yield _FailedLine(said=LineKind.FAILED, why=why)

@@ -21,9 +21,10 @@ KEPT_SECONDS: Final = 3600
 _GRACE_SECONDS: Final = 30
 _VOLUME: Final = "fathom-bench"
 _NOT_SERVING: Final = frozenset(
-    {"startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "ports", "args"}
+    {"startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args"}
 )
-"""Of the engine's container: what a pod needs that clients reach."""
+"""Of the engine's container: what a pod needs that clients reach. Ports stay: with `hostNetwork`
+they keep it from a node where a replica has them."""
 
 
 class BenchProgram(DeliveredCode):

@@ -57,7 +57,7 @@ def test_the_engine_s_container_starts_the_program_with_the_plan() -> None:
     *program, plan = container["command"]
     assert program == ["python3", "/etc/fathom/bench"]
     assert MeasurePlan.from_json(plan) == planned(sample(), BenchRequest(), BUNDLE).measure
-    assert not {"args", "ports", "readinessProbe", "startupProbe", "livenessProbe", "lifecycle"} & {
+    assert not {"args", "readinessProbe", "startupProbe", "livenessProbe", "lifecycle"} & {
         *container
     }
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "4"}}

@@ -92,13 +92,22 @@ def test_a_result_survives_its_config_map() -> None:
 def test_what_else_is_in_a_log_is_passed_over() -> None:
     text = (
         'INFO vllm starts\n{"said":"end"}\n'
-        + log('{"said":"plan","runs":2}', '{"said":"nonsense"}', result_line(3, 1.0))
+        + log('{"said":"plan","runs":2}', result_line(3, 1.0))
         + 'fathom-bench {"said":"res'
     )
 
     told = heard(text)
 
-    assert (told.runs, len(told.results), told.ended) == (2, 1, False)
+    assert (told.runs, len(told.results), told.ended, told.failures) == (2, 1, False, ())
+
+
+def test_a_result_that_lacks_something_is_not_measured_and_said_so() -> None:
+    line = result_line(3, 1.0).replace("mean_tpot_ms", "mean_tpot")
+
+    told = heard(log(line))
+
+    assert told.results == ()
+    assert told.failures[0].startswith("the pod said what this Fathom does not understand: {")
 
 
 def test_what_it_is_at_is_the_last_that_began() -> None:

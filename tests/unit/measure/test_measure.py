@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -181,6 +182,29 @@ def test_an_engine_that_does_not_obey_is_not_measured(pod: Pod) -> None:
 
     assert told.results == ()
     assert "depth 3 was not in force" in told.failures[0]
+
+
+def test_no_load_is_put_on_an_engine_that_is_not_its_own(pod: Pod) -> None:
+    """On the host's network another pod's may answer on the same port."""
+    other = subprocess.Popen(pod.off().command)
+    try:
+        deadline = time.monotonic() + 20
+        while not pod.note.exists() or not answers(pod.port):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        told = pod.run(pod.plan(pod.speculating(3)))
+    finally:
+        other.kill()
+        other.wait()
+        psutil.Process(pod.engines()[0]["core"]).kill()
+
+    assert told.results == ()
+    assert told.failures == (f"another engine answers on port {pod.port} already",)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_pod_that_is_told_to_go_takes_its_engine_along(pod: Pod) -> None:
