@@ -34,7 +34,7 @@ async def run_bench_job(arguments: Sequence[str]) -> DepthBench:
         arguments: more of `fathom bench`.
 
     Raises:
-        LocalClusterError: a part did not start, or the bench refused.
+        LocalClusterError: a part did not start, the bench refused, or it touched the fleet.
     """
     ensure_engine()
     async with (
@@ -43,9 +43,12 @@ async def run_bench_job(arguments: Sequence[str]) -> DepthBench:
     ):
         await _one_replica(stage)
         await _give_prompts(stage)
+        before = await stage.fleet.pods()
         code = await asyncio.to_thread(_bench, cluster.kubeconfig, stage, arguments)
         if code not in {0, 1}:
             raise LocalClusterError(f"`fathom bench` ended with {code}.")
+        if (after := await stage.fleet.pods()) != before:
+            raise LocalClusterError(f"The fleet's pods were {before}, and are {after}.")
         return await _result(stage)
 
 
