@@ -115,6 +115,9 @@ bench-hook: engine ## What the hook adds to a step of vLLM's own scheduler; fail
 bench-scale: setup ## One operator beside 100, 300 and 1000 resources; ARGS="--json FILE"
 	@$(BIN)/fathom local bench-scale $(ARGS)
 
+bench-job: local-build engine ## A Job of `fathom bench` on a local cluster: is the known acceptance found?
+	@$(BIN)/fathom local bench-job $(ARGS)
+
 bench-pages: setup ## What a pod's metrics cost the operator in a window; fails beyond its bound
 	@$(BIN)/fathom local bench-pages $(ARGS)
 

@@ -38,6 +38,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "replay": "fathom.inspect.replaying.command",
         "report": "fathom.inspect.report_command",
         "run": "fathom.runtime.process.command",
+        "bench": "fathom.bench.command",
         "local": "fathom_bench.cli",
     }
 )

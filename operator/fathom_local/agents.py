@@ -29,6 +29,8 @@ def start_agents(state: ClusterState, nodes: int, images: Sequence[Image]) -> Cl
         kubelet: KubeletConfig(
             kubeconfig=kubeconfig,
             ca_certificate=plane.credentials.ca_certificate,
+            certificate=plane.credentials.server_certificate,
+            key=plane.credentials.server_key,
             api_port=plane.port,
             version=plane.version,
             network=state.network,

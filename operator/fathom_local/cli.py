@@ -93,7 +93,9 @@ def up_command(
     kubectl = None if found is None else found.directory / "kubectl"
     if kubectl is not None and kubectl.is_file() and shutil.which("kubectl") is None:
         output.print(f"  alias kubectl={kubectl}", soft_wrap=True, highlight=False)
-    output.print("Pods' output: `fathom local logs POD`; kubectl's logs and exec do not work here.")
+    output.print(
+        "Pods' output: `fathom local logs POD`; kubectl's exec and logs -f do not work here."
+    )
 
 
 @app.command("down")

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fathom.adapters.pod_log import PodLog
 from support.local_cluster import (
     TestNamespace,
     container_state,
@@ -410,3 +411,15 @@ async def test_read_only_root_refuses_writes_outside_volumes(namespace: TestName
         volumes=[{"name": "tmp", "emptyDir": {}}],
     )
     assert printed == "refused\nallowed\n"
+
+
+async def test_output_is_read_through_the_api_server(namespace: TestNamespace) -> None:
+    """As `kubectl logs` reads it, and `fathom bench`."""
+    await namespace.create(shell_pod("says", "echo one; echo two; sleep 60"))
+    log = PodLog(namespace.api.client)
+
+    async def said() -> bool:
+        return await log.read(namespace.name, "says", "main") == "one\ntwo\n"
+
+    await eventually(said, "the pod's output")
+    assert await log.read(namespace.name, "nobody", "main") == ""

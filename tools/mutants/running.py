@@ -19,7 +19,9 @@ from typing import Final, NoReturn, Self
 
 import pytest
 
-_KEPT: Final = frozenset({"fathom", "fathom_vllm", "fathom_fetch", "fathom_local", "fathom_bench"})
+_KEPT: Final = frozenset(
+    {"fathom", "fathom_vllm", "fathom_fetch", "fathom_measure", "fathom_local", "fathom_bench"}
+)
 LOADED_EARLY: Final = (
     "aiohttp",
     "coverage",

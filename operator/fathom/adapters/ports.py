@@ -74,6 +74,18 @@ class CompletionsPort(Protocol):
         ...
 
 
+class PodLogPort(Protocol):
+    """What containers have written."""
+
+    async def read(self, namespace: str, pod: str, container: str) -> str:
+        """All that a container has written so far, bounded; empty: nothing yet. Idempotent.
+
+        Raises:
+            KubeError: it cannot be read.
+        """
+        ...
+
+
 class ModelHub(Protocol):
     """Where models are published. Never raises for what it cannot read: it says so."""
 

@@ -30,6 +30,9 @@ LABEL_REVISION: Final = f"{GROUP}/revision"
 """On children that belong to one revision: that revision's hash."""
 LABEL_COMPONENT: Final = f"{GROUP}/component"
 """On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`."""
+LABEL_BENCH: Final = f"{GROUP}/bench"
+"""On what `fathom bench` makes: the SpeculativeDeployment that is measured. None of it is a child:
+the operator neither counts nor deletes it."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 ENGINE_CONTAINER: Final = "vllm"
@@ -87,6 +90,16 @@ def fetch_job(name: str, digest: str) -> str:
 def fetch_config_map(name: str, content: str) -> str:
     """Name of the immutable ConfigMap with the program that fetches, by its content hash."""
     return f"{name}-fetch-{content}"
+
+
+def bench(name: str) -> str:
+    """Name of the Job that measures, and of the ConfigMap that holds what it found."""
+    return f"{name}-bench"
+
+
+def bench_code(name: str, run: str) -> str:
+    """Name of the ConfigMap with the code of one bench."""
+    return f"{name}-bench-{run}"
 
 
 def cache_claim(name: str) -> str:

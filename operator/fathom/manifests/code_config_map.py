@@ -25,8 +25,13 @@ def code_config_map(
         "kind": "ConfigMap",
         "metadata": child_metadata(sd, name, labels={names.LABEL_COMPONENT: component}),
         "immutable": True,
-        "data": {_key(path): text for path, text in sorted(code.files.items())},
+        "data": code_data(code),
     }
+
+
+def code_data(code: DeliveredCode) -> dict[str, JsonValue]:
+    """Its files as a ConfigMap holds them."""
+    return {_key(path): text for path, text in sorted(code.files.items())}
 
 
 def code_volume(volume: str, config_map: str, code: DeliveredCode) -> dict[str, JsonValue]:

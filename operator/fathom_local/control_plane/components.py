@@ -164,6 +164,11 @@ async def start_control_plane(
             f"--secure-port={port}",
             f"--tls-cert-file={credentials.server_certificate}",
             f"--tls-private-key-file={credentials.server_key}",
+            f"--kubelet-certificate-authority={credentials.ca_certificate}",
+            f"--kubelet-client-certificate={credentials.server_certificate}",
+            f"--kubelet-client-key={credentials.server_key}",
+            # Nobody here knows the nodes by name.
+            "--kubelet-preferred-address-types=InternalIP",
             f"--token-auth-file={credentials.tokens}",
             "--authorization-mode=RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",

@@ -25,6 +25,9 @@ class KubeletConfig(BaseModel):
 
     kubeconfig: Path
     ca_certificate: Path
+    certificate: Path
+    """Shown to the API server, which is at the same address and shows it in turn."""
+    key: Path
     api_port: int
     version: str
     """Of Kubernetes, such as 1.36.2: the control plane's."""

@@ -11,6 +11,7 @@ from fathom_local.kube import Key, KubeApi, Mirror, Object, connect
 from fathom_local.kubelet.config import KubeletConfig
 from fathom_local.kubelet.containers.processors import ProcessorPool
 from fathom_local.kubelet.hosts import NamedPod, named_pod
+from fathom_local.kubelet.log_server import log_server
 from fathom_local.kubelet.models import Pod
 from fathom_local.kubelet.node import keep_node
 from fathom_local.kubelet.pod_api import KubePodApi
@@ -62,7 +63,7 @@ class Kubelet:
         """Runs until cancelled; the pods end with it."""
         self._clear_leftovers()
         host_ip, version = str(self.config.network.gateway), self.config.version
-        async with asyncio.TaskGroup() as group:
+        async with log_server(self.config) as port, asyncio.TaskGroup() as group:
             for mirror in self._mirrors[:-1]:
                 group.create_task(mirror.run())
             # Pods last: what they refer to is known when they start.
@@ -70,7 +71,7 @@ class Kubelet:
                 await mirror.synced.wait()
             group.create_task(self._mirrors[-1].run())
             for node in self.config.nodes:
-                group.create_task(keep_node(self.api, node, host_ip, version))
+                group.create_task(keep_node(self.api, node, host_ip, port, version))
 
     def _clear_leftovers(self) -> None:
         """Of an earlier kubelet: its processes ended with it, its files did not."""

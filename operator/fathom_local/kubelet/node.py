@@ -24,20 +24,21 @@ STATUS_SECONDS = 300.0
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
-async def keep_node(api: KubeApi, node: NodeConfig, host_ip: str, version: str) -> None:
+async def keep_node(api: KubeApi, node: NodeConfig, host_ip: str, port: int, version: str) -> None:
     """Registers a node and keeps it Ready; returns never.
 
     Args:
         api: where.
         node: what it is.
         host_ip: its address.
+        port: of the kubelet at that address.
         version: the kubelet's, such as 1.36.2.
     """
     await retry_until_done(lambda: _register(api, node))
     since_status = STATUS_SECONDS
     while True:
         if since_status >= STATUS_SECONDS:
-            await retry_until_done(lambda: _write_status(api, node, host_ip, version))
+            await retry_until_done(lambda: _write_status(api, node, host_ip, port, version))
             since_status = 0.0
         await retry_until_done(lambda: _renew_lease(api, node))
         await asyncio.sleep(LEASE_SECONDS)
@@ -58,7 +59,9 @@ async def _register(api: KubeApi, node: NodeConfig) -> None:
             raise
 
 
-async def _write_status(api: KubeApi, node: NodeConfig, host_ip: str, version: str) -> None:
+async def _write_status(
+    api: KubeApi, node: NodeConfig, host_ip: str, port: int, version: str
+) -> None:
     now = timestamp(dt.datetime.now(dt.UTC))
     status: Object = {
         "capacity": node.capacity,
@@ -67,6 +70,7 @@ async def _write_status(api: KubeApi, node: NodeConfig, host_ip: str, version: s
             {"type": "InternalIP", "address": host_ip},
             {"type": "Hostname", "address": node.name},
         ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "architecture": node.architecture,
             "operatingSystem": "linux",

@@ -37,16 +37,16 @@ VERSION = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())[
 OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
 OTHERS = {
     *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
-    "clusterrole,clusterrolebinding",
+    *("job", "clusterrole,clusterrolebinding"),
 }
-ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward"}
+ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward", "scale"}
 ON_THE_OPERATOR = {"logs", "rollout"}
 VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
     **dict.fromkeys(("--watch", "--overwrite", "--recursive", "--server-side"), False),
     **dict.fromkeys(("--all", "--all-namespaces"), False),
     **dict.fromkeys(("--namespace", "-f", "-k", "-l", "-o", "--type", "-p"), True),
-    **dict.fromkeys(("--patch-file", "--raw"), True),
+    **dict.fromkeys(("--patch-file", "--raw", "--replicas"), True),
 }
 """Of kubectl, those that are shown, and whether a value follows."""
 LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}

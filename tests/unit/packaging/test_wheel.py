@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from fathom_local.tools import dist
 from support.dockerfiles import arguments
 
-PACKAGES = {"fathom", "fathom_fetch", "fathom_vllm"}
+PACKAGES = {"fathom", "fathom_fetch", "fathom_measure", "fathom_vllm"}
 """What the operator is made of."""
 
 

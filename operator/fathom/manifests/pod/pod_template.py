@@ -39,6 +39,8 @@ from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
 
 HTTP_PORT_NAME: Final = "http"
 """Of the port that answers, unless `podTemplate` gives it another."""
+PLUGIN_VOLUME: Final = "fathom-plugin"
+DEPTH_VOLUME: Final = "fathom-depth"
 PRE_STOP_SECONDS: Final = 5
 """Endpoints need a moment to drop a terminating pod; until then it must go on accepting."""
 GRACE_MARGIN_SECONDS: Final = 15
@@ -268,11 +270,11 @@ def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> lis
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
     if has_plugin(spec):
         plugin = names.plugin_config_map(name, bundle.content)
-        volumes.append(code_volume("fathom-plugin", plugin, bundle))
+        volumes.append(code_volume(PLUGIN_VOLUME, plugin, bundle))
     if live_depth(spec) and role is Role.LEADER:
         volumes.append(
             {
-                "name": "fathom-depth",
+                "name": DEPTH_VOLUME,
                 "configMap": {
                     "name": names.depth_config_map(name),
                     "items": [{"key": DEPTH_KEY, "path": DEPTH_KEY}],
@@ -302,8 +304,8 @@ def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValu
     if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
     if has_plugin(spec):
-        mounts.append({"name": "fathom-plugin", "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
+        mounts.append({"name": PLUGIN_VOLUME, "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
     if live_depth(spec) and role is Role.LEADER:
         # The directory, never a subPath: such mounts are not refreshed.
-        mounts.append({"name": "fathom-depth", "mountPath": DEPTH_DIRECTORY, "readOnly": True})
+        mounts.append({"name": DEPTH_VOLUME, "mountPath": DEPTH_DIRECTORY, "readOnly": True})
     return mounts

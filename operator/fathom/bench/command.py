@@ -1,0 +1,217 @@
+"""`fathom bench`."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from fathom.adapters import kube_config
+from fathom.adapters.clock import SystemClock
+from fathom.adapters.kube import Kube
+from fathom.adapters.pod_log import PodLog
+from fathom.adapters.ports import KubeError
+from fathom.api.resource import SpeculativeDeployment, known_part, parse
+from fathom.bench.asked import BenchRefusedError, BenchRequest
+from fathom.bench.data import SUBSETS
+from fathom.bench.job import bench_program
+from fathom.bench.planning import planned
+from fathom.bench.progress import progress
+from fathom.bench.result import found
+from fathom.bench.runner import BenchCluster, follow, keep, remove, start
+from fathom.bench.view import bench_table
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.depth_bench import DepthBench
+from fathom.core.plugin import plugin_bundle
+from fathom.core.times import rfc3339
+from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing
+from fathom.manifests.problems import problems_of
+
+NOT_ALL: Final = 1
+"""Exit code: some of it was not measured."""
+WIDTH: Final = 120
+_DEFAULTS: Final = BenchRequest()
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def bench_command(
+    name: Annotated[str, typer.Argument(help="Of the SpeculativeDeployment.")],
+    *,
+    concurrency: Annotated[
+        str, typer.Option(help="Requests in flight, separated by commas; a row each.")
+    ] = "1,4,16",
+    depths: Annotated[
+        str, typer.Option(help="Separated by commas; default: all that the engine has.")
+    ] = "",
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="random, pvc:CLAIM/PATH or configmap:NAME/KEY; may be repeated. A path that ends "
+            "in .json is ShareGPT-shaped, any other a folder of SPEED-Bench. Default: random."
+        ),
+    ] = None,
+    input_tokens: Annotated[
+        str, typer.Option(help="Of random prompts, separated by commas; a series each.")
+    ] = "1024",
+    output_tokens: Annotated[int, typer.Option(min=2, help="Of each answer, at most.")] = (
+        _DEFAULTS.output_tokens
+    ),
+    num_prompts: Annotated[
+        int | None, typer.Option(min=1, help="Of each run; default: 8 for each request in flight.")
+    ] = None,
+    subset: Annotated[str, typer.Option(help=f"Of SPEED-Bench: {', '.join(SUBSETS)}.")] = (
+        _DEFAULTS.subset
+    ),
+    category: Annotated[
+        list[str] | None, typer.Option(help="Of SPEED-Bench; may be repeated. Default: all as one.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 decodes greedily.")] = 0.0,
+    true_off: Annotated[
+        bool, typer.Option(help="Also start the engine without speculation, to compare.")
+    ] = True,
+    deadline_minutes: Annotated[
+        int, typer.Option(min=1, help="After which the Job is ended, whatever it is at.")
+    ] = _DEFAULTS.deadline_minutes,
+    room_minutes: Annotated[
+        float, typer.Option(min=0.0, help="How long to wait for a node with room.")
+    ] = 3.0,
+    watch: Annotated[
+        bool, typer.Option("--follow", help="Watch the bench that is under way; start none.")
+    ] = False,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Measure an engine at each depth, and without speculation, with vLLM's own load generator.
+
+    In a pod beside the fleet, which goes on serving. Exit code 1: some of it was not measured.
+    """
+    try:
+        request = BenchRequest(
+            concurrency=_numbers("--concurrency", concurrency),
+            depths=_numbers("--depths", depths, least=0) if depths else None,
+            prompts=tuple(prompts or _DEFAULTS.prompts),
+            input_tokens=_numbers("--input-tokens", input_tokens),
+            output_tokens=output_tokens,
+            num_prompts=num_prompts,
+            subset=subset,
+            categories=tuple(category or ()),
+            temperature=temperature,
+            true_off=true_off,
+            deadline_minutes=deadline_minutes,
+        )
+        with refusing():
+            key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
+        code = asyncio.run(
+            _bench(key, None if watch else request, room_minutes * 60, kubeconfig, context)
+        )
+    except BenchRefusedError as error:
+        refuse(str(error))
+    except KubeError as error:
+        refuse(f"The API server refuses, or cannot be reached: {error.message}")
+    raise typer.Exit(code)
+
+
+def shown(bench: DepthBench, console: Console) -> int:
+    """Print a result.
+
+    Returns:
+        Its exit code.
+    """
+    if bench.rows:
+        console.print(bench_table(bench))
+    for row in bench.rows:
+        if row.failed:
+            console.print(
+                f"{row.data}, {row.concurrency} at a time: {row.failed} of "
+                f"{row.failed + row.requests} requests failed.",
+                markup=False,
+            )
+    for sentence in bench.not_measured:
+        console.print(f"Not measured: {sentence}", markup=False, highlight=False)
+    return NOT_ALL if bench.not_measured or any(row.failed for row in bench.rows) else 0
+
+
+async def _bench(
+    key: ObjectKey,
+    request: BenchRequest | None,
+    room_s: float,
+    kubeconfig: Path | None,
+    context: str,
+) -> int:
+    """The exit code; request None: of the one that is under way."""
+    async with _connected(kubeconfig, context) as cluster:
+        sd = await _resource(cluster, key)
+        if request is not None:
+            program, bundle = bench_program(), plugin_bundle()
+            await start(
+                cluster,
+                sd,
+                planned(sd, request, bundle),
+                run=uuid.uuid4().hex[:8],
+                deadline_minutes=request.deadline_minutes,
+                program=program,
+            )
+        try:
+            with progress(Console(stderr=True)) as tell:
+                told = await follow(cluster, sd, room_s=room_s, tell=tell)
+        except BaseException:
+            # Nobody waits for it any longer, and what runs unseen holds GPUs. One that somebody
+            # else began is theirs.
+            if request is not None:
+                await remove(cluster, sd)
+            raise
+        bench = found(sd, told, rfc3339(cluster.clock.now_s()))
+        code = shown(bench, _console())
+        if bench.rows:
+            await keep(cluster, sd, bench)
+        await remove(cluster, sd)
+        return code
+
+
+def _console() -> Console:
+    """Wide enough for the table where it is a file, which has no width."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
+@asynccontextmanager
+async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[BenchCluster]:
+    with refusing():
+        configuration = await kube_config.load(kubeconfig, context)
+    async with kube_config.client(configuration) as api:
+        yield BenchCluster(Kube(api), PodLog(api), SystemClock())
+
+
+async def _resource(cluster: BenchCluster, key: ObjectKey) -> SpeculativeDeployment:
+    found_there = await cluster.kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
+    if found_there is None:
+        raise BenchRefusedError(f"There is no SpeculativeDeployment {key}.")
+    parsed = parse(known_part(found_there).known)
+    problems = problems_of(parsed) if isinstance(parsed, SpeculativeDeployment) else parsed
+    if problems or not isinstance(parsed, SpeculativeDeployment):
+        said = "\n".join(f"  {each}" for each in problems)
+        raise BenchRefusedError(f"The spec of {key} is refused, so nothing can be started:\n{said}")
+    return parsed
+
+
+def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:
+    """Whole numbers separated by commas, each once.
+
+    Raises:
+        BenchRefusedError: it is something else.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and int(part) >= least for part in parts):
+        raise BenchRefusedError(
+            f"{option} {text!r}: write whole numbers from {least} on, separated by commas."
+        )
+    return tuple(dict.fromkeys(map(int, parts)))

@@ -1,0 +1,117 @@
+"""From a resource and what is asked of it to what its pod measures. Pure."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fathom.api import names
+from fathom.api.choices import Switch
+from fathom.api.resource import SpeculativeDeployment
+from fathom.bench.asked import BenchRefusedError, BenchRequest, asked_depths
+from fathom.bench.data import BenchData, data_of
+from fathom.core.engine.capability import live_depth
+from fathom.core.plugin import PluginBundle
+from fathom.core.revision import revision_of
+from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY
+from fathom.manifests.pod.pod_template import pod_template
+from fathom.manifests.pod.template_parts import Part, by, parts, texts
+from fathom.manifests.render import max_batch
+from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
+from fathom_vllm.environment import DEFAULT_DEPTH_FILE
+
+OBEY_SECONDS: Final = 60.0
+"""An engine looks at its depth file four times a second."""
+LOAD_SECONDS: Final = 3600.0
+"""That one run may take: 128 prompts of 32k tokens at depth 0 on a large model take minutes."""
+_NO_PREFIX_CACHE: Final = "--no-enable-prefix-caching"
+"""Each depth is asked the same prompts, and the second would find what the first computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBench:
+    """All that the pod needs."""
+
+    measure: MeasurePlan
+    data: tuple[BenchData, ...]
+    template: Part
+    """Of the fleet's own pods, as this spec starts them."""
+    bundle: PluginBundle
+
+
+def planned(sd: SpeculativeDeployment, request: BenchRequest, bundle: PluginBundle) -> PlannedBench:
+    """Plan a bench of a resource against which nothing stands.
+
+    Raises:
+        BenchRefusedError: it cannot be measured so.
+    """
+    depths = asked_depths(sd, request.depths)
+    data = data_of(request)
+    template = pod_template(sd, revision=revision_of(sd.spec), bundle=bundle)
+    engines = [
+        EnginePlan(
+            command=_command(template),
+            depths=depths,
+            depth_file=DEFAULT_DEPTH_FILE if live_depth(sd.spec) else "",
+        )
+    ]
+    if request.true_off:
+        off = _without_drafting(sd)
+        bare = pod_template(off, revision=revision_of(off.spec), bundle=bundle)
+        engines.append(EnginePlan(command=_command(bare), depths=(), hidden=PLUGIN_DIRECTORY))
+    measure = MeasurePlan(
+        engines=tuple(engines),
+        loads=tuple(
+            LoadPlan(
+                data=each.label,
+                concurrency=concurrency,
+                prompts=request.prompts_at(concurrency),
+                arguments=load_arguments(sd, request, each, concurrency),
+            )
+            for each in data
+            for concurrency in request.concurrency
+        ),
+        port=HTTP_PORT,
+        max_batch=max_batch(sd.spec),
+        start_seconds=sd.spec.engine.startup_minutes * 60.0,
+        obey_seconds=OBEY_SECONDS,
+        load_seconds=LOAD_SECONDS,
+    )
+    return PlannedBench(measure, data, template, bundle)
+
+
+def load_arguments(
+    sd: SpeculativeDeployment, request: BenchRequest, data: BenchData, concurrency: int
+) -> tuple[str, ...]:
+    """After `vllm bench serve`, but for where its result goes."""
+    trust = ("--trust-remote-code",) if sd.spec.model.trust_remote_code else ()
+    return (
+        *("--host", "127.0.0.1", "--port", str(HTTP_PORT)),
+        *data.arguments,
+        *("--max-concurrency", str(concurrency)),
+        *("--num-prompts", str(request.prompts_at(concurrency))),
+        *("--num-warmups", str(concurrency)),
+        *("--temperature", f"{request.temperature:g}", "--seed", "0"),
+        *("--disable-tqdm", "--save-result"),
+        *trust,
+    )
+
+
+def engine_container(template: Part) -> Part:
+    """The one in which the engine runs."""
+    return by("name", parts(template, "spec", "containers"))[names.ENGINE_CONTAINER]
+
+
+def _command(template: Part) -> tuple[str, ...]:
+    container = engine_container(template)
+    command = texts(container, "command")
+    if not command:
+        raise BenchRefusedError(
+            "The image's own entrypoint starts the engine, and a bench starts it itself: write its "
+            "command into podTemplate."
+        )
+    return (*command, *texts(container, "args"), _NO_PREFIX_CACHE)
+
+
+def _without_drafting(sd: SpeculativeDeployment) -> SpeculativeDeployment:
+    speculation = sd.spec.speculation.model_copy(update={"drafting": Switch.DISABLED})
+    return replace(sd, spec=sd.spec.model_copy(update={"speculation": speculation}))

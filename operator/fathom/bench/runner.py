@@ -1,0 +1,236 @@
+"""Carries a bench out, with the rights of whoever asks: a Job is made, watched, read and removed.
+
+Nothing of the fleet is touched. Whoever asks may vanish at any time: the Job ends by itself, its
+code goes with it, and until then another can go on watching.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+
+from fathom.adapters.ports import Clock, KubeError, KubePort, PodLogPort
+from fathom.api import names
+from fathom.api.accelerators import vendor_of
+from fathom.api.conditions import Reason
+from fathom.api.resource import SpeculativeDeployment
+from fathom.bench.asked import BenchRefusedError
+from fathom.bench.data import DataVolume
+from fathom.bench.heard import Heard, heard
+from fathom.bench.job import BenchProgram, bench_code, bench_job, owned_by
+from fathom.bench.planning import PlannedBench
+from fathom.bench.result import result_config_map
+from fathom.core.cluster.kinds import (
+    CONFIG_MAP,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    ObjectKey,
+)
+from fathom.core.cluster.manifest import Seen, place_of
+from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.nodes_per_replica import gpus_per_pod
+from fathom.core.cluster.observed import ObservedJob
+from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
+from fathom.core.depth_bench import DepthBench
+
+EVERY_S: Final = 2.0
+GONE_S: Final = 60.0
+"""That the Job of an earlier bench may take to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCluster:
+    """What carrying one out needs of the world."""
+
+    kube: KubePort
+    logs: PodLogPort
+    clock: Clock
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+async def start(
+    cluster: BenchCluster,
+    sd: SpeculativeDeployment,
+    bench: PlannedBench,
+    *,
+    run: str,
+    deadline_minutes: int,
+    program: BenchProgram,
+) -> None:
+    """Make the Job, and what its pod mounts.
+
+    Raises:
+        BenchRefusedError: one is under way.
+        KubeError: it cannot be made; nothing is left then.
+    """
+    namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
+    for volume in {each.volume for each in bench.data if each.volume}:
+        await _require(cluster, namespace, volume)
+    await _clear(cluster, ObjectKey(namespace, name))
+    job = bench_job(sd, bench, run=run, deadline_minutes=deadline_minutes, program=program)
+    try:
+        made = await cluster.kube.create(JOB, job)
+    except KubeError as error:
+        if error.outdated:
+            raise BenchRefusedError(_under_way(sd)) from error
+        raise
+    owner = owned_by(JOB.api_version, JOB.kind, name, Meta.model_validate(made["metadata"]).uid)
+    try:
+        code = bench_code(sd, bench, run=run, program=program, owner=owner)
+        await cluster.kube.create(CONFIG_MAP, code)
+    except BaseException:
+        # Also when nobody waits any longer: without its code the pod would wait for ever.
+        await remove(cluster, sd)
+        raise
+
+
+async def follow(
+    cluster: BenchCluster,
+    sd: SpeculativeDeployment,
+    *,
+    room_s: float,
+    tell: Callable[[Heard], None],
+) -> Heard:
+    """Watch a bench to its end.
+
+    Args:
+        cluster: where.
+        sd: whose.
+        room_s: seconds that its pod may have trouble to start, such as to find a node.
+        tell: is given where it stands, again and again.
+
+    Returns:
+        All that it said.
+
+    Raises:
+        BenchRefusedError: there is none, or it could not start.
+        KubeError: it cannot be watched.
+    """
+    namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
+    told = Heard()
+    since_s: float | None = None
+    while True:
+        try:
+            job = await cluster.kube.get(JOB, namespace, name)
+            pods = await cluster.kube.select(POD, namespace, f"job-name={name}")
+            if job is None:
+                raise BenchRefusedError(
+                    f"There is no Job {namespace}/{name}: it was deleted, or its result was "
+                    "fetched and it went."
+                )
+            pod = ObservedPod.model_validate(pods[0]) if pods else None
+            if pod is not None:
+                log = await cluster.logs.read(namespace, pod.name, names.ENGINE_CONTAINER)
+                told = heard(log)
+        except KubeError as error:
+            # What is gone for a moment need not end the watching.
+            if not error.transient:
+                raise
+            await cluster.pause(EVERY_S)
+            continue
+        if told.ended:
+            return told
+        trouble = _no_pod(name) if pod is None else trouble_with_pod(pod)
+        if ended := _ended(ObservedJob.model_validate(job)):
+            why = f"{ended} {trouble.message}" if trouble else ended
+            return replace(told, failures=(*told.failures, why))
+        if trouble is None or told.runs is not None:
+            since_s = None
+            tell(told if told.now else replace(told, now="waits for its pod to start"))
+        else:
+            now_s = cluster.clock.now_s()
+            since_s = now_s if since_s is None else since_s
+            if now_s - since_s >= room_s:
+                raise BenchRefusedError(_no_start(sd, trouble.reason, trouble.message))
+            tell(replace(told, now=trouble.message))
+        await cluster.pause(EVERY_S)
+
+
+async def keep(cluster: BenchCluster, sd: SpeculativeDeployment, bench: DepthBench) -> None:
+    """Put the result where it stays.
+
+    Raises:
+        KubeError: it cannot be written.
+    """
+    manifest = result_config_map(sd, bench)
+    live = await cluster.kube.get(CONFIG_MAP, *place_of(manifest))
+    if live is None:
+        await cluster.kube.create(CONFIG_MAP, manifest)
+    else:
+        await cluster.kube.apply(CONFIG_MAP, manifest, Seen.of(live))
+
+
+async def remove(cluster: BenchCluster, sd: SpeculativeDeployment) -> None:
+    """Delete the Job, and with it its pod and code; what cannot be deleted goes by itself."""
+    namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
+    with suppress(KubeError):
+        job = await cluster.kube.get(JOB, namespace, name)
+        if job is not None:
+            await cluster.kube.delete(JOB, namespace, name, Seen.of(job))
+
+
+async def _clear(cluster: BenchCluster, key: ObjectKey) -> None:
+    """Let the Job of an earlier bench go, if it has ended."""
+    deadline_s = cluster.clock.now_s() + GONE_S
+    while (job := await cluster.kube.get(JOB, key.namespace, key.name)) is not None:
+        observed = ObservedJob.model_validate(job)
+        if not _ended(observed) and observed.metadata.deletion_timestamp is None:
+            raise BenchRefusedError(
+                f"A bench is under way, Job {key}: --follow watches it, `kubectl delete job "
+                f"{key.name} --namespace {key.namespace}` ends it."
+            )
+        if cluster.clock.now_s() >= deadline_s:
+            raise BenchRefusedError(
+                f"Job {key} of an earlier bench does not go: see what holds it."
+            )
+        if observed.metadata.deletion_timestamp is None:
+            await cluster.kube.delete(JOB, key.namespace, key.name, Seen.of(job))
+        await cluster.pause(EVERY_S)
+
+
+async def _require(cluster: BenchCluster, namespace: str, volume: DataVolume) -> None:
+    """A pod whose volume is not there waits for it without a word."""
+    kind = PERSISTENT_VOLUME_CLAIM if volume.kind == "pvc" else CONFIG_MAP
+    try:
+        there = await cluster.kube.get(kind, namespace, volume.name)
+    except KubeError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return  # Who may not look may have one mounted all the same.
+        raise
+    if there is None:
+        raise BenchRefusedError(
+            f"There is no {kind.kind} {namespace}/{volume.name} to read prompts from."
+        )
+
+
+def _no_pod(job: str) -> Trouble:
+    """A quota or an admission webhook may stand against it."""
+    message = f"Job {job} has no pod: `kubectl describe job {job}` says why."
+    return Trouble(Reason.CHILD_REFUSED, message)
+
+
+def _ended(job: ObservedJob) -> str:
+    """Why nothing more comes of a Job; empty: something may."""
+    if job.failed is not None:
+        return f"the Job was given up: {job.failed}."
+    return "the pod ended before everything was measured." if job.complete else ""
+
+
+def _under_way(sd: SpeculativeDeployment) -> str:
+    return f"Somebody else has just begun a bench of {sd.metadata.name}: --follow watches it."
+
+
+def _no_start(sd: SpeculativeDeployment, reason: Reason, message: str) -> str:
+    if reason is not Reason.POD_UNSCHEDULABLE:
+        return f"The bench could not start: {message}"
+    gpus, name = gpus_per_pod(sd.spec), sd.metadata.name
+    return (
+        f"There is no room for the bench: {message} It is a pod beside the fleet and needs what a "
+        f"replica needs, {gpus} {vendor_of(sd.spec.node_pool).resource} on one node. Free one: "
+        f"`kubectl scale sd {name} --replicas={max(0, sd.spec.replicas - 1)}` drains a replica "
+        "without losing a request; scale back afterwards."
+    )

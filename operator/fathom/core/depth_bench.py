@@ -1,0 +1,78 @@
+"""What `fathom bench` found, as it stays in ConfigMap `<name>-bench`. Pure."""
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+RESULT_KEY: Final = "result.json"
+
+
+class _Found(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True
+    )
+
+
+class AcceptanceLength(_Found):
+    """Tokens per verification step."""
+
+    mean: float
+    low: float
+    """Of its interval of 95 %."""
+    high: float
+    drafts: int
+    """That it was counted by."""
+
+
+class BenchRow(_Found):
+    """One run."""
+
+    data: str
+    concurrency: int
+    """Requests in flight."""
+    depth: int | None
+    """None: an engine without speculation."""
+    requests: int
+    """That were answered."""
+    failed: int
+    """That were not."""
+    input_tokens: int
+    """Of a prompt, on average."""
+    tokens_per_second: float
+    """Of all requests together."""
+    tokens_per_second_per_user: float | None
+    """Of one request once its first token is there; None: none had a second one."""
+    first_token_seconds: float
+    acceptance: AcceptanceLength | None
+    """None: nothing was drafted."""
+    over_depth_0: float | None
+    """Tokens per second, over those of depth 0 with the same data and concurrency; None: not
+    measured."""
+    over_true_off: float | None
+    """The same over an engine without speculation."""
+
+
+class DepthBench(_Found):
+    """One bench."""
+
+    name: str
+    """Of the SpeculativeDeployment."""
+    image: str
+    """Of the engine."""
+    at: str
+    """When it ended."""
+    rows: tuple[BenchRow, ...]
+    not_measured: tuple[str, ...] = ()
+    """What came to nothing, a sentence each."""
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "DepthBench | None":
+        """None: it is none."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None

@@ -1,0 +1,95 @@
+"""A cluster, a fleet, prompts in a ConfigMap, `fathom bench` as a user types it, and the truth."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fathom.api import names
+from fathom.core.depth_bench import RESULT_KEY, DepthBench
+from fathom_bench.job.prompts import share_gpt, speed_bench
+from fathom_local.cluster import LocalCluster
+from fathom_local.demo.stage import DemoStage, set_stage, wait_ready
+from fathom_local.engine.setup import ensure_engine
+from fathom_local.engine.walk import EASY, HARD
+from fathom_local.errors import LocalClusterError
+from fathom_local.kube import MERGE_PATCH, Object
+
+CONFIG_MAP: Final = "prompts"
+PROMPTS: Final = 40
+OUTPUT_TOKENS: Final = 96
+CLASSES: Final = {"easy": "easy", "hard": "hard", "qualitative/easy": "easy"}
+"""The traffic class of each series whose acceptance is known."""
+COMMAND_SECONDS: Final = 3600.0
+LONG_TOKENS: Final = 800
+"""Of long random prompts; the engine's context has 1024."""
+
+
+async def run_bench_job(arguments: Sequence[str]) -> DepthBench:
+    """Start everything, bench it, and take it down again.
+
+    Args:
+        arguments: more of `fathom bench`.
+
+    Raises:
+        LocalClusterError: a part did not start, the bench refused, or it touched the fleet.
+    """
+    ensure_engine()
+    async with (
+        LocalCluster.start("bench-job") as cluster,
+        set_stage(cluster, lambda line: print(line, file=sys.stderr)) as stage,  # noqa: T201 - progress
+    ):
+        await _one_replica(stage)
+        await _give_prompts(stage)
+        before = await stage.fleet.pods()
+        code = await asyncio.to_thread(_bench, cluster.kubeconfig, stage, arguments)
+        if code not in {0, 1}:
+            raise LocalClusterError(f"`fathom bench` ended with {code}.")
+        if (after := await stage.fleet.pods()) != before:
+            raise LocalClusterError(f"The fleet's pods were {before}, and are {after}.")
+        return await _result(stage)
+
+
+async def _one_replica(stage: DemoStage) -> None:
+    """Engines spin while they wait: on two processors the bench needs one for itself."""
+    fleet = stage.fleet
+    await fleet.api.request(
+        "PATCH", fleet.path, body={"spec": {"replicas": 1}}, content_type=MERGE_PATCH
+    )
+    async with asyncio.timeout(120):
+        while len(await fleet.pods()) > 1:
+            await asyncio.sleep(1)
+    await wait_ready(fleet, lambda line: print(line, file=sys.stderr))  # noqa: T201 - progress
+
+
+async def _give_prompts(stage: DemoStage) -> None:
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG_MAP},
+        "data": {
+            "easy.json": share_gpt(EASY, PROMPTS),
+            "hard.json": share_gpt(HARD, PROMPTS),
+            "qualitative.jsonl": speed_bench(EASY, PROMPTS),
+        },
+    }
+    path = f"/api/v1/namespaces/{stage.fleet.namespace}/configmaps"
+    await stage.api.request("POST", path, body=body)
+
+
+def _bench(kubeconfig: Path, stage: DemoStage, arguments: Sequence[str]) -> int:
+    command = [str(Path(sys.executable).with_name("fathom")), "bench", stage.fleet.name]
+    command += ["--namespace", stage.fleet.namespace, "--kubeconfig", str(kubeconfig)]
+    return subprocess.run([*command, *arguments], timeout=COMMAND_SECONDS, check=False).returncode
+
+
+async def _result(stage: DemoStage) -> DepthBench:
+    name = names.bench(stage.fleet.name)
+    path = f"/api/v1/namespaces/{stage.fleet.namespace}/configmaps/{name}"
+    kept = await stage.api.request("GET", path)
+    bench = DepthBench.from_json(kept["data"][RESULT_KEY])
+    if bench is None:
+        raise LocalClusterError(f"ConfigMap {name} holds no result.")
+    return bench
