@@ -49,7 +49,7 @@ def sharing(found: JsonValue, like: JsonValue) -> JsonValue:
     if isinstance(found, dict) and isinstance(like, dict):
         for key, value in found.items():
             found[key] = sharing(value, like.get(key))
-        same = len(found) == len(like) and all(like.get(key) is found[key] for key in found)
+        same = found.keys() == like.keys() and all(like[key] is found[key] for key in found)
         return like if same else found
     if isinstance(found, list) and isinstance(like, list):
         for at, (value, other) in enumerate(zip(found, like, strict=False)):

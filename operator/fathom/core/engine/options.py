@@ -8,6 +8,7 @@ stands for it (argparse's own rule). A test compares these rules with the real p
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -59,6 +60,15 @@ class EngineOption:
 
 def options(args: Sequence[str]) -> Iterator[EngineOption]:
     """Every argument that argparse would take for an option, in order."""
+    yield from _options(tuple(args))
+
+
+@lru_cache(maxsize=1024)  # asked dozens of times in a pass
+def _options(args: tuple[str, ...]) -> tuple[EngineOption, ...]:
+    return tuple(_read(args))
+
+
+def _read(args: Sequence[str]) -> Iterator[EngineOption]:
     for index, argument in enumerate(args):
         # argparse takes a negative number, or an argument with a space in it, for a value.
         spelling, has_value, attached = argument.partition("=")
