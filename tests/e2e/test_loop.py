@@ -119,6 +119,21 @@ async def accepts_more_than(stage: DemoStage, tokens: float) -> bool:
     return float((await table(stage))["Accept"]) > tokens
 
 
+async def test_the_page_shows_it_all_and_is_kept_as_a_file(
+    stage: DemoStage, tmp_path: Path
+) -> None:
+    file = tmp_path / "demo.html"
+    said = await save_page(stage.fleet, file)
+
+    assert said.startswith(f"Written: {file}"), said
+    page = file.read_text(encoding="utf-8")
+    status = (await stage.fleet.resource())["status"]
+    assert status["tuning"]["history"][0]["reason"] in page
+    data = json.loads(page.partition('id="history">')[2].partition("</script>")[0])
+    assert any(each for each in data["tokens_per_second"])
+    assert data["decisions"]
+
+
 async def test_auto_to_advise_is_a_stop_button_without_a_restart(stage: DemoStage) -> None:
     fleet = stage.fleet
     before = await fleet.pods()
@@ -321,18 +336,3 @@ async def table(stage: DemoStage) -> dict[str, str]:
     document = json.loads(await answer.response.read())
     names_ = [column["name"] for column in document["columnDefinitions"]]
     return dict(zip(names_, map(str, document["rows"][0]["cells"]), strict=True))
-
-
-async def test_the_page_shows_it_all_and_is_kept_as_a_file(
-    stage: DemoStage, tmp_path: Path
-) -> None:
-    file = tmp_path / "demo.html"
-    said = await save_page(stage.fleet, file)
-
-    assert said.startswith(f"Written: {file}"), said
-    page = file.read_text(encoding="utf-8")
-    status = (await stage.fleet.resource())["status"]
-    assert status["tuning"]["history"][0]["reason"] in page
-    data = json.loads(page.partition('id="history">')[2].partition("</script>")[0])
-    assert any(each for each in data["tokens_per_second"])
-    assert data["decisions"]

@@ -4,7 +4,7 @@
   const told = JSON.parse(document.getElementById("history").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const shown = (unit) => (_, value) => (value == null ? "–" : value.toLocaleString("en") + unit);
+  const shown = (_, value) => (value == null ? "–" : value.toLocaleString("en"));
   const stepped = uPlot.paths.stepped({ align: 1 });
   // Lines that lie on one another: each shows in the gaps of those above it.
   const dashes = [[], [14, 6], [8, 6], [3, 5], [14, 5, 3, 5], [1, 4]];
@@ -14,7 +14,7 @@
   const short = told.at.at(-1) - told.at[0] < 900;
   const clock = (at) => new Date(at * 1e3).toISOString().slice(11, short ? 19 : 16);
   const line = (label, index, more = {}) => ({
-    label, stroke: colour("--c" + index), width: 2, value: shown(""), points: { show: told.at.length < 40 }, ...more,
+    label, stroke: colour("--c" + index), width: 2, value: shown, points: { show: told.at.length < 40 }, ...more,
   });
   const axis = (more = {}) => ({
     stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") }, ...more,
