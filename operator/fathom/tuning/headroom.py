@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import exp, exp2
 
+from fathom.tuning.estimate.step_time import CellTime
 from fathom.tuning.policy.policy import Policy
 
 
@@ -40,29 +41,29 @@ def headroom(policy: Policy, served_now: float | None, pods: int) -> float | Non
 
 def _tokens_per_second(policy: Policy) -> Iterator[tuple[int, float]]:
     """Of one pod that only decodes, by bucket, where the depth in force was measured."""
-    evidence = policy.evidence
-    batches = evidence.traffic.log_batches()
+    batches = policy.evidence.traffic.log_batches()
     for bucket, depth in policy.depths.items():
-        kind = evidence.traffic.kind(bucket)
-        time = evidence.table.estimate(bucket, depth, kind)
-        cell = evidence.table.at(bucket, depth, kind)
-        tpot = evidence.tpot_seconds(bucket, depth)
-        if time is not None and time.measured and cell is not None and tpot:
+        cell = _measured(policy, bucket)
+        tpot = policy.evidence.tpot_seconds(bucket, depth) if cell is not None else None
+        if cell is not None and tpot:
             yield bucket, exp2(batches.get(bucket, cell.log_batch)) / tpot
+
+
+def _measured(policy: Policy, bucket: int) -> CellTime | None:
+    """The step time at the depth in force; None: it was not measured."""
+    evidence = policy.evidence
+    cells = evidence.table.measured_depths(bucket, evidence.traffic.kind(bucket))
+    return next((cell for cell in cells if cell.depth == policy.depths.get(bucket)), None)
 
 
 def _overhead(policy: Policy) -> float | None:
     """Busy seconds over what their steps would have taken without prefill; None: not measured."""
     busy = alone = 0.0
     for load in policy.evidence.traffic.loads:
-        if (depth := policy.depths.get(load.batch_le)) is None:
-            continue
-        kind = policy.evidence.traffic.kind(load.batch_le)
-        time = policy.evidence.table.estimate(load.batch_le, depth, kind)
-        if time is not None and time.measured:
+        if (cell := _measured(policy, load.batch_le)) is not None:
             busy += load.busy_seconds
-            speed = policy.evidence.step_times.speed()
-            alone += (load.decode_steps + load.mixed_steps) * exp(time.log_seconds + speed)
+            seconds = exp(cell.log_seconds + policy.evidence.step_times.speed())
+            alone += (load.decode_steps + load.mixed_steps) * seconds
     return busy / alone if alone > 0 else None
 
 

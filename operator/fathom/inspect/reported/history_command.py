@@ -51,7 +51,7 @@ def history_command(
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class KnownPast:
     """What became of one resource."""
 
     happened: tuple[Happened, ...]
@@ -59,7 +59,7 @@ class Past:
     """What could not be read, in sentences."""
 
 
-async def read_past(kube: KubePort, key: ObjectKey) -> Past | None:
+async def read_past(kube: KubePort, key: ObjectKey) -> KnownPast | None:
     """Read all that tells of a resource's past; None: there is no such resource.
 
     Raises:
@@ -73,7 +73,7 @@ async def read_past(kube: KubePort, key: ObjectKey) -> Past | None:
         _refreshes(kube, key, missing), _events(kube, key, missing)
     )
     status = reported.status or SpeculativeDeploymentStatus()
-    return Past(history_of(status, refreshes, events), tuple(missing))
+    return KnownPast(history_of(status, refreshes, events), tuple(missing))
 
 
 def history_table(happened: Sequence[Happened]) -> Table:

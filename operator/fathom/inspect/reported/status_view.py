@@ -24,7 +24,7 @@ def status_view(key: ObjectKey, reported: Reported, wellness: Wellness) -> Group
         wellness: what was made of that.
     """
     style = "green" if wellness.is_well else "yellow"
-    headline = Text.assemble((str(key), "bold"), " ", (f"{wellness.verdict}.", style))
+    headline = Text.assemble((str(key), "bold"), " ", (f"{wellness.headline}.", style))
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column()

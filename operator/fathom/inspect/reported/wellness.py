@@ -11,7 +11,7 @@ from fathom.api.status import Condition
 from fathom.inspect.cluster import Reported
 
 
-class Verdict(StrEnum):
+class Headline(StrEnum):
     """As a headline ends."""
 
     WELL = "is well"
@@ -24,14 +24,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wellness:
-    verdict: Verdict
+    headline: Headline
     next: str
     """What happens, or what to do, in sentences."""
 
     @property
     def is_well(self) -> bool:
         """Whether nobody has to look."""
-        return self.verdict in {Verdict.WELL, Verdict.PAUSED}
+        return self.headline in {Headline.WELL, Headline.PAUSED}
 
 
 def wellness_of(reported: Reported) -> Wellness:
@@ -48,12 +48,12 @@ def _not_reported(reported: Reported) -> Wellness | None:
     status, newest = reported.status, reported.metadata.generation
     if status is None or not status.conditions:
         return Wellness(
-            Verdict.UNKNOWN,
+            Headline.UNKNOWN,
             "No operator has reported on it yet. Does one run, and does it watch this namespace?",
         )
     if status.observed_generation < newest:
         return Wellness(
-            Verdict.UNKNOWN,
+            Headline.UNKNOWN,
             f"The operator has reported on generation {status.observed_generation} and not yet on "
             f"{newest}, the newest. If that lasts for a minute: does it run?",
         )
@@ -70,7 +70,7 @@ def _degraded(reported: Reported) -> Wellness | None:
         if degraded.reason in again
         else ""
     )
-    return Wellness(Verdict.NOT_WELL, f"{degraded.reason}: {degraded.message}{hint}")
+    return Wellness(Headline.NOT_WELL, f"{degraded.reason}: {degraded.message}{hint}")
 
 
 def _progressing(reported: Reported) -> Wellness | None:
@@ -79,21 +79,21 @@ def _progressing(reported: Reported) -> Wellness | None:
         return None
     if progressing.reason == Reason.PAUSED:
         resume = f"`kubectl fathom resume {reported.metadata.name}` ends the pause."
-        return Wellness(Verdict.PAUSED, resume)
-    return Wellness(Verdict.UNDER_WAY, progressing.message) if _holds(progressing) else None
+        return Wellness(Headline.PAUSED, resume)
+    return Wellness(Headline.UNDER_WAY, progressing.message) if _holds(progressing) else None
 
 
 def _not_ready(reported: Reported) -> Wellness | None:
     ready = reported.condition(ConditionType.READY)
     if ready is not None and (_holds(ready) or ready.reason == Reason.SCALED_TO_ZERO):
         return None
-    return Wellness(Verdict.NOT_WELL, ready.message if ready else "It says nothing of Ready.")
+    return Wellness(Headline.NOT_WELL, ready.message if ready else "It says nothing of Ready.")
 
 
 def _alarmed(reported: Reported) -> Wellness | None:
     found = (reported.condition(kind) for kind in AlarmKind)
     alarms = [each.message for each in found if each is not None and _holds(each)]
-    return Wellness(Verdict.ALARMED, " ".join(alarms)) if alarms else None
+    return Wellness(Headline.ALARMED, " ".join(alarms)) if alarms else None
 
 
 def _well(reported: Reported) -> Wellness:
@@ -103,7 +103,7 @@ def _well(reported: Reported) -> Wellness:
         following = tuning.message
     elif status is not None and status.tuning.summary.startswith(f"{TuningMode.ADVISE}/"):
         following = f"`kubectl fathom advise {reported.metadata.name}` says which depth to write."
-    return Wellness(Verdict.WELL, following)
+    return Wellness(Headline.WELL, following)
 
 
 _JUDGES: Final[tuple[Callable[[Reported], Wellness | None], ...]] = (

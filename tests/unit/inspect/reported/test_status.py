@@ -12,7 +12,7 @@ from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.cluster.metadata import Meta
 from fathom.inspect.cluster import Reported
 from fathom.inspect.reported.status_view import status_view
-from fathom.inspect.reported.wellness import Verdict, wellness_of
+from fathom.inspect.reported.wellness import Headline, wellness_of
 
 KEY = ObjectKey("llm", "kimi")
 WELL: Mapping[str, tuple[str, str, str]] = {
@@ -52,58 +52,60 @@ ROLLED_BACK = {"Degraded": ("True", "RolledBack", "revision r2 was rolled back."
 
 
 @pytest.mark.parametrize(
-    ("given", "verdict", "following"),
+    ("given", "headline", "following"),
     [
-        (reported(), Verdict.WELL, "Nothing."),
-        (NEW, Verdict.UNKNOWN, "No operator has reported on it yet."),
-        (reported(generation=3), Verdict.UNKNOWN, "reported on generation 2 and not yet on 3"),
-        (reported(PAUSED), Verdict.PAUSED, "`kubectl fathom resume kimi` ends the pause."),
+        (reported(), Headline.WELL, "Nothing."),
+        (NEW, Headline.UNKNOWN, "No operator has reported on it yet."),
+        (reported(generation=3), Headline.UNKNOWN, "reported on generation 2 and not yet on 3"),
+        (reported(PAUSED), Headline.PAUSED, "`kubectl fathom resume kimi` ends the pause."),
         (
             reported(ROLLED_BACK | PAUSED),
-            Verdict.NOT_WELL,
+            Headline.NOT_WELL,
             "RolledBack: revision r2 was rolled back. `kubectl fathom retry kimi` tries it once",
         ),
         (
             reported({"Degraded": ("True", "InvalidSpec", "mend spec.replicas.")}),
-            Verdict.NOT_WELL,
+            Headline.NOT_WELL,
             "InvalidSpec: mend spec.replicas.",
         ),
         (
             reported({"Progressing": ("True", "Starting", "the engines are starting.")}),
-            Verdict.UNDER_WAY,
+            Headline.UNDER_WAY,
             "the engines are starting.",
         ),
         (
             reported({"Ready": ("False", "ReplicasNotReady", "1 of 2 replicas are ready.")}),
-            Verdict.NOT_WELL,
+            Headline.NOT_WELL,
             "1 of 2 replicas are ready.",
         ),
         (
             reported({"Ready": ("False", "ScaledToZero", "spec.replicas is 0.")}),
-            Verdict.WELL,
+            Headline.WELL,
             "Nothing.",
         ),
         (
             reported({"DraftMismatch": ("True", "AcceptanceCliff", "Look at the draft.")}),
-            Verdict.ALARMED,
+            Headline.ALARMED,
             "Look at the draft.",
         ),
         (
             reported({"Tuning": ("False", "NoMetrics", "no metrics can be read.")}),
-            Verdict.WELL,
+            Headline.WELL,
             "no metrics can be read.",
         ),
         (
             reported(tuning={"summary": "Advise/Advising"}),
-            Verdict.WELL,
+            Headline.WELL,
             "`kubectl fathom advise kimi` says which depth to write.",
         ),
     ],
 )
-def test_the_verdict_and_what_comes_next(given: Reported, verdict: Verdict, following: str) -> None:
+def test_the_verdict_and_what_comes_next(
+    given: Reported, headline: Headline, following: str
+) -> None:
     found = wellness_of(given)
 
-    assert found.verdict is verdict
+    assert found.headline is headline
     assert following in found.next
 
 
