@@ -31,6 +31,9 @@ async def main() -> int:
         metavar="SECONDS",
         help="until a step of a scenario has failed",
     )
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="rights in whose name it stands, such as pods"
+    )
     asked = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="fathom-rights-") as directory:
@@ -43,7 +46,9 @@ async def main() -> int:
             played = await asyncio.gather(*(stage.play(name) for name in SCENARIOS))
             ran = dict(zip(SCENARIOS, played, strict=True))
             version = ".".join(map(str, home.release))
-            missed = await all_missed(stage, ran, lambda each: console.print(_line(each)))
+            missed = await all_missed(
+                stage, ran, asked.only, lambda each: console.print(_line(each))
+            )
     return _verdict(console, version, ran, missed)
 
 
@@ -55,8 +60,11 @@ def _verdict(console: Console, version: str, ran: dict[str, Ran], missed: list[M
         table.add_row(str(each.right), each.scenario, str(each.refused), _why(each))
     console.print(table)
     unused = sorted(granted - used)
-    for right in unused:
-        console.print(f"No scenario uses {right}, or this Kubernetes does not serve it.")
+    if unused:
+        console.print(
+            f"Not used: {', '.join(map(str, unused))}. This Kubernetes does not serve the kind, or "
+            "tests/rights/scenarios.py lacks a scenario."
+        )
     found = holes(missed)
     console.print(
         f"{len(granted)} rights: {len(missed) - len(found)} are missed, {len(found)} are not, "

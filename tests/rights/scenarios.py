@@ -28,6 +28,8 @@ SERVES_BUDGETS = (1, 21)
 """The release of Kubernetes from which on there is policy/v1."""
 STEPWISE = {"rollout": {"canaryMinutes": 0}}
 """As soon as the canary is ready: it gets no requests to be judged by."""
+STARTS_SECONDS = 120.0
+"""Before anything is asked of it: on a busy machine that says nothing about its rights."""
 TWO_DAYS = dt.timedelta(days=2)
 
 
@@ -71,7 +73,7 @@ async def place_in(
         async def leads() -> object:
             return (await lease_in(namespace)).get("holderIdentity")
 
-        await place.eventually(leads, "the operator leads")
+        await eventually(leads, "the operator leads", STARTS_SECONDS)
         yield place
 
 
