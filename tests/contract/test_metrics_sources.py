@@ -15,8 +15,8 @@ from fathom.adapters.clock import SystemClock
 from fathom.adapters.exposition import counters
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
-from fathom.adapters.prometheus import PrometheusMetrics
-from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
+from fathom.adapters.prometheus.history import PrometheusHistory, Scrape
+from fathom.adapters.prometheus.metrics import PrometheusMetrics
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters, delta
 from support.engine_page import FakeEngine

@@ -10,11 +10,11 @@ from fathom.core.counted import counted
 from fathom_measure.said import PREFIX, LineKind
 
 
-class _Line(BaseModel):
+class _Said(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class LoadResult(_Line):
+class LoadResult(_Said):
     """What of vLLM's own result is kept, by vLLM's names."""
 
     completed: int
@@ -27,17 +27,17 @@ class LoadResult(_Line):
     spec_decode_per_position_acceptance_rates: tuple[float, ...] = ()
 
 
-class _PlanLine(_Line):
+class _PlanLine(_Said):
     said: Literal[LineKind.PLAN]
     runs: int
 
 
-class _StartingLine(_Line):
+class _StartingLine(_Said):
     said: Literal[LineKind.STARTING]
     drafts: bool
 
 
-class _RunLine(_Line):
+class _RunLine(_Said):
     data: str
     concurrency: int
     depth: int | None
@@ -70,7 +70,7 @@ class _FailedLine(_RunLine):
     depth: int | None = None
 
 
-class _EndLine(_Line):
+class _EndLine(_Said):
     said: Literal[LineKind.END]
 
 

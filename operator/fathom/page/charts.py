@@ -6,7 +6,7 @@ from itertools import groupby, zip_longest
 from math import isfinite
 from typing import Final
 
-from fathom.page.history import Point
+from fathom.page.history import HistoryPoint
 from fathom_vllm.buckets import first_batch, last_batch
 
 MOST_LINES: Final = 6
@@ -37,7 +37,7 @@ class Charts:
     gain_percent: tuple[float | None, ...]
 
 
-def charts_of(points: Sequence[Point], busy: Iterable[int]) -> Charts:
+def charts_of(points: Sequence[HistoryPoint], busy: Iterable[int]) -> Charts:
     """Lines from points.
 
     Args:
@@ -59,7 +59,7 @@ def charts_of(points: Sequence[Point], busy: Iterable[int]) -> Charts:
     )
 
 
-def _depth_lines(points: Sequence[Point]) -> list[tuple[set[int], DepthLine]]:
+def _depth_lines(points: Sequence[HistoryPoint]) -> list[tuple[set[int], DepthLine]]:
     """A line for each run of buckets that had the same depth at all times, with its buckets."""
     columns = list(enumerate(zip_longest(*(each.depths for each in points))))
     found = []

@@ -112,7 +112,7 @@ def _moment(
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class HistoryPoint:
     """One look. NaN: not measured, which is not zero."""
 
     at_s: float
@@ -143,9 +143,9 @@ class History:
         self._measured_at = ""
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[HistoryPoint, ...]:
         """In order of time."""
-        return tuple(map(Point, self._at_s, *self._values, self._depths))
+        return tuple(map(HistoryPoint, self._at_s, *self._values, self._depths))
 
     @property
     def moments(self) -> tuple[Moment, ...]:

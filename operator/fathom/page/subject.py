@@ -29,7 +29,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class PassReport:
     """What one pass over a resource had to say, as it lay there: nothing is copied."""
 
     uid: str
@@ -46,16 +46,16 @@ class Reported:
         return Subject(key, resource, self.status, self.document, self.state, history)
 
 
-class Shown:
+class ShownResources:
     """The newest of every resource that this operator looks after. Belongs to its event loop."""
 
     def __init__(self) -> None:
-        self._found: dict[ObjectKey, tuple[Reported, History]] = {}
+        self._found: dict[ObjectKey, tuple[PassReport, History]] = {}
 
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._found
 
-    def saw(self, key: ObjectKey, reported: Reported, now_s: float) -> None:
+    def saw(self, key: ObjectKey, reported: PassReport, now_s: float) -> None:
         """Take in one pass (Unix seconds); another resource of the same name begins anew."""
         before, history = self._found.get(key, (None, None))
         if history is None or before is None or before.uid != reported.uid:

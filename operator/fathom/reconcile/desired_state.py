@@ -9,7 +9,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.engine.capability import live_depth
-from fathom.core.events import Event
+from fathom.core.reporting.events import Event
 from fathom.fetch.standing import NOT_WANTED, FetchStanding
 from fathom.reconcile.arm import Arm
 from fathom.reconcile.checkpoint import Checkpoint

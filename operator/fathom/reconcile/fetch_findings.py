@@ -9,8 +9,8 @@ from fathom.api.status import FetchedModel, WeightsStatus
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.cluster.snapshot import Objects
-from fathom.core.events import Event, Severity
 from fathom.core.plan import Progress
+from fathom.core.reporting.events import Event, Severity
 from fathom.fetch.progress import FetchProgress, size
 from fathom.fetch.standing import Fetch, FetchStage, FetchStanding, pinned, standing_of
 from fathom.manifests.cache import wanted_fetch

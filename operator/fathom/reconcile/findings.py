@@ -7,8 +7,8 @@ from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutS
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.engine.version import engine_version
-from fathom.core.findings import Finding, Findings
 from fathom.core.plan import Plan, Progress
+from fathom.core.reporting.findings import Finding, Findings
 from fathom.core.times import rfc3339
 from fathom.reconcile.arm import arm_status
 from fathom.reconcile.desired_state import DesiredState

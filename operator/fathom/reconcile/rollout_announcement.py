@@ -3,7 +3,7 @@
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.counted import counted
-from fathom.core.events import Event, Severity
+from fathom.core.reporting.events import Event, Severity
 from fathom.core.revision import changed_restart_fields
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import earlier_spec

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.status import same, urgent
+from fathom.core.reporting.status import same, urgent
 from fathom.core.times import is_over
 from fathom.reconcile.writing.retry import Retry
 

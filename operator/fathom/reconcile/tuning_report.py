@@ -6,8 +6,8 @@ from typing import Final
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.api.status import DecisionStatus, GainedStatus, MeasuredStatus, TuningStatus
-from fathom.core.events import Event, Severity
-from fathom.core.findings import Finding
+from fathom.core.reporting.events import Event, Severity
+from fathom.core.reporting.findings import Finding
 from fathom.core.times import rfc3339
 from fathom.tuning.gained import Gained
 from fathom.tuning.interface import Action, TuningDecision

@@ -18,7 +18,7 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.counted import counted
-from fathom.core.events import Event, Severity
+from fathom.core.reporting.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
 from fathom.rollout.canary_watch import canary_pod, watched_on
 from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched

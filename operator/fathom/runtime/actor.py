@@ -7,7 +7,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
-from fathom.core.events import Event, Severity
+from fathom.core.reporting.events import Event, Severity
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.intent import newest_of

@@ -22,13 +22,7 @@ from fathom.core.times import is_over
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
 from fathom.reconcile.findings import findings_of, findings_without_spec
-from fathom.reconcile.holding import (
-    Hold,
-    acted_upon,
-    hold_of,
-    refused_before,
-    running_revisions,
-)
+from fathom.reconcile.holding import Hold, acted_upon, hold_of, refused_before, running_revisions
 from fathom.reconcile.intent import Intent, intent_of, models_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import bad_pins

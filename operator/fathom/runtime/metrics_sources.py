@@ -8,7 +8,7 @@ from fathom.adapters.answers import Room
 from fathom.adapters.metrics_source import choose
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import Clock, MetricsPort
-from fathom.adapters.prometheus import ROOM_BYTES, PrometheusMetrics
+from fathom.adapters.prometheus.metrics import ROOM_BYTES, PrometheusMetrics
 from fathom.api.choices import MetricsSource
 from fathom.api.spec import MetricsSpec
 

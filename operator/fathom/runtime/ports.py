@@ -10,7 +10,7 @@ from fathom.core.cluster.served import ServedApis
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.program import FetchProgram
-from fathom.page.subject import Shown
+from fathom.page.subject import ShownResources
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
@@ -43,5 +43,5 @@ class World:
     identity: str
     """Who reports events, such as the operator's pod."""
     telemetry: Telemetry
-    shown: Shown = field(default_factory=Shown)
+    shown: ShownResources = field(default_factory=ShownResources)
     """What people are shown of each resource."""

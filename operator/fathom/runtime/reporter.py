@@ -10,10 +10,10 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.core.cluster.manifest import Seen
 from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
-from fathom.core.events import Event, Severity, transitions
-from fathom.core.findings import Findings
-from fathom.core.status import as_written, status_of
-from fathom.page.subject import Reported
+from fathom.core.reporting.events import Event, Severity, transitions
+from fathom.core.reporting.findings import Findings
+from fathom.core.reporting.status import as_written, status_of
+from fathom.page.subject import PassReport
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import BadPin
 from fathom.reconcile.said import Said
@@ -50,7 +50,7 @@ class Reporter:
         new = status_of(findings, replace(objects, status=told))
         self._world.telemetry.reported(objects.key, new)
         uid, resource = objects.metadata.uid, objects.resource
-        shown = Reported(uid, resource, new, findings.document, memory.state)
+        shown = PassReport(uid, resource, new, findings.document, memory.state)
         self._world.shown.saw(objects.key, shown, now_s)
         if said.stands(new, objects.status):
             memory.said = replace(said, refused=None)

@@ -12,7 +12,7 @@ from fathom.api import names
 from fathom.core.cluster.kinds import EVENT, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.metadata import Meta
-from fathom.core.events import Event, event_manifest
+from fathom.core.reporting.events import Event, event_manifest
 from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.child_cache import ChildCache

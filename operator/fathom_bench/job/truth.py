@@ -10,7 +10,7 @@ from fathom_local.engine.walk import TRAFFIC_CLASSES
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BesideTruth:
     """One row whose acceptance is known."""
 
     row: BenchRow
@@ -26,7 +26,7 @@ class Compared:
 
 def compared(
     bench: DepthBench, classes: Mapping[str, str], output_tokens: int
-) -> tuple[Compared, ...]:
+) -> tuple[BesideTruth, ...]:
     """The rows of known classes at which something is drafted.
 
     Args:
@@ -35,7 +35,7 @@ def compared(
         output_tokens: of each answer.
     """
     return tuple(
-        Compared(
+        BesideTruth(
             row, 1 + sum(TRAFFIC_CLASSES[classes[row.data]].survival(row.depth, output_tokens))
         )
         for row in bench.rows
@@ -43,7 +43,7 @@ def compared(
     )
 
 
-def truth_table(rows: tuple[Compared, ...]) -> Table:
+def truth_table(rows: tuple[BesideTruth, ...]) -> Table:
     """Measured beside known."""
     table = Table(title="Acceptance length, measured and by construction", title_justify="left")
     for column in ("data", "concurrency", "depth", "drafts", "measured [95 %]", "truth", ""):

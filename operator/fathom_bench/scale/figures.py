@@ -18,7 +18,7 @@ _WINDOW_S: Final = 30.0
 """Of the tuner, by default."""
 
 
-class _Model(BaseModel):
+class _Measured(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
@@ -33,7 +33,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
-class Percentiles(_Model):
+class Percentiles(_Measured):
     """Of several values of one thing."""
 
     count: int
@@ -85,7 +85,7 @@ class Reading:
         return datetime.fromtimestamp(self.at_s, UTC)
 
 
-class WindowLoad(_Model):
+class WindowLoad(_Measured):
     """What a window of time took. Cores are processor seconds per second."""
 
     seconds: float
@@ -230,7 +230,7 @@ def first_write_seconds(
     return seconds, lost
 
 
-class Start(_Model):
+class Start(_Measured):
     """Something that the operator was given to do at once."""
 
     seconds: float | None
@@ -243,7 +243,7 @@ class Start(_Model):
     writes: int
 
 
-class SizeFigures(_Model):
+class SizeFigures(_Measured):
     """All of one size."""
 
     resources: int
@@ -297,7 +297,7 @@ class SizeFigures(_Model):
         return _WINDOW_S * 1000 / page_ms if page_ms is not None and page_ms > 0 else None
 
 
-class ScaleReport(_Model):
+class ScaleReport(_Measured):
     """Everything."""
 
     kubernetes: str

@@ -12,7 +12,7 @@ from fathom.adapters.answers import Room, http_session
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.pod_metrics import PodMetrics
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
-from fathom.adapters.prometheus import PrometheusMetrics
+from fathom.adapters.prometheus.metrics import PrometheusMetrics
 from support import bad_server
 from support.bad_server import SECRET, Answer, BadServer, answering, saying
 

@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from fathom.adapters.answers import http_session
 from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, counters
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.adapters.prometheus import PrometheusMetrics, newest_scrape
-from fathom.adapters.prometheus_history import scrapes
-from fathom.adapters.prometheus_query import Series
+from fathom.adapters.prometheus.history import scrapes
+from fathom.adapters.prometheus.metrics import PrometheusMetrics, newest_scrape
+from fathom.adapters.prometheus.query import Series
 from fathom.core.measurement import PodCounters
 from support.bad_server import answering, saying
 from support.engine_page import FakeEngine

@@ -35,7 +35,7 @@ def test_kubectl_is_told_the_commands_and_that_there_is_nothing_else() -> None:
 
     assert {"status", "explain", "advise", "pause", "resume", "retry", "top"} <= {*commands}
     assert directive == ":4"
-    assert completed("re") == ["render", "resume", "retry", "replay", ":4"]
+    assert completed("re") == ["render", "resume", "retry", "replay", "report", ":4"]
 
 
 def test_options_are_completed_too() -> None:

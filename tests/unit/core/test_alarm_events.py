@@ -4,8 +4,8 @@ import pytest
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
-from fathom.core.events import transitions
-from fathom.core.status import same, urgent
+from fathom.core.reporting.events import transitions
+from fathom.core.reporting.status import same, urgent
 
 
 def status(

@@ -3,8 +3,14 @@ from typing import Any
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.metadata import Meta
-from fathom.core.events import LONGEST_MESSAGE, Event, Severity, event_manifest, transitions
-from fathom.core.status import as_written, same, urgent
+from fathom.core.reporting.events import (
+    LONGEST_MESSAGE,
+    Event,
+    Severity,
+    event_manifest,
+    transitions,
+)
+from fathom.core.reporting.status import as_written, same, urgent
 from fathom.core.times import rfc3339, unix_seconds
 
 

@@ -1,11 +1,11 @@
 from math import nan
 
 from fathom.page.charts import MOST_LINES, charts_of
-from fathom.page.history import Point
+from fathom.page.history import HistoryPoint
 
 
-def point(at_s: float, depths: list[int], speed: float = 800.0) -> Point:
-    return Point(at_s, speed, 4.0, 3.14159, nan, bytes(depths))
+def point(at_s: float, depths: list[int], speed: float = 800.0) -> HistoryPoint:
+    return HistoryPoint(at_s, speed, 4.0, 3.14159, nan, bytes(depths))
 
 
 def test_batches_that_always_had_the_same_depth_are_one_line() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fathom.adapters.pod_metrics import PodMetrics
-from fathom.adapters.prometheus import PrometheusMetrics
+from fathom.adapters.prometheus.metrics import PrometheusMetrics
 from fathom.api.spec import MetricsSpec
 from fathom.runtime.metrics_sources import MetricsSources
 from support.bench import ManualClock

@@ -13,7 +13,7 @@ from pydantic import JsonValue, TypeAdapter
 from rich.console import Console
 
 from fathom.adapters.clock import SystemClock
-from fathom.adapters.prometheus_query import PrometheusUnreadableError
+from fathom.adapters.prometheus.query import PrometheusUnreadableError
 from fathom.api.choices import Objective
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.counted import counted

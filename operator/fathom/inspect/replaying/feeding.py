@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from fathom.adapters.answers import http_session
 from fathom.adapters.exposition import NotAnEngine, counters
-from fathom.adapters.prometheus_history import PrometheusHistory, Scrape
+from fathom.adapters.prometheus.history import PrometheusHistory, Scrape
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters
 from fathom.inspect.replaying.recording import (

@@ -25,7 +25,7 @@ from fathom.page.rendering import (
     resource_page,
 )
 from fathom.page.resource_view import resource_view
-from fathom.page.subject import Shown
+from fathom.page.subject import ShownResources
 
 KEPT_S: Final = 2.0
 """A page is made once in this time, however often it is asked for."""
@@ -51,7 +51,7 @@ _log: Final = structlog.get_logger(__name__)
 class Pages:
     """Answers requests from what this operator knows, one at a time."""
 
-    def __init__(self, shown: Shown, clock: Clock, leads: Callable[[], bool]) -> None:
+    def __init__(self, shown: ShownResources, clock: Clock, leads: Callable[[], bool]) -> None:
         """Serve from these.
 
         Args:

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from fathom.adapters.exposition import counters
-from fathom.adapters.prometheus_history import Scrape, scrapes
-from fathom.adapters.prometheus_query import Series
+from fathom.adapters.prometheus.history import Scrape, scrapes
+from fathom.adapters.prometheus.query import Series
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.measurement import PodCounters
 from fathom.inspect.replaying.feeding import Past, feed_files, feed_prometheus

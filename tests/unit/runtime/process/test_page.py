@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.page.subject import Reported, Shown
+from fathom.page.subject import PassReport, ShownResources
 from fathom.runtime.process.page import KEPT_S, MOST_KEPT, Pages, serve_page
 from manifest_samples import manifest
 from support.bench import ManualClock
@@ -26,7 +26,7 @@ class Site:
 
     url: str
     session: aiohttp.ClientSession
-    shown: Shown
+    shown: ShownResources
     clock: ManualClock
     leads: bool = True
 
@@ -36,14 +36,14 @@ class Site:
 
     def saw(self, key: ObjectKey, uid: str = "1") -> None:
         status, document = SUBJECT.status, SUBJECT.document
-        reported = Reported(uid, manifest(EAGER), status, document, SUBJECT.state)
+        reported = PassReport(uid, manifest(EAGER), status, document, SUBJECT.state)
         self.shown.saw(key, reported, self.clock.now_s())
 
 
 @asynccontextmanager
 async def served(host: str = "127.0.0.1") -> AsyncIterator[Site]:
     (port,) = free_ports(1)
-    shown, clock = Shown(), ManualClock()
+    shown, clock = ShownResources(), ManualClock()
     async with aiohttp.ClientSession() as session:
         site = Site(f"http://127.0.0.1:{port}", session, shown, clock)
         runner = await serve_page(Pages(shown, clock, lambda: site.leads), host, port)
@@ -156,7 +156,7 @@ async def test_what_is_gone_is_not_shown_and_another_of_its_name_begins_anew() -
 
 
 async def test_a_port_that_is_taken_does_not_keep_the_operator_from_its_work() -> None:
-    pages = Pages(Shown(), ManualClock(), lambda: True)
+    pages = Pages(ShownResources(), ManualClock(), lambda: True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         runner = await serve_page(pages, "127.0.0.1", taken.getsockname()[1])
         assert runner.addresses == []

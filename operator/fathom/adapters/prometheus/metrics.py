@@ -15,7 +15,7 @@ import aiohttp
 from fathom.adapters.answers import Room
 from fathom.adapters.exposition import PAGE_LABELS, NotAnEngine, Point, counters
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.adapters.prometheus_query import (
+from fathom.adapters.prometheus.query import (
     NAMESPACE_LABELS,
     POD_LABELS,
     PrometheusQuery,

@@ -18,8 +18,8 @@ from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod, trouble_w
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, merged, summary
-from fathom.core.findings import Finding, Findings
 from fathom.core.measurement import PodCounters
+from fathom.core.reporting.findings import Finding, Findings
 from fathom.core.shortened import shortened
 from fathom.core.times import rfc3339
 

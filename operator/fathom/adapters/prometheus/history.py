@@ -16,8 +16,8 @@ import aiohttp
 
 from fathom.adapters.answers import Room
 from fathom.adapters.exposition import Point
-from fathom.adapters.prometheus import once
-from fathom.adapters.prometheus_query import (
+from fathom.adapters.prometheus.metrics import once
+from fathom.adapters.prometheus.query import (
     NAMESPACE_LABELS,
     POD_LABELS,
     PrometheusQuery,
