@@ -7,8 +7,8 @@ import typer
 from fathom.adapters.clock import SystemClock
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.engine.depth_set import named_depths
+from fathom.core.reporting.reading import why_not_live
 from fathom.inspect.cluster import LiveResource, read_resource
-from fathom.inspect.explain_command import why_not_live
 from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
 from fathom.inspect.target import on_resource, valid
 from fathom.manifests.render import max_batch

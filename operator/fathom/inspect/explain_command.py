@@ -11,8 +11,8 @@ from fathom.adapters.clock import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
-from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.engine.depth_set import named_depths
+from fathom.core.reporting.reading import why_not_live
 from fathom.inspect.cluster import LiveResource, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view
 from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
@@ -120,17 +120,6 @@ def _at_present(
     for each in status.conditions:
         if each.type is ConditionType.TUNING:
             yield f"{each.reason}: {each.message}"
-
-
-def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> str:
-    """Why depth is not live; empty: it is.
-
-    The operator sees how its pods were started; the spec alone tells less.
-    """
-    if status.engine.actuation:
-        return "" if status.engine.actuation == "Live" else status.engine.reason
-    refusal = live_depth_refusal(resource.spec)
-    return refusal[1] if refusal else ""
 
 
 def _percent(value: str) -> str:

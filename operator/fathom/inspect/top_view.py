@@ -6,8 +6,8 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
+from fathom.core.reporting.reading import standing
 from fathom.inspect.cluster import Listed
 
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN")
@@ -43,7 +43,7 @@ def _cells(status: SpeculativeDeploymentStatus) -> tuple[str | Text, ...]:
         f"{measured.gain_percent}%" if measured.gain_percent else _UNKNOWN,
         status.tuning.summary or _UNKNOWN,
         Text(_decision(decision) if decision else _UNKNOWN),
-        Text(", ".join(alarms(status)) or _UNKNOWN, style="red" if any(alarms(status)) else ""),
+        Text(", ".join(standing(status)) or _UNKNOWN, style="red" if any(standing(status)) else ""),
     )
 
 
@@ -54,12 +54,3 @@ def _decision(decision: DecisionStatus) -> str:
     if gain:
         expected = f" Expected: {gain}%{f' ({interval})' if interval else ''}."
     return f"{decision.message or decision.action}{expected}"
-
-
-def alarms(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
-    """Conditions that somebody should look at, by their reasons."""
-    return tuple(
-        f"{each.type}/{each.reason}"
-        for each in status.conditions
-        if each.status is ConditionStatus.TRUE and each.type in {*AlarmKind, ConditionType.DEGRADED}
-    )

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.reporting.reading import standing
 
 MOST_ROWS: Final = 1000
 """On one page: what a browser lays out at once, and what a request may cost."""
@@ -62,16 +62,6 @@ def overview_of(
         pages,
         len(listed),
         sum(not well for well, _, _ in listed),
-    )
-
-
-def standing(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
-    """Conditions that somebody should look at, each with its reason."""
-    return tuple(
-        f"{each.type}/{each.reason}"
-        for each in status.conditions
-        if each.status is ConditionStatus.TRUE
-        and (each.type is ConditionType.DEGRADED or isinstance(each.type, AlarmKind))
     )
 
 

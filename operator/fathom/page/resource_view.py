@@ -6,13 +6,13 @@ from typing import Final
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.engine.depth_set import named_depths
+from fathom.core.reporting.reading import standing, why_not_live
 from fathom.core.times import rfc3339
 from fathom.manifests.render import max_batch
 from fathom.page.charts import Charts, charts_of
 from fathom.page.history import Moment, moments_of
-from fathom.page.overview import UNKNOWN, standing
+from fathom.page.overview import UNKNOWN
 from fathom.page.subject import Subject
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.settings import settings_from
@@ -122,7 +122,7 @@ def _explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfa
         why = f"Nothing is tuned: depth stays at {speculation.tokens}."
         return Explanation(speculation.tokens, nothing=why), ()
     settings = settings_from(speculation, max_batch(sd.spec), named_depths(sd.spec))
-    live = _is_live(sd, status)
+    live = not why_not_live(sd, status)
     explanation = explain(
         subject.state,
         settings,
@@ -135,13 +135,6 @@ def _explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfa
         return explanation, ()
     rows = surface(subject.state, settings, subject.document if live else None, now_s)
     return explanation, rows if live else tuple(map(_measured_only, rows))
-
-
-def _is_live(sd: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> bool:
-    """The operator sees how its pods were started; the spec alone tells less."""
-    if status.engine.actuation:
-        return status.engine.actuation == "Live"
-    return live_depth_refusal(sd.spec) is None
 
 
 def _measured_only(row: SurfaceRow) -> SurfaceRow:

@@ -9,9 +9,10 @@ from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.reporting.reading import standing
 from fathom.inspect.cluster import Listed, read_all, read_resource
 from fathom.inspect.options import kube_sentence
-from fathom.inspect.top_view import alarms, top_table
+from fathom.inspect.top_view import top_table
 from fathom.tuning.state import TuningState
 from manifest_samples import manifest
 from support.bench import Bench
@@ -94,7 +95,7 @@ def test_a_degraded_resource_is_an_alarm() -> None:
         {"conditions": [condition("Degraded", "True", "PodFailing")]}
     )
 
-    assert alarms(status) == ("Degraded/PodFailing",)
+    assert standing(status) == ("Degraded/PodFailing",)
 
 
 async def test_resources_are_listed_by_name_in_one_namespace_or_in_all() -> None:

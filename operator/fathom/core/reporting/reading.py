@@ -1,0 +1,29 @@
+"""What a status says to whoever reads it: commands and the page. Pure."""
+
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
+from fathom.api.resource import SpeculativeDeployment
+from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.engine.capability import live_depth_refusal
+
+
+def standing(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
+    """Conditions that somebody should look at, each with its reason: `Degraded/PodFailing`."""
+    return tuple(
+        f"{each.type}/{each.reason}"
+        for each in status.conditions
+        if each.status is ConditionStatus.TRUE
+        and (each.type is ConditionType.DEGRADED or isinstance(each.type, AlarmKind))
+    )
+
+
+def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> str:
+    """Why depth is not live; empty: it is.
+
+    The operator sees how its pods were started; the spec alone tells less.
+    """
+    actuation = status.engine.actuation
+    if actuation:
+        said = status.engine.reason or f"status.engine.actuation is {actuation}."
+        return "" if actuation == "Live" else said
+    refusal = live_depth_refusal(resource.spec)
+    return refusal[1] if refusal else ""
