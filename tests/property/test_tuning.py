@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fathom.api.choices import TuningMode
 from fathom.core.depth import DepthDocument, Schedule
+from fathom.reconcile.kept_state import kept_state, state_data
 from fathom.tuning.buckets import depths_of
 from fathom.tuning.checks.moving import TAKE_BACK_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
@@ -132,7 +133,7 @@ def test_a_restart_from_what_was_persisted_decides_the_same(fleet: Fleet, lead_s
     snapshot = fleet.snapshot()
     # All that a restart loses is the last look at each pod.
     restored = replace(
-        TuningState.from_json(snapshot.state.to_json()),
+        kept_state(state_data(snapshot.state)).state,
         looks=snapshot.state.looks,
         stepped=snapshot.state.stepped,
     )
