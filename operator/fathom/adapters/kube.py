@@ -5,7 +5,6 @@ fields of newer servers, so only its transport, its authentication and its URLs 
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
@@ -15,8 +14,8 @@ import aiohttp
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from pydantic import JsonValue
-from pydantic_core import from_json
 
+from fathom.adapters.kube_answers import decoded, no_api_server, parsed, refusal
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
 from fathom.api import names
@@ -126,7 +125,7 @@ class Kube:
             response = (await self._api.call_api(*request, _request_timeout=timeout)).response
             if response.status not in _OK:
                 payload: bytes = await response.read()
-                raise _refusal(response.status, str(response.reason), payload, _decoded(payload))
+                raise refusal(response.status, str(response.reason), payload, decoded(payload))
             yield b""
             async for line in response.content:
                 yield line
@@ -242,7 +241,7 @@ class Kube:
         except (aiohttp.ClientError, ApiException, OSError) as error:
             raise KubeError(0, f"{method} {path} failed: {error}") from error
         try:
-            answer = _parsed(payload)
+            answer = parsed(payload)
         except RecursionError as error:
             # Whoever may write a podTemplate can nest it as deep as the API server takes.
             said = f"the answer to {method} {path} nests too deep to be read"
@@ -250,9 +249,9 @@ class Kube:
         except ValueError:
             answer = None
         if response.status not in _OK:
-            raise _refusal(response.status, str(response.reason), payload, answer)
+            raise refusal(response.status, str(response.reason), payload, answer)
         if not isinstance(answer, dict):
-            raise _no_api_server(method, path)
+            raise no_api_server(method, path)
         return answer
 
     async def _serialized(
@@ -277,7 +276,7 @@ class Kube:
 def _items(kind: Kind, path: str, found: Manifest) -> tuple[Manifest, ...]:
     if "items" not in found:
         # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
-        raise _no_api_server("GET", path)
+        raise no_api_server("GET", path)
     items = cast("list[Manifest]", found["items"] or [])
     # Items of a list do not repeat what the list says of all of them.
     named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
@@ -290,46 +289,18 @@ def _event(path: str, line: bytes) -> WatchEvent:
     Raises:
         KubeError: it is an error, such as 410, or not an API server's.
     """
-    told = _decoded(line)
+    told = decoded(line)
     found = told.get("object") if isinstance(told, dict) else None
     if not isinstance(told, dict) or not isinstance(found, dict):
-        raise _no_api_server("GET", path)
+        raise no_api_server("GET", path)
     if told.get("type") == _ERROR:
         code = found.get("code")
         raise KubeError(code if isinstance(code, int) else 0, str(found.get("message")))
     if told.get("type") not in _TYPES:
-        raise _no_api_server("GET", path)
+        raise no_api_server("GET", path)
     metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
     version = str(metadata.get("resourceVersion", ""))
     return WatchEvent(EventType(str(told["type"])), found, version)
-
-
-def _refusal(status: int, reason: str, payload: bytes, told: JsonValue) -> KubeError:
-    page = payload.decode(errors="replace")[:200]
-    message = told.get("message") if isinstance(told, dict) else page
-    return KubeError(status, str(message or reason))
-
-
-def _decoded(payload: bytes) -> JsonValue:
-    """None: it is not JSON, or nests too deep."""
-    try:
-        return _parsed(payload)
-    except (RecursionError, ValueError):
-        return None
-
-
-def _parsed(payload: bytes) -> JsonValue:
-    """JSON; keys, and short texts that come again, are the same strings in all objects."""
-    try:
-        return cast("JsonValue", from_json(payload, cache_strings="all"))
-    except ValueError:
-        # It nests deeper than two hundred, or has half a character in it: Python's reads that.
-        return cast("JsonValue", json.loads(payload))
-
-
-def _no_api_server(method: str, path: str) -> KubeError:
-    """Something in between has answered, such as a proxy with a page to sign in."""
-    return KubeError(0, f"the answer to {method} {path} is not an API server's")
 
 
 def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:

@@ -141,6 +141,27 @@ async def test_what_is_no_object_is_none(body: str) -> None:
             await kube.served()
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            'configmaps "kimi" is forbidden: .',
+            (
+                'configmaps "kimi" may not be created by this account: give it the rights of the '
+                "chart's role."
+            ),
+        ),
+        ('configmaps "kimi" is forbidden: no quota left.', None),
+    ],
+)
+async def test_a_refusal_without_a_reason_is_given_one(said: str, told: str | None) -> None:
+    """What an API server says of an apply that would create, and may only change."""
+    async with kube_before(403, json.dumps({"message": said})) as kube:
+        with pytest.raises(KubeError) as failed:
+            await kube.select(DEPLOYMENT, "llm", "")
+        assert failed.value.message == (told or said)
+
+
 @pytest.mark.parametrize("items", ["[]", "null"])
 async def test_an_empty_list_is_one(items: str) -> None:
     async with kube_before(200, f'{{"kind": "DeploymentList", "items": {items}}}') as kube:
