@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fathom.api import names
+from fathom.core.depth_bench import RESULT_KEY, DepthBench
 from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
@@ -65,6 +67,15 @@ async def test_explain_shows_what_the_tuner_has_measured(
 async def test_report_writes_one_file_that_shows_the_same(
     namespace: TestNamespace, resource: Resource, tmp_path: Path
 ) -> None:
+    bench = DepthBench(name=resource.name, image="vllm:1", at="2026-11-25T16:00:00Z", rows=())
+    await namespace.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": names.bench(resource.name)},
+            "data": {RESULT_KEY: bench.to_json()},
+        }
+    )
     file = tmp_path / "sd.html"
     asked = ("report", resource.name, "-n", namespace.name, "-o")
     code, out, err = await fathom(namespace, *asked, str(file))
@@ -76,6 +87,7 @@ async def test_report_writes_one_file_that_shows_the_same(
     assert f"<title>{namespace.name}/{resource.name} – Fathom</title>" in page
     assert "in force: " in page
     assert "Not in this file" in page
+    assert "The last bench" in page
     assert refused == (2, "", f"{nowhere}: cannot be written: No such file or directory.\n")
 
 

@@ -6,6 +6,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 RESULT_KEY: Final = "result.json"
+NOT_MEASURED: Final = "not measured"
+COLUMNS: Final = (
+    *("Data", "Input", "Concurrency", "Depth", "tok/s", "Per user", "Acceptance"),
+    *("× depth 0", "× true off"),
+)
+"""Of a table of a bench: the first is text, the others are numbers."""
 
 
 class _Found(BaseModel):
@@ -76,3 +82,37 @@ class DepthBench(_Found):
             return cls.model_validate_json(text)
         except ValidationError:
             return None
+
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """A row of `COLUMNS` for each run, grouped by what is compared."""
+        order = list(dict.fromkeys(row.data for row in self.rows))
+        return tuple(map(_cells, sorted(self.rows, key=lambda row: _place(row, order))))
+
+
+def _place(row: BenchRow, order: list[str]) -> tuple[int, int, int]:
+    return order.index(row.data), row.concurrency, -1 if row.depth is None else row.depth
+
+
+def _cells(row: BenchRow) -> tuple[str, ...]:
+    per_user = row.tokens_per_second_per_user
+    return (
+        row.data,
+        str(row.input_tokens),
+        str(row.concurrency),
+        "off" if row.depth is None else str(row.depth),
+        f"{row.tokens_per_second:,.1f}",
+        NOT_MEASURED if per_user is None else f"{per_user:,.1f}",
+        _acceptance(row.acceptance),
+        _ratio(row.over_depth_0),
+        _ratio(row.over_true_off),
+    )
+
+
+def _acceptance(length: AcceptanceLength | None) -> str:
+    if length is None:
+        return NOT_MEASURED
+    return f"{length.mean:.3f} ±{(length.high - length.low) / 2:.3f}"
+
+
+def _ratio(ratio: float | None) -> str:
+    return NOT_MEASURED if ratio is None else f"{ratio:.2f}×"

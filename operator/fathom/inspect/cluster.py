@@ -19,6 +19,7 @@ from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedConfigMap
 from fathom.core.cluster.snapshot import status_in
 from fathom.core.depth import DepthDocument
+from fathom.core.depth_bench import RESULT_KEY, DepthBench
 from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.tuning.state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
@@ -102,6 +103,16 @@ async def read_reported(kube: KubePort, key: ObjectKey) -> Reported | None:
     if resource is None:
         return None
     return Reported(Meta.model_validate(resource["metadata"]), status_in(resource))
+
+
+async def read_bench(kube: KubePort, key: ObjectKey) -> DepthBench | None:
+    """Read what `fathom bench` found last; None: nothing.
+
+    Raises:
+        KubeError: it cannot be read.
+    """
+    found = await _data(kube, key.namespace, names.bench(key.name))
+    return DepthBench.from_json(found.get(RESULT_KEY, ""))
 
 
 async def read_all(kube: KubePort, namespace: str) -> tuple[Listed, ...]:

@@ -9,7 +9,8 @@ import typer
 from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.inspect.cluster import LiveResource, connected, read_resource
+from fathom.core.depth_bench import DepthBench
+from fathom.inspect.cluster import LiveResource, connected, read_bench, read_resource
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing
 from fathom.page.rendering import resource_page
 from fathom.page.resource_view import resource_view
@@ -36,14 +37,14 @@ def report_command(
     with refusing():
         key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
 
-        async def read() -> LiveResource | None:
+        async def read() -> tuple[LiveResource | None, DepthBench | None]:
             async with connected(kubeconfig, context) as kube:
-                return await read_resource(kube, key)
+                return await read_resource(kube, key), await read_bench(kube, key)
 
-        live = asyncio.run(read())
+        live, bench = asyncio.run(read())
     if live is None:
         refuse(f"There is no SpeculativeDeployment {key}.")
-    subject = Subject(key, live.resource, live.status, live.document, live.state, None)
+    subject = Subject(key, live.resource, live.status, live.document, live.state, None, bench)
     write_report(subject, SystemClock().now_s(), output or Path(f"{name}.html"))
 
 

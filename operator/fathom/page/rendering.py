@@ -15,6 +15,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fathom import __version__
+from fathom.core.depth_bench import COLUMNS
 from fathom.core.times import rfc3339
 from fathom.page.history import MomentKind
 from fathom.page.overview import UNKNOWN, Overview
@@ -74,7 +75,14 @@ def resource_page(view: ResourceView, *, home: bool) -> str:
         view: what to show.
         home: whether there is a list to go back to: a file has none.
     """
-    return _render("resource.html", resource_looks(), view=view, home=home, data=_drawn(view))
+    return _render(
+        "resource.html",
+        resource_looks(),
+        view=view,
+        home=home,
+        data=_drawn(view),
+        bench_columns=COLUMNS,
+    )
 
 
 def message_page(title: str, sentence: str) -> str:

@@ -6,8 +6,9 @@ from typing import Final
 
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.core.depth_bench import DepthBench
 from fathom.core.engine.depth_set import named_depths
-from fathom.core.reporting.reading import standing, why_not_live
+from fathom.core.reporting.reading import gained_in_words, standing, why_not_live
 from fathom.core.times import rfc3339
 from fathom.manifests.render import max_batch
 from fathom.page.charts import Charts, charts_of
@@ -81,6 +82,8 @@ class ResourceView:
     explanation: Explanation
     moments: tuple[Moment, ...]
     """Newest first."""
+    bench: DepthBench | None
+    """What `fathom bench` found last."""
 
     @property
     def whys(self) -> tuple[str, ...]:
@@ -108,6 +111,7 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
         heat=tuple(_heat_row(each, explanation) for each in rows),
         explanation=explanation,
         moments=history.moments if history else moments_of(status),
+        bench=subject.bench,
     )
 
 
@@ -163,6 +167,8 @@ def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
     )
     gain, tpot = measured.gain_percent, measured.tpot_milliseconds
     yield Fact("Gain over tokens", f"{gain} %" if gain else _NOT_MEASURED)
+    if status.gained is not None:
+        yield Fact("Gained since then", gained_in_words(status.gained))
     yield Fact("Acceptance length", measured.acceptance_length or _NOT_MEASURED)
     yield Fact("Mean batch", measured.mean_batch or _NOT_MEASURED)
     yield Fact("Time per output token", f"{tpot} ms" if tpot else _NOT_MEASURED)

@@ -9,6 +9,7 @@ from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.depth import DepthDocument
+from fathom.core.depth_bench import DepthBench
 from fathom.page.history import History
 from fathom.tuning.state import TuningState
 
@@ -26,6 +27,8 @@ class Subject:
     state: TuningState
     history: History | None
     """None: whoever asks has none."""
+    bench: DepthBench | None = None
+    """What `fathom bench` found last; None: nothing, or whoever asks does not look."""
 
 
 @dataclass(frozen=True, slots=True)

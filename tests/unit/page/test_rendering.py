@@ -4,11 +4,13 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.depth_bench import AcceptanceLength, BenchRow, DepthBench
 from fathom.page.history import MOST_POINTS
 from fathom.page.overview import overview_of
 from fathom.page.rendering import (
@@ -129,3 +131,25 @@ def test_two_resources_of_one_name_are_two_rows() -> None:
     page = overview_page(overview_of(found), NOW_S)
     assert 'href="/resources/a/x"' in page
     assert 'href="/resources/b/x"' in page
+
+
+def test_the_last_bench_is_shown_row_by_row_and_says_what_was_not_measured() -> None:
+    drafted = BenchRow(
+        data="chats", concurrency=4, depth=3, requests=32, failed=0, input_tokens=1024,
+        tokens_per_second=1181.8, tokens_per_second_per_user=300.0, first_token_seconds=0.1,
+        acceptance=AcceptanceLength(mean=3.881, low=3.849, high=3.913, drafts=900),
+        over_depth_0=4.34, over_true_off=None,
+    )  # fmt: skip
+    bench = DepthBench(
+        name="kimi", image=HOSTILE, at="2026-11-25T16:00:00Z", rows=(drafted,),
+        not_measured=("chats at 4, true off: the engine did not start.",),
+    )  # fmt: skip
+    page = resource_page(resource_view(replace(SUBJECT, bench=bench), NOW_S), home=False)
+
+    cells = re.findall(r'<td class="n">([^<]*)</td>', page.partition('id="bench"')[2])[:8]
+    assert cells == [
+        *("1024", "4", "3", "1,181.8", "300.0", "3.881 ±0.032", "4.34×", "not measured"),
+    ]
+    assert "true off: the engine did not start." in page
+    assert HOSTILE not in page
+    assert "The last bench" not in PAGE

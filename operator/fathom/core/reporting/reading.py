@@ -2,7 +2,7 @@
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.core.engine.capability import live_depth_refusal
 
 
@@ -27,3 +27,21 @@ def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentS
         return "" if actuation == "Live" else said
     refusal = live_depth_refusal(resource.spec)
     return refusal[1] if refusal else ""
+
+
+def gained_in_words(gained: GainedStatus) -> str:
+    """What following the traffic brought, and over which hours that is known."""
+    hours = (
+        f"{gained.measured_gpu_hours} busy GPU hours measured, {gained.unmeasured_gpu_hours} not"
+    )
+    if not gained.percent:
+        return f"not measured since {gained.since} ({hours})"
+    return (
+        f"{signed(gained.percent)} % ± {gained.error_percent}, {signed(gained.gpu_hours)} ± "
+        f"{gained.error_gpu_hours} GPU hours since {gained.since} ({hours})"
+    )
+
+
+def signed(number: str) -> str:
+    """A number of the status with its sign, as it stands there."""
+    return number if number.startswith("-") else f"+{number}"

@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.api.conditions import ConditionType
-from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.reporting.reading import gained_in_words, signed
 from fathom.inspect.cluster import Reported
 from fathom.inspect.reported.wellness import Wellness
 
@@ -44,7 +45,7 @@ def _rows(status: SpeculativeDeploymentStatus) -> Iterator[tuple[str, str]]:
     yield "traffic", _traffic(status)
     yield "gain", _gain(status)
     if status.gained is not None:
-        yield "gained", _gained(status.gained)
+        yield "gained", gained_in_words(status.gained)
     if status.rollout is not None and status.rollout.stage:
         rollout = status.rollout
         yield "rollout", _joined(f"{rollout.stage} since {rollout.since}", rollout.message)
@@ -92,24 +93,6 @@ def _traffic(status: SpeculativeDeploymentStatus) -> str:
 def _gain(status: SpeculativeDeploymentStatus) -> str:
     gain = status.measured.gain_percent
     return f"{signed(gain)} % over your own depth, tokens" if gain else _NOT_MEASURED
-
-
-def _gained(gained: GainedStatus) -> str:
-    """What it brought, and over which hours that is known."""
-    hours = (
-        f"{gained.measured_gpu_hours} busy GPU hours measured, {gained.unmeasured_gpu_hours} not"
-    )
-    if not gained.percent:
-        return f"{_NOT_MEASURED} since {gained.since} ({hours})"
-    return (
-        f"{signed(gained.percent)} % ± {gained.error_percent}, {signed(gained.gpu_hours)} ± "
-        f"{gained.error_gpu_hours} GPU hours since {gained.since} ({hours})"
-    )
-
-
-def signed(number: str) -> str:
-    """A number of the status with its sign, as it stands there."""
-    return number if number.startswith("-") else f"+{number}"
 
 
 def _joined(*parts: str) -> str:
