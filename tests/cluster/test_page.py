@@ -65,7 +65,7 @@ async def test_what_is_shown_is_what_the_status_says(
     browser: Browser, namespace: TestNamespace, resource: Resource, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)
-    async with operator_in(namespace, tmp_path, port):
+    async with operator_in(namespace, tmp_path, page_port=port):
         await resource.apply({**SPEC, "replicas": 1})
         await resource.wait("Ready", "True")
         async with opened(browser, f"http://127.0.0.1:{port}/") as page:

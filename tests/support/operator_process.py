@@ -131,10 +131,10 @@ async def install_crd(
     await eventually(established, "the CRD is established")
 
 
-async def account(namespace: TestNamespace, directory: Path) -> Path:
-    """A ServiceAccount with the chart's rights, and a kubeconfig with its token."""
+async def account(namespace: TestNamespace, directory: Path, rules: Sequence[Rule] = RULES) -> Path:
+    """A ServiceAccount with these rights, by default the chart's; a kubeconfig with its token."""
     named = {"name": ACCOUNT}
-    role = {"kind": "Role", "metadata": named, "rules": list(RULES)}
+    role = {"kind": "Role", "metadata": named, "rules": list(rules)}
     binding = {
         "kind": "RoleBinding",
         "metadata": named,
@@ -147,7 +147,8 @@ async def account(namespace: TestNamespace, directory: Path) -> Path:
         rbac | role,
         rbac | binding,
     )
-    await _may_see_nodes(namespace)
+    if rules is RULES:
+        await _may_see_nodes(namespace)
     token = await namespace.api.request(
         "POST",
         f"{namespace.path('ServiceAccount', ACCOUNT)}/token",
