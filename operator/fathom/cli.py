@@ -1,6 +1,7 @@
 """The `fathom` command.
 
-Exit codes: 0, all is well; 2, something was refused, and stderr says what and where.
+Exit codes: 0, all is well; 1, what was asked for was found, and is not well (`status`, `bench`,
+`check --live`); 2, something was refused, and stderr says what and where.
 """
 
 import importlib

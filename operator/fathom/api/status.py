@@ -106,7 +106,7 @@ class MeasuredStatus(ApiModel):
 
 
 class GainedStatus(ApiModel):
-    """What following the traffic brought over `tokens` since it was first measured."""
+    """What following the traffic brought over `tokens` since the first window with traffic."""
 
     since: str
     """Begin of the first window with traffic."""

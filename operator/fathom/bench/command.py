@@ -28,7 +28,15 @@ from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.depth_bench import DepthBench
 from fathom.core.plugin import plugin_bundle
 from fathom.core.times import rfc3339
-from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing
+from fathom.inspect.options import (
+    Context,
+    Kubeconfig,
+    Name,
+    Namespace,
+    kube_sentence,
+    refuse,
+    refusing,
+)
 from fathom.manifests.problems import problems_of
 
 NOT_ALL: Final = 1
@@ -41,7 +49,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def bench_command(
-    name: Annotated[str, typer.Argument(help="Of the SpeculativeDeployment.")],
+    name: Name,
     *,
     concurrency: Annotated[
         str, typer.Option(help="Requests in flight, separated by commas; a row each.")
@@ -114,7 +122,7 @@ def bench_command(
     except BenchRefusedError as error:
         refuse(str(error))
     except KubeError as error:
-        refuse(f"The API server refuses, or cannot be reached: {error.message}")
+        refuse(kube_sentence(error))
     raise typer.Exit(code)
 
 

@@ -25,4 +25,5 @@ def pause_of(annotations: Mapping[str, str]) -> str:
     if said.lower() in _NOT_PAUSED:
         return ""
     why = "" if said.lower() == PAUSED_WITHOUT_REASON else f": {shortened(said, _LONGEST_REASON)}"
-    return f"annotation {names.ANNOTATION_PAUSED} holds everything but scaling{why.rstrip('.')}."
+    held = f"annotation {names.ANNOTATION_PAUSED} holds depth, rollouts and refreshes"
+    return f"{held}{why.rstrip('.')}."

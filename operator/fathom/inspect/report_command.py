@@ -11,7 +11,7 @@ from fathom.adapters.clock import SystemClock
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.depth_bench import DepthBench
 from fathom.inspect.cluster import LiveResource, connected, read_bench, read_resource
-from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse, refusing
+from fathom.inspect.options import Context, Kubeconfig, Name, Namespace, refuse, refusing
 from fathom.page.rendering import resource_page
 from fathom.page.resource_view import resource_view
 from fathom.page.subject import Subject
@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def report_command(
-    name: Annotated[str, typer.Argument(help="Of the SpeculativeDeployment.")],
+    name: Name,
     *,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: NAME.html.")

@@ -42,6 +42,11 @@ class Overview:
     """Resources that somebody should look at; they come first."""
 
 
+def pages_of(resources: int) -> int:
+    """Pages that the list has, of so many resources."""
+    return max(1, -(-resources // MOST_ROWS))
+
+
 def overview_of(
     found: Iterable[tuple[ObjectKey, SpeculativeDeploymentStatus]], number: int = 1
 ) -> Overview:
@@ -53,7 +58,7 @@ def overview_of(
     """
     listed = [(not standing(status), key, status) for key, status in found]
     listed.sort(key=lambda each: each[:2])
-    pages = max(1, -(-len(listed) // MOST_ROWS))
+    pages = pages_of(len(listed))
     number = max(1, min(number, pages))
     part = listed[(number - 1) * MOST_ROWS : number * MOST_ROWS]
     return Overview(

@@ -55,6 +55,9 @@ class ShownResources:
     def __init__(self) -> None:
         self._found: dict[ObjectKey, tuple[PassReport, History]] = {}
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._found
 

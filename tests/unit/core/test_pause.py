@@ -13,11 +13,11 @@ def test_what_is_no_pause(annotations: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("true", "annotation fathom.dev/paused holds everything but scaling."),
-        ("ture", "annotation fathom.dev/paused holds everything but scaling: ture."),
+        ("true", "annotation fathom.dev/paused holds depth, rollouts and refreshes."),
+        ("ture", "annotation fathom.dev/paused holds depth, rollouts and refreshes: ture."),
         (
             " incident\n42. ",
-            "annotation fathom.dev/paused holds everything but scaling: incident 42.",
+            "annotation fathom.dev/paused holds depth, rollouts and refreshes: incident 42.",
         ),
     ],
 )

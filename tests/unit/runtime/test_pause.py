@@ -7,7 +7,7 @@ from fathom.api import names
 from fathom.core.cluster.kinds import DEPLOYMENT, EVENT, SPECULATIVE_DEPLOYMENT
 from support.bench import Bench
 
-SENTENCE = "annotation fathom.dev/paused holds everything but scaling: incident 42."
+SENTENCE = "annotation fathom.dev/paused holds depth, rollouts and refreshes: incident 42."
 
 
 def annotated(bench: Bench, value: str | None) -> None:

@@ -26,10 +26,11 @@ def pause_command(
     context: Context = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Hold all that the operator does by itself; only scaling goes on. Restarts nothing.
+    """Hold what the operator does by itself. Restarts nothing.
 
-    Depth stays as it is, rollouts and refreshes wait. Writes the annotation fathom.dev/paused, not
-    the spec, so that what syncs the spec from Git finds no difference. `fathom resume` ends it.
+    Depth stays as it is, rollouts and refreshes wait; scaling and edits that change depth go on.
+    Writes the annotation fathom.dev/paused, not the spec, so that what syncs the spec from Git
+    finds no difference. `fathom resume` ends it.
     """
     if not pause_of({names.ANNOTATION_PAUSED: reason}):
         refuse(f"--reason {reason!r} would be no pause: say why, or leave it out.")

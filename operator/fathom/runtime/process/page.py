@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from fathom.adapters.ports import Clock
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.times import is_over
-from fathom.page.overview import overview_of
+from fathom.page.overview import overview_of, pages_of
 from fathom.page.rendering import (
     Looks,
     message_page,
@@ -65,9 +65,11 @@ class Pages:
         self._kept: dict[str, tuple[float, str]] = {}
 
     async def overview(self, request: web.Request) -> web.Response:
-        """The list; a page that is no number is the first one."""
+        """The list; a page that is no number is the first one, and one beyond the last the last."""
         asked = request.query.get("page", "1")
         number = int(asked) if re.fullmatch(r"[0-9]{1,6}", asked) else 1
+        # Before it is looked for among those that are made: else each number would make one.
+        number = max(1, min(number, pages_of(len(self._shown))))
 
         def make(now_s: float) -> str:
             overview = overview_of(self._shown.statuses(), number)

@@ -126,14 +126,28 @@ async def test_a_page_is_made_once_in_a_while_however_often_it_is_asked_for() ->
         assert "another" in later
 
 
-async def test_many_pages_are_all_served_and_few_remembered() -> None:
+async def test_a_page_beyond_the_last_is_the_last_and_not_made_for_each_number() -> None:
     async with served() as site:
-        pages = [await site.get(f"/?page={number}") for number in range(1, MOST_KEPT + 3)]
-        assert {code for code, _ in pages} == {200}
-        assert (await site.get("/?page=none"))[0] == 200
         site.saw(SUBJECT.key)
+        _, first = await site.get("/")
+        site.saw(ObjectKey("llm", "another"))
+        for asked in ("2", "999999", "0", "none"):
+            assert await site.get(f"/?page={asked}") == (200, first)
+
+
+async def test_many_resources_are_all_served_and_few_remembered() -> None:
+    async with served() as site:
+        paths = [f"/resources/llm/kimi-{number}" for number in range(MOST_KEPT + 1)]
+        for number in range(MOST_KEPT + 1):
+            site.saw(ObjectKey("llm", f"kimi-{number}"))
+        before = [await site.get(path) for path in paths]
+        site.clock.at_s += KEPT_S / 2
+        after = [await site.get(path) for path in paths]
+
+        assert {code for code, _ in before} == {200}
+        assert before[:-1] == after[:-1]
         # Beyond what is remembered it is made anew.
-        assert "kimi" in (await site.get(f"/?page={MOST_KEPT + 2}"))[1]
+        assert before[-1] != after[-1]
 
 
 async def test_one_that_stands_by_says_so() -> None:

@@ -9,7 +9,7 @@ from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import EASY, HARD, Fleet
 
-WHY = "annotation fathom.dev/paused holds everything but scaling."
+WHY = "annotation fathom.dev/paused holds depth, rollouts and refreshes."
 
 
 class Paused(Fleet):
