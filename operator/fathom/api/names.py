@@ -30,6 +30,8 @@ LABEL_REVISION: Final = f"{GROUP}/revision"
 """On children that belong to one revision: that revision's hash."""
 LABEL_COMPONENT: Final = f"{GROUP}/component"
 """On ConfigMaps: `depth`, `tuning`, `plugin` or `fetch`; on Jobs and their pods: `fetch`."""
+ANNOTATION_BENCH_RUN: Final = f"{GROUP}/bench-run"
+"""On the Job of a bench: which one it is, as the next has the same name."""
 LABEL_BENCH: Final = f"{GROUP}/bench"
 """On what `fathom bench` makes: the SpeculativeDeployment that is measured. None of it is a child:
 the operator neither counts nor deletes it."""

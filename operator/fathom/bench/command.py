@@ -1,6 +1,7 @@
 """`fathom bench`."""
 
 import asyncio
+import signal
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,15 +17,17 @@ from fathom.adapters.kube import Kube
 from fathom.adapters.pod_log import PodLog
 from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment, known_part, parse
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest
 from fathom.bench.data import SUBSETS
 from fathom.bench.job import bench_program
-from fathom.bench.planning import planned
+from fathom.bench.planning import as_fetched, planned
 from fathom.bench.progress import progress
 from fathom.bench.result import found
-from fathom.bench.runner import BenchCluster, follow, keep, remove, start
+from fathom.bench.runner import BenchCluster, follow, keep, remove, start, under_way
 from fathom.bench.view import bench_table
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.snapshot import status_in
 from fathom.core.depth_bench import DepthBench
 from fathom.core.plugin import plugin_bundle
 from fathom.core.times import rfc3339
@@ -41,6 +44,8 @@ from fathom.manifests.problems import problems_of
 
 NOT_ALL: Final = 1
 """Exit code: some of it was not measured."""
+ENDED: Final = 143
+"""Exit code: it was told to end."""
 WIDTH: Final = 120
 _DEFAULTS: Final = BenchRequest()
 
@@ -123,6 +128,8 @@ def bench_command(
         refuse(str(error))
     except KubeError as error:
         refuse(kube_sentence(error))
+    except asyncio.CancelledError:
+        raise typer.Exit(ENDED) from None
     raise typer.Exit(code)
 
 
@@ -154,32 +161,33 @@ async def _bench(
     context: str,
 ) -> int:
     """The exit code; request None: of the one that is under way."""
+    # A job of CI that is cancelled, and a terminal that is closed, end it as Ctrl-C does.
+    if (task := asyncio.current_task()) is not None:
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
     async with _connected(kubeconfig, context) as cluster:
         sd = await _resource(cluster, key)
-        if request is not None:
-            program, bundle = bench_program(), plugin_bundle()
-            await start(
-                cluster,
-                sd,
-                planned(sd, request, bundle),
-                run=uuid.uuid4().hex[:8],
-                deadline_minutes=request.deadline_minutes,
-                program=program,
-            )
+        if request is None:
+            run = await under_way(cluster, sd)
+        else:
+            run, program, bundle = uuid.uuid4().hex[:8], bench_program(), plugin_bundle()
+            bench = planned(sd, request, bundle)
+            minutes = request.deadline_minutes
+            await start(cluster, sd, bench, run=run, deadline_minutes=minutes, program=program)
         try:
             with progress(Console(stderr=True)) as tell:
-                told = await follow(cluster, sd, room_s=room_s, tell=tell)
+                told = await follow(cluster, sd, run=run, room_s=room_s, tell=tell)
         except BaseException:
             # Nobody waits for it any longer, and what runs unseen holds GPUs. One that somebody
             # else began is theirs.
             if request is not None:
-                await remove(cluster, sd)
+                typer.echo(await remove(cluster, sd, run), err=True, nl=False)
             raise
-        bench = found(sd, told, rfc3339(cluster.clock.now_s()))
-        code = shown(bench, _console())
-        if bench.rows:
-            await keep(cluster, sd, bench)
-        await remove(cluster, sd)
+        found_now = found(sd, told, rfc3339(cluster.clock.now_s()))
+        code = shown(found_now, _console())
+        if found_now.rows:
+            await keep(cluster, sd, found_now)
+        typer.echo(await remove(cluster, sd, run), err=True, nl=False)
         return code
 
 
@@ -208,7 +216,7 @@ async def _resource(cluster: BenchCluster, key: ObjectKey) -> SpeculativeDeploym
     if problems or not isinstance(parsed, SpeculativeDeployment):
         said = "\n".join(f"  {each}" for each in problems)
         raise BenchRefusedError(f"The spec of {key} is refused, so nothing can be started:\n{said}")
-    return parsed
+    return as_fetched(parsed, status_in(found_there) or SpeculativeDeploymentStatus())
 
 
 def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:

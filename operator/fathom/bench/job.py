@@ -25,6 +25,8 @@ _NOT_SERVING: Final = frozenset(
 )
 """Of the engine's container: what a pod needs that clients reach. Ports stay: with `hostNetwork`
 they keep it from a node where a replica has them."""
+_OF_A_REPLICA: Final = frozenset({"priorityClassName", "priority", "preemptionPolicy"})
+"""Of the pod: a bench takes nobody's place, and a replica that needs its place gets it."""
 
 
 class BenchProgram(DeliveredCode):
@@ -53,7 +55,7 @@ def bench_job(
     Args:
         sd: whose.
         bench: what it measures.
-        run: tells its code from that of another bench.
+        run: tells it from another bench of the same resource.
         deadline_minutes: after which Kubernetes ends it.
         program: what it runs.
     """
@@ -67,6 +69,7 @@ def bench_job(
             "name": names.bench(sd.metadata.name),
             "namespace": sd.metadata.namespace,
             "labels": dict(labels),
+            "annotations": {names.ANNOTATION_BENCH_RUN: run},
             "ownerReferences": owned_by(
                 names.API_VERSION, names.KIND, sd.metadata.name, sd.metadata.uid
             ),
@@ -136,7 +139,7 @@ def _pod(bench: PlannedBench, code: str, program: BenchProgram) -> dict[str, Jso
         *({"name": name, **volume.source()} for volume, name in _data_volumes(bench).items()),
     ]
     return {
-        **spec,
+        **{key: value for key, value in spec.items() if key not in _OF_A_REPLICA},
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "containers": containers,

@@ -6,16 +6,19 @@ from typing import Final
 from fathom.api import names
 from fathom.api.choices import Switch
 from fathom.api.resource import SpeculativeDeployment
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest, asked_depths
 from fathom.bench.data import BenchData, data_of
 from fathom.core.engine.capability import live_depth
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.fetch.standing import Fetched, pinned
 from fathom.manifests.engine_command.flags import HTTP_PORT
 from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_parts import Part, by, parts, texts
 from fathom.manifests.render import max_batch
+from fathom_fetch.shown import DRAFT, MODEL
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
 from fathom_vllm.environment import DEFAULT_DEPTH_FILE
 
@@ -77,6 +80,26 @@ def planned(sd: SpeculativeDeployment, request: BenchRequest, bundle: PluginBund
         load_seconds=LOAD_SECONDS,
     )
     return PlannedBench(measure, data, template, bundle)
+
+
+def as_fetched(
+    sd: SpeculativeDeployment, status: SpeculativeDeploymentStatus
+) -> SpeculativeDeployment:
+    """The resource as its pods are rendered: with the commits that lie in the cache.
+
+    Raises:
+        BenchRefusedError: they are not there yet. Nothing else is downloaded beside them.
+    """
+    if status.weights is None:
+        return sd
+    commits = {each.id: each.commit for each in status.weights.models}
+    if not commits:
+        raise BenchRefusedError(
+            f"The weights of {sd.metadata.name} are not fetched yet: {status.weights.summary}."
+        )
+    by_role = ((MODEL, sd.spec.model.id), (DRAFT, sd.spec.draft.id))
+    found = tuple(sorted((role, commits[name]) for role, name in by_role if name in commits))
+    return pinned(sd, Fetched(found))
 
 
 def load_arguments(

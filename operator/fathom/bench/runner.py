@@ -6,7 +6,6 @@ code goes with it, and until then another can go on watching.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -29,7 +28,7 @@ from fathom.core.cluster.kinds import (
     POD,
     ObjectKey,
 )
-from fathom.core.cluster.manifest import Seen, place_of
+from fathom.core.cluster.manifest import Manifest, Seen, place_of
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
 from fathom.core.cluster.observed import ObservedJob
@@ -38,6 +37,8 @@ from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.depth_bench import DepthBench
 
 EVERY_S: Final = 2.0
+_REMOVALS: Final = 5
+_AGAIN_S: Final = 0.5
 GONE_S: Final = 60.0
 """That the Job of an earlier bench may take to go."""
 
@@ -74,17 +75,16 @@ async def start(
     job = bench_job(sd, bench, run=run, deadline_minutes=deadline_minutes, program=program)
     try:
         made = await cluster.kube.create(JOB, job)
-    except KubeError as error:
-        if error.outdated:
-            raise BenchRefusedError(_under_way(sd)) from error
-        raise
-    owner = owned_by(JOB.api_version, JOB.kind, name, Meta.model_validate(made["metadata"]).uid)
-    try:
+        uid = Meta.model_validate(made["metadata"]).uid
+        owner = owned_by(JOB.api_version, JOB.kind, name, uid)
         code = bench_code(sd, bench, run=run, program=program, owner=owner)
         await cluster.kube.create(CONFIG_MAP, code)
-    except BaseException:
-        # Also when nobody waits any longer: without its code the pod would wait for ever.
-        await remove(cluster, sd)
+    except BaseException as error:
+        # Also when nobody waits any longer, or no answer came: the Job may be there all the same,
+        # and without its code the pod would wait for ever.
+        await remove(cluster, sd, run)
+        if isinstance(error, KubeError) and error.outdated:
+            raise BenchRefusedError(_under_way(sd)) from error
         raise
 
 
@@ -92,6 +92,7 @@ async def follow(
     cluster: BenchCluster,
     sd: SpeculativeDeployment,
     *,
+    run: str,
     room_s: float,
     tell: Callable[[Heard], None],
 ) -> Heard:
@@ -100,6 +101,7 @@ async def follow(
     Args:
         cluster: where.
         sd: whose.
+        run: which.
         room_s: seconds that its pod may have trouble to start, such as to find a node.
         tell: is given where it stands, again and again.
 
@@ -116,12 +118,10 @@ async def follow(
     while True:
         try:
             job = await cluster.kube.get(JOB, namespace, name)
-            pods = await cluster.kube.select(POD, namespace, f"job-name={name}")
-            if job is None:
-                raise BenchRefusedError(
-                    f"There is no Job {namespace}/{name}: it was deleted, or its result was "
-                    "fetched and it went."
-                )
+            if job is None or _run_of(job) != run:
+                raise BenchRefusedError(_gone(namespace, name))
+            uid = Meta.model_validate(job["metadata"]).uid
+            pods = await cluster.kube.select(POD, namespace, f"controller-uid={uid}")
             pod = ObservedPod.model_validate(pods[0]) if pods else None
             if pod is not None:
                 log = await cluster.logs.read(namespace, pod.name, names.ENGINE_CONTAINER)
@@ -164,13 +164,55 @@ async def keep(cluster: BenchCluster, sd: SpeculativeDeployment, bench: DepthBen
         await cluster.kube.apply(CONFIG_MAP, manifest, Seen.of(live))
 
 
-async def remove(cluster: BenchCluster, sd: SpeculativeDeployment) -> None:
-    """Delete the Job, and with it its pod and code; what cannot be deleted goes by itself."""
+async def under_way(cluster: BenchCluster, sd: SpeculativeDeployment) -> str:
+    """Which bench of a resource is there.
+
+    Raises:
+        BenchRefusedError: there is none.
+        KubeError: it cannot be read.
+    """
     namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
-    with suppress(KubeError):
-        job = await cluster.kube.get(JOB, namespace, name)
-        if job is not None:
+    job = await cluster.kube.get(JOB, namespace, name)
+    if job is None:
+        raise BenchRefusedError(_gone(namespace, name))
+    return _run_of(job)
+
+
+async def remove(cluster: BenchCluster, sd: SpeculativeDeployment, run: str) -> str:
+    """Delete this run's Job, and with it its pod and code.
+
+    Returns:
+        Why it may still be there, as a sentence; empty: it is not. It goes by itself in the end.
+    """
+    namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
+    why = ""
+    for _ in range(_REMOVALS):
+        try:
+            job = await cluster.kube.get(JOB, namespace, name)
+            if job is None or _run_of(job) != run:
+                return ""
             await cluster.kube.delete(JOB, namespace, name, Seen.of(job))
+        except KubeError as error:
+            # Its controller may have written to it in between.
+            why = (
+                f"Job {namespace}/{name} may still hold GPUs: {error.message}. "
+                f"`kubectl delete job {name} --namespace {namespace}` ends it."
+            )
+            await cluster.pause(_AGAIN_S)
+        else:
+            return ""
+    return why
+
+
+def _run_of(job: Manifest) -> str:
+    return Meta.model_validate(job["metadata"]).annotations.get(names.ANNOTATION_BENCH_RUN, "")
+
+
+def _gone(namespace: str, name: str) -> str:
+    return (
+        f"There is no Job {namespace}/{name}, or not the same one any more: it was deleted, or its "
+        "result was fetched and it went."
+    )
 
 
 async def _clear(cluster: BenchCluster, key: ObjectKey) -> None:

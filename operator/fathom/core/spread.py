@@ -13,18 +13,4 @@ def spread(seconds: float, who: str) -> float:
         seconds: that all of them would wait.
         who: the one that waits.
     """
-    return seconds * (1 - _SHARE * _place(who))
-
-
-def moment(seconds: float, who: str) -> float:
-    """Any moment of such a time, always the same for one of them.
-
-    Args:
-        seconds: in which all of them come once.
-        who: the one that comes.
-    """
-    return seconds * _place(who)
-
-
-def _place(who: str) -> float:
-    return crc32(who.encode()) / 2**32
+    return seconds * (1 - _SHARE * crc32(who.encode()) / 2**32)

@@ -115,10 +115,6 @@ class Loop:
         except TimeoutError:
             pass
 
-    def look_again(self) -> None:
-        """The next pass looks at the cluster, however soon it comes."""
-        self._stale = True
-
     async def stop(self) -> None:
         """No pass comes any more."""
         await self._quality.stop()
@@ -244,7 +240,7 @@ class Loop:
             decision = self._world.decide(given)
         except Exception:
             # It may be what was learnt that makes it fail, and then it would fail for good.
-            memory.state = TuningState()
+            memory.state = TuningState(gained=memory.state.gained)
             raise
         self._world.telemetry.decided(self.key, decision.action, decision.reason)
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.spread import moment, spread
+from fathom.core.spread import spread
 from fathom.runtime.loop import RESYNC_S, Loop
 from fathom.runtime.ports import World
 from fathom.runtime.turns import Turns
@@ -45,16 +45,13 @@ async def pass_after_pass(loop: Loop, turns: Turns, settle_s: float) -> None:
 
 def _apart(loop: Loop, delay_s: float, waited_s: float) -> float:
     """How long to sleep, so that those who met do not meet again."""
-    if loop.failing:
-        # What fails, often fails for all.
-        return spread(delay_s, str(loop.key))
-    if not waited_s:
-        return delay_s
-    if delay_s < RESYNC_S:
+    if not loop.failing and waited_s and delay_s < RESYNC_S:
         # There is more to do than there is time for: who looks often looks less often.
         return min(RESYNC_S, delay_s + waited_s)
-    loop.look_again()
-    return moment(delay_s, str(loop.key))
+    if loop.failing or waited_s:
+        # What fails, often fails for all; and those who waited came all at once.
+        return spread(delay_s, str(loop.key))
+    return delay_s
 
 
 class Loops:

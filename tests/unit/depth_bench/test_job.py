@@ -121,6 +121,12 @@ def test_it_may_do_no_more_than_an_engine() -> None:
     assert pod_of(job())["automountServiceAccountToken"] is False
 
 
+def test_it_takes_nobody_s_place() -> None:
+    high = {"spec": {"priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority"}}
+
+    assert not {"priorityClassName", "preemptionPolicy"} & pod_of(job(podTemplate=high)).keys()
+
+
 def test_containers_beside_the_engine_stay() -> None:
     beside = {"spec": {"containers": [{"name": "cache", "image": "lmcache:1"}]}}
 

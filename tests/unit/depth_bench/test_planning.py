@@ -2,10 +2,12 @@
 
 import pytest
 
+from fathom.api.status import FetchedModel, SpeculativeDeploymentStatus, WeightsStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest
 from fathom.bench.data import data_of
+from fathom.bench.planning import as_fetched, planned
 from fathom_vllm.environment import DEFAULT_DEPTH_FILE
-from unit.depth_bench.benches import bench_of
+from unit.depth_bench.benches import BUNDLE, bench_of, sample
 
 
 def test_every_depth_of_the_set_then_true_off() -> None:
@@ -130,3 +132,16 @@ def test_a_json_file_is_share_gpt_s_and_a_folder_speed_bench_s() -> None:
     assert one.volume.source() == {
         "persistentVolumeClaim": {"claimName": "speed", "readOnly": True}
     }
+
+
+def test_it_loads_what_the_replicas_load_and_waits_for_no_download() -> None:
+    sd = sample()
+    fetched = FetchedModel(id=sd.spec.model.id, commit="a" * 40)
+    known = SpeculativeDeploymentStatus(weights=WeightsStatus(models=(fetched,)))
+    coming = SpeculativeDeploymentStatus(weights=WeightsStatus(summary="1 GiB of 5 GiB"))
+
+    command = planned(as_fetched(sd, known), BenchRequest(), BUNDLE).measure.engines[0].command
+    assert command[command.index("--revision") + 1] == "a" * 40
+    assert as_fetched(sd, SpeculativeDeploymentStatus()) == sd
+    with pytest.raises(BenchRefusedError, match="not fetched yet: 1 GiB of 5 GiB"):
+        as_fetched(sd, coming)

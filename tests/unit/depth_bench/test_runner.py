@@ -11,8 +11,16 @@ from fathom.bench.asked import BenchRefusedError, BenchRequest
 from fathom.bench.heard import Heard
 from fathom.bench.planning import planned
 from fathom.bench.result import found
-from fathom.bench.runner import BenchCluster, follow, keep, remove, start
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
+from fathom.bench.runner import BenchCluster, follow, keep, remove, start, under_way
+from fathom.core.cluster.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    Kind,
+)
+from fathom.core.cluster.manifest import Manifest
 from support.bench import ManualClock
 from support.fake_kube import FakeKube
 from unit.depth_bench.benches import BUNDLE, PROGRAM, log, result_line, sample
@@ -53,10 +61,10 @@ class Scene:
         await start(self.cluster, SD, bench, run="r1", deadline_minutes=9, program=PROGRAM)
 
     async def follow(self, room_s: float = 60.0) -> Heard:
-        return await follow(self.cluster, SD, room_s=room_s, tell=self.said.append)
+        return await follow(self.cluster, SD, run="r1", room_s=room_s, tell=self.said.append)
 
     def pod(self, **status: Any) -> None:
-        labels = {"job-name": "kimi-bench"}
+        labels = {"controller-uid": self.kube.find(JOB, "kimi-bench")["metadata"]["uid"]}
         metadata = {"name": "kimi-bench-x", "namespace": "llm", "labels": labels}
         self.kube.put(POD, {"metadata": metadata, "status": status})
 
@@ -67,7 +75,13 @@ class Scene:
 
 
 def job(**status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "kimi-bench", "namespace": "llm"}, "status": status}
+    metadata = {
+        "name": "kimi-bench",
+        "namespace": "llm",
+        "uid": "uid-of-job",
+        "annotations": {"fathom.dev/bench-run": "r1"},
+    }
+    return {"metadata": metadata, "status": status}
 
 
 def unschedulable() -> dict[str, Any]:
@@ -262,7 +276,53 @@ async def test_what_is_removed_is_the_job_and_nothing_of_the_fleet() -> None:
     scene.kube.put(JOB, job())
     scene.kube.put(DEPLOYMENT, {"metadata": {"name": "kimi-1", "namespace": "llm"}})
 
-    await remove(scene.cluster, SD)
-    await remove(scene.cluster, SD)
+    await remove(scene.cluster, SD, "r1")
+    await remove(scene.cluster, SD, "r1")
 
     assert [(each.verb, each.kind) for each in scene.kube.writes] == [("delete", "Job")]
+
+
+async def test_the_job_of_another_bench_is_neither_followed_nor_removed() -> None:
+    scene = Scene()
+    scene.kube.put(JOB, job())
+
+    assert await under_way(scene.cluster, SD) == "r1"
+    assert await remove(scene.cluster, SD, "r2") == ""
+    assert scene.kube.writes == []
+    with pytest.raises(BenchRefusedError, match="not the same one any more"):
+        await follow(scene.cluster, SD, run="r2", room_s=60.0, tell=scene.said.append)
+
+
+@pytest.mark.parametrize(("refusals", "left"), [(2, False), (99, True)])
+async def test_a_job_that_is_written_to_is_removed_all_the_same(
+    refusals: int, *, left: bool
+) -> None:
+    scene = Scene()
+    scene.kube.put(JOB, job())
+
+    def fail(verb: str, kind: object) -> KubeError | None:
+        nonlocal refusals
+        if (verb, kind) != ("delete", JOB) or not refusals:
+            return None
+        refusals -= 1
+        return KubeError(409, "the object has been modified")
+
+    scene.kube.fail = fail
+    why = await remove(scene.cluster, SD, "r1")
+    assert bool(scene.kube.names(JOB)) is left
+    assert bool(why) is left
+    assert "may still hold GPUs" in why or not left
+
+
+async def test_a_job_whose_creation_nobody_heard_of_does_not_stay() -> None:
+    scene = Scene()
+    create = scene.kube.create
+
+    async def unheard(kind: Kind, manifest: Manifest) -> Manifest:
+        await create(kind, manifest)
+        raise KubeError(0, "no answer in 15 s")
+
+    scene.kube.create = unheard  # type: ignore[method-assign]
+    with pytest.raises(KubeError):
+        await scene.start()
+    assert scene.kube.names(JOB) == []

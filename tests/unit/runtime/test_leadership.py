@@ -13,6 +13,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP
 from fathom.core.cluster.manifest import Seen
+from fathom.runtime.leading import leadership
 from fathom.runtime.leading.fenced_kube import FencedKube
 from fathom.runtime.leading.leadership import (
     RENEW_DEADLINE_S,
@@ -201,6 +202,28 @@ async def test_a_lost_lease_ends_the_work_with_an_error() -> None:
     assert cancelled.is_set()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    monkeypatch.setattr(leadership, "GIVEN_UP_AFTER_S", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_lease_that_looks_lost_for_a_moment_ends_nothing() -> None:
+    """As where the clock is set forward, until the next renewal."""
+    renewing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    looks = iter([True, False, False, True, False])
+
+    async def work() -> None:
+        await asyncio.sleep(0.2)
+
+    def holds() -> bool:
+        return next(looks, True)
+
+    await work_while_held(renewing, work, lease="fathom/operator", holds=holds)
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_renewal_that_hangs_ends_the_work_once_the_lease_may_be_another_s() -> None:
     hanging: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -1,6 +1,7 @@
 """The loop on a fake cluster: what it writes, and above all, what it does not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,8 @@ from fathom.core.cluster.kinds import (
     Kind,
 )
 from fathom.core.plugin import PluginBundle
+from fathom.tuning.gained import Gained
+from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
 from support.bench import KEY, Bench
 
@@ -445,9 +448,15 @@ async def test_a_bug_of_ours_is_an_event_and_stops_nothing(bench: Bench) -> None
     def broken(_: object) -> object:
         raise ZeroDivisionError("division by zero")
 
+    await bench.tick()
+    memory = bench.loop._memory
+    assert memory is not None
+    gained = Gained(since_s=1.0, measured_gpu_s=2.0)
+    memory.state = replace(memory.state, gained=gained)
     bench.decide = broken  # type: ignore[assignment]
     assert await bench.tick() == 1
     assert await bench.tick() == 2
+    assert memory.state == TuningState(gained=gained)
     (event,) = bench.kube.written("Event")
     assert event.body["reason"] == "InternalError"
     assert "division by zero" in event.body["message"]

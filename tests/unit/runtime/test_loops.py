@@ -172,14 +172,11 @@ class OneTurn:
             await hold.wait()
 
 
-async def test_who_had_to_wait_at_rest_comes_at_a_moment_of_its_own(bench: Bench) -> None:
+async def test_who_had_to_wait_at_rest_does_not_come_with_all_others_again(bench: Bench) -> None:
     bench.decide = lambda snapshot: replace(holding(snapshot), wake_after_s=float("inf"))
     line = OneTurn(bench)
     assert await line.until_it_sleeps(crowded=False) == RESYNC_S
-    assert not bench.loop.stale
-    assert await line.until_it_sleeps(crowded=True) == spread.moment(RESYNC_S, str(KEY)) < RESYNC_S
-    # Sooner than a minute after the last look, so that nothing is trusted for longer than that.
-    assert bench.loop.stale
+    assert await line.until_it_sleeps(crowded=True) == spread.spread(RESYNC_S, str(KEY)) < RESYNC_S
 
 
 async def test_who_looks_often_looks_less_often_while_others_wait(bench: Bench) -> None:

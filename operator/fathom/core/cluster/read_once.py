@@ -32,7 +32,12 @@ class ReadOnce:
     def look(self) -> Iterator[None]:
         """For the length of a look; what the whole of it has not met again is forgotten."""
         self._before, self._now = {**self._before, **self._now}, {}
-        yield
+        try:
+            yield
+        except BaseException:
+            # Looks that fail again and again must not keep what each of them has read.
+            self._now = {}
+            raise
         self._before = {}
 
     def model(self, model: type[_Model], manifest: Manifest) -> _Model | None:

@@ -92,11 +92,11 @@ def was_compared_in_vain(status: SpeculativeDeploymentStatus) -> bool:
 
 
 async def _fetch_anew(kube: KubePort, key: ObjectKey) -> list[str]:
-    """Delete the Jobs whose fetch has not ended; the operator makes them again."""
+    """Delete the Jobs whose fetch was given up; the operator makes them again."""
     deleted = []
     for manifest in await kube.select(JOB, key.namespace, f"{names.LABEL_NAME}={key.name}"):
         job = ObservedJob.model_validate(manifest)
-        if job.metadata.labels.get(names.LABEL_COMPONENT) == COMPONENT and not job.complete:
+        if job.metadata.labels.get(names.LABEL_COMPONENT) == COMPONENT and job.failed is not None:
             await kube.delete(JOB, key.namespace, job.name, Seen.of(manifest))
             deleted.append(job.name)
     return deleted

@@ -32,6 +32,9 @@ LEASE_S: Final = 15
 RENEW_DEADLINE_S: Final = 10
 RETRY_S: Final = 2
 _CALL_TIMEOUT_S: Final = 5.0
+GIVEN_UP_AFTER_S: Final = RETRY_S + _CALL_TIMEOUT_S
+"""Without the lease: within so long a renewal brings it back, if one does. Until then nothing is
+written, so that a clock that is set forward ends no operator."""
 _log: Final = structlog.get_logger(__name__)
 
 _Answer = tuple[bool, LeaderElectionRecord] | tuple[bool, Exception] | tuple[bool, None]
@@ -313,5 +316,9 @@ async def work_while_held(
 
 
 async def _while(holds: Callable[[], bool]) -> None:
-    while holds():
+    loop = asyncio.get_running_loop()
+    held_s = loop.time()
+    while loop.time() - held_s < GIVEN_UP_AFTER_S:
+        if holds():
+            held_s = loop.time()
         await asyncio.sleep(RETRY_S)

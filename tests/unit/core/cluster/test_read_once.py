@@ -1,5 +1,7 @@
 """What has not moved is not read again, and what has moved always is."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -44,6 +46,23 @@ def test_a_look_that_fails_loses_nothing() -> None:
     with pytest.raises(TimeoutError), known.look():
         raise TimeoutError
     assert read(known, manifest)[0] is first
+
+
+def test_looks_that_fail_keep_nothing_of_what_they_read() -> None:
+    known, seen = ReadOnce(), []
+
+    def look() -> None:
+        with known.look():
+            model = known.model(ObservedPod, pod("a", "Running"))
+            assert model is not None
+            seen.append(weakref.ref(model))
+            raise TimeoutError
+
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            look()
+    gc.collect()
+    assert [each() for each in seen] == [None, None, None]
 
 
 def test_what_is_equal_in_two_pods_is_there_once() -> None:

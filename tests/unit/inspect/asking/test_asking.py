@@ -38,9 +38,9 @@ def degraded(reason: str, message: str = "it is so.") -> dict[str, Any]:
     }
 
 
-def job(name: str, *, complete: bool = False, component: str = "fetch") -> dict[str, Any]:
+def job(name: str, ended: str = "Failed", component: str = "fetch") -> dict[str, Any]:
     labels = {names.LABEL_NAME: "kimi", names.LABEL_COMPONENT: component}
-    conditions = [{"type": "Complete", "status": "True"}] if complete else []
+    conditions = [{"type": ended, "status": "True"}] if ended else []
     return {
         "metadata": {"name": name, "namespace": "llm", "labels": labels},
         "status": {"conditions": conditions},
@@ -103,11 +103,12 @@ async def test_the_operator_tries_it_again() -> None:
 
 async def test_a_fetch_that_was_given_up_begins_anew() -> None:
     kube = cluster({"conditions": [degraded("WeightsNotFetched")]})
-    for each in (job("kimi-fetch-a"), job("kimi-fetch-b", complete=True), job("x", component="x")):
+    others = job("kimi-fetch-b", "Complete"), job("kimi-fetch-c", ""), job("x", component="x")
+    for each in (job("kimi-fetch-a"), *others):
         kube.put(JOB, each)
 
     assert await retried(kube, KEY, START_S) == ("the fetch kimi-fetch-a begins anew.",)
-    assert kube.names(JOB) == ["kimi-fetch-b", "x"]
+    assert kube.names(JOB) == ["kimi-fetch-b", "kimi-fetch-c", "x"]
     assert found(kube)["metadata"]["annotations"] == {}
 
 
