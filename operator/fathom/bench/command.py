@@ -15,7 +15,6 @@ from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_log import PodLog
-from fathom.adapters.ports import KubeError
 from fathom.api.resource import SpeculativeDeployment, known_part, parse
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest
@@ -36,7 +35,6 @@ from fathom.inspect.options import (
     Kubeconfig,
     Name,
     Namespace,
-    kube_sentence,
     refuse,
     refusing,
 )
@@ -121,13 +119,11 @@ def bench_command(
         )
         with refusing():
             key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
-        code = asyncio.run(
-            _bench(key, None if watch else request, room_minutes * 60, kubeconfig, context)
-        )
+            code = asyncio.run(
+                _bench(key, None if watch else request, room_minutes * 60, kubeconfig, context)
+            )
     except BenchRefusedError as error:
         refuse(str(error))
-    except KubeError as error:
-        refuse(kube_sentence(error))
     except asyncio.CancelledError:
         raise typer.Exit(ENDED) from None
     raise typer.Exit(code)
@@ -201,8 +197,7 @@ def _console() -> Console:
 
 @asynccontextmanager
 async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[BenchCluster]:
-    with refusing():
-        configuration = await kube_config.load(kubeconfig, context)
+    configuration = await kube_config.load(kubeconfig, context)
     async with kube_config.client(configuration) as api:
         yield BenchCluster(Kube(api), PodLog(api), SystemClock())
 

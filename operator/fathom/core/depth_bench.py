@@ -5,8 +5,9 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from fathom.core.reporting.reading import NOT_MEASURED
+
 RESULT_KEY: Final = "result.json"
-NOT_MEASURED: Final = "not measured"
 COLUMNS: Final = (
     *("Data", "Input", "Concurrency", "Depth", "tok/s", "Per user", "Acceptance"),
     *("× depth 0", "× true off"),

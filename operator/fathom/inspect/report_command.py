@@ -1,17 +1,16 @@
 """`fathom report`."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
+from fathom.adapters.ports import KubePort
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.depth_bench import DepthBench
-from fathom.inspect.cluster import LiveResource, connected, read_bench, read_resource
-from fathom.inspect.options import Context, Kubeconfig, Name, Namespace, refuse, refusing
+from fathom.inspect.cluster import read_bench, read_resource
+from fathom.inspect.options import Context, Kubeconfig, Name, Namespace, refuse
+from fathom.inspect.target import on_resource
 from fathom.page.rendering import resource_page
 from fathom.page.resource_view import resource_view
 from fathom.page.subject import Subject
@@ -34,17 +33,17 @@ def report_command(
 
     It needs nothing else and fetches nothing: attach it to a ticket, open it anywhere.
     """
-    with refusing():
-        key = ObjectKey(namespace or kube_config.namespace(kubeconfig, context), name)
 
-        async def read() -> tuple[LiveResource | None, DepthBench | None]:
-            async with connected(kubeconfig, context) as kube:
-                return await read_resource(kube, key), await read_bench(kube, key)
+    async def read(kube: KubePort, key: ObjectKey) -> Subject | None:
+        live = await read_resource(kube, key)
+        if live is None:
+            return None
+        bench = await read_bench(kube, key)
+        return Subject(key, live.resource, live.status, live.document, live.state, None, bench)
 
-        live, bench = asyncio.run(read())
-    if live is None:
-        refuse(f"There is no SpeculativeDeployment {key}.")
-    subject = Subject(key, live.resource, live.status, live.document, live.state, None, bench)
+    _, subject = on_resource(
+        name, read, namespace=namespace, context=context, kubeconfig=kubeconfig
+    )
     write_report(subject, SystemClock().now_s(), output or Path(f"{name}.html"))
 
 

@@ -7,11 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
-from fathom.core.reporting.reading import standing
+from fathom.core.reporting.reading import UNKNOWN, standing
 from fathom.inspect.cluster import Listed
 
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN")
-_UNKNOWN: Final = "–"
 
 
 def top_table(listed: Sequence[Listed], *, with_namespace: bool) -> Table:
@@ -35,15 +34,15 @@ def _cells(status: SpeculativeDeploymentStatus) -> tuple[str | Text, ...]:
     measured, decision = status.measured, status.tuning.last_decision
     tpot = measured.tpot_milliseconds
     return (
-        status.ready or _UNKNOWN,
-        status.depth.summary or _UNKNOWN,
-        measured.acceptance_length or _UNKNOWN,
-        str(measured.tokens_per_second) if measured.at else _UNKNOWN,
-        f"{tpot} ms" if tpot else _UNKNOWN,
-        f"{measured.gain_percent}%" if measured.gain_percent else _UNKNOWN,
-        status.tuning.summary or _UNKNOWN,
-        Text(_decision(decision) if decision else _UNKNOWN),
-        Text(", ".join(standing(status)) or _UNKNOWN, style="red" if any(standing(status)) else ""),
+        status.ready or UNKNOWN,
+        status.depth.summary or UNKNOWN,
+        measured.acceptance_length or UNKNOWN,
+        str(measured.tokens_per_second) if measured.at else UNKNOWN,
+        f"{tpot} ms" if tpot else UNKNOWN,
+        f"{measured.gain_percent}%" if measured.gain_percent else UNKNOWN,
+        status.tuning.summary or UNKNOWN,
+        Text(_decision(decision) if decision else UNKNOWN),
+        Text(", ".join(standing(status)) or UNKNOWN, style="red" if any(standing(status)) else ""),
     )
 
 

@@ -6,11 +6,10 @@ from typing import Final
 
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.reporting.reading import standing
+from fathom.core.reporting.reading import UNKNOWN, standing
 
 MOST_ROWS: Final = 1000
 """On one page: what a browser lays out at once, and what a request may cost."""
-UNKNOWN: Final = "–"
 
 
 @dataclass(frozen=True, slots=True)

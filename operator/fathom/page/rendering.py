@@ -16,9 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fathom import __version__
 from fathom.core.depth_bench import COLUMNS
+from fathom.core.reporting.reading import UNKNOWN
 from fathom.core.times import rfc3339
 from fathom.page.history import MomentKind
-from fathom.page.overview import UNKNOWN, Overview
+from fathom.page.overview import Overview
 from fathom.page.resource_view import ResourceView
 
 _ENVIRONMENT: Final = Environment(

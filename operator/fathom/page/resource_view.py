@@ -8,12 +8,17 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.depth_bench import DepthBench
 from fathom.core.engine.depth_set import named_depths
-from fathom.core.reporting.reading import gained_in_words, standing, why_not_live
+from fathom.core.reporting.reading import (
+    NOT_MEASURED,
+    UNKNOWN,
+    gained_in_words,
+    standing,
+    why_not_live,
+)
 from fathom.core.times import rfc3339
 from fathom.manifests.render import max_batch
 from fathom.page.charts import Charts, charts_of
 from fathom.page.history import Moment, moments_of
-from fathom.page.overview import UNKNOWN
 from fathom.page.subject import Subject
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.settings import settings_from
@@ -23,7 +28,6 @@ SHADES: Final = 7
 """Of the heat map: 0 is far below the best of its row, the last one is the best."""
 _SHADE_STEP: Final = 0.05
 """Of the best's tokens per second, from shade to shade."""
-_NOT_MEASURED: Final = "not measured"
 _LITTLE: Final = 0.005
 """Shares below half a percent are shown as none."""
 
@@ -163,15 +167,15 @@ def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
     yield Fact("State", status.reason or UNKNOWN)
     yield Fact("Depth in force", status.depth.summary or UNKNOWN)
     yield Fact(
-        "Tokens per second", str(measured.tokens_per_second) if measured.at else _NOT_MEASURED
+        "Tokens per second", str(measured.tokens_per_second) if measured.at else NOT_MEASURED
     )
     gain, tpot = measured.gain_percent, measured.tpot_milliseconds
-    yield Fact("Gain over tokens", f"{gain} %" if gain else _NOT_MEASURED)
+    yield Fact("Gain over tokens", f"{gain} %" if gain else NOT_MEASURED)
     if status.gained is not None:
         yield Fact("Gained since then", gained_in_words(status.gained))
-    yield Fact("Acceptance length", measured.acceptance_length or _NOT_MEASURED)
-    yield Fact("Mean batch", measured.mean_batch or _NOT_MEASURED)
-    yield Fact("Time per output token", f"{tpot} ms" if tpot else _NOT_MEASURED)
+    yield Fact("Acceptance length", measured.acceptance_length or NOT_MEASURED)
+    yield Fact("Mean batch", measured.mean_batch or NOT_MEASURED)
+    yield Fact("Time per output token", f"{tpot} ms" if tpot else NOT_MEASURED)
     window = f"{measured.window_seconds} s until {measured.at}"
     yield Fact("Measured", window if measured.at else "never")
     yield Fact("Tuning", status.tuning.summary or UNKNOWN)

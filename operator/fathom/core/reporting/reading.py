@@ -1,9 +1,15 @@
 """What a status says to whoever reads it: commands and the page. Pure."""
 
+from typing import Final
+
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
 from fathom.core.engine.capability import live_depth_refusal
+
+UNKNOWN: Final = "–"
+"""In a table: it is not zero."""
+NOT_MEASURED: Final = "not measured"
 
 
 def standing(status: SpeculativeDeploymentStatus) -> tuple[str, ...]:
@@ -35,7 +41,7 @@ def gained_in_words(gained: GainedStatus) -> str:
         f"{gained.measured_gpu_hours} busy GPU hours measured, {gained.unmeasured_gpu_hours} not"
     )
     if not gained.percent:
-        return f"not measured since {gained.since} ({hours})"
+        return f"{NOT_MEASURED} since {gained.since} ({hours})"
     return (
         f"{signed(gained.percent)} % ± {gained.error_percent}, {signed(gained.gpu_hours)} ± "
         f"{gained.error_gpu_hours} GPU hours since {gained.since} ({hours})"

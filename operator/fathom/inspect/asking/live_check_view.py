@@ -3,8 +3,7 @@
 from rich.table import Table
 
 from fathom.api.status import QualityResult, QualityStatus
-
-_UNKNOWN = "–"
+from fathom.core.reporting.reading import UNKNOWN
 
 
 def result_table(found: QualityStatus) -> Table:
@@ -16,6 +15,6 @@ def result_table(found: QualityStatus) -> Table:
     table.add_column("AT", no_wrap=True)
     checked = found.result is not QualityResult.NOT_CHECKED
     counts = (found.prompts, found.tokens, found.ties)
-    cells = (str(count) if checked else _UNKNOWN for count in counts)
+    cells = (str(count) if checked else UNKNOWN for count in counts)
     table.add_row(found.result, *cells, found.at)
     return table

@@ -9,11 +9,9 @@ from rich.text import Text
 from fathom.api.conditions import ConditionType
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.reporting.reading import gained_in_words, signed
+from fathom.core.reporting.reading import NOT_MEASURED, gained_in_words, signed
 from fathom.inspect.cluster import Reported
 from fathom.inspect.reported.wellness import Wellness
-
-_NOT_MEASURED = "not measured"
 
 
 def status_view(key: ObjectKey, reported: Reported, wellness: Wellness) -> Group:
@@ -77,7 +75,7 @@ def _why(status: SpeculativeDeploymentStatus) -> Iterator[tuple[str, str]]:
 def _traffic(status: SpeculativeDeploymentStatus) -> str:
     measured = status.measured
     if not measured.at:
-        return _NOT_MEASURED
+        return NOT_MEASURED
     return _joined(
         f"{measured.tokens_per_second} tokens per second",
         f"batch {measured.mean_batch}" if measured.mean_batch else "",
@@ -92,7 +90,7 @@ def _traffic(status: SpeculativeDeploymentStatus) -> str:
 
 def _gain(status: SpeculativeDeploymentStatus) -> str:
     gain = status.measured.gain_percent
-    return f"{signed(gain)} % over your own depth, tokens" if gain else _NOT_MEASURED
+    return f"{signed(gain)} % over your own depth, tokens" if gain else NOT_MEASURED
 
 
 def _joined(*parts: str) -> str:
