@@ -37,10 +37,17 @@ def bench_scale_command(
         float | None,
         typer.Option(min=0.0, help="Seconds of traffic before it counts; 75 unless given."),
     ] = None,
+    steady: Annotated[
+        float,
+        typer.Option(min=0.0, help="Seconds of more traffic, after which it is watched again."),
+    ] = 0.0,
     quick: Annotated[
         bool, typer.Option(help="10 and 30 resources, short windows: shows that it works.")
     ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures.")] = None,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the figures: .svg, .png or .pdf.")
+    ] = None,
     profile_file: Annotated[
         Path | None,
         typer.Option("--profile", help="Sample the operator; write stacks for a flame graph."),
@@ -48,9 +55,10 @@ def bench_scale_command(
 ) -> None:
     """One real operator beside hundreds of resources on a real API server: what it costs."""
     console = result_console(_WIDTH)
-    timing = QUICK if quick else Timing()
+    timing = replace(QUICK if quick else Timing(), steady_seconds=steady)
     with explained():
         require_folder(json_file)
+        require_folder(plot_file)
         require_folder(profile_file)
         report, profile = run_bench(
             console,
@@ -66,6 +74,11 @@ def bench_scale_command(
         )
         if json_file is not None:
             json_file.write_text(report.model_dump_json(indent=2) + "\n")
+        if plot_file is not None:
+            # matplotlib takes a second to load, which no other command should wait for.
+            from fathom_bench.scale.plot import write_plot  # noqa: PLC0415
+
+            write_plot(report, plot_file)
         if profile_file is not None:
             profile_file.write_text(profile.to_text())
         console.print(result_tables(report, hottest_parts(profile)))
@@ -92,8 +105,13 @@ def sizes_of(text: str) -> tuple[int, ...]:
 
 
 def hottest_parts(profile: Profile) -> tuple[Hottest, ...]:
-    """Rest and traffic of the largest size."""
-    largest = list(profile.parts.items())[-2:]
+    """Rest and all traffic of the largest size."""
+    largest_size = next(reversed(profile.parts), "").partition(";")[0]
+    largest = [
+        (what, stacks)
+        for what, stacks in profile.parts.items()
+        if what.partition(";")[0] == largest_size and what.endswith(("rest", "traffic", "steady"))
+    ]
     return tuple(
         hottest(stacks, what.replace("_", " ").replace(";", ", ")) for what, stacks in largest
     )

@@ -9,6 +9,8 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from fathom_bench.scale.memory import MemoryLook
+from fathom_bench.scale.takeover import Takeover
 from fathom_local.control_plane.audit import AuditEvent
 
 _LEASES: Final = "leases"
@@ -262,6 +264,12 @@ class SizeFigures(_Measured):
     traffic: WindowLoad
     """Requests at every engine."""
     edits_under_traffic: Percentiles | None
+    steady: WindowLoad | None
+    """Requests at every engine for so long that the tuner has learnt; None: that was not asked."""
+    edits_when_steady: Percentiles | None
+    takeovers: tuple[Takeover, ...]
+    memory: tuple[MemoryLook, ...]
+    """Of the operator that began with the cold start, until it was ended for the first takeover."""
     edits_unanswered: int
     status_bytes: Percentiles
     """Of a status, as JSON."""

@@ -92,7 +92,10 @@ async def _one_size(
             played = PlayedCluster(KubeApi(cluster))
             mirror = Mirror(KubeApi(cluster), _RESOURCES)
             pages = PageServer(played.engines)
-            operator = OperatorProcess(kubeconfig, folder, profiled=request.profiled)
+            operator, standby = (
+                OperatorProcess(kubeconfig, folder / name, profiled=request.profiled)
+                for name in ("first", "second")
+            )
             # A rolling resource has one more while its new revision starts.
             await pages.listen(size * (request.pods_each + 1))
             bench = SizeBench(
@@ -106,9 +109,13 @@ async def _one_size(
                 played=played,
                 pages=pages,
                 operator=operator,
+                standby=standby,
             )
             try:
-                players = (played.run(), mirror.run(), operator.supervise())
+                players = (
+                    *(played.run(), mirror.run()),
+                    *(operator.supervise(), standby.supervise()),
+                )
                 figures = await _while_playing(players, bench.measure())
             except (ApiException, aiohttp.ClientError, TimeoutError, ExceptionGroup) as error:
                 raise LocalClusterError(
@@ -118,6 +125,7 @@ async def _one_size(
                 ) from error
             finally:
                 operator.kill()
+                standby.kill()
                 await pages.close()
             return plane.version, figures
 

@@ -17,6 +17,7 @@ from fathom_bench.scale.figures import (
     load_of,
 )
 from fathom_bench.scale.operator_process import OperatorProcess
+from fathom_bench.scale.takeover import Ending, Takeover, takeover_of
 from fathom_local.control_plane.audit import AuditEvent, read_events
 from fathom_local.control_plane.credentials import ADMIN
 
@@ -53,6 +54,15 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenOver:
+    ending: Ending
+    since: datetime
+    until: datetime
+    within: bool
+    """Whether the next leader had looked at everything in time."""
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredWindow:
     before: Reading
     after: Reading
@@ -71,6 +81,11 @@ def start_of(started: Started, own: Sequence[AuditEvent]) -> Start:
         reads=sum(not each.is_write and each.verb != "watch" for each in events),
         writes=sum(each.is_write for each in events),
     )
+
+
+def takeover_in(taken: TakenOver, own: Sequence[AuditEvent]) -> Takeover:
+    events = between(own, taken.since, taken.until)
+    return takeover_of(taken.ending, taken.since, taken.until, events, within=taken.within)
 
 
 def load_in(window: MeasuredWindow, own: Sequence[AuditEvent]) -> WindowLoad:

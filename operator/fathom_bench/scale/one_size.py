@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,10 +26,12 @@ from fathom_bench.scale.measured import (
     Mark,
     MeasuredWindow,
     Started,
+    TakenOver,
     answered,
     audited,
     load_in,
     start_of,
+    takeover_in,
 )
 from fathom_bench.scale.operator_process import OperatorProcess, warnings_in
 from fathom_bench.scale.page_server import PageServer
@@ -44,6 +47,7 @@ from fathom_bench.scale.plan import (
 from fathom_bench.scale.played_cluster import PlayedCluster
 from fathom_bench.scale.received import Received
 from fathom_bench.scale.sampling import Profile
+from fathom_bench.scale.takeover import Ending
 from fathom_local.control_plane.components import ControlPlane
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import MERGE_PATCH, KubeApi, Mirror, Object
@@ -73,7 +77,8 @@ class SizeBench:
     played: PlayedCluster
     pages: PageServer
     operator: OperatorProcess
-    _rss_bytes: int = 0
+    standby: OperatorProcess
+    """Not started before a takeover is measured."""
 
     @property
     def timing(self) -> Timing:
@@ -98,6 +103,13 @@ class SizeBench:
         await self._pause("traffic: warming up", self.timing.warm_seconds)
         traffic = await self._window("traffic", self.timing.traffic_seconds)
         edits_under_traffic = await self._edit("traffic", everything)
+        steady = edits_when_steady = None
+        if self.timing.steady_seconds:
+            await self._pause("traffic: going on", self.timing.steady_seconds)
+            steady = await self._window("steady", self.timing.traffic_seconds)
+            edits_when_steady = await self._edit("steady", everything)
+        memory = self.operator.memory
+        taken = [await self._take_over(ending, everything) for ending in Ending]
         statuses = [
             float(len(json.dumps(each.get("status", {}), separators=(",", ":"))))
             for each in self.resources.items.values()
@@ -105,10 +117,16 @@ class SizeBench:
         await self.operator.stop()
         self.view.doing(f"{self.size}: reading the audit log")
         events = await asyncio.to_thread(audited, self.plane.audit_log)
-        said = await asyncio.to_thread(self.operator.log.read_text, errors="replace")
+        warnings = Counter[str]()
+        for each in (self.operator, self.standby):
+            said = await asyncio.to_thread(each.log.read_text, errors="replace")
+            warnings += warnings_in(said)
         own = [each for each in events if each.user == USER]
         quick, lost_at_rest = answered(edits_at_rest, events, own)
         busy, lost_under_traffic = answered(edits_under_traffic, events, own)
+        later, lost_when_steady = (
+            ([], 0) if edits_when_steady is None else answered(edits_when_steady, events, own)
+        )
         return SizeFigures(
             resources=self.size,
             pods=len(self.played.engines),
@@ -119,11 +137,36 @@ class SizeBench:
             edits_at_rest=Percentiles.of(quick),
             traffic=load_in(traffic, own),
             edits_under_traffic=Percentiles.of(busy),
-            edits_unanswered=lost_at_rest + lost_under_traffic,
+            steady=None if steady is None else load_in(steady, own),
+            edits_when_steady=Percentiles.of(later),
+            takeovers=tuple(takeover_in(each, own) for each in taken),
+            memory=memory,
+            edits_unanswered=lost_at_rest + lost_under_traffic + lost_when_steady,
             status_bytes=_some(Percentiles.of(statuses)),
-            restarts=self.operator.restarts,
-            warnings=dict(warnings_in(said).most_common()),
+            restarts=self.operator.restarts + self.standby.restarts,
+            warnings=dict(warnings.most_common()),
         )
+
+    async def _take_over(self, ending: Ending, everything: Sequence[Planned]) -> TakenOver:
+        """End the leader beside one that stands by, and wait until that has looked at all."""
+        self._doing(f"the leader is to be {ending}")
+        self.standby.start()
+        deadline_s = time.monotonic() + _PATIENCE_SECONDS
+        while not await self.standby.answers():
+            if time.monotonic() > deadline_s:
+                raise LocalClusterError("A second operator does not start; see why in its log.")
+            await asyncio.sleep(_POLL_SECONDS)
+        if ending is Ending.KILLED:
+            self.operator.kill()
+        else:
+            await self.operator.stop()
+        since = datetime.now(UTC)
+        self.operator, self.standby = self.standby, self.operator
+        within = await self._all_looked_at(everything)
+        until = datetime.now(UTC)
+        seconds = f"{(until - since).total_seconds():.1f} s" if within else "not in time"
+        self._say(f"the leader is {ending}: the next one has looked at all: {seconds}")
+        return TakenOver(ending, since, until, within)
 
     async def _build(self, everything: Sequence[Planned]) -> Started:
         """Create some resources after the other, beside a running operator."""
@@ -168,17 +211,22 @@ class SizeBench:
         self._doing("cold start")
         began = Mark.of(self.operator)
         self.operator.start()
+        within = await self._all_looked_at(everything)
+        return await self._done("cold start", began, within=within)
+
+    async def _all_looked_at(self, everything: Sequence[Planned]) -> bool:
+        """Wait for a pass of each resource by an operator that has just begun; not for ever."""
         deadline_s = time.monotonic() + self.timing.start_seconds
         while (
             not (passes := await self.operator.passes())
             or passes < self.size
             or (not await self._looked_at(everything))
         ):
-            self._doing(f"cold start, {passes} passes")
+            self._doing(f"{passes} passes")
             if time.monotonic() > deadline_s:
-                return await self._done("cold start", began, within=False)
+                return False
             await asyncio.sleep(_PASSES_SECONDS)
-        return await self._done("cold start", began, within=True)
+        return True
 
     async def _done(self, what: str, began: Mark, *, within: bool) -> Started:
         ended = Mark.of(self.operator)

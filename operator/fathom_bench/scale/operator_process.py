@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from fathom_bench.scale.access import NAMESPACE
+from fathom_bench.scale.memory import MemoryLook
 from fathom_bench.scale.received import received_by_socket, sockets
 from fathom_bench.scale.sampling import Stacks, from_text
 from fathom_local.errors import LocalClusterError
@@ -33,6 +35,8 @@ _LOOK_SECONDS: Final = 0.25
 _MOST_RESTARTS: Final = 50
 _WARNING: Final = frozenset({"warning", "error", "critical"})
 _POLL_SECONDS: Final = 0.05
+_MEMORY_SECONDS: Final = 10.0
+"""Between two looks at the memory that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +65,25 @@ class _Life:
     waited_s: float = 0.0
     told: Told = field(default_factory=Told)
     """When it was last asked."""
+    memory: list[MemoryLook] = field(default_factory=list)
 
     def note(self) -> bool:
         """Look at the process; whether it runs."""
         if self.process.poll() is not None:
             return False
         try:
-            times = psutil.Process(self.process.pid).cpu_times()
+            process = psutil.Process(self.process.pid)
+            times = process.cpu_times()
             # Running, ready to run (both in nanoseconds), and how often it ran.
             _, waited_ns, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
         except (psutil.NoSuchProcess, OSError):
             return False
         self.cpu_s = times.user + times.system
         self.waited_s = int(waited_ns) / 1e9
+        seconds = time.time() - process.create_time()
+        if not self.memory or seconds - self.memory[-1].seconds >= _MEMORY_SECONDS:
+            mib = process.memory_info().rss / 2**20
+            self.memory.append(MemoryLook(seconds=seconds, mib=mib))
         return True
 
 
@@ -89,9 +99,10 @@ class OperatorProcess:
 
         Args:
             kubeconfig: the operator's.
-            folder: for its log and, if it is profiled, for the samples.
+            folder: for its log and, if it is profiled, for the samples; nobody else's.
             profiled: sample its stacks.
         """
+        folder.mkdir()
         self.log = folder / "operator.log"
         self.restarts = 0
         """How often it ended by itself."""
@@ -185,6 +196,15 @@ class OperatorProcess:
             return 0
         return rss
 
+    @property
+    def memory(self) -> tuple[MemoryLook, ...]:
+        """Of the present process, every ten seconds."""
+        return tuple(self._lives[-1].memory)
+
+    async def answers(self) -> bool:
+        """Whether the present process shows metrics, as one that stands by does."""
+        return await self._page(("name[]", _PASSES)) is not None
+
     async def passes(self) -> int:
         """Of the present process so far. Cheap to ask."""
         return (await self._asked(_PASSES)).passes
@@ -236,17 +256,21 @@ class OperatorProcess:
 
     async def _asked(self, *samples: str) -> Told:
         life = self._lives[-1]
-        query = [("name[]", each) for each in samples]
+        page = await self._page(*(("name[]", each) for each in samples))
+        return life.told if page is None else read_told(page)
+
+    async def _page(self, *query: tuple[str, str]) -> str | None:
+        """Of the present process's metrics; None: it does not answer."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
-        url = f"http://127.0.0.1:{life.port}/metrics"
+        url = f"http://127.0.0.1:{self._lives[-1].port}/metrics"
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
                 session.get(url, params=query, raise_for_status=True) as answer,
             ):
-                return read_told(await answer.text())
+                return await answer.text()
         except (aiohttp.ClientError, TimeoutError):
-            return life.told
+            return None
 
 
 def read_told(page: str) -> Told:

@@ -89,6 +89,8 @@ class Timing:
     """Of traffic, before it counts: the first windows of the tuner, and what it writes of them."""
     traffic_seconds: float = 60.0
     """Two of the tuner's windows."""
+    steady_seconds: float = 0.0
+    """Of more traffic, after which it is watched once more; 0: it is not."""
     per_resource_seconds: float = 0.5
     """What creating and building are expected to take on two processors."""
 
@@ -96,7 +98,12 @@ class Timing:
         """What one size is expected to take."""
         edits = 2 * 2 * min(self.edits, size) * self.edit_gap_seconds
         windows = self.rest_seconds + self.warm_seconds + self.traffic_seconds
-        return size * self.per_resource_seconds + 4 * self.settle_seconds + edits + windows
+        settling = 4 * self.settle_seconds
+        if self.steady_seconds:
+            windows += self.steady_seconds + self.traffic_seconds
+            edits += edits / 2
+            settling += 2 * self.settle_seconds
+        return size * self.per_resource_seconds + settling + edits + windows
 
 
 QUICK: Final = Timing(

@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom_bench.scale.figures import Percentiles, ScaleReport, SizeFigures, WindowLoad, growth
+from fathom_bench.scale.memory import gained_per_hour
 from fathom_bench.scale.sampling import Hottest
+from fathom_bench.scale.takeover import Ending, Takeover
 
 _MOST_KINDS: Final = 8
 
@@ -24,30 +26,39 @@ class FigureRow:
     digits: int = 0
 
 
-def _of_load(when: str, load: Callable[[SizeFigures], WindowLoad]) -> Iterator[FigureRow]:
+def _of_load(when: str, load: Callable[[SizeFigures], WindowLoad | None]) -> Iterator[FigureRow]:
     """What every window shows."""
-    yield FigureRow(f"{when}: operator, cores", lambda size: load(size).operator_cores, 3)
-    yield FigureRow(f"{when}: cores it waited for", lambda size: load(size).waited_cores, 3)
-    yield FigureRow(f"{when}: resident memory, MiB", lambda size: load(size).rss_mib)
-    yield FigureRow(f"{when}: passes a minute", lambda size: load(size).passes_per_minute)
-    yield FigureRow(f"{when}: processor ms a pass", lambda size: load(size).cpu_ms_per_pass, 1)
-    yield FigureRow(f"{when}: passes not finished", lambda size: load(size).failed_passes)
-    yield FigureRow(f"{when}: operator ended by itself", lambda size: load(size).restarts)
-    yield FigureRow(f"{when}: reads a minute", lambda size: load(size).reads_per_minute)
+
+    def of(figure: Callable[[WindowLoad], float | None]) -> Callable[[SizeFigures], float | None]:
+        def value(size: SizeFigures) -> float | None:
+            return None if (found := load(size)) is None else figure(found)
+
+        return value
+
+    yield FigureRow(f"{when}: operator, cores", of(lambda window: window.operator_cores), 3)
+    yield FigureRow(f"{when}: cores it waited for", of(lambda window: window.waited_cores), 3)
+    yield FigureRow(f"{when}: resident memory, MiB", of(lambda window: window.rss_mib))
+    yield FigureRow(f"{when}: passes a minute", of(lambda window: window.passes_per_minute))
+    yield FigureRow(f"{when}: processor ms a pass", of(lambda window: window.cpu_ms_per_pass), 1)
+    yield FigureRow(f"{when}: passes not finished", of(lambda window: window.failed_passes))
+    yield FigureRow(f"{when}: operator ended by itself", of(lambda window: window.restarts))
+    yield FigureRow(f"{when}: reads a minute", of(lambda window: window.reads_per_minute))
     yield FigureRow(
         f"{when}: reads a minute and resource",
-        lambda size: load(size).reads_per_minute / size.resources,
+        lambda size: (
+            None if (found := load(size)) is None else found.reads_per_minute / size.resources
+        ),
         2,
     )
-    yield FigureRow(f"{when}: writes a minute", lambda size: load(size).writes_per_minute, 1)
+    yield FigureRow(f"{when}: writes a minute", of(lambda window: window.writes_per_minute), 1)
     yield FigureRow(
         f"{when}: KiB a minute from the API server",
-        lambda size: load(size).received_kib_per_minute,
+        of(lambda window: window.received_kib_per_minute),
     )
-    yield FigureRow(f"{when}: pages a second", lambda size: load(size).pages_per_second, 1)
-    yield FigureRow(f"{when}: API server, cores", lambda size: load(size).api_server_cores, 3)
-    yield FigureRow(f"{when}: API server, memory, MiB", lambda size: load(size).api_server_mib)
-    yield FigureRow(f"{when}: machine, cores", lambda size: load(size).machine_cores, 2)
+    yield FigureRow(f"{when}: pages a second", of(lambda window: window.pages_per_second), 1)
+    yield FigureRow(f"{when}: API server, cores", of(lambda window: window.api_server_cores), 3)
+    yield FigureRow(f"{when}: API server, memory, MiB", of(lambda window: window.api_server_mib))
+    yield FigureRow(f"{when}: machine, cores", of(lambda window: window.machine_cores), 2)
 
 
 def _of_edits(when: str, edits: Callable[[SizeFigures], Percentiles | None]) -> Iterator[FigureRow]:
@@ -59,6 +70,27 @@ def _of_edits(when: str, edits: Callable[[SizeFigures], Percentiles | None]) -> 
 
     yield FigureRow(f"{when}: edit to first write, s (p50)", part("p50"), 2)
     yield FigureRow(f"{when}: edit to first write, s (p99)", part("p99"), 2)
+
+
+def _of_takeovers() -> Iterator[FigureRow]:
+    for ending in Ending:
+
+        def of(
+            figure: Callable[[Takeover], float | None], ending: Ending = ending
+        ) -> Callable[[SizeFigures], float | None]:
+            def value(size: SizeFigures) -> float | None:
+                return next(
+                    (figure(each) for each in size.takeovers if each.ending is ending), None
+                )
+
+            return value
+
+        when = f"leader {ending}"
+        yield FigureRow(
+            f"{when}: first write of the next, s", of(lambda it: it.first_write_seconds), 1
+        )
+        yield FigureRow(f"{when}: it has looked at all, s", of(lambda it: it.looked_at_seconds), 1)
+        yield FigureRow(f"{when}: writes to workloads", of(lambda it: it.writes_to_workloads))
 
 
 ROWS: Final = (
@@ -83,6 +115,10 @@ ROWS: Final = (
     FigureRow(
         "traffic: pods a core, a page each 30 s", lambda size: size.pods_per_core_once_a_window
     ),
+    *_of_load("steady", lambda size: size.steady),
+    *_of_edits("steady", lambda size: size.edits_when_steady),
+    FigureRow("steady: memory gained, MiB an hour", lambda size: gained_per_hour(size.memory), 1),
+    *_of_takeovers(),
     FigureRow("edits that no write followed", lambda size: size.edits_unanswered),
     FigureRow("operator ended by itself, in all", lambda size: size.restarts),
     FigureRow("status, bytes (p50)", lambda size: size.status_bytes.p50),

@@ -1,14 +1,18 @@
 """The report: for a person, and as JSON."""
 
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from fathom_bench.scale.command import hottest_parts, sizes_of
 from fathom_bench.scale.figures import Percentiles, ScaleReport, SizeFigures, Start, WindowLoad
+from fathom_bench.scale.memory import MemoryLook
+from fathom_bench.scale.plot import write_plot
 from fathom_bench.scale.sampling import Profile
 from fathom_bench.scale.tables import ROWS, figures_table, result_tables
+from fathom_bench.scale.takeover import Ending, Takeover
 from fathom_local.errors import LocalClusterError
 
 
@@ -49,6 +53,17 @@ def size(resources: int, cores: float) -> SizeFigures:
         edits_at_rest=Percentiles(count=20, p50=0.4, p99=1.2, most=1.2),
         traffic=load(cores, 11.0),
         edits_under_traffic=None,
+        steady=load(cores / 2, 6.0),
+        edits_when_steady=None,
+        takeovers=(
+            Takeover(
+                ending=Ending.KILLED,
+                first_write_seconds=16.25,
+                looked_at_seconds=40.0,
+                writes_to_workloads=0,
+            ),
+        ),
+        memory=tuple(MemoryLook(seconds=60.0 * i, mib=200.0 + i / 4) for i in range(30)),
         edits_unanswered=0,
         status_bytes=Percentiles(count=resources, p50=3000.0, p99=4000.0, most=4100.0),
         restarts=0,
@@ -88,6 +103,33 @@ def test_each_figure_stands_with_its_growth_from_size_to_size() -> None:
         "×2.5",
         "0.500",
     ]
+
+
+def cells(text: str, label: str) -> list[str]:
+    rows = ([cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines())
+    (found,) = [row for row in rows if row and row[0] == label]
+    return found[1:]
+
+
+def test_memory_is_told_by_the_hour() -> None:
+    assert cells(shown(REPORT, Profile()), "steady: memory gained, MiB an hour") == [
+        *("15.0", "×1", "15.0"),
+    ]
+
+
+def test_a_takeover_stands_by_how_the_leader_ended() -> None:
+    text = shown(REPORT, Profile())
+    assert cells(text, "leader killed: first write of the next, s") == ["16.2", "×1", "16.2"]
+    assert cells(text, "leader stopped: first write of the next, s") == ["", "", ""]
+
+
+def test_the_picture_names_what_was_measured(tmp_path: Path) -> None:
+    write_plot(REPORT, tmp_path / "scale.svg")
+    drawn = (tmp_path / "scale.svg").read_text()
+    for label in ("at rest", "first minutes of traffic", "steady", "300 resources"):
+        assert label in drawn
+    write_plot(REPORT, tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == drawn
 
 
 def test_a_page_costs_what_traffic_takes_beyond_rest() -> None:
