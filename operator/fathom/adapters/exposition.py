@@ -82,6 +82,8 @@ _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
 _LARGEST: Final = frozenset({_KV_CACHE, _PROCESS_START, _CREATED})
 
+EVERY_ENGINE: Final = "vllm:num_requests_running"
+"""A gauge that every engine shows from its start on."""
 FAMILIES: Final = frozenset(
     {
         *_ENGINE,
@@ -145,6 +147,9 @@ NOWHERE: Final = Destination(_Pod.ENGINE, "", "")
 _OF_A_CELL: Final = itemgetter(*(each.name for each in fields(CellCounts)))
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
+_PLACING_LABELS: Final = ("le", "finished_reason", "batch_le", "depth", "step", "position")
+_SERIES_KEPT: Final = 8192
+"""An engine that used every cell has some 1,400, and all engines have the same."""
 # One object each where that is easy: a thing is compared with itself at once.
 _cell: Final = lru_cache(_CELLS_KEPT)(Cell)
 _draft_cell: Final = lru_cache(_CELLS_KEPT)(DraftCell)
@@ -163,12 +168,22 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
 
 
 def destination_of(point: Point) -> Destination:
+    return _destination(point.name, *map(point.labels.get, _PLACING_LABELS))
+
+
+@lru_cache(_SERIES_KEPT)
+def _destination(name: str, *values: str | None) -> Destination:
+    """By what places a series: engines and models count alike."""
+    labels = {
+        label: value
+        for label, value in zip(_PLACING_LABELS, values, strict=True)
+        if value is not None
+    }
     try:
-        return Destination(*_row_and_column(point.name, point.labels), point.name)
+        return Destination(*_row_and_column(name, labels), name)
     except (KeyError, ValueError) as error:
         raise NotAnEngine(
-            f"{point.name} has labels, or values of them, which this version of Fathom does "
-            "not know"
+            f"{name} has labels, or values of them, which this version of Fathom does not know"
         ) from error
 
 

@@ -8,7 +8,14 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from fathom_bench.pages.figures import BOUND_MS, MOST_CORES, PODS, WINDOW_S, PageFigures
+from fathom_bench.pages.figures import (
+    BOUND_MS,
+    MOST_CORES,
+    PODS,
+    WINDOW_S,
+    PageFigures,
+    PrometheusCost,
+)
 from fathom_bench.results import require_folder, result_console
 from fathom_local.explained import explained
 
@@ -24,15 +31,17 @@ def bench_pages_command(
     """What a pod costs the operator in a window: page, HTTP, tuner; fails beyond its bound."""
     # numpy takes a second to load, which no other command should wait for.
     from fathom_bench.pages.deciding import tuner_cost  # noqa: PLC0415
-    from fathom_bench.pages.measuring import page_cost  # noqa: PLC0415
+    from fathom_bench.pages.measuring import page_costs  # noqa: PLC0415
 
     console = result_console(_WIDTH)
     with explained():
         require_folder(json_file)
-        figures = PageFigures(page_cost(), tuple(tuner_cost(world) for world in WORLDS))
+        prometheus, page = page_costs()
+        figures = PageFigures(page, prometheus, tuple(tuner_cost(world) for world in WORLDS))
         if json_file is not None:
             json_file.write_text(json.dumps(asdict(figures), indent=2) + "\n")
     console.print(page_table(figures))
+    console.print(prometheus_table(figures.prometheus))
     console.print(window_table(figures))
     console.print(verdict(figures))
     if not figures.holds:
@@ -54,6 +63,23 @@ def page_table(figures: PageFigures) -> Table:
         ("fetched and read among others", page.look_ms),
     ):
         shown.add_row(what, f"{took_ms:.2f}", f"{took_ms / page.library_ms:.3f}")
+    return shown
+
+
+def prometheus_table(cost: PrometheusCost) -> Table:
+    """One pod's look by a Prometheus that scrapes it each 5 s, in two ways."""
+    shown = Table(title="A pod by a Prometheus")
+    for column in ("asked for", "ms", "ratio", "KiB", "ratio"):
+        shown.add_column(column, justify="left" if column == "asked for" else "right")
+    for what, took_ms, kib in (
+        ("all scrapes of the lookback", cost.whole_ms, cost.whole_kib),
+        ("the last scrape", cost.last_ms, cost.last_kib),
+    ):
+        shown.add_row(
+            what,
+            *(f"{took_ms:.2f}", f"{took_ms / cost.whole_ms:.3f}"),
+            *(f"{kib:.0f}", f"{kib / cost.whole_kib:.3f}"),
+        )
     return shown
 
 

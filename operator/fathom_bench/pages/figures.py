@@ -32,6 +32,18 @@ class PageCost:
 
 
 @dataclass(frozen=True, slots=True)
+class PrometheusCost:
+    """A pod's look by a Prometheus: processor milliseconds, and KiB of its answers."""
+
+    whole_ms: float
+    """With all scrapes of the lookback."""
+    whole_kib: float
+    last_ms: float
+    """With the last scrape alone, as the operator does."""
+    last_kib: float
+
+
+@dataclass(frozen=True, slots=True)
 class TunerCost:
     """The tuner through one day of a world."""
 
@@ -56,6 +68,7 @@ class PageFigures:
     """All of it."""
 
     page: PageCost
+    prometheus: PrometheusCost
     tuners: tuple[TunerCost, ...]
 
     @property

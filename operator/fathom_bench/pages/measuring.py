@@ -16,7 +16,8 @@ from fathom.adapters.clock import SystemClock
 from fathom.adapters.metrics_page import PageReader
 from fathom.adapters.pod_metrics import LARGEST_PAGE_BYTES, TIMEOUT_S, PodMetrics
 from fathom.adapters.ports import PodEndpoint
-from fathom_bench.pages.figures import PageCost
+from fathom_bench.pages.by_prometheus import prometheus_cost
+from fathom_bench.pages.figures import PageCost, PrometheusCost
 from fathom_bench.pages.page import ShownEngine
 from fathom_bench.pages.reference import read_by_library
 from fathom_local.errors import LocalClusterError
@@ -28,11 +29,12 @@ _PODS: Final = 800
 _MODEL: Final = "organisation/model-of-some-size-instruct"
 
 
-def page_cost() -> PageCost:
-    """Measure; some seconds.
+def page_costs() -> tuple[PrometheusCost, PageCost]:
+    """Measure both; half a minute.
 
     Raises:
-        LocalClusterError: a page was read in two ways to two ends, or not at all.
+        LocalClusterError: a page was read in two ways to two ends, or not at all, or there is no
+            Prometheus.
     """
     with tempfile.TemporaryDirectory() as folder:
         engine = ShownEngine(_MODEL, Path(folder))
@@ -54,7 +56,8 @@ def page_cost() -> PageCost:
             took[way].append(_took_ms(read))
     with _Served(earlier) as server:
         fetch_ms, look_ms = asyncio.run(_over_http(server, page))
-    return PageCost(
+        prometheus = prometheus_cost(server.port)
+    return prometheus, PageCost(
         page_bytes=len(page),
         series=sum(not line.startswith(b"#") for line in page.splitlines()),
         library_ms=median(took["library"]),

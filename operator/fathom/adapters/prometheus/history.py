@@ -18,6 +18,7 @@ from fathom.adapters.answers import Room
 from fathom.adapters.exposition import Point
 from fathom.adapters.prometheus.metrics import once
 from fathom.adapters.prometheus.query import (
+    LABEL_PAIRS,
     NAMESPACE_LABELS,
     POD_LABELS,
     PrometheusQuery,
@@ -103,7 +104,7 @@ class PrometheusHistory:
         for i in range(max(1, ceil((to_s - from_s) / CHUNK_S))):
             until_s = min(to_s, from_s + (i + 1) * CHUNK_S)
             series: list[Series] = []
-            for pod_label, namespace_label in zip(POD_LABELS, NAMESPACE_LABELS, strict=True):
+            for pod_label, namespace_label in LABEL_PAIRS:
                 patterns = {namespace_label: any_of([key.namespace]), pod_label: _pods_of(key.name)}
                 series.extend(await self._query.series(selector(patterns, CHUNK_S), until_s))
             yield Chunk(until_s, tuple(_thinned(scrapes(series), told, step_s)))

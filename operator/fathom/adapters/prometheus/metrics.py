@@ -1,27 +1,29 @@
 """Counters from a Prometheus that scrapes the pods.
 
-One instant query with a range selector: it returns raw samples with their own times, in one
-consistent read. An instant vector would carry the query's time, and a dead target's last value
-would look fresh for five minutes.
+Two questions. The first asks when each pod was scraped last, by one series of each. The second is a
+range selector that ends there and is as short as can be: it returns raw samples with their own
+times, in one consistent read, and each series about once. Values without their times would not do:
+what a Prometheus copies of another one may arrive in parts, and two scrapes would be mixed.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final
+from math import ceil
+from typing import Final, NamedTuple
 
 import aiohttp
 
 from fathom.adapters.answers import Room
-from fathom.adapters.exposition import PAGE_LABELS, NotAnEngine, Point, counters
+from fathom.adapters.exposition import EVERY_ENGINE, PAGE_LABELS, NotAnEngine, Point, counters
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus.query import (
-    NAMESPACE_LABELS,
-    POD_LABELS,
+    LABEL_PAIRS,
     PrometheusQuery,
     PrometheusUnreadableError,
     Series,
     any_of,
+    scrape_times,
     selector,
 )
 from fathom.core.measurement import PodCounters
@@ -30,15 +32,27 @@ from fathom.core.unread import Unread
 TIMEOUT_S: Final = 10.0
 LOOKBACK_S: Final = 150
 """Two scrapes at a minute's interval, and some delay; older samples are nobody's present."""
-PODS_PER_QUERY: Final = 2
+PODS_PER_QUERY: Final = 16
 """Keeps the query's URL under the 8 KiB that proxies commonly accept, and the answer in bounds: a
-pod that used every cell of depths 0 to 7, scraped every five seconds, is 3.8 MB of it."""
+pod that used every cell of depths 0 to 7 is 0.4 MB of it."""
+LONGEST_RANGE_S: Final = 15.0
+"""Between the last scrapes of pods that are asked for together: more of it would be repetition."""
 LARGEST_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Of one query. Read into lists and numbers it may take thirty times as much."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 """Of all answers of all sources that are on their way."""
 LOOKS_AT_ONCE: Final = 4
 """That one source is asked for; the others wait, as long as a look may take."""
+
+
+class Scraped(NamedTuple):
+    """When a pod was scraped last."""
+
+    at_s: float
+    """Unix seconds."""
+    pod: str
+    label: str
+    """Of `POD_LABELS`: the one that names the pod."""
 
 
 class PrometheusMetrics:
@@ -102,14 +116,42 @@ class PrometheusMetrics:
         return Sample(tuple(found), tuple(failures))
 
     async def _read(self, pods: Sequence[PodEndpoint]) -> Sample:
+        """Of pods of one namespace, not too many."""
         series: list[Series] = []
-        for pod_label, namespace_label in zip(POD_LABELS, NAMESPACE_LABELS, strict=True):
-            patterns = {
-                namespace_label: any_of([pods[0].namespace]),
-                pod_label: any_of(pod.pod for pod in pods),
-            }
-            series.extend(await self._query.series(selector(patterns, self._lookback_s)))
+        for part in together(await self._scraped(pods)):
+            newest_s = part[-1].at_s
+            # Whether the first moment of a range belongs to it differs between versions.
+            range_s = ceil(newest_s - part[0].at_s) + 1
+            for pod_label, namespace_label in LABEL_PAIRS:
+                named = [each.pod for each in part if each.label == pod_label]
+                if named:
+                    patterns = {
+                        namespace_label: any_of([pods[0].namespace]),
+                        pod_label: any_of(named),
+                    }
+                    series += await self._query.series(selector(patterns, range_s), newest_s)
         return self._sample(pods, series)
+
+    async def _scraped(self, pods: Sequence[PodEndpoint]) -> list[Scraped]:
+        """When each pod was scraped last, of those that were within the lookback."""
+        query = " or ".join(
+            scrape_times(
+                EVERY_ENGINE,
+                {
+                    namespace_label: any_of([pods[0].namespace]),
+                    pod_label: any_of(pod.pod for pod in pods),
+                },
+            )
+            for pod_label, namespace_label in LABEL_PAIRS
+        )
+        asked = {pod.pod for pod in pods}
+        found: dict[str, Scraped] = {}
+        for each in await self._query.series(query):
+            asked_s, at_s = each.values[-1]
+            if each.pod in asked and asked_s - at_s <= self._lookback_s:
+                scraped = Scraped(at_s, each.pod, each.pod_label)
+                found[each.pod] = max(found.get(each.pod, scraped), scraped)
+        return list(found.values())
 
     def _sample(self, pods: Sequence[PodEndpoint], series: Iterable[Series]) -> Sample:
         by_pod: defaultdict[str, list[Series]] = defaultdict(list)
@@ -122,7 +164,7 @@ class PrometheusMetrics:
                 failures.append(
                     Unread(
                         name,
-                        f"{self._query.where} has no sample of it within the last "
+                        f"{self._query.where} has no vllm: metrics of it within the last "
                         f"{self._lookback_s} s: check that it scrapes the pod, with labels "
                         "namespace and pod",
                     )
@@ -136,6 +178,16 @@ class PrometheusMetrics:
                     Unread(name, f"what {self._query.where} has of it cannot be used: {error}")
                 )
         return Sample(tuple(found), tuple(failures))
+
+
+def together(scraped: Iterable[Scraped]) -> list[list[Scraped]]:
+    """Pods that one range is asked for, the earliest first: their last scrapes are close."""
+    parts: list[list[Scraped]] = []
+    for each in sorted(scraped):
+        if not parts or each.at_s - parts[-1][0].at_s > LONGEST_RANGE_S:
+            parts.append([])
+        parts[-1].append(each)
+    return parts
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:
@@ -161,7 +213,7 @@ def once(points: Iterable[Point]) -> list[Point]:
     """
     told: dict[tuple[object, ...], Point] = {}
     for point in points:
-        said = tuple(point.labels.get(label) for label in PAGE_LABELS)
+        said = tuple(map(point.labels.get, PAGE_LABELS))
         told.setdefault((point.name, said, point.value), point)
     return list(told.values())
 

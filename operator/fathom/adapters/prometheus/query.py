@@ -16,6 +16,7 @@ from fathom.adapters.exposition import FAMILIES
 POD_LABELS: Final = ("pod", "kubernetes_pod_name")
 NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
 """By the Prometheus operator, and by the annotation-driven scrape configurations."""
+LABEL_PAIRS: Final = tuple(zip(POD_LABELS, NAMESPACE_LABELS, strict=True))
 
 
 class PrometheusUnreadableError(Exception):
@@ -24,19 +25,25 @@ class PrometheusUnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of a range selector's answer."""
+    """One series of an answer."""
 
     metric: dict[str, str]
     values: tuple[tuple[float, float], ...]
-    """Pairs of Unix seconds and value, ascending; at least one."""
+    """Pairs of Unix seconds and value, ascending; at least one, and just one unless the question
+    was a range selector."""
 
     @property
     def name(self) -> str:
         return self.metric.get("__name__", "")
 
     @property
+    def pod_label(self) -> str:
+        """The label that names the pod."""
+        return next(label for label in POD_LABELS if label in self.metric)
+
+    @property
     def pod(self) -> str:
-        return next(self.metric[label] for label in POD_LABELS if label in self.metric)
+        return self.metric[self.pod_label]
 
     @property
     def target(self) -> tuple[str, str]:
@@ -72,11 +79,11 @@ class PrometheusQuery:
         self._room = room
 
     async def series(self, query: str, at_s: float | None = None) -> tuple[Series, ...]:
-        """Ask for a range selector's series. Idempotent.
+        """Ask an instant query. Idempotent.
 
         Args:
-            query: an instant query that is a range selector.
-            at_s: the end of its range (Unix seconds); None: now.
+            query: one that has a vector for an answer, or a range vector.
+            at_s: its moment, a range's end (Unix seconds); None: now.
 
         Raises:
             PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
@@ -115,10 +122,22 @@ def selector(patterns: dict[str, str], lookback_s: int) -> str:
         patterns: an anchored regular expression (RE2) per label.
         lookback_s: length of the range in seconds.
     """
-    matchers = {"__name__": any_of(sorted(FAMILIES)), **patterns}
+    return f"{{{_terms({'__name__': any_of(sorted(FAMILIES)), **patterns})}}}[{lookback_s}s]"
+
+
+def scrape_times(family: str, patterns: dict[str, str]) -> str:
+    """A query for the moments (Unix seconds) at which the series of one family were scraped last.
+
+    Args:
+        family: one that every pod shows.
+        patterns: an anchored regular expression (RE2) per label.
+    """
+    return f"timestamp({family}{{{_terms(patterns)}}})"
+
+
+def _terms(patterns: dict[str, str]) -> str:
     # A PromQL string literal's escapes are a superset of JSON's.
-    terms = ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in matchers.items())
-    return f"{{{terms}}}[{lookback_s}s]"
+    return ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in patterns.items())
 
 
 def _host(url: str) -> str:
@@ -140,13 +159,14 @@ def _series_of(answer: bytes) -> Iterator[Series]:
     """
     for each in json.loads(answer)["data"]["result"]:
         metric = each["metric"]
+        pairs = each["values"] if "values" in each else [each["value"]]
         # Hundreds of thousands of these, hence in C where that is as short.
-        moments = [float(at_s) for at_s, _ in each["values"]]
+        moments = [float(at_s) for at_s, _ in pairs]
         if not moments or not all(map(isfinite, moments)):
             raise ValueError
         if not isinstance(metric, dict) or not set(map(type, metric.values())) <= {str}:
             raise TypeError
-        if not any(label in metric for label in POD_LABELS):
+        if metric.keys().isdisjoint(POD_LABELS):
             raise LookupError
-        values = [float(value) for _, value in each["values"]]
+        values = [float(value) for _, value in pairs]
         yield Series(metric, tuple(zip(moments, values, strict=True)))

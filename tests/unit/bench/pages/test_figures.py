@@ -7,15 +7,16 @@ import pytest
 
 from fathom.adapters.exposition import FAMILIES
 from fathom.adapters.metrics_page import PageReader
-from fathom_bench.pages.command import page_table, verdict, window_table
-from fathom_bench.pages.figures import PageCost, PageFigures, TunerCost
+from fathom_bench.pages.command import page_table, prometheus_table, verdict, window_table
+from fathom_bench.pages.figures import PageCost, PageFigures, PrometheusCost, TunerCost
 from fathom_bench.pages.page import ShownEngine
 from fathom_bench.pages.reference import read_by_library
 
 PAGE = PageCost(100_000, 1200, 15.0, 18.0, 0.75, 0.25, 1.5)
 STEADY = TunerCost("steady", pods=4, decide_ms=2.0, looks=1.5)
 SLO = TunerCost("goodput-slo", pods=4, decide_ms=4.0, looks=1.5)
-FIGURES = PageFigures(PAGE, (STEADY, SLO))
+PROMETHEUS = PrometheusCost(whole_ms=30.0, whole_kib=2000.0, last_ms=6.0, last_kib=400.0)
+FIGURES = PageFigures(PAGE, PROMETHEUS, (STEADY, SLO))
 
 
 def test_a_window_holds_looks_and_a_share_of_each_decision() -> None:
@@ -37,6 +38,11 @@ def test_the_dearest_world_decides(look_ms: float, words: str) -> None:
     assert figures.holds is ("at most" in words)
     assert words in verdict(figures)
     assert (page_table(figures).row_count, window_table(figures).row_count) == (5, 2)
+
+
+def test_a_prometheus_stands_with_how_much_less_is_asked_for() -> None:
+    cells = [list(column.cells) for column in prometheus_table(PROMETHEUS).columns]
+    assert [row[1] for row in cells] == ["the last scrape", "6.00", "0.200", "400", "0.200"]
 
 
 def test_the_page_shows_all_that_is_read_and_moves_in_a_few_cells(tmp_path: Path) -> None:
