@@ -55,6 +55,12 @@ ANNOTATION_PAUSED: Final = f"{GROUP}/paused"
 ANNOTATION_RETRY_ROLLOUT: Final = f"{GROUP}/retry-rollout"
 """On the SpeculativeDeployment, by a person: any new value tries a revision that was rolled back
 once more."""
+ASKING_ANNOTATIONS: Final = (
+    ANNOTATION_CHECK_QUALITY,
+    ANNOTATION_PAUSED,
+    ANNOTATION_RETRY_ROLLOUT,
+)
+"""On SpeculativeDeployments, by a person who then waits, as after an edit of the spec."""
 ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"
 """On workloads: the Fathom version that rendered the pod template."""
 ANNOTATION_GENERATION: Final = f"{GROUP}/generation"

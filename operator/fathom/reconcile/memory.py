@@ -1,8 +1,10 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.status import (
     MeasuredStatus,
@@ -24,6 +26,8 @@ from fathom.reconcile.said import Said
 from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.state import TuningState
+
+Asked = tuple[str | None, ...]
 
 
 @dataclass(slots=True)
@@ -47,6 +51,8 @@ class Memory:
     first_seen: FirstSeen = field(default_factory=FirstSeen)
     generation: int = 0
     """The newest generation that was acted upon."""
+    asked: Asked = ()
+    """What annotations asked for then."""
     windows: CanaryWindows = field(default_factory=CanaryWindows)
     warned_pins: set[tuple[str, str]] = field(default_factory=set)
     unread: UnreadPods = field(default_factory=UnreadPods)
@@ -80,9 +86,19 @@ class Memory:
             tuning_written_at_s=now_s if objects.tuning else never,
         )
 
-    def saw(self, generation: int) -> None:
+    def is_edit(self, generation: int, annotations: Mapping[str, str]) -> bool:
+        """Whether somebody waits for what a resource asks for now, by its spec or its annotations.
+
+        Args:
+            generation: of the resource now.
+            annotations: of it now.
+        """
+        return generation > self.generation or _asked(annotations) != self.asked
+
+    def saw(self, generation: int, annotations: Mapping[str, str]) -> None:
         """Act upon this generation, and never again upon an older one."""
         self.generation = generation
+        self.asked = _asked(annotations)
         self.checkpoint = replace(self.checkpoint, seen=SeenGeneration(self.uid, generation))
 
     def note_document(self, objects: Objects, now_s: float) -> None:
@@ -124,3 +140,7 @@ def _written_at_s(
     if status is None or status.depth.generation != document.generation:
         return now_s
     return unix_seconds(status.depth.since) or now_s
+
+
+def _asked(annotations: Mapping[str, str]) -> Asked:
+    return tuple(map(annotations.get, names.ASKING_ANNOTATIONS))

@@ -113,7 +113,8 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
     @kopf.on.event(*_resource(SPECULATIVE_DEPLOYMENT), id="resource", registry=registry)
     async def resource(namespace: str | None, name: str | None, meta: kopf.Meta, **_: Any) -> None:
         # A loop whose resource is gone finds that out, and ends by itself.
-        loops.seen(ObjectKey(namespace or "", name or ""), meta.get("generation") or 0)
+        key = ObjectKey(namespace or "", name or "")
+        loops.changed(key, meta.get("generation") or 0, meta.annotations)
 
     @kopf.on.cleanup(id="stop-loops", registry=registry)
     async def stop(**_: Any) -> None:

@@ -88,15 +88,16 @@ class Loop:
         self._stale = True
         self._woken.set()
 
-    def told(self, generation: int) -> bool:
+    def told(self, generation: int, annotations: Mapping[str, str]) -> bool:
         """The resource is there at this generation: look again, soon.
 
         Returns:
-            Whether somebody has edited it since it was acted upon.
+            Whether somebody waits: it was edited since it was acted upon, or asks for something
+            else than at the last look.
         """
         self.wake()
-        if self._memory is not None and generation > self._memory.generation:
-            self.edited = True
+        if self._memory is not None:
+            self.edited |= self._memory.is_edit(generation, annotations)
         return self.edited
 
     async def sleep(self, delay_s: float, settle_s: float) -> None:
@@ -159,7 +160,7 @@ class Loop:
             if self._failures == PATIENCE:
                 await self._reporter.emit_old_read(generation, newest, objects)
             return self._failed()
-        memory.saw(generation)
+        memory.saw(generation, objects.metadata.annotations)
         await self._reporter.emit_losses(objects, memory.checkpoint.lost)
         memory.checkpoint = memory.checkpoint.without_lost()
         models = await self._models(objects, memory)

@@ -5,6 +5,7 @@ docs/design/0001-loops-without-finalizers.md.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -72,16 +73,23 @@ class Loops:
     def __len__(self) -> int:
         return len(self._running)
 
-    def seen(self, key: ObjectKey, generation: int = 0) -> None:
+    def changed(self, key: ObjectKey, generation: int, annotations: Mapping[str, str]) -> None:
         """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again.
 
         Args:
             key: which.
-            generation: of it; 0: not known.
+            generation: of it.
+            annotations: of it.
         """
+        if key not in self._running:
+            self.seen(key)
+        elif self._running[key][0].told(generation, annotations):
+            self._turns.hurry(key)
+
+    def seen(self, key: ObjectKey) -> None:
+        """A SpeculativeDeployment is there: its loop runs, and looks again."""
         if key in self._running:
-            if self._running[key][0].told(generation):
-                self._turns.hurry(key)
+            self._running[key][0].wake()
             return
         loop = Loop(key, self._world)
         passing = pass_after_pass(loop, self._turns, self._settle_s)

@@ -1,9 +1,13 @@
 """The registry of loops: one per resource, none of which can stop another."""
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import pytest
+
+from fathom.api import names
 from fathom.core import spread
 from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.core.cluster.manifest import Manifest
@@ -194,11 +198,29 @@ async def test_an_edit_is_urgent_and_what_was_written_of_it_is_not(
     loop = bench.loop
     await loop.tick()
     generation = bench.resource["metadata"]["generation"]
-    assert not loop.told(generation)
-    assert loop.told(generation + 1)
+    assert not loop.told(generation, {})
+    assert loop.told(generation + 1, {})
     bench.edit({"replicas": 3})
     await loop.tick()
     assert not loop.edited
+
+
+@pytest.mark.parametrize("annotation", names.ASKING_ANNOTATIONS)
+async def test_what_a_person_asks_by_an_annotation_is_urgent_until_it_was_looked_at(
+    bench: Bench, annotation: str
+) -> None:
+    loop = bench.loop
+    await loop.tick()
+    generation = bench.resource["metadata"]["generation"]
+    assert not loop.told(generation, {"argocd.argoproj.io/sync-wave": "2"})
+    assert loop.told(generation, {annotation: "now"})
+    document = copy.deepcopy(bench.resource)
+    document["metadata"]["annotations"] = {annotation: "now"}
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
+    await loop.tick()
+    assert not loop.edited
+    assert not loop.told(generation, {annotation: "now"})
+    assert loop.told(generation, {})
 
 
 async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
@@ -220,7 +242,7 @@ async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
         loops.seen(ObjectKey("llm", f"resource-{number}"))
     await until(lambda: at_work == PASSES_AT_ONCE)
     bench.edit({"replicas": 3})
-    loops.seen(KEY, bench.resource["metadata"]["generation"])
+    loops.changed(KEY, bench.resource["metadata"]["generation"], {})
     await asyncio.sleep(0.01)  # its loop waits in line by now
     go_on.set()
     await until(lambda: "kimi" in looked)
