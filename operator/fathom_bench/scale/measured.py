@@ -17,7 +17,7 @@ from fathom_bench.scale.figures import (
     load_of,
 )
 from fathom_bench.scale.operator_process import OperatorProcess
-from fathom_bench.scale.takeover import Ending, Takeover, takeover_of
+from fathom_bench.scale.takeover import Ending, Takeover, workloads_written
 from fathom_local.control_plane.audit import AuditEvent, read_events
 from fathom_local.control_plane.credentials import ADMIN
 
@@ -57,9 +57,10 @@ class Started:
 class TakenOver:
     ending: Ending
     since: datetime
-    until: datetime
-    within: bool
-    """Whether the next leader had looked at everything in time."""
+    first_pass: datetime | None
+    """None: there was none in time."""
+    looked_at: datetime | None
+    """When the next leader had looked at everything; None: not in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,16 @@ def start_of(started: Started, own: Sequence[AuditEvent]) -> Start:
 
 
 def takeover_in(taken: TakenOver, own: Sequence[AuditEvent]) -> Takeover:
-    events = between(own, taken.since, taken.until)
-    return takeover_of(taken.ending, taken.since, taken.until, events, within=taken.within)
+    def seconds(until: datetime | None) -> float | None:
+        return None if until is None else (until - taken.since).total_seconds()
+
+    until = taken.looked_at or datetime.max.replace(tzinfo=UTC)
+    return Takeover(
+        ending=taken.ending,
+        first_pass_seconds=seconds(taken.first_pass),
+        looked_at_seconds=seconds(taken.looked_at),
+        workloads_written=workloads_written(between(own, taken.since, until)),
+    )
 
 
 def load_in(window: MeasuredWindow, own: Sequence[AuditEvent]) -> WindowLoad:

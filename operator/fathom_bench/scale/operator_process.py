@@ -131,6 +131,7 @@ class OperatorProcess:
                     f"--lease-namespace={NAMESPACE}",
                     "--health-port=0",
                     f"--metrics-port={port}",
+                    f"--page-port={_free_port()}",
                 ],
                 # No hub is asked for models that are not there.
                 env=daemon_environment() | {"HF_HUB_OFFLINE": "1"},
@@ -158,13 +159,18 @@ class OperatorProcess:
                 )
             self.start()
 
+    def terminate(self) -> None:
+        """SIGTERM; nothing is waited for. Idempotent."""
+        self._wanted = False
+        if self._lives:
+            self._lives[-1].process.terminate()
+
     async def stop(self) -> None:
         """SIGTERM; SIGKILL if that takes too long. Idempotent."""
-        self._wanted = False
+        self.terminate()
         if not self._lives:
             return
         process = self._lives[-1].process
-        process.terminate()
         try:
             await asyncio.to_thread(process.wait, _EXIT_SECONDS)
         except subprocess.TimeoutExpired:

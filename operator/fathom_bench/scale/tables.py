@@ -87,10 +87,10 @@ def _of_takeovers() -> Iterator[FigureRow]:
 
         when = f"leader {ending}"
         yield FigureRow(
-            f"{when}: first write of the next, s", of(lambda it: it.first_write_seconds), 1
+            f"{when}: first pass of the next, s", of(lambda it: it.first_pass_seconds), 1
         )
         yield FigureRow(f"{when}: it has looked at all, s", of(lambda it: it.looked_at_seconds), 1)
-        yield FigureRow(f"{when}: writes to workloads", of(lambda it: it.writes_to_workloads))
+        yield FigureRow(f"{when}: workloads written", of(lambda it: it.workloads_written))
 
 
 ROWS: Final = (

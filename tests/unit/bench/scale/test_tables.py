@@ -58,9 +58,9 @@ def size(resources: int, cores: float) -> SizeFigures:
         takeovers=(
             Takeover(
                 ending=Ending.KILLED,
-                first_write_seconds=16.25,
+                first_pass_seconds=16.25,
                 looked_at_seconds=40.0,
-                writes_to_workloads=0,
+                workloads_written=0,
             ),
         ),
         memory=tuple(MemoryLook(seconds=60.0 * i, mib=200.0 + i / 4) for i in range(30)),
@@ -119,8 +119,8 @@ def test_memory_is_told_by_the_hour() -> None:
 
 def test_a_takeover_stands_by_how_the_leader_ended() -> None:
     text = shown(REPORT, Profile())
-    assert cells(text, "leader killed: first write of the next, s") == ["16.2", "×1", "16.2"]
-    assert cells(text, "leader stopped: first write of the next, s") == ["", "", ""]
+    assert cells(text, "leader killed: first pass of the next, s") == ["16.2", "×1", "16.2"]
+    assert cells(text, "leader stopped: first pass of the next, s") == ["", "", ""]
 
 
 def test_the_picture_names_what_was_measured(tmp_path: Path) -> None:

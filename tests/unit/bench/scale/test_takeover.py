@@ -4,14 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fathom_bench.scale.measured import TakenOver, takeover_in
 from fathom_bench.scale.memory import MemoryLook, gained_per_hour
-from fathom_bench.scale.takeover import Ending, takeover_of
+from fathom_bench.scale.takeover import Ending, workloads_written
 from fathom_local.control_plane.audit import AuditEvent
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def event(seconds: float, verb: str = "patch", resource: str = "configmaps") -> AuditEvent:
+def event(verb: str, resource: str, seconds: float = 0.0) -> AuditEvent:
     return AuditEvent(
         user="operator",
         verb=verb,
@@ -25,21 +26,22 @@ def event(seconds: float, verb: str = "patch", resource: str = "configmaps") -> 
     )
 
 
-def test_a_takeover_lasts_until_the_first_write() -> None:
-    events = [event(1.0, verb="list"), event(3.0), event(5.0, resource="deployments")]
-    until = BEGAN + timedelta(seconds=9)
-    taken = takeover_of(Ending.KILLED, BEGAN, until, events, within=True)
-    assert taken.first_write_seconds == 3.0
-    assert taken.looked_at_seconds == 9.0
-    assert taken.writes_to_workloads == 1
+def test_what_a_takeover_may_not_do_is_counted_and_what_tuning_does_is_not() -> None:
+    tuning = [event("patch", "configmaps"), event("patch", "pods"), event("list", "deployments")]
+    rollout = [event("patch", "deployments"), event("delete", "pods"), event("create", "pods")]
+    assert workloads_written(tuning) == 0
+    assert workloads_written([*tuning, *rollout]) == 3
 
 
-def test_a_takeover_without_a_write_has_no_time() -> None:
-    until = BEGAN + timedelta(seconds=9)
-    taken = takeover_of(Ending.STOPPED, BEGAN, until, [event(1.0, verb="get")], within=False)
-    assert taken.first_write_seconds is None
-    assert taken.looked_at_seconds is None
-    assert taken.writes_to_workloads == 0
+@pytest.mark.parametrize("known", [True, False])
+def test_a_takeover_lasts_until_everything_is_looked_at(*, known: bool) -> None:
+    looked_at = BEGAN + timedelta(seconds=9) if known else None
+    taken = TakenOver(Ending.KILLED, BEGAN, BEGAN + timedelta(seconds=3), looked_at)
+    events = [event("patch", "deployments", seconds) for seconds in (-1.0, 5.0)]
+    found = takeover_in(taken, events)
+    assert found.first_pass_seconds == 3.0
+    assert found.looked_at_seconds == (9.0 if known else None)
+    assert found.workloads_written == 1
 
 
 def test_memory_that_grows_only_while_caches_fill_gains_nothing() -> None:
