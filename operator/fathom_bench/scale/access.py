@@ -9,7 +9,7 @@ import yaml
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
 from fathom.runtime.process.options import RunOptions
-from fathom_bench.scale import manifests
+from fathom_bench.scale.played import manifests
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import KubeApi
 

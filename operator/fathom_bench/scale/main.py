@@ -23,9 +23,9 @@ from fathom_bench.scale.figures import (
 )
 from fathom_bench.scale.one_size import SizeBench
 from fathom_bench.scale.operator_process import OperatorProcess
-from fathom_bench.scale.page_server import PageServer
 from fathom_bench.scale.plan import ScaleRequest
-from fathom_bench.scale.played_cluster import PlayedCluster
+from fathom_bench.scale.played.cluster import PlayedCluster
+from fathom_bench.scale.played.page_server import PageServer
 from fathom_bench.scale.sampling import Profile
 from fathom_local.control_plane.api_server import api_server
 from fathom_local.control_plane.credentials import KUBELET

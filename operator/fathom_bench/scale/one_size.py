@@ -10,17 +10,10 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final
 
-import psutil
-
 from fathom.api import names
 from fathom_bench.engine.view import BenchView
-from fathom_bench.scale import manifests
 from fathom_bench.scale.access import LEASE, USER
-from fathom_bench.scale.figures import (
-    Percentiles,
-    Reading,
-    SizeFigures,
-)
+from fathom_bench.scale.figures import Percentiles, SizeFigures
 from fathom_bench.scale.measured import (
     EditSpan,
     Mark,
@@ -34,7 +27,6 @@ from fathom_bench.scale.measured import (
     takeover_in,
 )
 from fathom_bench.scale.operator_process import OperatorProcess, warnings_in
-from fathom_bench.scale.page_server import PageServer
 from fathom_bench.scale.plan import (
     GPUS_PER_NODE,
     MOST_UNFINISHED,
@@ -44,18 +36,18 @@ from fathom_bench.scale.plan import (
     Timing,
     planned,
 )
-from fathom_bench.scale.played_cluster import PlayedCluster
-from fathom_bench.scale.received import Received
+from fathom_bench.scale.played import manifests
+from fathom_bench.scale.played.cluster import PlayedCluster
+from fathom_bench.scale.played.page_server import PageServer
 from fathom_bench.scale.sampling import Profile
 from fathom_bench.scale.takeover import Ending
+from fathom_bench.scale.watching import watched
 from fathom_local.control_plane.components import ControlPlane
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import MERGE_PATCH, KubeApi, Mirror, Object
 
 _AT_ONCE: Final = 16
 """Requests of a user's that are on their way together."""
-_LOOK_SECONDS: Final = 2.0
-"""Between two looks at memory and connections."""
 _PASSES_SECONDS: Final = 0.25
 """Between two looks at the passes of an operator that starts."""
 _POLL_SECONDS: Final = 0.5
@@ -308,61 +300,14 @@ class SizeBench:
         """Watch the operator for a while, and do nothing."""
         self._doing(f"{when}: measuring")
         await self.operator.profile()
-        before = await self._read(first=True)
-        received, rss_bytes, api_server_bytes, known = Received(), 0, 0, True
-        until_s = time.monotonic() + seconds
-        while True:
-            by_connection = await self.operator.received(self.plane.port)
-            if by_connection is None:
-                known = False
-            else:
-                received.look(by_connection)
-            rss_bytes = max(rss_bytes, self.operator.rss_bytes())
-            api_server_bytes = max(api_server_bytes, self._part("kube-apiserver").memory_info().rss)
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                break
-            await asyncio.sleep(min(_LOOK_SECONDS, left_s))
-        after = await self._read(first=False)
+        found = await watched(self.operator, self.plane, self.pages, seconds)
         await self._profiled(when)
         self.view.advance(seconds)
-        cores = (after.operator_s - before.operator_s) / (after.at_s - before.at_s)
-        self._say(f"{when}: operator {cores:.3f} cores, {rss_bytes / 2**20:.0f} MiB")
-        return MeasuredWindow(
-            before, after, rss_bytes, api_server_bytes, received.total if known else None
+        cores = (found.after.operator_s - found.before.operator_s) / (
+            found.after.at_s - found.before.at_s
         )
-
-    async def _read(self, *, first: bool) -> Reading:
-        """Everything that grows. What asking takes of the operator falls outside of the window."""
-        if first:
-            told = await self.operator.told_by_all()
-        machine = psutil.cpu_times()
-        parts = {name: self._part(name).cpu_times() for name in ("kube-apiserver", "etcd")}
-        own = psutil.Process().cpu_times()
-        at_s, operator_s, shown = time.time(), self.operator.cpu_s(), self.pages.shown
-        if not first:
-            told = await self.operator.told_by_all()
-        return Reading(
-            at_s=at_s,
-            operator_s=operator_s,
-            waited_s=self.operator.waited_s(),
-            api_server_s=sum(parts["kube-apiserver"][:2]),
-            etcd_s=sum(parts["etcd"][:2]),
-            bench_s=own.user + own.system,
-            machine_s=machine.user + machine.nice + machine.system + machine.irq + machine.softirq,
-            passes=told.passes,
-            failures=told.failures,
-            decisions=told.decisions,
-            pages=shown,
-            restarts=self.operator.restarts,
-        )
-
-    def _part(self, name: str) -> psutil.Process:
-        """A process of the control plane."""
-        (record,) = [each for each in self.plane.processes if each.name == name]
-        if (process := record.find()) is None:
-            raise LocalClusterError(f"{name} has ended; see why in its log.")
-        return process
+        self._say(f"{when}: operator {cores:.3f} cores, {found.rss_bytes / 2**20:.0f} MiB")
+        return found
 
     async def _profiled(self, what: str) -> None:
         if stacks := await self.operator.profile():

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from fathom.manifests.engine_command.flags import HTTP_PORT
-from fathom_bench.scale.played_engine import PlayedEngine
+from fathom_bench.scale.played.engine import PlayedEngine
 from fathom_local.errors import LocalClusterError
 
 _FIRST: Final = IPv4Address("127.64.0.1")

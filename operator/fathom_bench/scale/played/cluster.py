@@ -17,10 +17,10 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from fathom.api import names
 from fathom.manifests.children.depth_config_map import COMPONENT
-from fathom_bench.scale import manifests
-from fathom_bench.scale.page_server import address
 from fathom_bench.scale.plan import Lot, lot_of
-from fathom_bench.scale.played_engine import PlayedEngine
+from fathom_bench.scale.played import manifests
+from fathom_bench.scale.played.engine import PlayedEngine
+from fathom_bench.scale.played.page_server import address
 from fathom_local.kube import MERGE_PATCH, Key, KubeApi, Mirror, Object, is_status
 from fathom_vllm.environment import DEPTH_KEY
 

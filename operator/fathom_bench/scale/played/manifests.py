@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fathom.api import names
 from fathom_bench.scale.plan import GPUS_PER_NODE, Lot, Planned
-from fathom_bench.scale.played_engine import MAX_BATCH, MAX_DEPTH, TOKENS
+from fathom_bench.scale.played.engine import MAX_BATCH, MAX_DEPTH, TOKENS
 from fathom_local.kube import Object
 
 _PRODUCT: Final = "NVIDIA-H100-80GB-HBM3"

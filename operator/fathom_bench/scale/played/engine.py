@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fathom_bench.scale.engine_page import Sums, vllm_part
+from fathom_bench.scale.played.engine_page import Sums, vllm_part
 from fathom_local.engine.plant import Plant
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 from fathom_vllm.counters import STEP_KINDS

@@ -1,0 +1,1 @@
+"""What stands in for a cluster and its engines beside the operator that is measured."""
