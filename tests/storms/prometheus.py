@@ -1,4 +1,7 @@
-"""The Prometheus of a history: it scrapes every pod, and answers range selectors as a real one."""
+"""The Prometheus of a history: it scrapes every pod, and answers the operator's two questions.
+
+When a family's series were scraped last, and a range selector, as a real one does.
+"""
 
 import asyncio
 import json
@@ -18,6 +21,11 @@ HOST: Final = "prometheus.monitoring:9090"
 URL: Final = f"http://{HOST}"
 SCRAPE_S: Final = 15.0
 KEPT_S: Final = 160.0
+STALE_S: Final = 300.0
+"""A series without a sample for so long has no value any more."""
+
+_ROUNDING_S: Final = 1e-3
+"""A real one counts in milliseconds."""
 
 
 @dataclass(slots=True)
@@ -82,33 +90,46 @@ class Prometheus:
                 connection.send(f"{head}Content-Length: 0\r\n\r\n".encode())
             case _:
                 query = parse_qs(urlsplit(asked.target).query) | parse_qs(asked.body.decode())
-                connection.respond(200, self._found(query["query"][0]), "application/json")
+                moment = query.get("time", [repr(START_S + self._loop.time())])[0]
+                found = self._found(query["query"][0], float(moment) - START_S)
+                connection.respond(200, found, "application/json")
 
-    def _found(self, query: str) -> bytes:
+    def _found(self, query: str, at_s: float) -> bytes:
         pods = re.search(r'[{,]pod=~"([^"]*)"', query)
         lookback = re.search(r"\[(\d+)s\]", query)
-        if pods is None or lookback is None:
-            return _matrix([])
-        since_s = self._loop.time() - float(lookback[1])
+        family = re.match(r"timestamp\(([a-z_:]+)\{", query)
+        if pods is None or (lookback is None and family is None):
+            return _answer("matrix", [])
         series: list[str] = []
         pattern = re.compile(json.loads(f'"{pods[1]}"'))
         for pod, kept in sorted(self._series.items()):
             if pattern.fullmatch(pod):
                 for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
-                    series += _told(kept.values(), job, since_s)
+                    if lookback is not None:
+                        series += _told(kept.values(), job, at_s - float(lookback[1]), at_s)
+                    elif family is not None:
+                        series += _scraped(kept.values(), job, family[1], at_s)
         if self.trouble == "partial":
             series = series[: len(series) // 2]
-        return _matrix(series)
+        return _answer("vector" if lookback is None else "matrix", series)
 
 
-def _told(kept: Iterable[_Series], job: str, since_s: float) -> Iterator[str]:
+def _told(kept: Iterable[_Series], job: str, since_s: float, until_s: float) -> Iterator[str]:
     for each in kept:
-        points = [told for at_s, told in each.points if at_s >= since_s]
+        points = [told for at_s, told in each.points if since_s < at_s <= until_s + _ROUNDING_S]
         if points:
             metric = json.dumps({**each.metric, "job": job})
             yield f'{{"metric": {metric}, "values": [{", ".join(points)}]}}'
 
 
-def _matrix(series: list[str]) -> bytes:
-    result = f'{{"resultType": "matrix", "result": [{", ".join(series)}]}}'
+def _scraped(kept: Iterable[_Series], job: str, family: str, now_s: float) -> Iterator[str]:
+    for each in kept:
+        if each.metric["__name__"] == family and each.points[-1][0] > now_s - STALE_S:
+            metric = json.dumps({**each.metric, "job": job})
+            at_s = START_S + each.points[-1][0]
+            yield f'{{"metric": {metric}, "value": [{START_S + now_s!r}, "{at_s!r}"]}}'
+
+
+def _answer(kind: str, series: list[str]) -> bytes:
+    result = f'{{"resultType": "{kind}", "result": [{", ".join(series)}]}}'
     return f'{{"status": "success", "data": {result}}}'.encode()

@@ -311,6 +311,8 @@ class ScaleReport(_Measured):
     kubernetes: str
     python: str
     processors: int
+    slowness: float
+    """Times that a bit of Python takes as long as where the documentation's figures are of."""
     pods_each: int
     one_namespace: bool
     quick: bool

@@ -31,6 +31,7 @@ from fathom_local.control_plane.api_server import api_server
 from fathom_local.control_plane.credentials import KUBELET
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import KubeApi, Mirror, connect
+from fathom_local.slowness import slowness
 
 _RESOURCES: Final = f"/apis/{names.API_VERSION}/{names.PLURAL}"
 
@@ -64,6 +65,7 @@ def run_bench(console: Console, request: ScaleRequest) -> tuple[ScaleReport, Pro
         kubernetes=versions[0],
         python=platform.python_version(),
         processors=len(os.sched_getaffinity(0)),
+        slowness=slowness(),
         pods_each=request.pods_each,
         one_namespace=request.one_namespace,
         quick=request.quick,

@@ -142,7 +142,8 @@ def figures_table(report: ScaleReport) -> Table:
     where = "one namespace" if report.one_namespace else "many namespaces"
     table = Table(
         title=f"One operator, {report.pods_each} pods each, {where}; Kubernetes "
-        f"{report.kubernetes}, Python {report.python}, {report.processors} processors"
+        f"{report.kubernetes}, Python {report.python}, {report.processors} processors, "
+        f"{report.slowness:.1f} times as slow as the documentation's"
     )
     table.add_column("resources", no_wrap=True)
     for number, size in enumerate(report.sizes):

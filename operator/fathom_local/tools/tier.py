@@ -2,11 +2,12 @@
 
 Run as `python -m fathom_local.tools.tier NAME --budget CPU_SECONDS -- COMMAND...`.
 
-The budget is of processor time, since other work on a machine would lengthen wall time. It counts
-every process of the tier, those that a test made a daemon and those in namespaces of their own
-included: this process adopts whatever loses its parent (`PR_SET_CHILD_SUBREAPER`, prctl(2)), and
-the kernel counts a child once it has ended and was waited for. Hence nothing may still run when
-the tier has ended: what does is ended, named, and fails the tier.
+The budget is of processor time, since other work on a machine would lengthen wall time, and of the
+machine that it was measured on: one that is slower has as much more of it. It counts every process
+of the tier, those that a test made a daemon and those in namespaces of their own included: this
+process adopts whatever loses its parent (`PR_SET_CHILD_SUBREAPER`, prctl(2)), and the kernel counts
+a child once it has ended and was waited for. Hence nothing may still run when the tier has ended:
+what does is ended, named, and fails the tier.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from fathom_local.slowness import slowness
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_SECONDS: Final = 0.05
@@ -44,15 +47,17 @@ def main() -> int:
     _say(f"\n==> {given.tier}")
     started_s = time.monotonic()
     _adopt_orphans()
+    slow = max(1.0, slowness())
+    budget_s = given.budget * slow
     code = _run(given.command)
     left = _end_what_is_left(given.patience)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     _say(
         f"==> {given.tier}: {time.monotonic() - started_s:.0f} s, {cpu_s:.0f} CPU seconds "
-        f"of {given.budget:.0f}"
+        f"of {budget_s:.0f} (the Makefile's times {slow:.1f}: how slow this machine is)"
     )
-    faults = _faults(given.tier, cpu_s, given.budget, left)
+    faults = _faults(given.tier, cpu_s, budget_s, left)
     for sentence in faults:
         _say(sentence)
     return code or bool(faults)
@@ -68,7 +73,7 @@ def _faults(tier: str, cpu_s: float, budget_s: float, left: Sequence[str]) -> li
     if cpu_s > budget_s:
         found.append(
             f"The tier {tier} took {cpu_s:.0f} CPU seconds, {cpu_s / budget_s - 1:.0%} more than "
-            f"its budget of {budget_s:.0f} in the Makefile. Look at its slowest tests, above: "
+            f"its budget of {budget_s:.0f} by the Makefile. Look at its slowest tests, above: "
             "share an engine or a cluster, or simulate what need not be real. Raise the budget "
             "only for what is worth this much of everybody's every run."
         )

@@ -75,6 +75,7 @@ REPORT = ScaleReport(
     kubernetes="1.36.2",
     python="3.11.2",
     processors=2,
+    slowness=1.5,
     pods_each=4,
     one_namespace=False,
     quick=False,
