@@ -15,7 +15,7 @@ def slowness() -> float:
 
     Objects are visited in a random order: a program of many objects waits for memory, and machines
     that are shared differ in that by a factor of seven, where a loop over few takes as long on all.
-    By processor time, and the quickest of some rounds, so that other work hardly counts. Less than a
+    By processor time, and the quickest of some rounds, so that other work hardly counts. Within a
     second. One figure is not exact: it tells machines apart, not releases.
     """
     order = list(range(_OBJECTS))
