@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -188,8 +189,10 @@ class Operator:
     async def _watch(self, kube: KubePort, loops: Loops) -> None:
         """As `runtime.handlers` does it through Kopf."""
 
-        def resource(namespace: str, name: str, generation: int) -> None:
-            loops.seen(ObjectKey(namespace, name), generation)
+        def resource(
+            namespace: str, name: str, generation: int, annotations: Mapping[str, str]
+        ) -> None:
+            loops.changed(ObjectKey(namespace, name), generation, annotations)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watches.follow(kube, resource))
