@@ -65,6 +65,17 @@ async def test_where_all_have_it_depth_stays_until_a_rollout_replaces_them() -> 
     assert "num_speculative_tokens_per_batch_size" in " ".join(container["args"])
 
 
+async def test_what_is_deleted_comes_back_live() -> None:
+    bench = upgraded("Enabled")
+    await pass_minutes(bench, 2)
+    bench.kube.remove(DEPLOYMENT, "llm", f"kimi-{OF_EARLIER}")
+    for pod in bench.kube.names(POD):
+        bench.kube.remove(POD, "llm", pod)
+    await pass_minutes(bench, 4)
+    assert bench.kube.names(DEPLOYMENT) == [f"kimi-{OF_EARLIER}"]
+    assert bench.status["engine"]["actuation"] == "Live"
+
+
 class OneThatReadsNoDepths(Serving):
     """The one replica with adaptive verification has no document to report."""
 
