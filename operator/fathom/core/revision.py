@@ -65,13 +65,33 @@ def _form_of(spec: SpeculativeDeploymentSpec) -> _Form:
 
 
 def changed_restart_fields(
-    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec
+    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec, revision: str = ""
 ) -> tuple[str, ...]:
     """The fields, as the user writes them, whose change makes new pods necessary.
 
-    Empty if and only if both specs have the same revision.
+    Without `revision`, empty if and only if both specs have the same.
+
+    Args:
+        old: that pods were made from.
+        new: that they are to be made from.
+        revision: of those pods. It tells how they were started, be it by a Fathom that judged their
+            engine otherwise: what they can take live is live. Empty: as this one would start them.
     """
-    before, after = _inputs(old, _form_of(old)), _inputs(new, _form_of(new))
+    judged = _form_of(old), _form_of(new)
+    compared = {judged}
+    if judged[0] is judged[1] and new.tunable:
+        names = ((form, _named(old, form)) for form in (judged[0], *_Form) if revision)
+        started = next((form for form, name in names if name == revision), judged[0])
+        # Where new pods would be live, their wishes count as well.
+        compared = {(started, started), *(compared if _Form.LIVE in judged else ())}
+    changed = (_changed(old, new, before, after) for before, after in compared)
+    return tuple(sorted(set().union(*changed)))
+
+
+def _changed(
+    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec, started: _Form, starts: _Form
+) -> set[str]:
+    before, after = _inputs(old, started), _inputs(new, starts)
     changed = {path for path in before | after if before.get(path) != after.get(path)}
     if old.drafts != new.drafts:
         # What speculation needs comes and goes with it.
@@ -93,7 +113,7 @@ def changed_restart_fields(
         # Unset, it follows from `depths` or `tokens`.
         same = old.speculation.depths == new.speculation.depths
         changed = changed - {_MAX_TOKENS} | {_TOKENS if same else _DEPTHS}
-    return tuple(sorted(changed))
+    return changed
 
 
 def _inputs(spec: SpeculativeDeploymentSpec, form: _Form) -> dict[str, JsonValue]:

@@ -239,7 +239,7 @@ def wanted_revision(
     newest = good_spec_text(resource)
     for revision, text in sorted(checkpoint.specs(), key=lambda each: each[1] != newest):
         earlier = earlier_spec(resource, text)
-        if earlier is not None and not changed_restart_fields(earlier.spec, spec):
+        if earlier is not None and not changed_restart_fields(earlier.spec, spec, revision):
             return revision
     return _compared_revision(spec, resource, checkpoint) or _by_its_name(spec, checkpoint, running)
 
@@ -252,8 +252,9 @@ def _compared_revision(
         return None
     fleet = earlier_spec(resource, checkpoint.spec_of(checkpoint.rollout.stable))
     one = arm_of(fleet.spec) if fleet is not None else None
-    same = one is not None and not changed_restart_fields(one, spec)
-    return checkpoint.rollout.revision if same else None
+    revision = checkpoint.rollout.revision
+    same = one is not None and not changed_restart_fields(one, spec, revision)
+    return revision if same else None
 
 
 def _by_its_name(

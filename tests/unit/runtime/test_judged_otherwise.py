@@ -11,7 +11,7 @@ import pytest
 
 from fathom import __version__
 from fathom.api import names
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.capability import live_depth
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
@@ -149,6 +149,28 @@ async def test_one_that_never_became_ready_is_what_this_release_would_start() ->
     (deployment,) = bench.kube.all_of(DEPLOYMENT)
     assert deployment["metadata"]["name"] == f"kimi-{LIVE}"
     assert "kimi-depth" not in json.dumps(deployment["spec"]["template"]["spec"]["volumes"])
+
+
+async def test_the_user_s_own_depth_is_edited_live() -> None:
+    bench = upgraded()
+    bench.decide = tune
+    await bench.run_for(120)
+    assert schedule(bench) == [[1, 1024, 3]]
+    bench.edit({"speculation.tokens": 1})
+    await bench.run_for(300)
+    assert schedule(bench) == [[1, 1024, 1]]
+    assert bench.kube.written("Deployment") == []
+
+
+async def test_what_they_were_sized_for_cannot_be() -> None:
+    """An engine that was started for 7 refuses more, so the edit would never have an effect."""
+    bench = upgraded()
+    bench.decide = tune
+    await bench.run_for(120)
+    bench.edit({"speculation.maxTokens": 15})
+    await bench.run_for(120)
+    (told,) = (each for each in bench.kube.all_of(EVENT) if each["reason"] == "Rolling")
+    assert told["message"].startswith("spec.speculation.maxTokens changed, which needs new pods")
 
 
 async def test_mode_static_asks_for_rest_at_the_user_s_own_depth() -> None:
