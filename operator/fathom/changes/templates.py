@@ -14,10 +14,10 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.changes.options import changed_options
-from fathom.changes.server_defaults import is_server_default
 from fathom.changes.words import HIDDEN, in_words, is_secret_variable, shown
 from fathom.core.cluster.diff import list_key, same_value
 from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.server_defaults import is_server_default
 
 NOTHING_CHANGED: Final = "nothing in the pod template changed"
 

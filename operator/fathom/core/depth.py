@@ -119,6 +119,7 @@ class DepthDocument:
 
 _Size = Annotated[int, Field(ge=1, le=1 << 31)]
 _WireRange = tuple[_Size, _Size, Annotated[int, Field(ge=0, le=1 << 31)]]
+_WireSchedule = Annotated[tuple[_WireRange, ...], Field(min_length=1)]
 
 
 class _Wire(BaseModel):
@@ -126,8 +127,8 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     generation: Annotated[int, Field(ge=1, le=LAST_GENERATION)]
-    schedule: tuple[_WireRange, ...]
-    pods: dict[str, tuple[_WireRange, ...]] = {}
+    schedule: _WireSchedule
+    pods: dict[str, _WireSchedule] = {}
 
 
 def _ranges(schedule: Schedule) -> list[list[int]]:

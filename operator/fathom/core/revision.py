@@ -8,6 +8,7 @@ that do not use it.
 
 import hashlib
 import json
+from enum import StrEnum
 from typing import Final
 
 from pydantic import JsonValue
@@ -29,20 +30,68 @@ _QUANTITIES: Final = "spec.engine.resources."
 _OVERLAYS: Final = ("spec.podTemplate", "spec.workerTemplate")
 
 
+class _Form(StrEnum):
+    """How pods are started: what a Fathom makes of the mode and of what it knows of the engine."""
+
+    LIVE = "live"
+    COUNTED = "counted"
+    STATIC = "static"
+
+
 def revision_of(spec: SpeculativeDeploymentSpec) -> str:
     """Eight hex digits over all that needs new pods when it changes."""
-    text = json.dumps(_inputs(spec), sort_keys=True, separators=(",", ":"))
+    return _named(spec, _form_of(spec))
+
+
+def revisions_of(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
+    """What pods of this very spec may be called, whichever Fathom has started them.
+
+    One may know of an engine what another does not; what else is in a revision only the spec
+    decides. This Fathom's own comes first.
+    """
+    judged = tuple(_Form) if spec.tunable and spec.drafts else ()
+    return tuple(dict.fromkeys(_named(spec, form) for form in (_form_of(spec), *judged)))
+
+
+def _named(spec: SpeculativeDeploymentSpec, form: _Form) -> str:
+    text = json.dumps(_inputs(spec, form), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
 
 
+def _form_of(spec: SpeculativeDeploymentSpec) -> _Form:
+    if live_depth(spec):
+        return _Form.LIVE
+    return _Form.COUNTED if has_plugin(spec) else _Form.STATIC
+
+
 def changed_restart_fields(
-    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec
+    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec, revision: str = ""
 ) -> tuple[str, ...]:
     """The fields, as the user writes them, whose change makes new pods necessary.
 
-    Empty if and only if both specs have the same revision.
+    Without `revision`, empty if and only if both specs have the same.
+
+    Args:
+        old: that pods were made from.
+        new: that they are to be made from.
+        revision: of those pods. It tells how they were started, be it by a Fathom that judged their
+            engine otherwise: what they can take live is live. Empty: as this one would start them.
     """
-    before, after = _inputs(old), _inputs(new)
+    judged = _form_of(old), _form_of(new)
+    compared = {judged}
+    if judged[0] is judged[1] and new.tunable:
+        names = ((form, _named(old, form)) for form in (judged[0], *_Form) if revision)
+        started = next((form for form, name in names if name == revision), judged[0])
+        # Where new pods would be live, their wishes count as well.
+        compared = {(started, started), *(compared if _Form.LIVE in judged else ())}
+    changed = (_changed(old, new, before, after) for before, after in compared)
+    return tuple(sorted(set().union(*changed)))
+
+
+def _changed(
+    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec, started: _Form, starts: _Form
+) -> set[str]:
+    before, after = _inputs(old, started), _inputs(new, starts)
     changed = {path for path in before | after if before.get(path) != after.get(path)}
     if old.drafts != new.drafts:
         # What speculation needs comes and goes with it.
@@ -64,12 +113,11 @@ def changed_restart_fields(
         # Unset, it follows from `depths` or `tokens`.
         same = old.speculation.depths == new.speculation.depths
         changed = changed - {_MAX_TOKENS} | {_TOKENS if same else _DEPTHS}
-    return tuple(sorted(changed))
+    return changed
 
 
-def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def _inputs(spec: SpeculativeDeploymentSpec, form: _Form) -> dict[str, JsonValue]:
     """What the pods are made from: path of the field, value; defaults left out."""
-    live = live_depth(spec)
     document = spec.model_dump(
         mode="json",
         exclude_defaults=True,
@@ -93,22 +141,21 @@ def _inputs(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     return {
         **_flat("spec", document),
         **({"spec.cache.size": True} if spec.cache.size else {}),
-        **_depth_of(spec, live=live),
+        **_depth_of(spec, form),
     }
 
 
-def _depth_of(spec: SpeculativeDeploymentSpec, *, live: bool) -> dict[str, JsonValue]:
+def _depth_of(spec: SpeculativeDeploymentSpec, form: _Form) -> dict[str, JsonValue]:
     if not spec.drafts:
         return {_DRAFTING: "Disabled"}
-    if not live:
-        form = "counted" if has_plugin(spec) else "static"
+    if form is not _Form.LIVE:
         return {_MODE: form, _TOKENS: spec.speculation.tokens}
-    return {_MODE: "live", **_sized_for(spec)}
+    return {_MODE: form, **_sized_for(spec)}
 
 
 def _sized_for(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     """What a tunable engine is sized for: `maxTokens`, and the depths that it names below."""
-    named = named_depths(spec)
+    named = named_depths(spec, live=True)
     sized: dict[str, JsonValue] = {_MAX_TOKENS: spec.speculation.effective_max_tokens}
     return sized if named == usual_depths(spec) else {**sized, _DEPTHS: list(named)}
 

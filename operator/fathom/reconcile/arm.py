@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import AdaptiveVerificationStatus, ArmState
 from fathom.core.arm import arm_of, why_no_arm
-from fathom.core.revision import revision_of
+from fathom.core.revision import revisions_of
 from fathom.core.times import rfc3339
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage
@@ -35,10 +35,14 @@ def wanted_arm(
     spec = arm_of(wanted.spec)
     if spec is None:
         return None
-    revision = revision_of(spec)
+    ours, *others = revisions_of(spec)
+    revision = ours
+    # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
     if before is not None and before.arm and before.stable == given.revision:
-        # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
         revision = before.revision
+    elif before is None and ours not in given.others:
+        # An operator that kept no record may have begun it.
+        revision = next((each for each in others if each in given.others), ours)
     return Arm(replace(wanted, spec=spec), revision, _why_not_yet(wanted, revision, before, given))
 
 

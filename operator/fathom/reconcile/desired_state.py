@@ -9,7 +9,9 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.engine.capability import live_depth
+from fathom.core.engine.version import number_in_tag
 from fathom.core.reporting.events import Event
+from fathom.core.revision import revision_of
 from fathom.fetch.standing import NOT_WANTED, FetchStanding
 from fathom.reconcile.arm import Arm
 from fathom.reconcile.checkpoint import Checkpoint
@@ -55,6 +57,16 @@ class DesiredState:
             held=step.holds,
             wake_after_s=min(self.wake_after_s, step.wake_after_s),
         )
+
+    @property
+    def made_from(self) -> SpeculativeDeployment:
+        """What pods of `revision` are made from: `sd`, as the Fathom read it that began with them.
+
+        They may be gone, and have been ready before: they come back as they were.
+        """
+        ready_before = self.checkpoint.good_revision == self.revision
+        live = self.following.get(self.revision, ready_before)
+        return _read_by_its_tag(self.sd, self.revision) if live else self.sd
 
     @property
     def tuned_spec(self) -> SpeculativeDeploymentSpec:
@@ -107,7 +119,9 @@ class DesiredState:
     @property
     def followed(self) -> bool:
         """Whether the pods that depth is tuned by follow the document, tuned at present or not."""
-        return follows(self.following, self.tuned_revision, self.tuned_spec)
+        own = self.tuned_revision == self.revision
+        spec = self.made_from.spec if own else self.tuned_spec
+        return follows(self.following, self.tuned_revision, spec)
 
     @property
     def live(self) -> bool:
@@ -117,7 +131,21 @@ class DesiredState:
     @property
     def read(self) -> bool:
         """Whether any pod reads the depth document, or mounts it when it starts."""
-        return any(self.following.values()) or live_depth(self.sd.spec)
+        return any(self.following.values()) or live_depth(self.made_from.spec)
+
+
+def _read_by_its_tag(sd: SpeculativeDeployment, revision: str) -> SpeculativeDeployment:
+    """With the number in the image's tag as vLLM's version, if the revision's name is of that.
+
+    An earlier Fathom took any tag for it. Pods that became ready so have shown that it was right;
+    for those of another revision nobody guesses.
+    """
+    number = number_in_tag(sd.spec.engine.image)
+    if number is None or sd.spec.engine.version or live_depth(sd.spec):
+        return sd
+    engine = sd.spec.engine.model_copy(update={"version": str(number)})
+    read = sd.spec.model_copy(update={"engine": engine})
+    return replace(sd, spec=read) if live_depth(read) and revision_of(read) == revision else sd
 
 
 def following_of(objects: Objects) -> Mapping[str, bool]:

@@ -18,7 +18,7 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ServedApis
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
-from fathom.core.revision import changed_restart_fields, revision_of
+from fathom.core.revision import changed_restart_fields, revisions_of
 from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
@@ -82,7 +82,7 @@ def intent_of(
         problems = problems_of(newest, verdict)
         obstacle = None if problems else obstacle_to(newest.spec, served, usable)
         if not problems and obstacle is None:
-            revision = wanted_revision(newest.spec, resource, checkpoint)
+            revision = wanted_revision(newest.spec, resource, checkpoint, running)
             return Intent(
                 newest,
                 good_spec_text(resource),
@@ -215,7 +215,10 @@ def _parsed(document: str) -> SpeculativeDeployment | tuple[Problem, ...]:
 
 
 def wanted_revision(
-    spec: SpeculativeDeploymentSpec, resource: Manifest, checkpoint: Checkpoint
+    spec: SpeculativeDeploymentSpec,
+    resource: Manifest,
+    checkpoint: Checkpoint,
+    running: Collection[str],
 ) -> str:
     """The revision whose pods a spec asks for.
 
@@ -224,17 +227,21 @@ def wanted_revision(
     several such the one whose very spec it is: what this Fathom takes for the same, an older one
     may have started otherwise.
 
+    Where no earlier spec is known, as after the tuning ConfigMap was deleted, the names of what
+    runs tell what it was made from.
+
     Args:
         spec: the spec that is carried out.
         resource: the SpeculativeDeployment as it was read.
         checkpoint: what is known of earlier specs.
+        running: revisions that have replicas.
     """
     newest = good_spec_text(resource)
     for revision, text in sorted(checkpoint.specs(), key=lambda each: each[1] != newest):
         earlier = earlier_spec(resource, text)
-        if earlier is not None and not changed_restart_fields(earlier.spec, spec):
+        if earlier is not None and not changed_restart_fields(earlier.spec, spec, revision):
             return revision
-    return _compared_revision(spec, resource, checkpoint) or revision_of(spec)
+    return _compared_revision(spec, resource, checkpoint) or _by_its_name(spec, checkpoint, running)
 
 
 def _compared_revision(
@@ -245,8 +252,21 @@ def _compared_revision(
         return None
     fleet = earlier_spec(resource, checkpoint.spec_of(checkpoint.rollout.stable))
     one = arm_of(fleet.spec) if fleet is not None else None
-    same = one is not None and not changed_restart_fields(one, spec)
-    return checkpoint.rollout.revision if same else None
+    revision = checkpoint.rollout.revision
+    same = one is not None and not changed_restart_fields(one, spec, revision)
+    return revision if same else None
+
+
+def _by_its_name(
+    spec: SpeculativeDeploymentSpec, checkpoint: Checkpoint, running: Collection[str]
+) -> str:
+    """What this Fathom calls the spec, or what the one called it that started what runs."""
+    names = revisions_of(spec)
+    if checkpoint.specs():
+        return names[0]
+    # The status may yet tell of a rollout to it, or of its veto.
+    told = (checkpoint.rollout.revision,) if checkpoint.rollout else ()
+    return next((each for each in names if each in {*running, *told}), names[0])
 
 
 def _replicas(resource: Manifest) -> int:

@@ -1,5 +1,6 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -44,7 +45,8 @@ class Memory:
     said: Said
     """In the status."""
     tuning_written_at_s: float
-    document_generation: int = 0
+    document: DepthDocument | None = None
+    """The last depth document that was in the cluster; None: this operator saw none."""
     document_written_at_s: float = 0.0
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
@@ -103,14 +105,23 @@ class Memory:
 
     def note_document(self, objects: Objects, now_s: float) -> None:
         """Learn since when the document in the cluster is there."""
-        document = objects.depth
-        if document is not None and document.generation != self.document_generation:
-            self.document_generation = document.generation
-            self.document_written_at_s = _written_at_s(document, objects.status, now_s)
+        before, found = self.document, objects.depth
+        if found is None:
+            return
+        self.document = found
+        if before is None or before.generation != found.generation:
+            self.document_written_at_s = _written_at_s(found, objects.status, now_s)
 
     def wrote_document(self, document: DepthDocument, now_s: float) -> None:
-        self.document_generation = document.generation
+        self.document = document
         self.document_written_at_s = now_s
+
+    def document_before(self, status: SpeculativeDeploymentStatus | None) -> DepthDocument | None:
+        """What was in force before there was none in the cluster; None: nothing that is known."""
+        if self.document is not None or status is None:
+            return self.document
+        reported = {"generation": status.depth.generation, "schedule": status.depth.schedule}
+        return DepthDocument.from_json(json.dumps(reported))
 
 
 def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:

@@ -28,7 +28,8 @@ def rollout_announcement(
         paused: the sentence that says who else than the spec holds it; empty: nobody.
     """
     earlier = earlier_spec(resource, checkpoint.spec_of(rollout.stable))
-    fields = changed_restart_fields(earlier.spec, wanted.spec) if earlier else ()
+    stable = rollout.stable
+    fields = changed_restart_fields(earlier.spec, wanted.spec, stable) if earlier else ()
     because = f"{fields[0]} changed" if fields else "the spec changed"
     if len(fields) > 1:
         because += f" (and {', '.join(fields[1:])})"
@@ -39,7 +40,7 @@ def rollout_announcement(
     return Event(
         Severity.NORMAL,
         "Rolling",
-        f"{because}, which needs new pods: revision {rollout.stable} is replaced by "
+        f"{because}, which needs new pods: revision {stable} is replaced by "
         f"{rollout.revision}, one canary first, with at most "
         f"{counted(settings.max_unavailable, 'replica')} missing and {settings.max_surge} added at "
         f"a time.{held}",

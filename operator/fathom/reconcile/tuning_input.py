@@ -10,7 +10,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import gpus_per_engine
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.depth import nearest_depth
+from fathom.core.depth import DepthDocument, nearest_depth
 from fathom.core.engine.capability import live_depth, live_depth_refusal, why_not_counted
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.revision import changed_restart_fields
@@ -30,6 +30,7 @@ def tuning_snapshot(
     state: TuningState,
     *,
     document_written_at_s: float,
+    document_before: DepthDocument | None,
     pods: Sequence[ObservedPod],
 ) -> TuningSnapshot:
     """Everything the tuner may know, in its own words.
@@ -39,6 +40,7 @@ def tuning_snapshot(
         desired: what it carries out.
         state: what the tuner learnt.
         document_written_at_s: when the depth document was written (Unix seconds).
+        document_before: what was in force before there was none in the cluster; None: not known.
         pods: those to judge by.
     """
     spec = desired.tuned_spec
@@ -50,6 +52,8 @@ def tuning_snapshot(
         document_written_at_s=document_written_at_s,
         live_refusal=why_not_live(snapshot.objects, desired),
         state=state,
+        # Pods that are yet to come have run nothing.
+        document_before=document_before if desired.following.get(desired.tuned_revision) else None,
         read=desired.read,
         gpus=gpus_per_engine(spec),
         paused=desired.paused,

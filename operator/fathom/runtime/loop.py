@@ -235,7 +235,12 @@ class Loop:
         quality = await self._quality.advance(snapshot, pods, made_from, live=desired.live)
         desired = desired.with_quality(quality)
         given = tuning_snapshot(
-            snapshot, desired, memory.state, document_written_at_s=written_at_s, pods=pods
+            snapshot,
+            desired,
+            memory.state,
+            document_written_at_s=written_at_s,
+            document_before=memory.document_before(objects.status),
+            pods=pods,
         )
         try:
             decision = self._world.decide(given)

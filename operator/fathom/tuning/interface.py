@@ -81,6 +81,8 @@ class TuningSnapshot:
     live_refusal: tuple[Reason, str] | None
     """Why this engine's depth cannot be changed live, if it cannot."""
     state: TuningState
+    document_before: DepthDocument | None = None
+    """Where there is none, though pods read it: the one that was in force; None: not known."""
     read: bool = True
     """Whether any pod reads the document, tuned or not, or will when it starts."""
     gpus: int = 1

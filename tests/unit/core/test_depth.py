@@ -24,6 +24,13 @@ def test_what_no_engine_can_report_is_no_generation(generation: object) -> None:
 
 
 @pytest.mark.parametrize(
+    "empty", [{"schedule": []}, {"schedule": [[1, 8, 3]], "pods": {"pod-0": []}}], ids=str
+)
+def test_a_schedule_of_nothing_is_none(empty: dict[str, object]) -> None:
+    assert DepthDocument.from_json(json.dumps({"generation": 1, **empty})) is None
+
+
+@pytest.mark.parametrize(
     ("other", "same"),
     [
         ([(1, 16, 3), (17, 1024, 1)], True),

@@ -152,7 +152,12 @@ def test_a_pin_is_held_by_what_its_own_engine_has(
     desired = desired_of("m", resource({"speculation": OF_SPEC}), objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
     given = tuning_snapshot(
-        view, desired, TuningState(), document_written_at_s=0, pods=(pinned, other)
+        view,
+        desired,
+        TuningState(),
+        document_written_at_s=0,
+        document_before=None,
+        pods=(pinned, other),
     )
     assert [each.pinned_depth for each in given.pods] == [depth, None]
     assert [summary(each) for each in pins(given).values()] == [str(depth)] * (depth is not None)
@@ -189,7 +194,9 @@ def refusal(changes: dict[str, Any], mounted: Sequence[str]) -> tuple[Reason, st
     objects: Any = Of(leaders=(), depth=None, workloads=workloads, key=Of(name="kimi"))
     desired = desired_of("m", sd, objects)
     view: Any = Of(now_s=NOW_S, counters={}, objects=objects)
-    given = tuning_snapshot(view, desired, TuningState(), document_written_at_s=0, pods=())
+    given = tuning_snapshot(
+        view, desired, TuningState(), document_written_at_s=0, document_before=None, pods=()
+    )
     return given.live_refusal
 
 

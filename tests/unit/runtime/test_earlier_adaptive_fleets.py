@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.revision import revision_of
 from manifest_samples import resource
 from support.bench import START_S, Bench
@@ -63,6 +63,27 @@ async def test_where_all_have_it_depth_stays_until_a_rollout_replaces_them() -> 
     (new,) = set(bench.kube.names(DEPLOYMENT)) - {f"kimi-{OF_EARLIER}"}
     (container,) = bench.kube.find(DEPLOYMENT, new)["spec"]["template"]["spec"]["containers"]
     assert "num_speculative_tokens_per_batch_size" in " ".join(container["args"])
+
+
+async def test_their_depth_is_edited_by_a_rollout() -> None:
+    """In pods that read no document nothing else has an effect."""
+    bench = upgraded("Enabled")
+    await pass_minutes(bench, 2)
+    bench.edit({"speculation.tokens": 1})
+    await pass_minutes(bench, 2)
+    (told,) = (each for each in bench.kube.all_of(EVENT) if each["reason"] == "Rolling")
+    assert told["message"].startswith("spec.speculation.tokens changed, which needs new pods")
+
+
+async def test_what_is_deleted_comes_back_live() -> None:
+    bench = upgraded("Enabled")
+    await pass_minutes(bench, 2)
+    bench.kube.remove(DEPLOYMENT, "llm", f"kimi-{OF_EARLIER}")
+    for pod in bench.kube.names(POD):
+        bench.kube.remove(POD, "llm", pod)
+    await pass_minutes(bench, 4)
+    assert bench.kube.names(DEPLOYMENT) == [f"kimi-{OF_EARLIER}"]
+    assert bench.status["engine"]["actuation"] == "Live"
 
 
 class OneThatReadsNoDepths(Serving):

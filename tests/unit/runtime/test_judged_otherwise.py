@@ -7,8 +7,11 @@ image for vLLM's version.
 import json
 from pathlib import Path
 
+import pytest
+
+from fathom import __version__
 from fathom.api import names
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.capability import live_depth
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
@@ -96,16 +99,78 @@ async def test_those_that_serve_stay_live_while_others_are_on_trial() -> None:
     assert bench.status["engine"]["actuation"] == "None"
 
 
-async def test_one_that_is_made_anew_is_what_this_release_would_start() -> None:
-    bench = upgraded()
-    told = deeper(bench)
-    await bench.run_for(300)
+def without_its_deployment(bench: Bench) -> None:
+    """Somebody has deleted it, and its pods went with it."""
     bench.kube.remove(DEPLOYMENT, "llm", f"kimi-{LIVE}")
     for pod in bench.kube.names(POD):
         bench.kube.remove(POD, "llm", pod)
+    bench.loop.wake()
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_one_that_is_deleted_comes_back_live(*, restarted: bool) -> None:
+    bench = upgraded()
+    told = deeper(bench)
     await bench.run_for(300)
-    assert told[-1].live_refusal is not None
-    assert bench.status["engine"]["actuation"] == "None"
+    (before,) = bench.kube.all_of(DEPLOYMENT)
+    generation = document(bench)["generation"]
+    without_its_deployment(bench)
+    if restarted:
+        bench.restart()
+    bench.metrics.generation = generation
+    await bench.until_ready()
+    await bench.run_for(300)
+    (after,) = bench.kube.all_of(DEPLOYMENT)
+    pods = [each["spec"]["template"]["spec"] for each in (before, after)]
+    assert pods[0]["containers"][0]["args"] == pods[1]["containers"][0]["args"]
+    assert pods[0]["volumes"] == pods[1]["volumes"]
+    assert told[-1].live_refusal is None
+    assert bench.status["engine"]["actuation"] == "Live"
+    assert "In those that replace them it is not" in bench.status["engine"]["reason"]
+    # Its depth went on being what it was, meanwhile too.
+    assert document(bench) == {"generation": generation, "schedule": [[1, 1024, 7]], "pods": {}}
+    # And it is what this release goes on rendering, which now has rendered it.
+    bench.kube.writes.clear()
+    bench.version = __version__
+    bench.restart()
+    await bench.run_for(600)
+    assert bench.kube.written("Deployment") == []
+
+
+async def test_one_that_never_became_ready_is_what_this_release_would_start() -> None:
+    bench = upgraded()
+    kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    data = dict(kept["data"])
+    data["acceptedRevision"] = data.pop("revision")
+    data["acceptedSpec.json"] = data.pop("lastGoodSpec.json")
+    bench.kube.put(CONFIG_MAP, {**kept, "data": data})
+    without_its_deployment(bench)
+    await bench.run_for(60)
+    (deployment,) = bench.kube.all_of(DEPLOYMENT)
+    assert deployment["metadata"]["name"] == f"kimi-{LIVE}"
+    assert "kimi-depth" not in json.dumps(deployment["spec"]["template"]["spec"]["volumes"])
+
+
+async def test_the_user_s_own_depth_is_edited_live() -> None:
+    bench = upgraded()
+    bench.decide = tune
+    await bench.run_for(120)
+    assert schedule(bench) == [[1, 1024, 3]]
+    bench.edit({"speculation.tokens": 1})
+    await bench.run_for(300)
+    assert schedule(bench) == [[1, 1024, 1]]
+    assert bench.kube.written("Deployment") == []
+
+
+async def test_what_they_were_sized_for_cannot_be() -> None:
+    """An engine that was started for 7 refuses more, so the edit would never have an effect."""
+    bench = upgraded()
+    bench.decide = tune
+    await bench.run_for(120)
+    bench.edit({"speculation.maxTokens": 15})
+    await bench.run_for(120)
+    (told,) = (each for each in bench.kube.all_of(EVENT) if each["reason"] == "Rolling")
+    assert told["message"].startswith("spec.speculation.maxTokens changed, which needs new pods")
 
 
 async def test_mode_static_asks_for_rest_at_the_user_s_own_depth() -> None:

@@ -67,6 +67,20 @@ def test_a_lost_document_is_written_anew_with_a_newer_generation() -> None:
     assert last(fleet).document.generation == generation + 1
 
 
+def test_a_lost_document_asks_for_the_depths_that_were_in_force() -> None:
+    before = DepthDocument(7, (DepthRange(1, 8, 5), DepthRange(9, 16, 1)))
+    given = replace(Fleet().snapshot(), document=None, document_before=before)
+
+    decision = decide(given)
+    assert decision.document == replace(before, generation=8)
+    assert decision.message == "The depth document was gone: it is 5/1 as before."
+    # As far as the spec still allows.
+    shallow = replace(given, settings=replace(SETTINGS, max_tokens=3, min_tokens=2))
+    assert decide(shallow).document.schedule == (DepthRange(1, 8, 3), DepthRange(9, 16, 2))
+    advising = replace(given, settings=replace(SETTINGS, mode=TuningMode.ADVISE))
+    assert decide(advising).document == DepthDocument(8, flat(3, 16))
+
+
 def test_the_same_snapshot_gives_the_same_decision() -> None:
     fleet = Fleet(acceptance=EASY).run(95)
     snapshot = fleet.snapshot()

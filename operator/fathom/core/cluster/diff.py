@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from fathom.api import names
 from fathom.api.pod_fields import QUANTITY_FIELDS
 from fathom.core.cluster.quantities import same_quantity
+from fathom.core.cluster.server_defaults import is_nothing, is_server_default
 from fathom.core.counted import counted
 
 _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
@@ -24,17 +25,6 @@ _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key",
 
 _EXACT: Final = frozenset({"data"})
 """Fields whose every entry is ours: an addition there is a difference."""
-
-_DROPPED_AT_ZERO: Final = frozenset(
-    {
-        *("chapAuthDiscovery", "chapAuthSession", "hostIPC", "hostNetwork", "hostPID", "hostPort"),
-        *("initialDelaySeconds", "partition", "readOnly", "sslEnabled"),
-        *("stdin", "stdinOnce", "tty"),
-    }
-)
-"""Fields of a pod whose false or 0 the API server does not keep, since it is what their absence
-means: `omitempty` on what is no pointer, in k8s.io/api/core/v1. No other rule tells them from those
-that it keeps, such as allowPrivilegeEscalation, whose absence means true."""
 
 
 def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> str | None:
@@ -59,10 +49,9 @@ def _in_mapping(
         return "the labels that were asked for before should not be there"
     for key, value in rendered.items():
         below = f"{path}.{key}" if path else key
+        if is_nothing(key, value) and (key not in live or is_server_default(key, live[key], live)):
+            continue
         if key not in live:
-            # null, {} and [] are how "nothing" is written; the server drops them.
-            if value in (None, {}, [], "") or (key in _DROPPED_AT_ZERO and not value):
-                continue
             return f"{below} is missing"
         if (found := first_difference(value, live[key], below)) is not None:
             return found

@@ -30,32 +30,33 @@ _COARSE_STEP: Final = 16
 """Up to that many tokens vLLM's own sizes are 8 apart, and 16 beyond (vllm/config/vllm.py)."""
 
 
-def named_depths(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
+def named_depths(spec: SpeculativeDeploymentSpec, *, live: bool | None = None) -> tuple[int, ...]:
     """The depths that an engine is asked for, ascending; 0 and `tokens` are among them.
 
     All up to `maxTokens` where no graph is captured, and where depth is not live, as long as the
     user names none.
+
+    Args:
+        spec: the user's.
+        live: whether its depth is; None: as this Fathom judges.
     """
     if spec.speculation.depths is not None:
         return tuple(sorted({0, *spec.speculation.depths}))
-    return _fitting(spec, spec.speculation.tokens)
+    live = live_depth(spec) if live is None else live
+    return _fitting(spec, spec.speculation.tokens, live=live)
 
 
 def usual_depths(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
-    """What the same engine would be asked for if neither `tokens` nor `depths` wanted others."""
-    return _fitting(spec, 1)
+    """What the same engine, tuned live, would have if `tokens` and `depths` wanted no others."""
+    return _fitting(spec, 1, live=True)
 
 
-def _fitting(spec: SpeculativeDeploymentSpec, tokens: int) -> tuple[int, ...]:
+def _fitting(spec: SpeculativeDeploymentSpec, tokens: int, *, live: bool) -> tuple[int, ...]:
     deepest = spec.speculation.effective_max_tokens
-    if not _shares_graphs(spec):
+    if not (live and captures_graphs(spec)):
+        # No depth takes graphs from another.
         return tuple(range(deepest + 1))
     return _on(grid_of(tokens, deepest), deepest)
-
-
-def _shares_graphs(spec: SpeculativeDeploymentSpec) -> bool:
-    """Whether depths may take graphs from each other."""
-    return live_depth(spec) and captures_graphs(spec)
 
 
 @lru_cache
@@ -82,7 +83,7 @@ def richer_tokens(spec: SpeculativeDeploymentSpec) -> int | None:
         return _leaves_alone(_on(grid_of(tokens, deepest), deepest), deepest)
 
     if (
-        not _shares_graphs(spec)
+        not (live_depth(spec) and captures_graphs(spec))
         or speculation.depths is not None
         or not leaves_alone(speculation.tokens)
     ):

@@ -38,6 +38,16 @@ def _tagged_version(image: str) -> Version | None:
 
 
 @lru_cache(maxsize=256)
+def number_in_tag(image: str) -> Version | None:
+    """What the image's tag begins with, be it vLLM's version or its product's own; None: no number.
+
+    Earlier releases of Fathom took it for vLLM's, whoever's image it was.
+    """
+    match = _VERSION_TAG.match(_repository_and_tag(image)[1])
+    return Version(match[1]) if match else None
+
+
+@lru_cache(maxsize=256)
 def parsed_version(text: str) -> Version | None:
     """A version as people write it, with or without the `v`; None: not a version."""
     try:

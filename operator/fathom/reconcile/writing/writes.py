@@ -106,7 +106,7 @@ def writes_of(
         program: that fetches.
         version: this Fathom's.
     """
-    objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.sd
+    objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.made_from
     plugged = has_plugin(sd.spec)
     name = sd.metadata.name
     as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE

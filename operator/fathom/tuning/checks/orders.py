@@ -6,10 +6,11 @@ from dataclasses import replace
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument, flat, same_depths, summary
+from fathom.core.depth import DepthDocument, Schedule, flat, same_depths, summary
 from fathom.tuning.alarms.watching import standing
+from fathom.tuning.buckets import depths_of, schedule_of
 from fathom.tuning.fixed_depth import FixedDepth
-from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
+from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.learning import learn
 from fathom.tuning.situation import Situation, clamped, pins, within_bounds
 from fathom.tuning.state import Probe
@@ -59,13 +60,17 @@ def static(snapshot: TuningSnapshot) -> TuningDecision:
 
 
 def start(snapshot: TuningSnapshot) -> TuningDecision:
-    """The first document: the user's own depth at every batch."""
-    document = _first_document(snapshot)
+    """The first document: the user's own depth at every batch. One that is lost: as it was."""
+    document, before = _first_document(snapshot), snapshot.document_before
     tokens = snapshot.settings.tokens
+    message = f"Starts at your own depth, {tokens}, at every batch."
+    if before is not None and snapshot.settings.mode is TuningMode.AUTO:
+        document = replace(document, schedule=_still_allowed(before.schedule, snapshot.settings))
+        message = f"The depth document was gone: it is {summary(document.schedule)} as before."
     return TuningDecision(
         action=Action.MOVE,
         reason=Reason.MEASURING,
-        message=f"Starts at your own depth, {tokens}, at every batch.",
+        message=message,
         document=document,
         state=replace(
             learn(snapshot).state,
@@ -80,9 +85,15 @@ def start(snapshot: TuningSnapshot) -> TuningDecision:
     )
 
 
+def _still_allowed(schedule: Schedule, settings: Settings) -> Schedule:
+    depths = depths_of(schedule, settings.max_batch)
+    allowed = {bucket: clamped(depth, settings) for bucket, depth in depths.items()}
+    return schedule_of(allowed, settings.max_batch)
+
+
 def _first_document(snapshot: TuningSnapshot) -> DepthDocument:
     """The document to start from, newer than any that an engine may hold."""
-    settings, found = snapshot.settings, snapshot.document
+    settings, found = snapshot.settings, snapshot.document or snapshot.document_before
     newest = max(snapshot.state.generation, found.generation if found else 0)
     return DepthDocument(
         generation=newest + 1,

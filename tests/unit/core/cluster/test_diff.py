@@ -83,6 +83,7 @@ def test_the_first_discrepancy_is_named(path: str, value: Any, sentence: str) ->
         ("12E2", "1200"),
         ("+1", "1"),
         ("100u", "0.1m"),
+        ("1500u", "2m"),
     ],
 )
 def test_quantities_are_equal_by_value(ours: Any, theirs: Any) -> None:
@@ -177,6 +178,50 @@ def test_a_zero_that_the_server_drops_is_no_difference(field: str) -> None:
     for zero in (False, 0):
         assert first_difference({field: zero}, {}) is None
         assert first_difference({field: zero}, {field: True}) is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "zero", "default", "other"),
+    [
+        ("timeoutSeconds", 0, 1, 5),
+        ("failureThreshold", 0, 3, 5),
+        ("schedulerName", "", "default-scheduler", "volcano"),
+        ("protocol", "", "TCP", "UDP"),
+    ],
+)
+def test_a_zero_that_the_server_replaces_is_no_difference(
+    field: str, zero: Any, default: Any, other: Any
+) -> None:
+    assert first_difference({field: zero}, {field: default}) is None
+    assert first_difference({field: zero}, {field: other}) is not None
+    assert first_difference({field: other}, {field: default}) is not None
+
+
+@pytest.mark.parametrize(
+    ("of", "taken", "other"),
+    [
+        ({"image": "a:1", "imagePullPolicy": ""}, {"imagePullPolicy": "IfNotPresent"}, "Always"),
+        ({"reference": "a", "pullPolicy": ""}, {"pullPolicy": "Always"}, "IfNotPresent"),
+        ({"gateway": "a", "fsType": ""}, {"fsType": "xfs"}, "ext4"),
+        ({"image": "a", "user": ""}, {"user": "admin"}, "root"),
+        ({"hostPort": 0, "containerPort": 80}, {"hostPort": 80}, 8080),
+    ],
+    ids=str,
+)
+def test_some_follow_from_what_stands_beside_them(
+    of: dict[str, Any], taken: dict[str, Any], other: Any
+) -> None:
+    assert first_difference(of, {**of, **taken}) is None
+    assert first_difference(of, {**of, **dict.fromkeys(taken, other)}) is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "default"),
+    [("terminationGracePeriodSeconds", 30), ("defaultMode", 0o644), ("enableServiceLinks", True)],
+)
+def test_a_zero_that_the_server_keeps_is_ours(field: str, default: Any) -> None:
+    for zero in (False, 0):
+        assert first_difference({field: zero}, {field: default}) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""What the operator keeps is deleted by hand: it is written anew, and no pod is restarted for it.
+
+The fleets are of releases that judged their engines otherwise, so that this one would give their
+pods another revision.
+"""
+
+import pytest
+
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.tuning.tuner import decide as tune
+from support.bench import Bench
+from unit.runtime import test_earlier_adaptive_fleets as adaptive
+from unit.runtime.test_arm import compared, pass_minutes
+from unit.runtime.test_judged_otherwise import FLEET, LIVE, deeper, schedule, upgraded
+from unit.runtime.test_quality_in_the_loop import document
+
+TUNING, DEPTH = "kimi-tuning", "kimi-depth"
+
+
+def lose(bench: Bench, *config_maps: str, restarted: bool = True) -> None:
+    """Deleted while the operator is away, or under its eyes."""
+    for each in config_maps:
+        bench.kube.remove(CONFIG_MAP, "llm", each)
+    bench.kube.writes.clear()
+    if restarted:
+        bench.restart()
+    bench.loop.wake()
+
+
+async def on_trial(bench: Bench, stable: str = f"kimi-{LIVE}") -> None:
+    """A canary is there, and does not become ready."""
+    await bench.run_for(120)
+    bench.play_controllers()
+    await bench.run_for(60)
+    (canary,) = set(bench.kube.names(DEPLOYMENT)) - {stable}
+    bench.play_controllers(ready=False)
+    for pod in bench.kube.names(POD):
+        bench.set_ready(pod, ready=not pod.startswith(canary))
+
+
+async def tuned() -> Bench:
+    """A fleet whose depth the tuner has moved from 3 to 7."""
+    bench = upgraded()
+    deeper(bench)
+    await bench.run_for(300)
+    assert schedule(bench) == [[1, 1024, 7]]
+    bench.metrics.generation = document(bench)["generation"]
+    bench.decide = tune
+    await bench.run_for(60)
+    return bench
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_a_fleet_that_is_live_by_an_earlier_judgement_is_not_rolled(
+    *, restarted: bool
+) -> None:
+    bench = await tuned()
+    pods = bench.kube.names(POD)
+    lose(bench, TUNING, restarted=restarted)
+    await bench.run_for(600)
+    assert bench.kube.written("Deployment") == []
+    assert bench.kube.names(POD) == pods
+    assert bench.kube.find(CONFIG_MAP, TUNING)["data"]["revision"] == LIVE
+    assert schedule(bench) == [[1, 1024, 7]]
+    assert bench.status["engine"]["actuation"] == "Live"
+
+
+async def test_nor_is_it_where_what_was_kept_is_junk() -> None:
+    bench = await tuned()
+    kept = bench.kube.find(CONFIG_MAP, TUNING)
+    bench.kube.put(CONFIG_MAP, {**kept, "data": {**kept["data"], "lastGoodSpec.json": "junk"}})
+    lose(bench)
+    await bench.run_for(600)
+    assert bench.kube.written("Deployment") == []
+    assert bench.kube.find(CONFIG_MAP, TUNING)["data"]["revision"] == LIVE
+
+
+@pytest.mark.parametrize("wish", ["Enabled", "Canary"])
+async def test_fleets_with_adaptive_verification_stay_as_they_are(wish: str) -> None:
+    bench = adaptive.upgraded(wish)
+    await pass_minutes(bench, 2)
+    pods = bench.kube.names(POD)
+    lose(bench, TUNING)
+    await pass_minutes(bench, 10)
+    assert bench.kube.written("Deployment") == []
+    assert bench.kube.names(POD) == pods
+    if wish == "Canary":
+        assert compared(bench)["revision"] == adaptive.OF_EARLIER
+
+
+async def test_an_edit_that_needs_new_pods_still_rolls() -> None:
+    bench = await tuned()
+    bench.edit({"speculation.tuning.mode": "Static"})
+    lose(bench, TUNING)
+    await on_trial(bench)
+
+
+async def test_a_veto_outlives_what_was_kept() -> None:
+    """The status tells of it, though another name of the same spec runs."""
+    bench = Bench({**FLEET, "engine.startupMinutes": 1})
+    await bench.until_ready()
+    (stable,) = bench.kube.names(DEPLOYMENT)
+    bench.edit({"engine.version": "0.32.0"})
+    await on_trial(bench, stable)
+    await bench.run_for(1500)
+    bench.play_controllers()
+    await bench.run_for(60)
+    assert bench.status["rollout"]["stage"] == "RolledBack"
+    pods = bench.kube.names(POD)
+    lose(bench, TUNING)
+    await bench.run_for(600)
+    assert bench.status["rollout"]["stage"] == "RolledBack"
+    assert bench.kube.names(POD) == pods
+    assert bench.kube.written("Deployment") == []
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("lost", [(DEPTH,), (DEPTH, TUNING)])
+async def test_the_depth_document_is_written_anew_with_the_depth_in_force(
+    *, lost: tuple[str, ...], restarted: bool
+) -> None:
+    bench = await tuned()
+    before = document(bench)
+    lose(bench, *lost, restarted=restarted)
+    await bench.tick()
+    assert document(bench)["schedule"] == before["schedule"]
+    # Newer than any that an engine holds.
+    assert document(bench)["generation"] > before["generation"]
+
+
+async def test_so_is_one_that_is_junk() -> None:
+    bench = await tuned()
+    found = bench.kube.find(CONFIG_MAP, DEPTH)
+    bench.kube.put(CONFIG_MAP, {**found, "data": {"depth.json": "junk"}})
+    bench.restart()
+    await bench.tick()
+    assert schedule(bench) == [[1, 1024, 7]]
+
+
+async def test_what_the_spec_no_longer_allows_is_not_written_anew() -> None:
+    bench = await tuned()
+    bench.edit({"speculation.tuning.mode": "Advise"})
+    lose(bench, DEPTH)
+    await bench.tick()
+    assert schedule(bench) == [[1, 1024, 3]]
+
+
+async def test_a_status_that_is_junk_is_no_depth_in_force() -> None:
+    bench = await tuned()
+    resource = bench.resource
+    resource["status"]["depth"]["schedule"] = [[1, 2], [5, 4, 3, 2]]
+    lose(bench, DEPTH)
+    await bench.tick()
+    assert schedule(bench) == [[1, 1024, 3]]
