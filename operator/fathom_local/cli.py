@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom_local.cluster import PREREQUISITES, LocalCluster, down, up
+from fathom_local.control_plane.binaries import ASSETS, assets_binaries
 from fathom_local.control_plane.debian_source import PREREQUISITES as BUILD_PREREQUISITES
 from fathom_local.control_plane.obtain import (
     ensure_binaries,
@@ -51,12 +52,21 @@ def build_command(
 ) -> None:
     """Gets the control plane, if there is none: Kubernetes' own release, else Debian's source.
 
+    Clusters are made of the version that was asked for last.
+
     Where KUBEBUILDER_ASSETS names a folder with etcd, kube-apiserver, kube-controller-manager and
     kube-scheduler, that is the control plane, and nothing is fetched.
     """
     with explained(), obtain_progress(errors) as progress:
         binaries = ensure_binaries(progress, version=version)
         output.print(f"Kubernetes {binaries.version()}: {binaries.directory}", soft_wrap=True)
+        own = assets_binaries(programs=())
+        if own is not None and own != binaries:
+            output.print(
+                f"Clusters are made of {own.directory}, which {ASSETS} names: unset it to have "
+                f"Kubernetes {binaries.version()}.",
+                soft_wrap=True,
+            )
 
 
 @app.command("install-prerequisites")

@@ -138,6 +138,19 @@ BESIDE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "no graphs": {"engine.args": ["-cc.cudagraph_mode=NONE"]},
         "piecewise": {"engine.args": ["-cc", '{"cudagraph_mode":"PIECEWISE"}']},
         "full decodes": {"engine.args": ["-cc.cudagraph_mode=FULL_DECODE_ONLY"]},
+        "no graphs, by number": {"engine.args": ["-cc.cudagraph_mode=0"]},
+        "no graphs, then JSON": {
+            "engine.args": ["-cc.cudagraph_mode=NONE", "-cc", '{"cudagraph_mode":"FULL"}']
+        },
+        "no graphs in JSON, then a key": {
+            "engine.args": ["-cc", '{"cudagraph_mode":"NONE"}', "-cc.cudagraph_num_of_warmups=1"]
+        },
+        "no graphs, then another spelling": {
+            "engine.args": [
+                *("-cc.cudagraph_mode=NONE", "--compilation-config.cudagraph_num_of_warmups=1"),
+                "-cc.cudagraph_num_of_warmups=1",
+            ]
+        },
         "O0 with full": {"engine.args": ["-O0", "-cc.cudagraph_mode=FULL"]},
         "two batches at once": {"engine.args": ["--ubatch-size", "4"]},
         "sharded sampling": {"engine.args": ["--enable-batch-sharded-sampling"]},

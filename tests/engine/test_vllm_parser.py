@@ -124,6 +124,9 @@ TRANSFERS = [
     """TRANSFER.kv_connector_extra_config '{"a": {"b": 1}}' TRANSFER.kv_connector_extra_config.a.c=2
     TRANSFER.kv_connector=A TRANSFER.kv_role=kv_both""",
     """TRANSFER.kv_connector_extra_config.a [1] TRANSFER.kv_connector_extra_config.a=[2]""",
+    """TRANSFER.kv_connector_extra_config.a+ 1,b TRANSFER.kv_connector_extra_config.a+=c""",
+    """TRANSFER.kv_connector=A TRANSFER.kv_role=kv_both --kv-t.kv_connector=B
+    TRANSFER.kv_connector=C --kv-t.kv_role=kv_producer""",
 ]
 LINES = [
     shlex.split(line.replace("TRANSFER", TRANSFER)) for line in (*SPELLINGS, *BATCHES, *TRANSFERS)

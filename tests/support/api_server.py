@@ -15,6 +15,15 @@ NOT_FOR_ALL = (
     Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
 )
 """What not every operator may see, and Kopf watches where it is let."""
+BUSY = {
+    "kind": "Status",
+    "code": 429,
+    "reason": "TooManyRequests",
+    "message": "storage is (re)initializing",
+    "details": {"retryAfterSeconds": 1},
+}
+"""What an API server from 1.31 on says of lists and watches while it fills its cache
+(`errors.NewTooManyRequests` in k8s.io/apiserver/pkg/storage/cacher)."""
 
 
 class ApiServer:
@@ -24,6 +33,8 @@ class ApiServer:
         self._resources = resources
         self.first_watch_fails = False
         """With an error of the server's, in the middle of its stream."""
+        self.busy = 0
+        """Lists and watches of resources that are refused while the storage is filled."""
         self.watched = asyncio.Event()
         """Whether resources are watched, by a watch that goes on."""
         self.lists: set[str] = set()
@@ -70,6 +81,9 @@ class ApiServer:
             self.lists.add(plural)
             return web.json_response(_discovered(path, [*kinds.values(), *NOT_FOR_ALL]))
         self.acted_without_lease |= not self.lease
+        if self.busy:
+            self.busy -= 1
+            return web.json_response(BUSY, status=429, headers={"Retry-After": "1"})
         if "watch" not in request.query:
             self.lists.add(plural)
             items = self._resources if plural == SPECULATIVE_DEPLOYMENT.plural else ()

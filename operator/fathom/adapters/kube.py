@@ -13,9 +13,16 @@ from urllib.parse import quote
 import aiohttp
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.client.rest import RESTResponse
 from pydantic import JsonValue
 
-from fathom.adapters.kube_answers import decoded, no_api_server, parsed, refusal
+from fathom.adapters.kube_answers import (
+    again_after_s,
+    decoded,
+    no_api_server,
+    parsed,
+    refusal,
+)
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
 from fathom.api import names
@@ -40,7 +47,10 @@ _MERGE: Final = "application/merge-patch+json"
 _ERROR: Final = "ERROR"
 _TYPES: Final = frozenset(EventType)
 
+_READ: Final = "GET"
+
 _Query = Sequence[tuple[str, str]]
+_Serialized = tuple[str, str, dict[str, str], Any, Any]
 _MANAGER: Final = ("fieldManager", names.FIELD_MANAGER)
 _NO_VERSION: Final[Mapping[str, JsonValue]] = {"resourceVersion": "1"}
 """No object is ever at this version. So a server-side apply that carries it creates, or is refused
@@ -122,7 +132,7 @@ class Kube:
         response: aiohttp.ClientResponse | None = None
         try:
             request = await self._serialized("GET", path, query=query)
-            response = (await self._api.call_api(*request, _request_timeout=timeout)).response
+            response = (await self._asked(request, _request_timeout=timeout)).response
             if response.status not in _OK:
                 payload: bytes = await response.read()
                 raise refusal(response.status, str(response.reason), payload, decoded(payload))
@@ -234,7 +244,7 @@ class Kube:
                 request = await self._serialized(
                     method, path, body=body, content_type=content_type, query=query
                 )
-                response = await self._api.call_api(*request)
+                response = await self._asked(request)
                 payload: bytes = await response.response.read()
         except TimeoutError as error:
             raise KubeError(0, f"no answer to {method} {path} in {self._timeout_s:g} s") from error
@@ -254,6 +264,22 @@ class Kube:
             raise no_api_server(method, path)
         return answer
 
+    async def _asked(self, request: _Serialized, **options: Any) -> RESTResponse:
+        """The answer. For a read, a server that is too busy is asked again when it wants to be.
+
+        Not for a write: by then another operator may lead (`FencedKube`), so that its pass looks
+        anew.
+        """
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._timeout_s
+        while True:
+            response = await self._api.call_api(*request, **options)
+            wait_s = again_after_s(response.status, response.headers)
+            if wait_s is None or request[0] != _READ or loop.time() + wait_s >= ends_s:
+                return response
+            await response.response.read()
+            await asyncio.sleep(wait_s)
+
     async def _serialized(
         self,
         method: str,
@@ -262,7 +288,7 @@ class Kube:
         query: _Query,
         body: Mapping[str, JsonValue] | None = None,
         content_type: str = _JSON,
-    ) -> tuple[str, str, dict[str, str], Any, Any]:
+    ) -> _Serialized:
         return await self._api.param_serialize(
             method,
             path,

@@ -1,6 +1,7 @@
 """What an API server's answers say, and those of what stands before it. Pure."""
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -9,6 +10,7 @@ from pydantic_core import from_json
 
 from fathom.adapters.ports import KubeError
 
+_BUSY: Final = HTTPStatus.TOO_MANY_REQUESTS
 _MAY_NOT_CREATE: Final = "is forbidden: ."
 """How an API server ends what it says of an apply that would create, and may only change."""
 
@@ -30,6 +32,16 @@ def refusal(status: int, reason: str, payload: bytes, told: JsonValue) -> KubeEr
             "the rights of the chart's role."
         )
     return KubeError(status, message)
+
+
+def again_after_s(status: int, headers: Mapping[str, str]) -> float | None:
+    """When a server that is too busy wants to be asked again; None: it is not, or does not say.
+
+    It has done nothing of what was asked by then. `storage is (re)initializing`, it says of lists
+    and watches while it fills its cache, from Kubernetes 1.31 on.
+    """
+    told = headers.get("Retry-After", "")
+    return float(told) if status == _BUSY and told.isdecimal() else None
 
 
 def decoded(payload: bytes) -> JsonValue:

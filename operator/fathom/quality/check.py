@@ -10,7 +10,8 @@
 
 Each step is a value that survives a restart of the operator as JSON. A restart costs at most the
 prompts that were under way, which are sent again. Whatever goes wrong ends the check as NotChecked
-with a sentence, and so does any step that takes too long: no replica is held for longer.
+with a sentence, and so does any step that takes too long under somebody's eyes: no replica is held
+for longer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,6 +114,10 @@ class QualityCheck:
                 f"Asks {self.reference} about the places where answers differ: {len(self.parted)}."
             )
         return f"Asks {len(PROMPTS)} prompts of {held}."
+
+    def anew(self, now_s: float) -> Self:
+        """Its present step begins now: nobody has looked for a while, and that says nothing."""
+        return self if self.result is not None else replace(self, since_s=now_s)
 
     def advanced(self, fleet: QualityFleet) -> Self:
         """The check after a look at the replicas; itself if nothing has come of it."""

@@ -77,8 +77,14 @@ def verdict_on(evidence: CanaryEvidence, baked_s: float, bake_s: float) -> Verdi
 
 
 def verdict_alone(evidence: CanaryEvidence) -> Verdict:
-    """Of a canary that nothing is left to compare with: what was seen before counts."""
-    slower = _slower(evidence, END_Z, least_windows=0.0)  # no more of them will come
+    """Of a canary that nothing is left to compare with: what was seen before counts.
+
+    The first windows are the coldest, and resemble each other. So of its speed, those that will not
+    come any more count as if it had been as good in them.
+    """
+    speed = evidence.speed
+    seen = min(1.0, speed.windows / LEAST_WINDOWS)
+    slower = _found_slower(evidence) if _is_slower(seen * speed.mean, speed.error, END_Z) else None
     worse = slower or fails(evidence) or harm_beside_speed(evidence, END_Z)
     return worse or _promote("it became ready.")
 
@@ -126,12 +132,17 @@ def _worse(evidence: CanaryEvidence, z: float) -> Verdict | None:
     return _slower(evidence, z) or fails(evidence) or harm_beside_speed(evidence, z)
 
 
-def _slower(
-    evidence: CanaryEvidence, z: float, least_windows: float = LEAST_WINDOWS
-) -> Verdict | None:
+def _slower(evidence: CanaryEvidence, z: float) -> Verdict | None:
     speed = evidence.speed
-    if speed.windows < least_windows or speed.mean + z * speed.error >= log1p(-MOST_LOSS):
-        return None
+    enough = speed.windows >= LEAST_WINDOWS
+    return _found_slower(evidence) if enough and _is_slower(speed.mean, speed.error, z) else None
+
+
+def _is_slower(mean: float, error: float, z: float) -> bool:
+    return mean + z * error < log1p(-MOST_LOSS)
+
+
+def _found_slower(evidence: CanaryEvidence) -> Verdict:
     return _roll_back(Reason.CANARY_SLOWER, f"{so_far(evidence)}.")
 
 

@@ -18,6 +18,9 @@ from fathom.reconcile.quality_step import QualityStep, event_of, fleet_of, recal
 
 WAKE_S: Final = 5.0
 """Between two looks while a depth comes into force."""
+UNWATCHED_S: Final = 60.0
+"""Without a look for longer, as when the operator was away or paused, or could not reach the API
+server, and where its clock was set back: what took its time then is nobody's fault."""
 
 Replies = tuple[Completion, ...] | Unanswered
 
@@ -37,6 +40,7 @@ class QualityChecker:
         self._check: QualityCheck | None = None
         self._uid = ""
         self._asking: asyncio.Task[Replies] | None = None
+        self._looked_at_s = float("-inf")
 
     async def advance(
         self,
@@ -57,6 +61,8 @@ class QualityChecker:
             live: whether their depth is.
         """
         objects, now_s = snapshot.objects, snapshot.now_s
+        watched = 0 <= now_s - self._looked_at_s <= UNWATCHED_S
+        self._looked_at_s = now_s
         last = objects.status.quality if objects.status else None
         request_id = requested(objects.metadata)
         if not self._in_hand(objects.metadata.uid, request_id):
@@ -66,6 +72,11 @@ class QualityChecker:
                 return QualityStep(holds={}, status=last, kept=None)
         fleet = fleet_of(snapshot, pods, spec, live=live)
         check = self._check or recalled(objects, request_id) or begun(request_id, fleet)
+        if not watched:
+            if not self._answered:
+                # It may be for want of somebody to read that no answer came.
+                await self.stop()
+            check = check.anew(now_s)
         # Before the answers: those of a replica that was let go meanwhile do not count.
         check = check.advanced(fleet)
         if self._asking is not None and self._asking.done() and check.questions:
@@ -88,6 +99,12 @@ class QualityChecker:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def _answered(self) -> bool:
+        """Whether all answers to what was asked have come."""
+        asking = self._asking
+        return asking is not None and asking.done() and not isinstance(asking.result(), Unanswered)
 
     def _in_hand(self, uid: str, request_id: str) -> bool:
         """Whether the check in hand is the one that is asked for."""

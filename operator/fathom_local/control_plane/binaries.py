@@ -68,10 +68,15 @@ class Binaries:
 
 
 def cached_binaries(version: str = "*") -> Binaries | None:
-    """What the cache got last, of any version or of this one."""
+    """What was asked of the cache last, of any version or of this one."""
     marks = (cache_dir() / "control-plane").glob(f"{version}-r{RECIPE}-*/{COMPLETE_MARK}")
     newest = max(marks, key=lambda mark: mark.stat().st_mtime, default=None)
     return None if newest is None else Binaries(newest.parent)
+
+
+def prefer(binaries: Binaries) -> None:
+    """Makes cached programs those that were asked for last."""
+    (binaries.directory / COMPLETE_MARK).touch()
 
 
 def publish(programs: Path, root: Path, version: str) -> Binaries:

@@ -15,6 +15,7 @@ from fathom_local.control_plane.binaries import (
     Binaries,
     assets_binaries,
     cached_binaries,
+    prefer,
     publish,
 )
 from fathom_local.control_plane.debian_source import DebianSource
@@ -35,7 +36,7 @@ def obtain_progress(console: Console | None = None) -> Progress:
 
 
 def present_binaries(programs: Sequence[str] = CONTROL_PLANE) -> Binaries | None:
-    """What `KUBEBUILDER_ASSETS` names, else what the cache got last; nothing is fetched.
+    """What `KUBEBUILDER_ASSETS` names, else what was asked of the cache last; nothing is fetched.
 
     Raises:
         LocalClusterError: the variable is set, and a program is missing there.
@@ -59,7 +60,8 @@ def ensure_binaries(
     Args:
         progress: where to show what is being done.
         programs: those that are needed, where `KUBEBUILDER_ASSETS` names a folder.
-        version: the release that it has to be, such as 1.34.1; it is downloaded, or nothing is.
+        version: the release that it has to be, such as 1.34.1; it is cached, downloaded, or nothing
+            is. Clusters are made of it from now on.
         address: of the releases, see `release.download_release`.
 
     Raises:
@@ -72,6 +74,8 @@ def ensure_binaries(
     with _locked(root / ".lock"):
         # Another process may have got them while this one waited.
         if (found := cached_binaries(version or "*")) is not None:
+            if version is not None:
+                prefer(found)
             return found
         try:
             return _download(version or VERSION, root, progress, address)

@@ -14,6 +14,8 @@ from kubernetes.aio.client import ApiClient, Configuration
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
+from fathom.core.cluster.manifest import Seen
+from support.api_server import BUSY
 
 SIGN_IN = "<html>Sign in to continue</html>"
 
@@ -54,6 +56,66 @@ async def test_what_is_no_list_is_not_an_empty_one(body: str) -> None:
             await kube.named(CONFIG_MAP, "llm", "kimi-tuning")
         with pytest.raises(KubeError):
             await kube.events("llm", "kimi", "FailedCreate")
+
+
+def busy(times: int, *, again_after: str | None, then: str = "") -> tuple[Answer, list[str]]:
+    """A server that fills its cache for so many requests; what it was asked."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.method)
+        if len(asked) > times:
+            return web.Response(text=then)
+        headers = {} if again_after is None else {"Retry-After": again_after}
+        return web.json_response(BUSY, status=429, headers=headers)
+
+    return answer, asked
+
+
+async def test_a_read_waits_quietly_for_a_server_that_fills_its_cache() -> None:
+    listed = '{"metadata": {"resourceVersion": "12"}, "items": []}'
+    reads: dict[str, Callable[[Kube], Awaitable[object]]] = {
+        "list": lambda kube: kube.select(DEPLOYMENT, "llm", ""),
+        "look": lambda kube: kube.get(CONFIG_MAP, "llm", "kimi-tuning"),
+        "events": lambda kube: kube.events("llm", "kimi", ""),
+        "watch": watched,
+    }
+    for name, read in reads.items():
+        then = told("ADDED", 8) if name == "watch" else listed
+        answer, asked = busy(2, again_after="0", then=then)
+        async with kube_of(answer) as kube:
+            await read(kube)
+        assert asked == ["GET"] * 3, name
+
+
+@pytest.mark.parametrize("again_after", ["3600", "soon", None])
+async def test_nobody_waits_for_what_takes_longer_than_a_request(again_after: str | None) -> None:
+    for read in (lambda kube: kube.select(DEPLOYMENT, "llm", ""), watched):
+        answer, asked = busy(9, again_after=again_after)
+        async with kube_of(answer) as kube:
+            with pytest.raises(KubeError, match="initializing") as failed:
+                await read(kube)
+        assert (failed.value.status, failed.value.transient) == (429, True)
+        assert len(asked) == 1
+
+
+async def test_a_write_is_left_to_the_next_pass() -> None:
+    """By the time that the server takes it, another operator may lead."""
+    config_map = {"metadata": {"name": "a", "namespace": "llm"}}
+    seen = Seen("u", "1")
+    writes: list[Callable[[Kube], Awaitable[object]]] = [
+        lambda kube: kube.create(CONFIG_MAP, config_map),
+        lambda kube: kube.apply(CONFIG_MAP, config_map, seen),
+        lambda kube: kube.merge(CONFIG_MAP, "llm", "a", {}, seen),
+        lambda kube: kube.delete(CONFIG_MAP, "llm", "a", seen),
+    ]
+    for write in writes:
+        answer, asked = busy(9, again_after="0")
+        async with kube_of(answer) as kube:
+            with pytest.raises(KubeError) as failed:
+                await write(kube)
+        assert (failed.value.status, failed.value.transient) == (429, True)
+        assert len(asked) == 1
 
 
 def told(change: str, version: int, **more: object) -> str:

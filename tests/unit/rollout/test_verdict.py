@@ -277,6 +277,11 @@ def test_a_trickle_of_requests_is_no_reason_to_go_back() -> None:
         (CanaryEvidence(looks=5, blind=5), Answer.PROMOTE),
         (evidence(found=speed(0.7, windows=5)), Answer.ROLL_BACK),
         (evidence(found=speed(0.7, windows=2)), Answer.PROMOTE),
+        # The first minutes are cold, and alike.
+        (evidence(found=speed(0.95, windows=3)), Answer.PROMOTE),
+        (evidence(found=speed(0.97, windows=5)), Answer.PROMOTE),
+        (evidence(found=speed(0.97, windows=8)), Answer.ROLL_BACK),
+        (evidence(found=speed(0.7, windows=3)), Answer.ROLL_BACK),
         (evidence(found=speed(0.97, windows=5, noise=0.1)), Answer.PROMOTE),
         (evidence(replace(BakeTotals(), finished=100, failed=20)), Answer.ROLL_BACK),
         (evidence(found=speed(1.0)), Answer.PROMOTE),

@@ -226,6 +226,68 @@ async def test_a_restarted_operator_sends_the_prompts_again(cluster: Cluster) ->
     assert len(cluster.engines.asked) == 2 + 2 * len(PROMPTS)
 
 
+async def test_a_depth_that_came_into_force_while_nobody_looked_is_awaited(
+    cluster: Cluster,
+) -> None:
+    await cluster.tick()
+    cluster.now_s += 3600
+    cluster.restarted()
+
+    await cluster.asking()
+    await cluster.answers()
+    await cluster.tick()
+
+    assert cluster.status is not None
+    assert cluster.status.result is QualityResult.LOSSLESS
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_what_no_operator_waited_for_was_not_waited_for(
+    cluster: Cluster, *, restarted: bool
+) -> None:
+    """In an hour for which it was away, or paused."""
+    await cluster.asking()
+    if restarted:
+        await cluster.checker.stop()
+        cluster.restarted()
+    cluster.now_s += 3600
+
+    assert (await cluster.tick()).holds == {"pod-a": 0, "pod-b": 5}
+    await cluster.answers()
+    await cluster.tick()
+
+    assert cluster.status is not None
+    assert cluster.status.result is QualityResult.LOSSLESS
+
+
+async def test_an_engine_that_fell_silent_while_nobody_looked_is_asked_again(
+    cluster: Cluster,
+) -> None:
+    cluster.engines.answer = Unanswered("Pod llm/pod-a does not answer.")
+    await cluster.asking()
+    await cluster.answers()
+    cluster.engines.answer = Completion((1, 2), "x", (9,))
+    cluster.now_s += 3600
+    await cluster.tick()
+    await cluster.answers()
+    await cluster.tick()
+
+    assert cluster.status is not None
+    assert cluster.status.result is QualityResult.LOSSLESS
+
+
+@pytest.mark.parametrize("set_back_s", [0.0, 3600.0])
+async def test_what_was_watched_in_vain_ends(cluster: Cluster, set_back_s: float) -> None:
+    await cluster.asking()
+    cluster.now_s -= set_back_s
+    for _ in range(62):
+        await cluster.tick()
+
+    assert cluster.status is not None
+    assert cluster.status.result is QualityResult.NOT_CHECKED
+    assert "did not answer all prompts within 300 s" in cluster.status.message
+
+
 async def test_a_withdrawn_request_lets_go_and_says_nothing(cluster: Cluster) -> None:
     await cluster.asking()
     cluster.request = ""

@@ -65,6 +65,21 @@ def test_kopf_does_not_kill_the_process_after_one_of_its_runs() -> None:
     assert kopf_settings().process.ultimate_exiting_timeout is None
 
 
+async def test_kopf_waits_for_a_server_that_fills_its_cache(bench: Bench, loops: Loops) -> None:
+    api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
+    api.busy = 2
+    async with served(api) as url:
+        watching = asyncio.create_task(watch(loops, bench.kube, Configuration(host=url), ()))
+        try:
+            async with asyncio.timeout(60):
+                await api.watched.wait()
+            assert not watching.done()
+            assert (len(loops), api.busy) == (1, 0)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
 async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: Loops) -> None:
     """An API server that loses its etcd for a moment says 500 in the middle of a stream."""
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])

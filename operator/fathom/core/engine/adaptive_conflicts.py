@@ -13,11 +13,12 @@ from fathom.api.choices import Method
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.capability_table import ADAPTIVE_FLAGS
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
-from fathom.core.engine.options import EngineOption, last_value, options
-from fathom.core.foreign_json import UnreadableJsonError, is_true, parsed_json
+from fathom.core.engine.options import EngineOption, last_value, options, stated_object
+from fathom.core.foreign_json import is_true
 
 _MODE: Final = "cudagraph_mode"
-_MODES_WITHOUT_FULL_GRAPHS: Final = frozenset({"NONE", "PIECEWISE"})
+_MODES_WITHOUT_FULL_GRAPHS: Final = ("NONE", "PIECEWISE")
+"""In the order of their numbers, which vLLM takes as well."""
 _LEVELS_WITHOUT_FULL_GRAPHS: Final = frozenset({"0", "1"})
 
 
@@ -47,26 +48,14 @@ def conflicts(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[str
 
 def _no_full_graphs(args: Sequence[str]) -> str:
     """What leaves an engine that captures graphs without full ones; empty: nothing."""
-    said = tuple(options(args))
-    modes = [mode for option in said if (mode := _graph_mode(option))]
-    if modes:
-        return f"{_MODE} {modes[-1]}" if modes[-1] in _MODES_WITHOUT_FULL_GRAPHS else ""
-    levels = [level for option in said if (level := _level(option))]
+    stated = stated_object(args, "--compilation-config").get(_MODE)
+    if stated is not None:
+        for number, mode in enumerate(_MODES_WITHOUT_FULL_GRAPHS):
+            if str(stated).upper() in {mode, str(number)}:
+                return f"{_MODE} {mode}"
+        return ""
+    levels = [level for option in options(args) if (level := _level(option))]
     return f"-O{levels[-1]}" if levels and levels[-1] in _LEVELS_WITHOUT_FULL_GRAPHS else ""
-
-
-def _graph_mode(option: EngineOption) -> str:
-    """That an option states; empty: none."""
-    if option.name != "-cc" and not option.name.startswith("--compi"):
-        return ""
-    if option.keys:
-        return (option.value or "").upper() if option.keys == (_MODE,) else ""
-    try:
-        document = parsed_json(option.value or "")
-    except UnreadableJsonError:
-        return ""
-    stated = document.get(_MODE) if isinstance(document, dict) else None
-    return stated.upper() if isinstance(stated, str) else ""
 
 
 def _level(option: EngineOption) -> str:

@@ -21,6 +21,7 @@ _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
 SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "--compilation-config": "--compi",
         "--download-dir": "--dow",
         "--enable-batch-sharded-sampling": "--enable-ba",
         "--enable-dbo": "--enable-db",
@@ -40,6 +41,8 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Options whose value is read, and the shortest beginning of each that vLLM takes for it alone."""
+_SHORT: Final[Mapping[str, str]] = MappingProxyType({"--compilation-config": "-cc"})
+"""Those of them that have another name, which vLLM takes as a whole only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +100,27 @@ def last_value(args: Sequence[str], name: str) -> str | None:
 def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:
     """What an option says that takes an object, written as JSON or key by key.
 
-    Empty: nothing, or nothing that can be read. vLLM makes one object of the keys and puts it
-    behind all other arguments, so whatever the order it takes the place of the JSON (`parse_args`
-    in vllm/utils/argparse_utils.py).
+    Empty: nothing, or nothing that can be read. vLLM makes one object of the keys behind each
+    spelling of the option, and puts them behind all other arguments in the order in which they
+    began. The last argument is what counts: so, whatever the order, keys take the place of JSON
+    (`parse_args` in vllm/utils/argparse_utils.py).
 
     Args:
         args: the arguments.
         name: the option, spelled out: one of `SHORTEST`.
     """
-    by_key: dict[str, JsonValue] = {}
+    by_spelling: dict[str, dict[str, JsonValue]] = {}
     for option in _spelled(args, name):
         if 0 < len(option.keys) <= DEEPEST:
-            stated = json_or_text(option.value or "")
-            for key in reversed(option.keys):
+            *above, last = option.keys
+            text = option.value or ""
+            # `key+` takes a list without brackets.
+            stated: JsonValue = [*text.split(",")] if last.endswith("+") else json_or_text(text)
+            for key in (last.removesuffix("+"), *reversed(above)):
                 stated = {key: stated}
-            _add(by_key, stated)
-    whole = by_key or json_or_text(last_value(args, name) or "")
+            _add(by_spelling.setdefault(option.name, {}), stated)
+    keyed = next(reversed(by_spelling.values()), None)
+    whole = keyed or json_or_text(last_value(args, name) or "")
     return whole if isinstance(whole, dict) else {}
 
 
@@ -120,7 +128,8 @@ def _spelled(args: Sequence[str], name: str) -> Iterator[EngineOption]:
     """The options that mean one of `SHORTEST`, as JSON or key by key."""
     shortest = SHORTEST[name]
     for option in options(args):
-        if option.name.startswith(shortest) and name.startswith(option.name):
+        long = option.name.startswith(shortest) and name.startswith(option.name)
+        if long or option.name == _SHORT.get(name):
             yield option
 
 

@@ -331,6 +331,14 @@ def test_without_drafting_there_is_nothing_to_count() -> None:
         ),
         ({"engine.args": ["--compilation-config", '{"mode": 3}']}, None),
         ({"engine.args": ["-cc", "{"]}, None),
+        ({"engine.args": ["-cc.cudagraph_mode=1"]}, "cudagraph_mode PIECEWISE"),
+        # Keys take the place of the JSON, wherever they stand.
+        (
+            {"engine.args": ["-cc.cudagraph_mode=none", "-cc", '{"cudagraph_mode": "FULL"}']},
+            "cudagraph_mode NONE",
+        ),
+        ({"engine.args": ["-cc", '{"cudagraph_mode": "NONE"}', "-cc.mode=3"]}, None),
+        ({"engine.args": ["-cc.cudagraph_mode=NONE", "--compi.mode=3", "-cc.mode=3"]}, None),
         (
             {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]},
             (

@@ -32,6 +32,9 @@ def test_no_beginning_stands_for_two_of_them(name: str) -> None:
         ('OBJECT.b=2 OBJECT {"a":1}', {"b": 2}),
         ('OBJECT.a.b 1 OBJECT.a={"c":2}', {"a": {"b": 1, "c": 2}}),
         ("OBJECT.a=1 OBJECT.a.b=[2] OBJECT.a.b=[3]", {"a": {"b": [2, 3]}}),
+        # Keys behind another spelling are an object of their own, which comes as it began.
+        ("OBJECT.a=1 --kv-t.b=2 OBJECT.c=3", {"b": 2}),
+        ("OBJECT.a.b+=x,y OBJECT.a.b+ z", {"a": {"b": ["x", "y", "z"]}}),
         ("OBJECT.a", {"a": ""}),
         ("OBJECT [1]", {}),
         ("OBJECT", {}),
@@ -40,6 +43,14 @@ def test_no_beginning_stands_for_two_of_them(name: str) -> None:
 )
 def test_an_object_is_read_as_json_or_key_by_key(line: str, stated: object) -> None:
     assert stated_object(line.replace("OBJECT", OBJECT).split(), OBJECT) == stated
+
+
+def test_a_short_name_stands_for_an_option_as_a_whole_only() -> None:
+    name = "--compilation-config"
+    assert last_value(["-cc", "x"], name) == "x"
+    assert stated_object(["-cc.a=1", name, "{}"], name) == {"a": 1}
+    assert last_value(["-c", "x"], name) is None
+    assert last_value(["-ccc", "x"], name) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 30_000], ids=["cut off", "deep"])

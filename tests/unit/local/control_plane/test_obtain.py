@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from rich.progress import Progress
+from typer.testing import CliRunner
 
+from fathom_local.cli import app
 from fathom_local.control_plane import obtain
 from fathom_local.control_plane.binaries import (
     ASSETS,
+    COMPLETE_MARK,
     CONTROL_PLANE,
     KUBERNETES,
+    RECIPE,
     Binaries,
     publish,
 )
@@ -163,6 +167,9 @@ def test_a_version_that_was_asked_for_is_had_or_nothing_is(
     # The last that was asked for is what clusters are made of from now on.
     assert present_binaries() == other
     assert not compiled
+    # So is one that is there already.
+    before = ensure_binaries(shown, version=VERSION, address="http://127.0.0.1:1")
+    assert present_binaries() == before != other
 
 
 def test_etcd_is_debians_where_the_machine_has_none(
@@ -210,6 +217,20 @@ class TestOwnFolder:
         monkeypatch.setenv(ASSETS, str(folder))
         assert ensure_binaries(shown).directory == folder
         assert ensure_binaries(shown).version() == OTHER
+
+    def test_what_is_built_beside_it_is_not_what_clusters_are_made_of(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+    ) -> None:
+        plane = cache / f"{VERSION}-r{RECIPE}-any"
+        plane.mkdir(parents=True)
+        (plane / COMPLETE_MARK).touch()
+        (plane / "kube-apiserver").write_text(program(VERSION))
+        (plane / "kube-apiserver").chmod(0o755)
+        said = CliRunner().invoke(app, ["build", "--version", VERSION]).stdout
+        assert f"Kubernetes {VERSION}: {plane}" in said
+        assert f"Clusters are made of {folder}, which {ASSETS} names: unset it" in said
+        monkeypatch.delenv(ASSETS)
+        assert "made of" not in CliRunner().invoke(app, ["build", "--version", VERSION]).stdout
 
     def test_an_api_server_alone_makes_no_cluster(self, folder: Path, shown: Progress) -> None:
         (folder / "kube-scheduler").unlink()
