@@ -11,7 +11,11 @@ from types import MappingProxyType
 from typing import Annotated, Final, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import (  # type: ignore[attr-defined] # typer has no public name for it
+    CompletionItem,
+    TyperCommand,
+    TyperGroup,
+)
 
 from fathom import __version__
 from fathom.adapters.model_files import is_directory, local_facts
@@ -69,6 +73,17 @@ class _Commands(TyperGroup):
         else:
             command = super().get_command(ctx, cmd_name)  # type: ignore[assignment]
         return cast("TyperCommand | TyperGroup | None", command)
+
+    def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[CompletionItem]:  # type: ignore[override] # typer's private base class
+        """Names alone: to say what each does, all would be imported while somebody waits."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        shown = [
+            name
+            for name in self.list_commands(ctx)
+            if name in _ELSEWHERE or not self.commands[name].hidden
+        ]
+        return [CompletionItem(name) for name in shown if name.startswith(incomplete)]
 
     def resolve_command(  # type: ignore[override] # typer's private base class
         self, ctx: typer.Context, args: list[str]

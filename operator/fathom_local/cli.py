@@ -25,6 +25,7 @@ from fathom_local.control_plane.obtain import (
     present_binaries,
 )
 from fathom_local.demo.command import demo_command, engine_command
+from fathom_local.demo.traffic_command import traffic_command
 from fathom_local.errors import LocalClusterError
 from fathom_local.explained import explained
 from fathom_local.network import require_root
@@ -40,6 +41,7 @@ errors = Console(stderr=True)
 
 app.command("engine")(engine_command)
 app.command("demo")(demo_command)
+app.command("traffic")(traffic_command)
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 

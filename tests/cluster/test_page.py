@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.inspect.report_command import recorded_page
 from fathom.page.charts import charts_of
 from fathom.page.overview import MOST_ROWS, overview_of
 from fathom.page.rendering import message_page, overview_page, resource_page
@@ -19,7 +20,9 @@ from support.operated import SPEC, Resource, resource
 from support.operator_process import operator_in
 from support.page_picture import picture
 from support.page_subjects import HOSTILE, hostile, lived, troubled
+from unit.inspect.replaying.recorded import record, write
 from unit.runtime.process.test_main import free_ports
+from unit.tuning.plant import EASY, Fleet
 
 __all__ = ["resource"]
 
@@ -45,10 +48,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # A table of hundreds of rows is no better kept than one of ten, but takes axe-core longer.
     few = replace(view, charts=charts_of(bad.history.points[-10:] if bad.history else (), ()))
     strange = hostile()
+    recording = write(folder / "day.jsonl.gz", record(Fleet(acceptance=EASY), 300))
     several = [(subject.key, subject.status), (ObjectKey("llm", "other"), bad.status)]
     made = {
         "resource": resource_page(few, home=True),
         "overview": overview_page(overview_of(several), now_s, "This operator stands by."),
+        "recording": recorded_page(subject.key, [recording], None),
         "hostile": resource_page(resource_view(strange, now_s), home=True),
         "message": message_page("Not found", HOSTILE),
     }
@@ -130,6 +135,22 @@ async def test_charts_say_what_they_draw_and_are_drawn_anew_for_the_dark(
         await page.wait_for_function(
             f"() => document.querySelector('.uplot').offsetWidth <= {NARROW}"
         )
+
+
+async def test_a_recording_is_drawn_and_says_that_it_is_one(
+    browser: Browser, pages: dict[str, str]
+) -> None:
+    async with opened(browser, pages["recording"]) as page:
+        assert await page.locator("canvas").count() == 3
+        text = await page.locator("main").inner_text()
+    for said in (
+        "Made from a recording",
+        "60 looks at 2 pods",
+        "what would have been gained",
+        "What it would have decided, and why",
+    ):
+        assert said in text
+    assert "Rollouts" not in text
 
 
 async def test_names_and_messages_stay_text(browser: Browser, pages: dict[str, str]) -> None:

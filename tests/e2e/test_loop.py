@@ -13,7 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
+from e2e import newcomer
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until
 from fathom.api import names
 from fathom.core.depth import depth_at
@@ -25,6 +27,7 @@ from fathom_local.demo.verdict import is_decided, reaches
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD, TrafficClass
 from fathom_local.kube import MERGE_PATCH
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -60,6 +63,28 @@ async def test_get_sd_answers_at_a_glance(stage: DemoStage) -> None:
     assert columns["Model"] == "/models/target"
     assert columns["Depth"] == "3"
     assert columns["Tuning"].startswith("Auto/")
+
+
+async def test_a_newcomer_sees_depth_move_and_keeps_the_report(
+    stage: DemoStage, terminal: Terminal
+) -> None:
+    await newcomer.looks_on(terminal)
+    page, status = await newcomer.report_beside_status(terminal, stage)
+
+    assert status["engine"]["actuation"] == "Live"
+    moves = [each for each in status["tuning"]["history"] if each["action"] == "Move"]
+    assert moves
+    assert all(float(each["expectedGainPercent"]) > 0 for each in moves)
+    facts = newcomer.facts_of(page)
+    assert facts["Ready"] == status["ready"] == "2/2"
+    assert facts["State"] == status["reason"]
+    assert facts["Depth in force"] == status["depth"]["summary"] != "3"
+    assert facts["Tokens per second"] == str(status["measured"]["tokensPerSecond"]) != "0"
+    assert facts["Tuning"] == status["tuning"]["summary"]
+    assert facts["Depth is live"] == "Live"
+    for each in status["tuning"]["history"]:
+        assert escape(each["message"]) in page
+    assert "in force: " in page
 
 
 async def test_depth_follows_the_traffic_through_a_killed_operator(stage: DemoStage) -> None:

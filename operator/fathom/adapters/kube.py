@@ -35,9 +35,6 @@ DEFAULT_SILENT_S: Final = 75.0
 """Most often an API server sends a bookmark about every minute."""
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
-_MOST_EVENTS: Final = 100
-"""About one object and of one reason: a controller's recorder keeps to some 25, and one more every
-five minutes, and events live for an hour."""
 _NOT_FOUND: Final = 404
 _OK: Final = range(200, 300)
 
@@ -91,10 +88,15 @@ class Kube:
         query = [("fieldSelector", f"metadata.name={name}")]
         return next(iter(await self._listed(kind, namespace, query)), None)
 
-    async def pages(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+    def pages(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        return self._pages(kind, namespace, ("labelSelector", selector))
+
+    async def _pages(
+        self, kind: Kind, namespace: str, which: tuple[str, str]
+    ) -> AsyncIterator[Page]:
         path, goes_on = _path(kind, namespace), ""
         while True:
-            query = [("labelSelector", selector), ("limit", str(_PAGE)), ("continue", goes_on)]
+            query = [which, ("limit", str(_PAGE)), ("continue", goes_on)]
             found = await self._request("GET", path, query=[each for each in query if each[1]])
             metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
             yield Page(_items(kind, path, found), str(metadata.get("resourceVersion", "")))
@@ -150,8 +152,11 @@ class Kube:
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
         about = f"involvedObject.name={name}{f',reason={reason}' if reason else ''}"
-        query = [("fieldSelector", about), ("limit", str(_MOST_EVENTS))]
-        return await self._listed(EVENT, namespace, query)
+        found: list[Manifest] = []
+        # All of them: they come in the order of their names, so the first ones are any ones.
+        async for page in self._pages(EVENT, namespace, ("fieldSelector", about)):
+            found += page.items
+        return tuple(found)
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         namespace, name = place_of(manifest)

@@ -216,7 +216,7 @@ class KubePort(Protocol):
         ...
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
-        """Read a bounded number of events.
+        """Read the events that the cluster still has, commonly those of an hour.
 
         Args:
             namespace: where they are, and what they are about.

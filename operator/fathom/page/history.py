@@ -127,13 +127,15 @@ class HistoryPoint:
 class History:
     """One resource's last day, or since its operator started. At most some 64 KiB."""
 
-    def __init__(self, since_s: float) -> None:
+    def __init__(self, since_s: float, kept_s: float = KEPT_S) -> None:
         """Begin.
 
         Args:
             since_s: Unix seconds.
+            kept_s: how far back it goes.
         """
         self.since_s = since_s
+        self._kept_s = kept_s
         self._at_s = array("d")
         self._values = tuple(array("f") for _ in range(4))
         self._depths: list[bytes] = []
@@ -191,7 +193,7 @@ class History:
             column.append(nan if quiet else value)
 
     def _make_room(self, now_s: float) -> None:
-        while self._at_s and self._at_s[0] < now_s - KEPT_S:
+        while self._at_s and self._at_s[0] < now_s - self._kept_s:
             self._keep(slice(1, None))
         if len(self._at_s) == MOST_POINTS:
             self._spacing_s = 2 * (now_s - self._at_s[0]) / MOST_POINTS

@@ -76,19 +76,28 @@ def resource_page(view: ResourceView, *, home: bool) -> str:
         view: what to show.
         home: whether there is a list to go back to: a file has none.
     """
+    return _resource("resource.html", view, home=home)
+
+
+def recording_page(view: ResourceView) -> str:
+    """One resource as it was recorded, and what its tuner would have decided."""
+    return _resource("recording.html", view, home=False)
+
+
+def message_page(title: str, sentence: str) -> str:
+    """A page that has nothing but a sentence, such as that there is no such page."""
+    return _render("message.html", overview_looks(), title=title, sentence=sentence)
+
+
+def _resource(template: str, view: ResourceView, *, home: bool) -> str:
     return _render(
-        "resource.html",
+        template,
         resource_looks(),
         view=view,
         home=home,
         data=_drawn(view),
         bench_columns=COLUMNS,
     )
-
-
-def message_page(title: str, sentence: str) -> str:
-    """A page that has nothing but a sentence, such as that there is no such page."""
-    return _render("message.html", overview_looks(), title=title, sentence=sentence)
 
 
 def _drawn(view: ResourceView) -> dict[str, object]:

@@ -1,11 +1,11 @@
 """One resource in full, as its page shows it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.core.depth_bench import DepthBench
 from fathom.core.engine.depth_set import named_depths
 from fathom.core.reporting.reading import (
@@ -80,14 +80,17 @@ class ResourceView:
     judgements: tuple[Fact, ...]
     """Rollout, comparison and quality check, as they stand."""
     charts: Charts
-    depths: tuple[int, ...]
-    """Columns of the heat map."""
     heat: tuple[HeatRow, ...]
     explanation: Explanation
     moments: tuple[Moment, ...]
     """Newest first."""
     bench: DepthBench | None
     """What `fathom bench` found last."""
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Columns of the heat map."""
+        return tuple(each.depth for each in self.heat[0].cells) if self.heat else ()
 
     @property
     def whys(self) -> tuple[str, ...]:
@@ -111,8 +114,7 @@ def resource_view(subject: Subject, now_s: float) -> ResourceView:
         facts=tuple(_facts(status)),
         judgements=tuple(_judgements(status)),
         charts=charts_of(history.points if history else (), busy),
-        depths=tuple(each.depth for each in rows[0].speeds) if rows else (),
-        heat=tuple(_heat_row(each, explanation) for each in rows),
+        heat=heat_map(rows, explanation),
         explanation=explanation,
         moments=history.moments if history else moments_of(status),
         bench=subject.bench,
@@ -162,25 +164,31 @@ def _alarms(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
 
 
 def _facts(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
-    measured = status.measured
     yield Fact("Ready", status.ready or UNKNOWN)
     yield Fact("State", status.reason or UNKNOWN)
     yield Fact("Depth in force", status.depth.summary or UNKNOWN)
-    yield Fact(
-        "Tokens per second", str(measured.tokens_per_second) if measured.at else NOT_MEASURED
-    )
-    gain, tpot = measured.gain_percent, measured.tpot_milliseconds
-    yield Fact("Gain over tokens", f"{gain} %" if gain else NOT_MEASURED)
+    yield from measured_facts(status.measured)
     if status.gained is not None:
         yield Fact("Gained since then", gained_in_words(status.gained))
+    yield Fact("Tuning", status.tuning.summary or UNKNOWN)
+    yield Fact("Engine", f"vLLM {status.engine.version}" if status.engine.version else UNKNOWN)
+    yield Fact("Depth is live", status.engine.actuation or UNKNOWN)
+
+
+def measured_facts(measured: MeasuredStatus) -> Iterator[Fact]:
+    """The last window with traffic."""
+    speed, gain, tpot = (
+        measured.tokens_per_second,
+        measured.gain_percent,
+        measured.tpot_milliseconds,
+    )
+    yield Fact("Tokens per second", str(speed) if measured.at else NOT_MEASURED)
+    yield Fact("Gain over tokens", f"{gain} %" if gain else NOT_MEASURED)
     yield Fact("Acceptance length", measured.acceptance_length or NOT_MEASURED)
     yield Fact("Mean batch", measured.mean_batch or NOT_MEASURED)
     yield Fact("Time per output token", f"{tpot} ms" if tpot else NOT_MEASURED)
     window = f"{measured.window_seconds} s until {measured.at}"
     yield Fact("Measured", window if measured.at else "never")
-    yield Fact("Tuning", status.tuning.summary or UNKNOWN)
-    yield Fact("Engine", f"vLLM {status.engine.version}" if status.engine.version else UNKNOWN)
-    yield Fact("Depth is live", status.engine.actuation or UNKNOWN)
 
 
 def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
@@ -197,6 +205,11 @@ def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
 
 def _said(*parts: str) -> str:
     return " – ".join(each for each in parts if each)
+
+
+def heat_map(rows: Iterable[SurfaceRow], explanation: Explanation) -> tuple[HeatRow, ...]:
+    """The surface in colours, with the load that an explanation tells of."""
+    return tuple(_heat_row(each, explanation) for each in rows)
 
 
 def _heat_row(row: SurfaceRow, explanation: Explanation) -> HeatRow:

@@ -48,14 +48,26 @@ async def set_stage(cluster: LocalCluster, say: Say) -> AsyncIterator[DemoStage]
     """
     say("helm install fathom charts/fathom")
     await install_operator(cluster)
-    manifest: Object = yaml.safe_load(EXAMPLE.read_text())
-    async with cluster.api() as api, aiohttp.ClientSession() as http:
-        fleet = DemoFleet(api, http, NAMESPACE, manifest["metadata"]["name"])
+    async with on_stage(cluster) as stage:
         say(f"kubectl apply -f {EXAMPLE.relative_to(REPOSITORY)}")
-        await create_namespace(api, NAMESPACE)
-        await create(fleet, manifest)
-        await wait_ready(fleet, say)
-        yield DemoStage(cluster, api, fleet)
+        await create_namespace(stage.api, NAMESPACE)
+        await create(stage.fleet, _example())
+        await wait_ready(stage.fleet, say)
+        yield stage
+
+
+@asynccontextmanager
+async def on_stage(cluster: LocalCluster) -> AsyncIterator[DemoStage]:
+    """The example of a cluster, whoever applied it, or will."""
+    async with cluster.api() as api, aiohttp.ClientSession() as http:
+        yield DemoStage(
+            cluster, api, DemoFleet(api, http, NAMESPACE, _example()["metadata"]["name"])
+        )
+
+
+def _example() -> Object:
+    manifest: Object = yaml.safe_load(EXAMPLE.read_text())
+    return manifest
 
 
 async def install_operator(cluster: LocalCluster) -> None:

@@ -4,8 +4,9 @@ A process of its own: the library brings a Go runtime, which is no guest for a t
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import helm_python  # type: ignore[import-not-found] # in the cache, never in this environment
 import typer
@@ -14,6 +15,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 Namespace = Annotated[str, typer.Option("--namespace")]
 Values = Annotated[typer.FileText | None, typer.Option("--values")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Over what --values has.")
+]
 Kubeconfig = Annotated[Path, typer.Option("--kubeconfig")]
 Timeout = Annotated[str, typer.Option("--timeout", help="Seconds, such as 120s.")]
 Destination = Annotated[Path, typer.Option("--destination")]
@@ -93,6 +97,7 @@ def install(
     kubeconfig: Kubeconfig,
     namespace: Namespace = "default",
     values: Values = None,
+    assigned: Set = None,
     timeout: Timeout = "300s",
     wait: Wait = False,
     create_namespace: Annotated[bool, typer.Option("--create-namespace")] = False,
@@ -102,7 +107,7 @@ def install(
         config.install(
             chart,
             name,
-            _read(values),
+            _read(values, assigned),
             namespace=namespace,
             timeout=_seconds(timeout),
             wait="watcher" if wait else "hookOnly",
@@ -166,8 +171,17 @@ def uninstall(
         config.uninstall(name, timeout=_seconds(timeout))
 
 
-def _read(values: typer.FileText | None) -> dict[str, object]:
-    parsed: dict[str, object] = helm_python.values_from_yaml(values.read()) if values else {}
+def _read(
+    values: typer.FileText | None, assigned: Sequence[str] | None = None
+) -> dict[str, object]:
+    parsed: dict[str, Any] = helm_python.values_from_yaml(values.read()) if values else {}
+    for each in assigned or ():
+        path, _, value = each.partition("=")
+        *outer, last = path.split(".")
+        inner = parsed
+        for name in outer:
+            inner = inner.setdefault(name, {})
+        inner[last] = helm_python.values_from_yaml(f"value: {value}")["value"]
     return parsed
 
 

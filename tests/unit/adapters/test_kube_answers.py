@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -175,23 +176,38 @@ async def test_a_watch_ends_when_it_is_silent_and_that_is_no_error() -> None:
         assert await watched(kube) == [("BOOKMARK", "7"), ("ADDED", "8")]
 
 
-async def test_a_list_comes_in_pages() -> None:
-    asked = []
+@dataclass
+class TwoPages:
+    """A server whose lists have two pages of one item."""
 
-    async def answer(request: web.Request) -> web.Response:
-        asked.append(request.query.get("continue"))
-        goes_on = "next" if len(asked) == 1 else ""
+    asked: list[dict[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(dict(request.query))
+        goes_on = "" if "continue" in request.query else "next"
         metadata = {"resourceVersion": "12", "continue": goes_on}
-        items = [{"metadata": {"name": f"page-{len(asked)}"}}]
+        items = [{"metadata": {"name": f"page-{len(self.asked)}"}}]
         return web.json_response({"metadata": metadata, "items": items})
 
-    async with kube_of(answer) as kube:
+
+async def test_a_list_comes_in_pages() -> None:
+    server = TwoPages()
+    async with kube_of(server.answer) as kube:
         pages = [page async for page in kube.pages(CONFIG_MAP, "llm", "fathom.dev/name")]
-    assert asked == [None, "next"]
+    assert [each.get("continue") for each in server.asked] == [None, "next"]
     assert [page.resource_version for page in pages] == ["12", "12"]
     found: list[Any] = [each for page in pages for each in page.items]
     assert [each["metadata"]["name"] for each in found] == ["page-1", "page-2"]
     assert {each["kind"] for each in found} == {"ConfigMap"}
+
+
+async def test_events_are_read_to_their_end() -> None:
+    server = TwoPages()
+    async with kube_of(server.answer) as kube:
+        found: list[Any] = [*await kube.events("llm", "kimi", "")]
+    assert [each["metadata"]["name"] for each in found] == ["page-1", "page-2"]
+    assert [each.get("continue") for each in server.asked] == [None, "next"]
+    assert {each["fieldSelector"] for each in server.asked} == {"involvedObject.name=kimi"}
 
 
 @pytest.mark.parametrize("body", [SIGN_IN, "", "[]", '"OK"'])

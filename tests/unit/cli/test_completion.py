@@ -38,6 +38,19 @@ def test_kubectl_is_told_the_commands_and_that_there_is_nothing_else() -> None:
     assert completed("re") == ["render", "resume", "retry", "replay", "report", ":4"]
 
 
+def test_commands_are_told_without_importing_them() -> None:
+    code = (
+        "from fathom.kubectl_plugin import kubectl_complete_fathom as it; it(); import sys; "
+        "print(*(each for each in sys.modules if each.startswith('fathom.inspect.')))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, ""], capture_output=True, text=True, timeout=60, check=True
+    )
+    *_, directive, imported = ran.stdout.splitlines()
+    assert directive == ":4"
+    assert imported == "fathom.inspect.resources"
+
+
 def test_options_are_completed_too() -> None:
     assert completed("status", "--na") == ["--namespace", ":4"]
 

@@ -25,6 +25,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from fathom.api import names
+from fathom.api.conditions import ConditionType
 from fathom.cli import app
 from fathom.core.engine.capability_table import LIVE_DEPTH
 from support.pages import PAGES, REPOSITORY, ShownCommand, commands, resources
@@ -37,9 +38,11 @@ VERSION = yaml.safe_load((REPOSITORY / "charts/fathom/Chart.yaml").read_text())[
 OURS = {NAMES["plural"], NAMES["singular"], *NAMES["shortNames"]}
 OTHERS = {
     *("pod", "pods", "namespace", "configmap", "pvc", "crd", "deployment", "service", "lease"),
-    *("job", "clusterrole,clusterrolebinding"),
+    *("job", "clusterrole,clusterrolebinding", "secret"),
 }
-ON_A_KIND = {"annotate", "delete", "describe", "explain", "get", "patch", "port-forward", "scale"}
+ON_A_KIND = {
+    *("annotate", "delete", "describe", "explain", "get", "patch", "port-forward", "scale", "wait"),
+}
 ON_THE_OPERATOR = {"logs", "rollout"}
 VERBS = ON_A_KIND | ON_THE_OPERATOR | {"apply", "create", "exec", "replace"}
 FLAGS = {
@@ -47,6 +50,7 @@ FLAGS = {
     **dict.fromkeys(("--all", "--all-namespaces"), False),
     **dict.fromkeys(("--namespace", "-f", "-k", "-l", "-o", "--type", "-p"), True),
     **dict.fromkeys(("--patch-file", "--raw", "--replicas"), True),
+    **dict.fromkeys(("--for", "--from-literal", "--timeout"), True),
 }
 """Of kubectl, those that are shown, and whether a value follows."""
 LABELS = {value for name, value in vars(names).items() if name.startswith("LABEL_")}
@@ -64,6 +68,8 @@ def runs_here(command: ShownCommand) -> bool:
             return True
         case ("fathom", "check" | "render" | "replay", *rest):
             return not {"--live", "--prometheus"} & {*rest}
+        case ("fathom", "report", *rest):
+            return "--recording" in rest
         case _:
             return False
 
@@ -171,14 +177,35 @@ def of_kubectl(typed: Typed) -> None:
         assert kind != "crd" or named[1:] == [CRD["metadata"]["name"]]
         if kind in OURS:
             knows_fields(values)
+    knows_names(verb, named, values)
+    assert named or typed.inline or {"-f", "-k", "--raw"} & values.keys()
+
+
+@cache
+def secrets_that_are_named() -> set[tuple[str, str]]:
+    """By the resources of all pages: name and key."""
+    found = set()
+    for page in PAGES:
+        for manifest in resources(page).values():
+            text = json.dumps(manifest)
+            found |= set(re.findall(r'Ref": {"name": "([^"]+)", "key": "([^"]+)"}', text))
+    return found
+
+
+def knows_names(verb: str, named: Sequence[str], values: Mapping[str, str]) -> None:
+    """Of annotations, conditions and secrets."""
     if verb == "annotate":
         assert {re.split(r"=|-$", each)[0] for each in named[2:]} <= ANNOTATIONS
-    assert named or typed.inline or {"-f", "-k", "--raw"} & values.keys()
+    if "--for" in values:
+        assert values["--for"].removeprefix("condition=") in {*ConditionType}
+    if verb == "create" and named[:2] == ["secret", "generic"]:
+        key = values["--from-literal"].partition("=")[0]
+        assert (named[2], key) in secrets_that_are_named(), f"no page names {named[2]}/{key}"
 
 
 def knows_fields(values: Mapping[str, str]) -> None:
     """Those of a SpeculativeDeployment that flags of kubectl name."""
-    if "-o" in values:
+    if values.get("-o", "wide") != "wide":
         asked = re.fullmatch(r"jsonpath=\{\.([\w.]+)\}", values["-o"])
         assert asked is not None
         schema_at(asked[1].split("."))
@@ -225,6 +252,8 @@ def of_helm(typed: Typed) -> None:
             | ("package", chart)
         ):
             assert (typed.folder / chart / "Chart.yaml").is_file()
+        case ("install", "fathom", chart, "--namespace", _, "--create-namespace", "--set", value):
+            assert value.partition("=")[0] in paths_in_values(typed.folder / chart)
         case ("install", "fathom", chart, "--version", version, "--namespace", _, _) | (
             "push",
             version,
@@ -242,6 +271,11 @@ def of_helm(typed: Typed) -> None:
             assert typed.inline
         case _:
             pytest.fail("what does it do?")
+
+
+def paths_in_values(chart: Path) -> set[str]:
+    values = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
+    return {".".join(path) for path, _ in leaves(values)}
 
 
 def of_python(typed: Typed) -> None:
@@ -276,6 +310,7 @@ CHECKS: Mapping[str, Callable[[Typed], None]] = {
     "pre-commit": of_pre_commit,
     "sleep": of_anyone,
     "jq": of_anyone,
+    "export": of_anyone,
 }
 
 
@@ -326,6 +361,7 @@ def test_what_needs_nothing_is_there_to_be_run() -> None:
         ("fathom", "check"),
         ("fathom", "render"),
         ("fathom", "replay"),
+        ("fathom", "report"),
     }
 
 

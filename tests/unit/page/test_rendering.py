@@ -17,6 +17,7 @@ from fathom.page.rendering import (
     message_page,
     overview_looks,
     overview_page,
+    recording_page,
     resource_looks,
     resource_page,
 )
@@ -30,6 +31,7 @@ STRANGE = hostile()
 HARMFUL = {
     "resource": resource_page(resource_view(STRANGE, NOW_S), home=True),
     "overview": overview_page(overview_of([(STRANGE.key, STRANGE.status)]), NOW_S),
+    "recording": recording_page(resource_view(STRANGE, NOW_S)),
     "message": message_page(HOSTILE, HOSTILE),
 }
 

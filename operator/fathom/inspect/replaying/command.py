@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,18 +13,18 @@ from pydantic import JsonValue, TypeAdapter
 from rich.console import Console
 
 from fathom.adapters.clock import SystemClock
-from fathom.adapters.prometheus.query import PrometheusUnreadableError
 from fathom.api.choices import Objective
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.counted import counted
 from fathom.inspect.options import refuse
-from fathom.inspect.replaying.feeding import Past, feed_files, feed_prometheus
-from fathom.inspect.replaying.recording import UnreadableRecordingError
+from fathom.inspect.page_file import write_page
+from fathom.inspect.replaying.feeding import Complain, Past, Take, feed_files, feed_prometheus
+from fathom.inspect.replaying.page import ReplayPage
 from fathom.inspect.replaying.replay import Replay, ReplayResult
-from fathom.inspect.replaying.settings import BadSettingsError, settings_for
+from fathom.inspect.replaying.run import refusing_replays, run
+from fathom.inspect.replaying.settings import settings_for
 from fathom.inspect.replaying.view import replay_view
+from fathom.page.rendering import recording_page
 
-MOST_COMPLAINTS: Final = 10
 _AS_JSON: Final = TypeAdapter(ReplayResult)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -73,6 +73,9 @@ def replay_command(
     ] = None,
     window: Annotated[int | None, typer.Option(help="As tuning.windowSeconds.")] = None,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write all of it.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
+    ] = None,
 ) -> None:
     """Ask the tuner over recorded metrics what it would have decided, and what that would gain."""
     if bool(files) == bool(prometheus) or (prometheus and not name):
@@ -83,36 +86,35 @@ def replay_command(
         "windowSeconds": window,
     }
     wishes = {"tokens": tokens, "minTokens": min_tokens, "maxTokens": max_tokens}
-    complaints = _Complaints()
-    try:
+    with refusing_replays():
         settings = settings_for(filename, _given(wishes), _given(tuning), max_batch)
-        replay = Replay(settings)
-        if files:
-            feed_files(replay.take, complaints.add, files)
-        else:
-            now_s = SystemClock().now_s()
-            key = ObjectKey(namespace, name)
-            from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
-            past = Past(prometheus, key, from_s, now_s, step_s, save)
-            asyncio.run(feed_prometheus(replay.take, complaints.add, past))
-    except (BadSettingsError, UnreadableRecordingError) as error:
-        refuse(str(error))
-    except PrometheusUnreadableError as error:
-        refuse(f"{error}.")
-    except OSError as error:
-        refuse(f"{save}: cannot be written: {error.strerror}.")
-    complaints.print()
-    replayed = replay.result()
-    if replayed is None:
-        refuse(f"There is nothing to replay: {_nothing_in(prometheus, namespace, name)}.")
+    shown = ReplayPage(settings)
+    replay = Replay(settings, shown.saw)
+    if files:
+        replayed = run(replay, partial(feed_files, files))
+        key = ObjectKey("", name)
+    else:
+        now_s = SystemClock().now_s()
+        key = ObjectKey(namespace, name)
+        from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
+        past = Past(prometheus, key, from_s, now_s, step_s, save)
+        replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
     _show(replayed, json)
+    if page is not None:
+        named = key if name else ObjectKey("", page.stem)
+        write_page(recording_page(shown.view(named, replayed)), page)
 
 
-def _nothing_in(prometheus: str, namespace: str, name: str) -> str:
-    if not prometheus:
-        return "there is no look at any engine in it"
+def _feed_past(past: Past, take: Take, complain: Complain) -> None:
+    try:
+        asyncio.run(feed_prometheus(past, take, complain))
+    except OSError as error:
+        refuse(f"{past.save}: cannot be written: {error.strerror}.")
+
+
+def _no_sample_at(past: Past) -> str:
     return (
-        f"Prometheus at {prometheus} has no sample of the pods of {namespace}/{name} in that time; "
+        f"Prometheus at {past.url} has no sample of the pods of {past.key} in that time; "
         "check that it scrapes them, with labels namespace and pod"
     )
 
@@ -130,25 +132,3 @@ def _show(replayed: ReplayResult, json: Path | None) -> None:
 
 def _given(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-@dataclass(slots=True)
-class _Complaints:
-    """What was passed over: the first ones in full, the others counted."""
-
-    first: list[str] = field(default_factory=list)
-    more: int = 0
-
-    def add(self, sentence: str) -> None:
-        if len(self.first) < MOST_COMPLAINTS:
-            self.first.append(sentence)
-        else:
-            self.more += 1
-
-    def print(self) -> None:
-        for sentence in self.first:
-            typer.echo(sentence, err=True)
-        if self.more:
-            typer.echo(
-                f"{counted(self.more, 'more look was', 'more looks were')} passed over.", err=True
-            )

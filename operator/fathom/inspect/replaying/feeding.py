@@ -41,7 +41,7 @@ class Past:
     """Where to write a recording of it."""
 
 
-def feed_files(take: Take, complain: Complain, files: Sequence[Path]) -> None:
+def feed_files(files: Sequence[Path], take: Take, complain: Complain) -> None:
     """Feed recordings, each in the order of time, as one.
 
     Raises:
@@ -62,7 +62,7 @@ def feed_files(take: Take, complain: Complain, files: Sequence[Path]) -> None:
             take(look)
 
 
-async def feed_prometheus(take: Take, complain: Complain, past: Past) -> None:
+async def feed_prometheus(past: Past, take: Take, complain: Complain) -> None:
     """Feed what a Prometheus recorded, and write it down if that is wanted.
 
     Raises:

@@ -5,7 +5,7 @@ out. At every window it is asked anew, with the schedule that was in force then 
 force: what it answers is what an operator that took over at that moment would have done.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fathom.api.choices import TuningMode
@@ -26,6 +26,9 @@ from fathom.tuning.learning import STALE_S, STALE_WINDOWS, learn
 from fathom.tuning.situation import clamped
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
+
+Watch = Callable[[TuningDecision, DepthDocument, float], None]
+"""Sees each decision, with the document in force when it was made, and when (Unix seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,15 @@ class ReplayResult:
 class Replay:
     """One replay in the making. Looks go in by time, the result comes out."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, watch: Watch | None = None) -> None:
         """Start at the beginning.
 
         Args:
             settings: the user's wishes; the mode counts as Auto, since that is what is asked about.
+            watch: told of each decision; None: nobody is.
         """
         self._settings = replace(settings, mode=TuningMode.AUTO)
+        self._watch = watch
         self._tokens = clamped(settings.tokens, settings)
         self._state = TuningState()
         self._depths = RecordedDepths.at_start(self._tokens, settings.max_batch)
@@ -193,6 +198,8 @@ class Replay:
         self._ready = len(pods)
         self._state = self._after(decision, now_s)
         self._chronicle.add(decision, self._document, now_s)
+        if self._watch is not None:
+            self._watch(decision, self._document, now_s)
         loads = tuple(
             BusyTime(cell.batch_le, cell.depth, counts.step_seconds)
             for delta in deltas

@@ -1,6 +1,7 @@
 """A replay as people read it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from rich.console import RenderableType
@@ -12,27 +13,26 @@ from fathom.core.depth import summary
 from fathom.core.times import rfc3339
 from fathom.inspect.explanation_view import alarm_sentence, bullets, explanation_view
 from fathom.inspect.replaying.chronicle import Occurrence
-from fathom.inspect.replaying.estimate import Estimate
-from fathom.inspect.replaying.replay import Recorded, ReplayResult
+from fathom.inspect.replaying.replay import Gap, Recorded, ReplayResult
 from fathom.tuning.interface import Settings
 
 
 def replay_view(replayed: ReplayResult) -> Iterator[RenderableType]:
     """What was recorded, what would have been decided, what it would have gained, and why."""
-    yield Text(_recorded(replayed.recorded))
+    yield Text(f"Recorded: {recorded_sentence(replayed.recorded)}")
     yield from bullets(
         "Without any look",
-        (f"from {rfc3339(each.from_s)} to {rfc3339(each.to_s)}" for each in replayed.recorded.gaps),
+        map(gap_sentence, replayed.recorded.gaps),
     )
     if replayed.unplugged:
         yield Text(f"\n{replayed.unplugged}")
     if not replayed.windows:
         return
-    yield Text(f"\n{_asked(replayed.settings, replayed.windows)}\n")
+    yield Text(f"\n{asked_sentence(replayed.settings, replayed.windows)}\n")
     yield from bullets("Left out", replayed.left_out)
     if replayed.decisions:
         yield decisions_table(replayed.decisions)
-    yield Text(_held(replayed))
+    yield Text(held_sentence(replayed))
     yield from bullets("Alarms it would have raised", map(alarm_sentence, replayed.alarms))
     yield Text()
     yield gains_table(replayed)
@@ -50,12 +50,11 @@ def decisions_table(decisions: Sequence[Occurrence]) -> Table:
     table.add_column("why", ratio=1)
     table.add_column("expected", justify="right", no_wrap=True)
     for each in decisions:
-        start, to = summary(each.in_force), summary(each.schedule)
         table.add_row(
             rfc3339(each.at_s),
             str(each.times),
             each.action,
-            start if start == to else f"{start} → {to}",
+            way(each),
             Text(f"{each.reason}: {each.message}"),
             "" if each.expected_gain is None else f"{each.expected_gain:+.1%}",
         )
@@ -64,7 +63,6 @@ def decisions_table(decisions: Sequence[Occurrence]) -> Table:
 
 def gains_table(replayed: ReplayResult) -> Table:
     """The estimates, with how much of the load they are known for."""
-    tokens = replayed.explanation.tokens
     table = Table(
         title="Estimated gain in tokens per second",
         title_justify="left",
@@ -75,37 +73,66 @@ def gains_table(replayed: ReplayResult) -> Table:
     table.add_column("compared")
     for column in ("gain", "95 % interval", "load known"):
         table.add_column(column, justify="right", no_wrap=True)
-    rows = {
+    for each in gains(replayed):
+        table.add_row(each.compared, each.gain, each.interval, each.known)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class GainRow:
+    """One estimate, in words."""
+
+    compared: str
+    gain: str
+    interval: str
+    """95 %; empty: the gain is unknown."""
+    known: str
+    """Share of the load."""
+
+
+def gains(replayed: ReplayResult) -> Iterator[GainRow]:
+    """Every estimate."""
+    tokens = replayed.explanation.tokens
+    estimates = {
         "what it would have decided, over what was recorded": replayed.over_recorded,
         f"what it would have decided, over depth {tokens}": replayed.over_tokens,
         f"what was recorded, over depth {tokens}": replayed.recorded_over_tokens,
         "best at any time as far as known, over what was recorded": replayed.best_over_recorded,
     }
-    for name, estimate in rows.items():
-        table.add_row(name, *_estimate(estimate))
-    return table
+    for compared, estimate in estimates.items():
+        if estimate is None:
+            yield GainRow(compared, "unknown", "", "0%")
+        else:
+            yield GainRow(
+                compared,
+                f"{estimate.gain:+.1%}",
+                f"{estimate.low:+.1%} to {estimate.high:+.1%}",
+                f"{estimate.known_share:.0%}",
+            )
 
 
-def _estimate(estimate: Estimate | None) -> tuple[str, str, str]:
-    if estimate is None:
-        return "unknown", "", "0%"
-    return (
-        f"{estimate.gain:+.1%}",
-        f"{estimate.low:+.1%} to {estimate.high:+.1%}",
-        f"{estimate.known_share:.0%}",
-    )
+def way(decision: Occurrence) -> str:
+    """From which depth to which, from the smallest batch to the largest."""
+    start, to = summary(decision.in_force), summary(decision.schedule)
+    return start if start == to else f"{start} → {to}"
 
 
-def _recorded(recorded: Recorded) -> str:
+def gap_sentence(gap: Gap) -> str:
+    return f"from {rfc3339(gap.from_s)} to {rfc3339(gap.to_s)}"
+
+
+def recorded_sentence(recorded: Recorded) -> str:
+    """How much there is to go by."""
     length = timedelta(seconds=round(recorded.to_s - recorded.from_s))
     return (
-        f"Recorded: {counted(recorded.looks, 'look')} at {counted(len(recorded.pods), 'pod')} "
+        f"{counted(recorded.looks, 'look')} at {counted(len(recorded.pods), 'pod')} "
         f"within {length}, from {rfc3339(recorded.from_s)} to {rfc3339(recorded.to_s)}; engines "
         f"started anew: {recorded.restarts}."
     )
 
 
-def _asked(settings: Settings, windows: int) -> str:
+def asked_sentence(settings: Settings, windows: int) -> str:
+    """By which wishes it was asked."""
     return (
         f"Asked {counted(windows, 'time')}, as with mode Auto: objective {settings.objective}, "
         f"tokens {settings.tokens} within {settings.min_tokens} to {settings.max_tokens}, batches "
@@ -114,7 +141,8 @@ def _asked(settings: Settings, windows: int) -> str:
     )
 
 
-def _held(replayed: ReplayResult) -> str:
+def held_sentence(replayed: ReplayResult) -> str:
+    """What it would have done at all other times."""
     by_count = sorted(replayed.holds.items(), key=lambda item: -item[1])
     reasons = ", ".join(f"{count} {reason}" for reason, count in by_count)
     return f"Otherwise it would have held: {reasons}." if reasons else "It would never have held."

@@ -90,7 +90,7 @@ async def recorder(looks: list[PodCounters]) -> AsyncIterator[tuple[Recorder, st
 async def fed(url: str, *, step_s: float = 1.0, save: Path | None = None) -> list[PodCounters]:
     taken: list[PodCounters] = []
     past = Past(url, KEY, START_S, START_S + 800, step_s, save)
-    await feed_prometheus(taken.append, pytest.fail, past)
+    await feed_prometheus(past, taken.append, pytest.fail)
     return taken
 
 
@@ -117,7 +117,7 @@ async def test_what_is_saved_replays_as_what_was_read(
     saved = tmp_path / "saved.jsonl.gz"
     taken = await fed(recorder[1], save=saved)
     again: list[PodCounters] = []
-    feed_files(again.append, pytest.fail, [saved])
+    feed_files([saved], again.append, pytest.fail)
 
     assert again == taken == looks
 
