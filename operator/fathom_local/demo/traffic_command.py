@@ -22,7 +22,7 @@ from fathom_local.kube import KubeApi
 TOLD_EVERY_SECONDS: Final = 10.0
 
 
-class Kind(StrEnum):
+class TrafficKind(StrEnum):
     """The two kinds of traffic that the constructed pair knows."""
 
     EASY = EASY.name
@@ -35,8 +35,8 @@ def traffic_command(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", help="Default: the context's, as with kubectl.")
     ] = "",
-    kind: Annotated[Kind, typer.Option(help="Most drafts are accepted, or hardly any.")] = (
-        Kind.EASY
+    kind: Annotated[TrafficKind, typer.Option(help="Most drafts are accepted, or hardly any.")] = (
+        TrafficKind.EASY
     ),
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Requests in flight.")] = 4,
 ) -> None:
