@@ -96,7 +96,7 @@ class Prometheus:
 
     def _found(self, query: str, at_s: float) -> bytes:
         pods = re.search(r'[{,]pod=~"([^"]*)"', query)
-        lookback = re.search(r"\[(\d+)s\]", query)
+        lookback = re.search(r"\[(\d+)ms\]", query)
         family = re.match(r"timestamp\(([a-z_:]+)\{", query)
         if pods is None or (lookback is None and family is None):
             return _answer("matrix", [])
@@ -106,7 +106,7 @@ class Prometheus:
             if pattern.fullmatch(pod):
                 for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
                     if lookback is not None:
-                        series += _told(kept.values(), job, at_s - float(lookback[1]), at_s)
+                        series += _told(kept.values(), job, at_s - int(lookback[1]) / 1000, at_s)
                     elif family is not None:
                         series += _scraped(kept.values(), job, family[1], at_s)
         if self.trouble == "partial":

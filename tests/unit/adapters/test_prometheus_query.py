@@ -9,7 +9,7 @@ def test_label_values_are_escaped_for_the_pattern_and_for_the_string() -> None:
 
     assert 'namespace=~"a\\\\.b"' in query
     assert 'pod=~"x\\"y|p\\\\|q"' in query
-    assert query.endswith("[60s]")
+    assert query.endswith("[60000ms]")
 
 
 def test_auto_takes_prometheus_only_where_a_url_is_given() -> None:

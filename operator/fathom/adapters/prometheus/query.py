@@ -115,14 +115,15 @@ def any_of(values: Iterable[str]) -> str:
     return "|".join(re.escape(value) for value in values)
 
 
-def selector(patterns: dict[str, str], lookback_s: int) -> str:
+def selector(patterns: dict[str, str], lookback_s: float) -> str:
     """A range selector over every family that is read.
 
     Args:
         patterns: an anchored regular expression (RE2) per label.
-        lookback_s: length of the range in seconds.
+        lookback_s: length of the range in seconds, to the millisecond.
     """
-    return f"{{{_terms({'__name__': any_of(sorted(FAMILIES)), **patterns})}}}[{lookback_s}s]"
+    terms = _terms({"__name__": any_of(sorted(FAMILIES)), **patterns})
+    return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
 
 
 def scrape_times(family: str, patterns: dict[str, str]) -> str:

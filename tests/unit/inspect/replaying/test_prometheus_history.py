@@ -56,13 +56,13 @@ class Recorder:
     async def answer(self, request: web.Request) -> web.Response:
         query, until_s = request.query["query"], float(request.query["time"])
         self.queries.append(query)
-        seconds = re.search(r"\[(\d+)s\]$", query)
-        assert seconds is not None
+        range_ms = re.search(r"\[(\d+)ms\]$", query)
+        assert range_ms is not None
         result: defaultdict[tuple[tuple[str, str], ...], list[tuple[float, str]]] = defaultdict(
             list
         )
         for look in self._looks if "kubernetes" not in query else ():
-            if until_s - float(seconds[1]) < look.at_s <= until_s:
+            if until_s - int(range_ms[1]) / 1000 < look.at_s <= until_s:
                 for point in points(look):
                     labels = {"__name__": point.name, "pod": look.pod, **point.labels}
                     result[tuple(sorted(labels.items()))].append((look.at_s, str(point.value)))
