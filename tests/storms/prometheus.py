@@ -1,7 +1,4 @@
-"""The Prometheus of a history: it scrapes every pod, and answers the operator's two questions.
-
-When a family's series were scraped last, and a range selector, as a real one does.
-"""
+"""The Prometheus of a history: it scrapes every pod, and answers range selectors as a real one."""
 
 import asyncio
 import json
@@ -21,8 +18,6 @@ HOST: Final = "prometheus.monitoring:9090"
 URL: Final = f"http://{HOST}"
 SCRAPE_S: Final = 15.0
 KEPT_S: Final = 160.0
-STALE_S: Final = 300.0
-"""A series without a sample for so long has no value any more."""
 
 _ROUNDING_S: Final = 1e-3
 """A real one counts in milliseconds."""
@@ -96,22 +91,23 @@ class Prometheus:
 
     def _found(self, query: str, at_s: float) -> bytes:
         pods = re.search(r'[{,]pod=~"([^"]*)"', query)
+        families = re.search(r'__name__=~"([^"]*)"', query)
         lookback = re.search(r"\[(\d+)ms\]", query)
-        family = re.match(r"timestamp\(([a-z_:]+)\{", query)
-        if pods is None or (lookback is None and family is None):
-            return _answer("matrix", [])
+        if pods is None or lookback is None or families is None:
+            return _matrix([])
+        since_s = at_s - int(lookback[1]) / 1000
         series: list[str] = []
-        pattern = re.compile(json.loads(f'"{pods[1]}"'))
+        pattern, named = (re.compile(json.loads(f'"{each[1]}"')) for each in (pods, families))
         for pod, kept in sorted(self._series.items()):
             if pattern.fullmatch(pod):
+                wanted = [
+                    each for each in kept.values() if named.fullmatch(each.metric["__name__"])
+                ]
                 for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
-                    if lookback is not None:
-                        series += _told(kept.values(), job, at_s - int(lookback[1]) / 1000, at_s)
-                    elif family is not None:
-                        series += _scraped(kept.values(), job, family[1], at_s)
+                    series += _told(wanted, job, since_s, at_s)
         if self.trouble == "partial":
             series = series[: len(series) // 2]
-        return _answer("vector" if lookback is None else "matrix", series)
+        return _matrix(series)
 
 
 def _told(kept: Iterable[_Series], job: str, since_s: float, until_s: float) -> Iterator[str]:
@@ -122,14 +118,6 @@ def _told(kept: Iterable[_Series], job: str, since_s: float, until_s: float) -> 
             yield f'{{"metric": {metric}, "values": [{", ".join(points)}]}}'
 
 
-def _scraped(kept: Iterable[_Series], job: str, family: str, now_s: float) -> Iterator[str]:
-    for each in kept:
-        if each.metric["__name__"] == family and each.points[-1][0] > now_s - STALE_S:
-            metric = json.dumps({**each.metric, "job": job})
-            at_s = START_S + each.points[-1][0]
-            yield f'{{"metric": {metric}, "value": [{START_S + now_s!r}, "{at_s!r}"]}}'
-
-
-def _answer(kind: str, series: list[str]) -> bytes:
-    result = f'{{"resultType": "{kind}", "result": [{", ".join(series)}]}}'
+def _matrix(series: list[str]) -> bytes:
+    result = f'{{"resultType": "matrix", "result": [{", ".join(series)}]}}'
     return f'{{"status": "success", "data": {result}}}'.encode()

@@ -19,6 +19,10 @@ class BadAnswerError(Exception):
     """There is no usable answer; the message says why, in our words, as half a sentence."""
 
 
+class TooLargeError(BadAnswerError):
+    """An answer is larger than one may be."""
+
+
 class Room:
     """Bytes that unfinished answers may hold together; when they are too many, the largest goes.
 
@@ -110,7 +114,7 @@ async def whole_answer(
             async for chunk in response.content.iter_any():
                 room.fill(body, chunk)
                 if len(body) > most_bytes:
-                    raise BadAnswerError(f"its answer is larger than {most_bytes} bytes")
+                    raise TooLargeError(f"its answer is larger than {most_bytes} bytes")
             return bytes(body)
     except TimeoutError as error:
         raise BadAnswerError(f"no answer within {timeout_s:g} s") from error

@@ -41,7 +41,8 @@ def again_after_s(status: int, headers: Mapping[str, str]) -> float | None:
     and watches while it fills its cache, from Kubernetes 1.31 on.
     """
     told = headers.get("Retry-After", "")
-    return float(told) if status == _BUSY and told.isdecimal() else None
+    # What stands before a server may say 0, and everybody would ask without a pause.
+    return max(1.0, float(told)) if status == _BUSY and told.isdecimal() else None
 
 
 def decoded(payload: bytes) -> JsonValue:

@@ -32,6 +32,7 @@ HOLD_DEADLINE_S: Final = 180.0
 """For a depth to come into force: a kubelet may take a minute and more to bring the document."""
 ASK_DEADLINE_S: Final = 300.0
 """For all answers of one step, be the engine ever so busy."""
+MOST_BEGUN_ANEW: Final = 10
 LONGEST_ID: Final = 64
 QUALITY_KEY: Final = "quality.json"
 """Key in the tuning ConfigMap of a check that is not over."""
@@ -63,6 +64,8 @@ class QualityCheck:
     request_id: str
     since_s: float
     """When the present step began (Unix seconds)."""
+    begun_anew: int = 0
+    """How often a step was, since nobody had looked."""
     reference: str = ""
     """The pod at depth 0."""
     speculating: str = ""
@@ -116,8 +119,13 @@ class QualityCheck:
         return f"Asks {len(PROMPTS)} prompts of {held}."
 
     def anew(self, now_s: float) -> Self:
-        """Its present step begins now: nobody has looked for a while, and that says nothing."""
-        return self if self.result is not None else replace(self, since_s=now_s)
+        """Its present step begins now: nobody has looked for a while, and that says nothing.
+
+        Not for ever: a replica is held, and operators that end again and again would hold it.
+        """
+        if self.result is not None or self.begun_anew == MOST_BEGUN_ANEW:
+            return self
+        return replace(self, since_s=now_s, begun_anew=self.begun_anew + 1)
 
     def advanced(self, fleet: QualityFleet) -> Self:
         """The check after a look at the replicas; itself if nothing has come of it."""

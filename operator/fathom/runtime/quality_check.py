@@ -18,9 +18,10 @@ from fathom.reconcile.quality_step import QualityStep, event_of, fleet_of, recal
 
 WAKE_S: Final = 5.0
 """Between two looks while a depth comes into force."""
-UNWATCHED_S: Final = 60.0
-"""Without a look for longer, as when the operator was away or paused, or could not reach the API
-server, and where its clock was set back: what took its time then is nobody's fault."""
+UNWATCHED_S: Final = 150.0
+"""More than two looks of a loop at rest are apart. Without one for longer, as when the operator was
+away or paused, or could not reach the API server, and where its clock was set back: what took its
+time then is nobody's fault."""
 
 Replies = tuple[Completion, ...] | Unanswered
 

@@ -3,18 +3,22 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fathom.adapters.answers import http_session
-from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, counters
+from fathom.adapters.exposition import EVERY_ENGINE, FAMILIES, PAGE_LABELS, counters
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus.history import scrapes
-from fathom.adapters.prometheus.metrics import PrometheusMetrics, newest_scrape
+from fathom.adapters.prometheus.metrics import (
+    LARGEST_ANSWER_BYTES,
+    PrometheusMetrics,
+    newest_scrape,
+)
 from fathom.adapters.prometheus.query import Series
 from fathom.core.measurement import PodCounters
 from support.bad_server import Answer, BadServer, answering, saying
@@ -129,83 +133,122 @@ async def asked(answer: Answer, *names: str) -> tuple[Sample, list[dict[str, str
     return sample, [dict(parse_qsl(urlsplit(each).query)) for each in server.asked]
 
 
-def prometheus(scrapes: Mapping[str, float], **labels: str) -> Answer:
-    """One that has pods' last scrapes, all of the same page: their times, and 1000 s is now."""
+@dataclass
+class Scrapes:
+    """A Prometheus that has scraped pods, each of the same page, at some moments; 1000 s is now."""
 
-    async def answer(server: BadServer, writer: asyncio.StreamWriter) -> None:
-        query = parse_qs(urlsplit(server.asked[-1]).query)["query"][0]
-        result: list[dict[str, object]]
-        if query.startswith("timestamp("):
-            result = [
-                {"metric": {**OURS, "pod": pod, **labels}, "value": [1000, str(at_s)]}
-                for pod, at_s in scrapes.items()
-            ]
-        else:
-            result = [
-                {
-                    "metric": {**each.metric, "pod": pod},
-                    "values": [[at_s, str(value)] for at_s, value in each.values],
-                }
-                for pod, at_s in scrapes.items()
-                if re.search(rf"\b{pod}\b", query)
-                for each in scraped(ENGINE, at_s, **labels)
-            ]
-        said = json.dumps({"status": "success", "data": {"result": result}}).encode()
-        await saying(said)(server, writer)
+    moments: dict[str, list[float]]
+    labels: dict[str, str] = field(default_factory=dict)
+    others: dict[str, list[float]] | None = None
+    """Of the Prometheus behind the same address that answers every second question."""
+    most_pods: int = 100
+    """More of them in one answer are too many bytes."""
 
-    return answer
+    async def __call__(self, server: BadServer, writer: asyncio.StreamWriter) -> None:
+        asked = parse_qs(urlsplit(server.asked[-1]).query)
+        until_s = float(asked.get("time", ["1000"])[0])
+        query, _, lookback = asked["query"][0].replace("\\", "").rpartition("[")
+        since_s = until_s - int(lookback.removesuffix("ms]")) / 1000
+        of_everything = "fathom_steps_total" in query
+        moments = self.others if of_everything and self.others is not None else self.moments
+        pods = [pod for pod in moments if re.search(rf"\b{pod}\b", query)]
+        if "kubernetes" in query and "kubernetes_pod_name" not in self.labels:
+            pods = []
+        found: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
+        for pod in pods:
+            for at_s in (each for each in moments[pod] if since_s < each <= until_s):
+                for each in scraped(ENGINE, at_s, **self.labels):
+                    if of_everything or each.name == EVERY_ENGINE:
+                        key = tuple({**each.metric, "pod": pod}.items())
+                        found.setdefault(key, []).append([at_s, str(each.values[0][1])])
+        said = [{"metric": dict(key), "values": values} for key, values in found.items()]
+        body = json.dumps({"status": "success", "data": {"result": said}}).encode()
+        if of_everything and len(pods) > self.most_pods:
+            body += b" " * LARGEST_ANSWER_BYTES
+        await saying(body)(server, writer)
 
 
-async def test_a_pod_with_both_pairs_of_labels_is_asked_for_once() -> None:
+def questions_for_all(asked: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Those that end at a scrape: the others ask when there was one."""
+    return [each for each in asked if "time" in each]
+
+
+async def test_a_pod_with_both_pairs_of_labels_counts_once() -> None:
     both = {"kubernetes_pod_name": "p", "kubernetes_namespace": "llm"}
 
-    sample, questions = await asked(prometheus({"p": 990.0}, **both), "p", "q")
+    sample, _ = await asked(Scrapes({"p": [975.0, 990.0]}, both), "p", "q")
 
     assert sample.counters == (replace(ONCE, at_s=990.0),)
     assert [each.pod for each in sample.failures] == ["q"]
-    assert len(questions) == 2
 
 
-async def test_a_range_reaches_from_the_earliest_last_scrape_to_the_latest() -> None:
-    sample, questions = await asked(prometheus({"p": 985.5, "q": 990.0}), "p", "q")
+async def test_a_range_reaches_back_to_the_earliest_last_scrape_and_one_more() -> None:
+    moments = {"p": [980.5, 985.5], "q": [985.0, 990.0]}
+
+    sample, questions = await asked(Scrapes(moments), "p", "q")
 
     assert {each.pod: each.at_s for each in sample.counters} == {"p": 985.5, "q": 990.0}
-    _, ranged = questions
+    (ranged,) = questions_for_all(questions)
     assert ranged["time"] == "990.0"
-    assert ranged["query"].endswith("[4501ms]")
+    assert ranged["query"].endswith("[9501ms]")
+
+
+async def test_another_prometheus_behind_the_address_may_answer_the_second_question() -> None:
+    ours, others = {"p": [960.0, 990.0]}, {"p": [945.0, 975.0]}
+
+    sample, _ = await asked(Scrapes(ours, others=others), "p")
+
+    assert sample.counters == (replace(ONCE, at_s=975.0),)
 
 
 async def test_pods_whose_scrapes_are_far_apart_are_not_asked_for_together() -> None:
-    sample, questions = await asked(prometheus({"p": 900.0, "q": 990.0}), "p", "q")
+    sample, questions = await asked(Scrapes({"p": [900.0], "q": [990.0]}), "p", "q")
 
     assert {each.pod for each in sample.counters} == {"p", "q"}
-    assert [each.get("time") for each in questions] == [None, "900.0", "990.0"]
+    assert [each["time"] for each in questions_for_all(questions)] == ["900.0", "990.0"]
 
 
 async def test_a_scrape_of_long_ago_is_none() -> None:
-    sample, questions = await asked(prometheus({"p": 849.0}), "p")
+    sample, questions = await asked(Scrapes({"p": [849.0]}), "p")
 
     (failure,) = sample.failures
     assert "no vllm: metrics of it within the last 150 s" in failure.cause
-    assert len(questions) == 1
+    assert questions_for_all(questions) == []
 
 
-@pytest.mark.parametrize(("pods", "questions"), [(16, 2), (17, 4)])
+@pytest.mark.parametrize(("pods", "questions"), [(8, 1), (9, 2)])
 async def test_many_pods_take_few_questions(pods: int, questions: int) -> None:
-    scrapes = {f"p{number}": 990.0 for number in range(pods)}
+    moments = {f"p{number}": [990.0] for number in range(pods)}
 
-    sample, asked_all = await asked(prometheus(scrapes), *scrapes)
+    sample, asked_all = await asked(Scrapes(moments), *moments)
 
     assert len(sample.counters) == pods
-    assert len(asked_all) == questions
+    assert len(questions_for_all(asked_all)) == questions
+
+
+async def test_pods_that_are_too_much_for_one_answer_are_asked_for_in_several() -> None:
+    moments = {f"p{number}": [990.0] for number in range(8)}
+
+    sample, asked_all = await asked(Scrapes(moments, most_pods=2), *moments)
+
+    assert sorted(each.pod for each in sample.counters) == sorted(moments)
+    assert sample.failures == ()
+    assert len(questions_for_all(asked_all)) == 1 + 2 + 4
+
+
+async def test_a_single_pod_that_is_too_much_is_a_failure_and_takes_no_other_with_it() -> None:
+    sample, _ = await asked(Scrapes({"p": [990.0]}, most_pods=0), "p")
+
+    (failure,) = sample.failures
+    assert "its answer is larger than" in failure.cause
 
 
 async def test_questions_about_pods_with_long_names_fit_a_proxys_line() -> None:
-    names = [f"{'a-long-name-' * 4}{number}-0a1b2c3d-5f6g7-x8z9q" for number in range(16)]
+    names = [f"{'a-long-name-' * 4}{number}-0a1b2c3d-5f6g7-x8z9q" for number in range(8)]
 
-    _, questions = await asked(prometheus(dict.fromkeys(names, 990.0)), *names)
+    _, questions = await asked(Scrapes({name: [990.0] for name in names}), *names)
 
-    assert len(questions) == 2
+    assert len(questions_for_all(questions)) == 1
     assert max(len(urlencode(each)) for each in questions) < 8000
 
 
@@ -221,7 +264,7 @@ async def test_questions_about_pods_with_long_names_fit_a_proxys_line() -> None:
         [{"metric": {"pod": 5}, "values": [[1, "1"]]}],
         [{"metric": {"namespace": "llm"}, "values": [[1, "1"]]}],
         [{"metric": ["pod"], "values": [[1, "1"]]}],
-        [{"metric": {"pod": "p"}, "value": [1]}],
+        [{"metric": {"pod": "p"}, "value": [1, "1"]}],
         [{"metric": {"pod": "p"}}],
         [5],
         5,
@@ -229,7 +272,7 @@ async def test_questions_about_pods_with_long_names_fit_a_proxys_line() -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-async def test_what_is_no_vector_is_no_answer(result: object) -> None:
+async def test_what_is_no_range_vector_is_no_answer(result: object) -> None:
     sample = await asked_for({"data": {"result": result}}, "p")
 
     (failure,) = sample.failures

@@ -288,6 +288,19 @@ async def test_what_was_watched_in_vain_ends(cluster: Cluster, set_back_s: float
     assert "did not answer all prompts within 300 s" in cluster.status.message
 
 
+async def test_operators_that_end_again_and_again_hold_no_replica_for_ever(
+    cluster: Cluster,
+) -> None:
+    await cluster.tick()
+    for _ in range(40):
+        cluster.now_s += 100
+        cluster.restarted()
+        await cluster.tick()
+
+    assert cluster.status is not None
+    assert cluster.status.result is QualityResult.NOT_CHECKED
+
+
 async def test_a_withdrawn_request_lets_go_and_says_nothing(cluster: Cluster) -> None:
     await cluster.asking()
     cluster.request = ""

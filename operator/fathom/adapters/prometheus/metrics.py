@@ -1,9 +1,9 @@
 """Counters from a Prometheus that scrapes the pods.
 
 Two questions. The first asks when each pod was scraped last, by one series of each. The second is a
-range selector that ends there and is as short as can be: it returns raw samples with their own
-times, in one consistent read, and each series about once. Values without their times would not do:
-what a Prometheus copies of another one may arrive in parts, and two scrapes would be mixed.
+range selector that ends there and is short: it returns raw samples with their own times, in one
+consistent read, and each series once or twice. Values without their times would not do: what a
+Prometheus copies of another one may arrive in parts, and two scrapes would be mixed.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from fathom.adapters.exposition import EVERY_ENGINE, PAGE_LABELS, NotAnEngine, P
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus.query import (
     LABEL_PAIRS,
+    PrometheusAnswerTooLargeError,
     PrometheusQuery,
     PrometheusUnreadableError,
     Series,
     any_of,
-    scrape_times,
     selector,
 )
 from fathom.core.measurement import PodCounters
@@ -31,9 +31,9 @@ from fathom.core.unread import Unread
 TIMEOUT_S: Final = 10.0
 LOOKBACK_S: Final = 150
 """Two scrapes at a minute's interval, and some delay; older samples are nobody's present."""
-PODS_PER_QUERY: Final = 16
+PODS_PER_QUERY: Final = 8
 """Keeps the query's URL under the 8 KiB that proxies commonly accept, and the answer in bounds: a
-pod that used every cell of depths 0 to 7 is 0.2 to 0.4 MB of it."""
+pod that used every cell of depths 0 to 7 is 0.4 MB of it at most, and twice that by two jobs."""
 LONGEST_RANGE_S: Final = 15.0
 """Between the last scrapes of pods that are asked for together: more of it would be repetition."""
 RESOLUTION_S: Final = 0.001
@@ -51,9 +51,9 @@ class Scraped(NamedTuple):
 
     at_s: float
     """Unix seconds."""
+    every_s: float
+    """Seconds since the scrape before it."""
     pod: str
-    label: str
-    """Of `POD_LABELS`: the one that names the pod."""
 
 
 class PrometheusMetrics:
@@ -118,41 +118,40 @@ class PrometheusMetrics:
 
     async def _read(self, pods: Sequence[PodEndpoint]) -> Sample:
         """Of pods of one namespace, not too many."""
-        series: list[Series] = []
-        for part in together(await self._scraped(pods)):
-            newest_s = part[-1].at_s
-            # Whether the first moment of a range belongs to it differs between versions.
-            range_s = newest_s - part[0].at_s + RESOLUTION_S
-            for pod_label, namespace_label in LABEL_PAIRS:
-                named = [each.pod for each in part if each.label == pod_label]
-                if named:
-                    patterns = {
-                        namespace_label: any_of([pods[0].namespace]),
-                        pod_label: any_of(named),
-                    }
-                    series += await self._query.series(selector(patterns, range_s), newest_s)
-        return self._sample(pods, series)
+        try:
+            return self._sample(pods, await self._series(pods))
+        except PrometheusAnswerTooLargeError:
+            if len(pods) == 1:
+                raise
+        middle = len(pods) // 2
+        first, second = [await self._read(each) for each in (pods[:middle], pods[middle:])]
+        return Sample(first.counters + second.counters, first.failures + second.failures)
 
-    async def _scraped(self, pods: Sequence[PodEndpoint]) -> list[Scraped]:
-        """When each pod was scraped last, of those that were within the lookback."""
-        query = " or ".join(
-            scrape_times(
-                EVERY_ENGINE,
-                {
-                    namespace_label: any_of([pods[0].namespace]),
-                    pod_label: any_of(pod.pod for pod in pods),
-                },
-            )
-            for pod_label, namespace_label in LABEL_PAIRS
-        )
-        asked = {pod.pod for pod in pods}
+    async def _series(self, pods: Sequence[PodEndpoint]) -> list[Series]:
+        series: list[Series] = []
+        for pair in LABEL_PAIRS:
+            for part in together(await self._scraped(pods, pair)):
+                patterns = _patterns(pods[0].namespace, (each.pod for each in part), pair)
+                query = selector(patterns, range_s(part))
+                series += await self._query.series(query, part[-1].at_s)
+        return series
+
+    async def _scraped(
+        self, pods: Sequence[PodEndpoint], pair: tuple[str, str]
+    ) -> Iterable[Scraped]:
+        """When each pod was scraped last, of those that were within the lookback.
+
+        By a range, too: an instant vector has no value of a pod whose very last scrape failed.
+        """
+        patterns = _patterns(pods[0].namespace, (pod.pod for pod in pods), pair)
         found: dict[str, Scraped] = {}
-        for each in await self._query.series(query):
-            asked_s, at_s = each.values[-1]
-            if each.pod in asked and asked_s - at_s <= self._lookback_s:
-                scraped = Scraped(at_s, each.pod, each.pod_label)
-                found[each.pod] = max(found.get(each.pod, scraped), scraped)
-        return list(found.values())
+        for each in await self._query.series(selector(patterns, self._lookback_s, [EVERY_ENGINE])):
+            moments = [at_s for at_s, _ in each.values]
+            every_s = moments[-1] - moments[-2] if len(moments) > 1 else LONGEST_RANGE_S
+            name = each.metric[pair[0]]
+            scraped = Scraped(moments[-1], every_s, name)
+            found[name] = max(found.get(name, scraped), scraped)
+        return found.values()
 
     def _sample(self, pods: Sequence[PodEndpoint], series: Iterable[Series]) -> Sample:
         by_pod: defaultdict[str, list[Series]] = defaultdict(list)
@@ -189,6 +188,20 @@ def together(scraped: Iterable[Scraped]) -> list[list[Scraped]]:
             parts.append([])
         parts[-1].append(each)
     return parts
+
+
+def range_s(part: Sequence[Scraped]) -> float:
+    """Seconds back from the last scrape of all, within which each of these pods was scraped.
+
+    Not to its last scrape alone, but for as long as one takes to come: of two Prometheus behind one
+    address the other may answer, and has scraped the same pods at other moments.
+    """
+    return part[-1].at_s - part[0].at_s + max(each.every_s for each in part) + RESOLUTION_S
+
+
+def _patterns(namespace: str, pods: Iterable[str], pair: tuple[str, str]) -> dict[str, str]:
+    pod_label, namespace_label = pair
+    return {namespace_label: any_of([namespace]), pod_label: any_of(pods)}
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:

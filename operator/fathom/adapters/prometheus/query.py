@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from fathom.adapters.answers import BadAnswerError, Room, whole_answer
+from fathom.adapters.answers import BadAnswerError, Room, TooLargeError, whole_answer
 from fathom.adapters.exposition import FAMILIES
 
 POD_LABELS: Final = ("pod", "kubernetes_pod_name")
@@ -23,27 +23,25 @@ class PrometheusUnreadableError(Exception):
     """There is no usable answer; the message says where and why, without the full stop."""
 
 
+class PrometheusAnswerTooLargeError(PrometheusUnreadableError):
+    """Its answer is larger than one may be; one to a smaller question may do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of an answer."""
+    """One series of a range selector's answer."""
 
     metric: dict[str, str]
     values: tuple[tuple[float, float], ...]
-    """Pairs of Unix seconds and value, ascending; at least one, and just one unless the question
-    was a range selector."""
+    """Pairs of Unix seconds and value, ascending; at least one."""
 
     @property
     def name(self) -> str:
         return self.metric.get("__name__", "")
 
     @property
-    def pod_label(self) -> str:
-        """The label that names the pod."""
-        return next(label for label in POD_LABELS if label in self.metric)
-
-    @property
     def pod(self) -> str:
-        return self.metric[self.pod_label]
+        return next(self.metric[label] for label in POD_LABELS if label in self.metric)
 
     @property
     def target(self) -> tuple[str, str]:
@@ -79,13 +77,14 @@ class PrometheusQuery:
         self._room = room
 
     async def series(self, query: str, at_s: float | None = None) -> tuple[Series, ...]:
-        """Ask an instant query. Idempotent.
+        """Ask for a range selector's series. Idempotent.
 
         Args:
-            query: one that has a vector for an answer, or a range vector.
-            at_s: its moment, a range's end (Unix seconds); None: now.
+            query: an instant query that is a range selector.
+            at_s: the end of its range (Unix seconds); None: now.
 
         Raises:
+            PrometheusAnswerTooLargeError: its answer is larger than one may be.
             PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
         """
         time = {} if at_s is None else {"time": str(at_s)}
@@ -99,6 +98,8 @@ class PrometheusQuery:
                 room=self._room,
             )
             return tuple(_series_of(answer))
+        except TooLargeError as error:
+            raise PrometheusAnswerTooLargeError(str(self.unreadable(str(error)))) from error
         except BadAnswerError as error:
             raise self.unreadable(str(error)) from error
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
@@ -115,30 +116,20 @@ def any_of(values: Iterable[str]) -> str:
     return "|".join(re.escape(value) for value in values)
 
 
-def selector(patterns: dict[str, str], lookback_s: float) -> str:
-    """A range selector over every family that is read.
+def selector(
+    patterns: dict[str, str], lookback_s: float, families: Collection[str] = FAMILIES
+) -> str:
+    """A range selector.
 
     Args:
         patterns: an anchored regular expression (RE2) per label.
         lookback_s: length of the range in seconds, to the millisecond.
+        families: that are asked for; unless given, all that are read.
     """
-    terms = _terms({"__name__": any_of(sorted(FAMILIES)), **patterns})
-    return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
-
-
-def scrape_times(family: str, patterns: dict[str, str]) -> str:
-    """A query for the moments (Unix seconds) at which the series of one family were scraped last.
-
-    Args:
-        family: one that every pod shows.
-        patterns: an anchored regular expression (RE2) per label.
-    """
-    return f"timestamp({family}{{{_terms(patterns)}}})"
-
-
-def _terms(patterns: dict[str, str]) -> str:
+    matchers = {"__name__": any_of(sorted(families)), **patterns}
     # A PromQL string literal's escapes are a superset of JSON's.
-    return ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in patterns.items())
+    terms = ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in matchers.items())
+    return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
 
 
 def _host(url: str) -> str:
@@ -160,14 +151,13 @@ def _series_of(answer: bytes) -> Iterator[Series]:
     """
     for each in json.loads(answer)["data"]["result"]:
         metric = each["metric"]
-        pairs = each["values"] if "values" in each else [each["value"]]
         # Hundreds of thousands of these, hence in C where that is as short.
-        moments = [float(at_s) for at_s, _ in pairs]
+        moments = [float(at_s) for at_s, _ in each["values"]]
         if not moments or not all(map(isfinite, moments)):
             raise ValueError
         if not isinstance(metric, dict) or not set(map(type, metric.values())) <= {str}:
             raise TypeError
         if metric.keys().isdisjoint(POD_LABELS):
             raise LookupError
-        values = [float(value) for _, value in pairs]
+        values = [float(value) for _, value in each["values"]]
         yield Series(metric, tuple(zip(moments, values, strict=True)))

@@ -6,6 +6,7 @@ from math import inf
 from fathom.api.choices import TuningMode
 from fathom.api.status import DepthStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.reporting.reading import UNKNOWN
 from fathom.core.times import rfc3339
@@ -118,7 +119,7 @@ def _gained(replayed: ReplayResult) -> Iterator[Fact]:
 
 def _moments(replayed: ReplayResult) -> Iterator[Moment]:
     for each in replayed.decisions:
-        again = f" The same {each.times} times, until {rfc3339(each.last_at_s)}."
+        again = f" The same {counted(each.times, 'time')}, until {rfc3339(each.last_at_s)}."
         yield Moment(
             each.at_s,
             MomentKind.DECISION,
