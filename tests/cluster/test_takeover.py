@@ -11,16 +11,19 @@ import pytest
 from fathom.api import names
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
+from fathom_local.slowness import slowness
 from support.local_cluster import TestNamespace, eventually
 from support.operated import SIMULATED, SPEC, Resource
 from support.operator_process import Operator, lease_in, operator_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
-AFTER_A_KILL_SECONDS = 20.0
+SLOW = max(1.0, slowness())
+LEASE_SECONDS = 15.0
+AFTER_A_STOP_SECONDS = 5.0 * SLOW
+"""The lease is given back: what is left is work, which takes as long as the machine makes it."""
+AFTER_A_KILL_SECONDS = LEASE_SECONDS + AFTER_A_STOP_SECONDS
 """The lease has to run out first."""
-AFTER_A_STOP_SECONDS = 5.0
-"""The lease is given back."""
 ROLLED_SECONDS = 120.0
 REPLICAS = 2
 # With its own time to drain: no request may be lost.

@@ -52,7 +52,7 @@ RESTS_WITHIN_S: Final = 120.0
 """What may wait for a minute is written by then."""
 RESTART_S: Final = 1.0
 """From a process's end to the next one's start, as its kubelet does it."""
-TAKES_OVER_S: Final = 40.0
+TAKES_OVER_S: Final = 90.0
 IMAGE: Final = str(SPEC["engine"]["image"])
 _MIRRORED: Final = (
     SPECULATIVE_DEPLOYMENT,
