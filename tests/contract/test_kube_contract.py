@@ -390,6 +390,21 @@ async def test_a_field_of_a_list_s_entry_goes_when_it_is_no_longer_applied(serve
     assert not found["status"]["conditions"][0].get("message")
 
 
+async def test_a_field_of_the_status_that_the_crd_does_not_declare_is_left_out(
+    real: Server,
+) -> None:
+    """The fake has no schema. How servers refuse it: tests/unit/adapters/test_kube_status.py."""
+    seen = await real.make(SPECULATIVE_DEPLOYMENT, "kimi", spec=manifest()["spec"])
+    status = {"ready": "1/2", "pace": 3, "depth": {"summary": "5", "pace": 3}}
+    bare = real.object(SPECULATIVE_DEPLOYMENT, "kimi", status=status)
+    bare["metadata"].pop("labels")
+    await real.kube.apply(SPECULATIVE_DEPLOYMENT, bare, seen, subresource="status")
+    found = (await real.get(SPECULATIVE_DEPLOYMENT, "kimi"))["status"]
+    assert (found["ready"], found["depth"]["summary"]) == ("1/2", "5")
+    assert "pace" not in found
+    assert "pace" not in found["depth"]
+
+
 async def test_the_status_of_what_is_not_there_is_refused(server: Server) -> None:
     bare = server.object(SPECULATIVE_DEPLOYMENT, "none", status={"replicas": 1})
     seen = Seen("11111111-7f0e-11e8-94a1-c8d3ffb15800", "1")

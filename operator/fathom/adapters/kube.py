@@ -19,9 +19,12 @@ from pydantic import JsonValue
 from fathom.adapters.kube_answers import (
     again_after_s,
     decoded,
+    items_of,
+    kept,
     no_api_server,
     parsed,
     refusal,
+    watch_event,
 )
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
@@ -41,8 +44,6 @@ _OK: Final = range(200, 300)
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
-_ERROR: Final = "ERROR"
-_TYPES: Final = frozenset(EventType)
 
 _READ: Final = "GET"
 
@@ -56,6 +57,8 @@ cannot take back."""
 _NOT_BY_APPLY: Final = frozenset({409, 422, 500})
 """There is one of that name; or, for Services of Kubernetes before 1.23, it is refused as such, or
 since it would be invalid together with the one that is there."""
+_UNDECLARED: Final = frozenset({400, 422, 500})
+"""What a server-side apply may be refused with, among much else, for a field that no schema has."""
 
 
 class Kube:
@@ -99,7 +102,7 @@ class Kube:
             query = [which, ("limit", str(_PAGE)), ("continue", goes_on)]
             found = await self._request("GET", path, query=[each for each in query if each[1]])
             metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
-            yield Page(_items(kind, path, found), str(metadata.get("resourceVersion", "")))
+            yield Page(items_of(kind, path, found), str(metadata.get("resourceVersion", "")))
             goes_on = str(metadata.get("continue") or "")
             if not goes_on:
                 return
@@ -117,7 +120,7 @@ class Kube:
         ]
         async with aclosing(self._lines(path, query)) as lines:
             async for line in lines:
-                yield _event(path, line) if line else WatchEvent(EventType.BOOKMARK, {}, since)
+                yield watch_event(path, line) if line else WatchEvent(EventType.BOOKMARK, {}, since)
 
     async def _lines(self, path: str, query: _Query) -> AsyncGenerator[bytes]:
         """Of an answer that goes on for as long as the server likes; empty: it has begun.
@@ -173,8 +176,32 @@ class Kube:
         self, kind: Kind, manifest: Manifest, seen: Seen, *, subresource: str = ""
     ) -> Manifest:
         namespace, name = place_of(manifest)
-        path = _path(kind, namespace, name, subresource)
-        return await self._apply(path, manifest, seen.in_metadata())
+        path, expected = _path(kind, namespace, name, subresource), seen.in_metadata()
+        try:
+            return await self._apply(path, manifest, expected)
+        except KubeError as error:
+            if not subresource or error.status not in _UNDECLARED:
+                raise
+            declared = await self._declared(path, {subresource: manifest[subresource]}, error)
+        return await self._apply(path, {**manifest, **declared}, expected)
+
+    async def _declared(self, path: str, part: Manifest, refused: KubeError) -> Manifest:
+        """Of a part that a server-side apply was refused, what the schema knows.
+
+        Other writes drop what it does not know, and one as a dry run shows it.
+
+        Raises:
+            KubeError: `refused`: it is none of that.
+        """
+        dry = [_MANAGER, ("dryRun", "All")]
+        try:
+            found = await self._request("PATCH", path, body=part, content_type=_MERGE, query=dry)
+        except KubeError:
+            raise refused from None
+        declared = kept(part, found)
+        if declared == part:
+            raise refused
+        return declared
 
     async def merge(
         self,
@@ -212,7 +239,7 @@ class Kube:
 
     async def _listed(self, kind: Kind, namespace: str, query: _Query) -> tuple[Manifest, ...]:
         path = _path(kind, namespace)
-        return _items(kind, path, await self._request("GET", path, query=query))
+        return items_of(kind, path, await self._request("GET", path, query=query))
 
     async def _get(self, path: str) -> Manifest | None:
         return await self._unless_missing("GET", path)
@@ -302,36 +329,6 @@ class Kube:
             body=body,
             auth_settings=["BearerToken"],
         )
-
-
-def _items(kind: Kind, path: str, found: Manifest) -> tuple[Manifest, ...]:
-    if "items" not in found:
-        # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
-        raise no_api_server("GET", path)
-    items = cast("list[Manifest]", found["items"] or [])
-    # Items of a list do not repeat what the list says of all of them.
-    named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
-    return tuple(named | item for item in items)
-
-
-def _event(path: str, line: bytes) -> WatchEvent:
-    """One line of a watch.
-
-    Raises:
-        KubeError: it is an error, such as 410, or not an API server's.
-    """
-    told = decoded(line)
-    found = told.get("object") if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(found, dict):
-        raise no_api_server("GET", path)
-    if told.get("type") == _ERROR:
-        code = found.get("code")
-        raise KubeError(code if isinstance(code, int) else 0, str(found.get("message")))
-    if told.get("type") not in _TYPES:
-        raise no_api_server("GET", path)
-    metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
-    version = str(metadata.get("resourceVersion", ""))
-    return WatchEvent(EventType(str(told["type"])), found, version)
 
 
 def _path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:

@@ -8,8 +8,12 @@ from typing import Final, cast
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import EventType, KubeError, WatchEvent
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest
 
+_ERROR: Final = "ERROR"
+_TYPES: Final = frozenset(EventType)
 _BUSY: Final = HTTPStatus.TOO_MANY_REQUESTS
 _MAY_NOT_CREATE: Final = "is forbidden: ."
 """How an API server ends what it says of an apply that would create, and may only change."""
@@ -45,6 +49,19 @@ def again_after_s(status: int, headers: Mapping[str, str]) -> float | None:
     return max(1.0, float(told)) if status == _BUSY and told.isdecimal() else None
 
 
+def kept(sent: Manifest, found: Manifest) -> Manifest:
+    """What was sent, without the fields that an answer has not: those that no schema declares."""
+    return cast("Manifest", _kept(sent, found))
+
+
+def _kept(sent: JsonValue, found: JsonValue) -> JsonValue:
+    if isinstance(sent, dict) and isinstance(found, dict):
+        return {name: _kept(value, found[name]) for name, value in sent.items() if name in found}
+    if isinstance(sent, list) and isinstance(found, list) and len(sent) == len(found):
+        return [_kept(*each) for each in zip(sent, found, strict=True)]
+    return sent
+
+
 def decoded(payload: bytes) -> JsonValue:
     """None: it is not JSON, or nests too deep."""
     try:
@@ -65,3 +82,38 @@ def parsed(payload: bytes) -> JsonValue:
 def no_api_server(method: str, path: str) -> KubeError:
     """Something in between has answered, such as a proxy with a page to sign in."""
     return KubeError(0, f"the answer to {method} {path} is not an API server's")
+
+
+def items_of(kind: Kind, path: str, found: Manifest) -> tuple[Manifest, ...]:
+    """The objects of a list.
+
+    Raises:
+        KubeError: it is none.
+    """
+    if "items" not in found:
+        # Half a picture would be taken for a whole one: nothing is there, so all is made anew.
+        raise no_api_server("GET", path)
+    items = cast("list[Manifest]", found["items"] or [])
+    # Items of a list do not repeat what the list says of all of them.
+    named: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return tuple(named | item for item in items)
+
+
+def watch_event(path: str, line: bytes) -> WatchEvent:
+    """One line of a watch.
+
+    Raises:
+        KubeError: it is an error, such as 410, or not an API server's.
+    """
+    told = decoded(line)
+    found = told.get("object") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(found, dict):
+        raise no_api_server("GET", path)
+    if told.get("type") == _ERROR:
+        code = found.get("code")
+        raise KubeError(code if isinstance(code, int) else 0, str(found.get("message")))
+    if told.get("type") not in _TYPES:
+        raise no_api_server("GET", path)
+    metadata = cast("Mapping[str, JsonValue]", found.get("metadata") or {})
+    version = str(metadata.get("resourceVersion", ""))
+    return WatchEvent(EventType(str(told["type"])), found, version)

@@ -240,6 +240,8 @@ class KubePort(Protocol):
     ) -> Manifest:
         """Server-side apply with force, as field manager `fathom`. Never creates.
 
+        Of a subresource, what the schema that is served has no field for is left out.
+
         Returns:
             The object as it is then.
         """
