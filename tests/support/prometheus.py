@@ -1,7 +1,6 @@
 """A real Prometheus for one test."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,10 +8,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from pydantic import JsonValue
 
-from fathom_local.tools.prometheus import find_prometheus
+from fathom_local.tools.prometheus import prometheus_process
 
 DEADLINE_S = 20.0
 
@@ -27,37 +25,10 @@ async def running_prometheus(
         jobs: its `scrape_configs`.
         folder: for its files.
     """
-    binary = find_prometheus()
-    config = folder / "prometheus.yml"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "global": {"scrape_interval": "250ms", "scrape_timeout": "250ms"},
-                "scrape_configs": [*map(dict, jobs)],
-            }
-        )
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    log = (folder / "prometheus.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        binary,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        stdout=log,
-        stderr=log,
-    )
-    try:
+    with prometheus_process(250, jobs, folder) as url:
         async with aiohttp.ClientSession() as session:
             await eventually(lambda: _ready(session, url), "Prometheus to answer")
         yield url
-    finally:
-        process.terminate()
-        await process.wait()
-        log.close()
 
 
 async def eventually(

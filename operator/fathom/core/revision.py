@@ -77,6 +77,9 @@ def changed_restart_fields(
         revision: of those pods. It tells how they were started, be it by a Fathom that judged their
             engine otherwise: what they can take live is live. Empty: as this one would start them.
     """
+    if old == new:
+        # Asked in each pass, and nearly always so: to write both out takes twenty times as long.
+        return ()
     judged = _form_of(old), _form_of(new)
     compared = {judged}
     if judged[0] is judged[1] and new.tunable:

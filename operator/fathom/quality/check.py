@@ -14,12 +14,13 @@ with a sentence, and so does any step that takes too long under somebody's eyes:
 for longer.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fathom.api.status import QualityStatus
 from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
@@ -33,6 +34,7 @@ HOLD_DEADLINE_S: Final = 180.0
 ASK_DEADLINE_S: Final = 300.0
 """For all answers of one step, be the engine ever so busy."""
 MOST_BEGUN_ANEW: Final = 10
+"""Steps of one check."""
 LONGEST_ID: Final = 64
 QUALITY_KEY: Final = "quality.json"
 """Key in the tuning ConfigMap of a check that is not over."""
@@ -64,8 +66,6 @@ class QualityCheck:
     request_id: str
     since_s: float
     """When the present step began (Unix seconds)."""
-    begun_anew: int = 0
-    """How often a step was, since nobody had looked."""
     reference: str = ""
     """The pod at depth 0."""
     speculating: str = ""
@@ -79,6 +79,9 @@ class QualityCheck:
     """Differences whose gap is being asked for."""
     result: QualityStatus | None = None
     """None: not over yet."""
+    begun_anew: Annotated[int, Field(exclude_if=operator.not_)] = 0
+    """How often a step was, since nobody had looked. An earlier Fathom can read what has no such
+    step, be it a standby beside this one or what a rollback brings."""
 
     @property
     def holds(self) -> dict[str, int]:

@@ -5,15 +5,13 @@ would.
 """
 
 import asyncio
-import json
-import socket
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from pydantic import JsonValue
 
 from fathom.adapters.answers import Room, http_session
 from fathom.adapters.exposition import counters
@@ -27,11 +25,11 @@ from fathom.adapters.prometheus.query import PrometheusQuery, any_of, selector
 from fathom.core.measurement import PodCounters
 from fathom_bench.pages.figures import PrometheusCost
 from fathom_local.errors import LocalClusterError
-from fathom_local.tools.prometheus import find_prometheus
+from fathom_local.tools.prometheus import prometheus_process
 
 _NAMESPACE: Final = "llm"
 _PODS: Final = tuple(f"kimi-0a1b2c3d-5f6g7-x8z{number}q" for number in range(4))
-_SCRAPE_SECONDS: Final = 0.25
+_SCRAPE_MS: Final = 250
 _LOOKBACK_SECONDS: Final = 8
 _PODS_TOGETHER: Final = 2
 """As many as fit an answer with all of the lookback."""
@@ -49,9 +47,14 @@ def prometheus_cost(port: int) -> PrometheusCost:
     Raises:
         LocalClusterError: there is no Prometheus, it does not start, or both ways do not agree.
     """
+    targets: list[JsonValue] = [
+        {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": _NAMESPACE, "pod": pod}}
+        for pod in _PODS
+    ]
+    job: dict[str, JsonValue] = {"job_name": "vllm", "static_configs": targets}
     with (
         tempfile.TemporaryDirectory(prefix="fathom-bench-pages-") as folder,
-        _prometheus(port, Path(folder)) as url,
+        prometheus_process(_SCRAPE_MS, [job], Path(folder)) as url,
     ):
         return asyncio.run(_both_ways(url))
 
@@ -120,41 +123,3 @@ async def _until_scraped(metrics: PrometheusMetrics, pods: Sequence[PodEndpoint]
             raise LocalClusterError(f"Prometheus has no page within {_READY_SECONDS:g} s.")
         await asyncio.sleep(_POLL_SECONDS)
     await asyncio.sleep(_LOOKBACK_SECONDS)
-
-
-@contextmanager
-def _prometheus(port: int, folder: Path) -> Iterator[str]:
-    """A Prometheus that scrapes one page as that of several pods; its URL."""
-    targets = [
-        {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": _NAMESPACE, "pod": pod}}
-        for pod in _PODS
-    ]
-    every = f"{_SCRAPE_SECONDS * 1000:.0f}ms"
-    config = folder / "prometheus.json"
-    # JSON is YAML.
-    config.write_text(
-        json.dumps(
-            {
-                "global": {"scrape_interval": every, "scrape_timeout": every},
-                "scrape_configs": [{"job_name": "vllm", "static_configs": targets}],
-            }
-        )
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        own_port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [
-            find_prometheus(),
-            f"--config.file={config}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{own_port}",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield f"http://127.0.0.1:{own_port}"
-    finally:
-        process.terminate()
-        process.wait()

@@ -1,11 +1,11 @@
 """What was measured of one size, and what follows from it. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -305,6 +305,10 @@ class SizeFigures(_Measured):
         return _WINDOW_S * 1000 / page_ms if page_ms is not None and page_ms > 0 else None
 
 
+FigureOf = Callable[[SizeFigures], float | None]
+_Part = TypeVar("_Part")
+
+
 class ScaleReport(_Measured):
     """Everything."""
 
@@ -327,3 +331,14 @@ def growth(smaller: float | None, larger: float | None) -> float | None:
     if smaller is None or larger is None or smaller <= 0:
         return None
     return larger / smaller
+
+
+def of_part(
+    part: Callable[[SizeFigures], _Part | None], figure: Callable[[_Part], float | None]
+) -> FigureOf:
+    """A figure of a part that not every size has."""
+
+    def value(size: SizeFigures) -> float | None:
+        return None if (found := part(size)) is None else figure(found)
+
+    return value

@@ -71,6 +71,11 @@ class MeasuredWindow:
     api_server_bytes: int
     received_bytes: int | None
 
+    @property
+    def operator_cores(self) -> float:
+        seconds = self.after.at_s - self.before.at_s
+        return (self.after.operator_s - self.before.operator_s) / seconds
+
 
 def start_of(started: Started, own: Sequence[AuditEvent]) -> Start:
     began, ended = started.began, started.ended

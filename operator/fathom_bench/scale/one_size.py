@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
@@ -143,11 +143,7 @@ class SizeBench:
         """End the leader beside one that stands by, and wait until that has looked at all."""
         self._doing(f"the leader is to be {ending}")
         self.standby.start()
-        deadline_s = time.monotonic() + _PATIENCE_SECONDS
-        while not await self.standby.answers():
-            if time.monotonic() > deadline_s:
-                raise LocalClusterError("A second operator does not start; see why in its log.")
-            await asyncio.sleep(_POLL_SECONDS)
+        await self._until("a second operator answers", self.standby.answers)
         former, self.operator, self.standby = self.operator, self.standby, self.operator
         since, first_pass = datetime.now(UTC), None
         if ending is Ending.KILLED:
@@ -265,10 +261,11 @@ class SizeBench:
         await self._all(
             self._patch(each, manifests.rolled(self._found(each)["spec"])) for each in rolling
         )
-        await self._until(
-            "the new revisions have a pod",
-            lambda: all(self.played.revisions((each.namespace, each.name)) > 1 for each in rolling),
-        )
+
+        async def have_a_pod() -> bool:
+            return all(self.played.revisions((each.namespace, each.name)) > 1 for each in rolling)
+
+        await self._until("the new revisions have a pod", have_a_pod)
 
     async def _edit(self, when: str, everything: Sequence[Planned]) -> EditSpan:
         """Take a replica from some resources, and give it back."""
@@ -303,10 +300,9 @@ class SizeBench:
         found = await watched(self.operator, self.plane, self.pages, seconds)
         await self._profiled(when)
         self.view.advance(seconds)
-        cores = (found.after.operator_s - found.before.operator_s) / (
-            found.after.at_s - found.before.at_s
+        self._say(
+            f"{when}: operator {found.operator_cores:.3f} cores, {found.rss_bytes / 2**20:.0f} MiB"
         )
-        self._say(f"{when}: operator {cores:.3f} cores, {found.rss_bytes / 2**20:.0f} MiB")
         return found
 
     async def _profiled(self, what: str) -> None:
@@ -322,9 +318,9 @@ class SizeBench:
 
         await asyncio.gather(*map(one, requests))
 
-    async def _until(self, what: str, holds: Callable[[], bool]) -> None:
+    async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
         deadline_s = time.monotonic() + _PATIENCE_SECONDS
-        while not holds():
+        while not await holds():
             if time.monotonic() > deadline_s:
                 raise LocalClusterError(f"Not within {_PATIENCE_SECONDS:.0f} s: {what}.")
             await asyncio.sleep(_POLL_SECONDS)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from fathom_bench.scale.access import NAMESPACE
 from fathom_bench.scale.memory import MemoryLook
 from fathom_bench.scale.received import received_by_socket, sockets
 from fathom_bench.scale.sampling import Stacks, from_text
+from fathom_local.engine.process import free_port
 from fathom_local.errors import LocalClusterError
 from fathom_local.processes import daemon_environment, last_lines
 
@@ -116,7 +116,7 @@ class OperatorProcess:
     def start(self) -> None:
         """Start it. Until it answers, it has told nothing."""
         self._wanted = True
-        number, port = len(self._lives), _free_port()
+        number, port = len(self._lives), free_port()
         samples = self._folder / f"samples-{number}"
         program = ["-c", _PLAIN]
         if self._profiled:
@@ -131,7 +131,7 @@ class OperatorProcess:
                     f"--lease-namespace={NAMESPACE}",
                     "--health-port=0",
                     f"--metrics-port={port}",
-                    f"--page-port={_free_port()}",
+                    f"--page-port={free_port()}",
                 ],
                 # No hub is asked for models that are not there.
                 env=daemon_environment() | {"HF_HUB_OFFLINE": "1"},
@@ -306,10 +306,3 @@ def warnings_in(log: str) -> Counter[str]:
             # What follows a colon tells of one case.
             found[str(said.get("event")).splitlines()[0].partition(":")[0]] += 1
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port: int = opened.getsockname()[1]
-        return port

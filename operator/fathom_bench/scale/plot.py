@@ -2,19 +2,40 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fathom_bench.scale.figures import Percentiles, ScaleReport, SizeFigures, WindowLoad
+from fathom_bench.scale.figures import (
+    FigureOf,
+    Percentiles,
+    ScaleReport,
+    SizeFigures,
+    WindowLoad,
+    of_part,
+)
 
-_WHEN: Final = {
-    "at rest": "tab:gray",
-    "first minutes of traffic": "tab:orange",
-    "steady": "tab:blue",
-}
+
+class _When(NamedTuple):
+    """A line of each panel: one kind of load, as far as it was measured."""
+
+    label: str
+    colour: str
+    load: Callable[[SizeFigures], WindowLoad | None]
+    edits: Callable[[SizeFigures], Percentiles | None]
+
+
+_LINES: Final = (
+    _When("at rest", "tab:gray", lambda size: size.rest, lambda size: size.edits_at_rest),
+    _When(
+        *("first minutes of traffic", "tab:orange"),
+        lambda size: size.traffic,
+        lambda size: size.edits_under_traffic,
+    ),
+    _When("steady", "tab:blue", lambda size: size.steady, lambda size: size.edits_when_steady),
+)
 
 
 def write_plot(report: ScaleReport, file: Path) -> None:
@@ -27,11 +48,11 @@ def write_plot(report: ScaleReport, file: Path) -> None:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "scale"}):
         figure = Figure(figsize=(11, 7), layout="constrained")
         (cores, passes), (edits, memory) = figure.subplots(2, 2)
-        _by_size(cores, report, _loads(lambda load: load.operator_cores))
+        _by_size(cores, report, lambda when: of_part(when.load, lambda load: load.operator_cores))
         cores.set_title("Operator, cores")
-        _by_size(passes, report, _loads(lambda load: load.cpu_ms_per_pass))
+        _by_size(passes, report, lambda when: of_part(when.load, lambda load: load.cpu_ms_per_pass))
         passes.set_title("Operator, processor ms a pass")
-        _by_size(edits, report, _edits)
+        _by_size(edits, report, lambda when: of_part(when.edits, lambda spread: spread.p99))
         edits.set_title("Edit to first write, s (p99)")
         for axes in (cores, passes, edits):
             axes.set_xlabel(f"resources, {report.pods_each} pods each")
@@ -43,36 +64,13 @@ def write_plot(report: ScaleReport, file: Path) -> None:
         figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
-def _loads(
-    figure: Callable[[WindowLoad], float | None],
-) -> Callable[[SizeFigures], tuple[float | None, ...]]:
-    def values(size: SizeFigures) -> tuple[float | None, ...]:
-        windows = (size.rest, size.traffic, size.steady)
-        return tuple(None if each is None else figure(each) for each in windows)
-
-    return values
-
-
-def _edits(size: SizeFigures) -> tuple[float | None, ...]:
-    spreads: tuple[Percentiles | None, ...] = (
-        *(size.edits_at_rest, size.edits_under_traffic),
-        size.edits_when_steady,
-    )
-    return tuple(None if each is None else each.p99 for each in spreads)
-
-
-def _by_size(
-    axes: Axes, report: ScaleReport, values: Callable[[SizeFigures], tuple[float | None, ...]]
-) -> None:
-    """A line for rest and for each kind of traffic, as far as it was measured."""
-    for number, (when, colour) in enumerate(_WHEN.items()):
-        points = [
-            (size.resources, value)
-            for size in report.sizes
-            if (value := values(size)[number]) is not None
-        ]
+def _by_size(axes: Axes, report: ScaleReport, figure: Callable[[_When], FigureOf]) -> None:
+    for when in _LINES:
+        value = figure(when)
+        found = [(size.resources, value(size)) for size in report.sizes]
+        points = [each for each in found if each[1] is not None]
         if points:
-            axes.plot(*zip(*points, strict=True), marker="o", color=colour, label=when)
+            axes.plot(*zip(*points, strict=True), marker="o", color=when.colour, label=when.label)
 
 
 def _memory(axes: Axes, report: ScaleReport) -> None:

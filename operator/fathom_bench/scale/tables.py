@@ -9,7 +9,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fathom_bench.scale.figures import Percentiles, ScaleReport, SizeFigures, WindowLoad, growth
+from fathom_bench.scale.figures import (
+    FigureOf,
+    Percentiles,
+    ScaleReport,
+    SizeFigures,
+    WindowLoad,
+    growth,
+    of_part,
+)
 from fathom_bench.scale.memory import gained_per_hour
 from fathom_bench.scale.sampling import Hottest
 from fathom_bench.scale.takeover import Ending, Takeover
@@ -22,18 +30,15 @@ class FigureRow:
     """One figure of each size."""
 
     label: str
-    value: Callable[[SizeFigures], float | None]
+    value: FigureOf
     digits: int = 0
 
 
 def _of_load(when: str, load: Callable[[SizeFigures], WindowLoad | None]) -> Iterator[FigureRow]:
     """What every window shows."""
 
-    def of(figure: Callable[[WindowLoad], float | None]) -> Callable[[SizeFigures], float | None]:
-        def value(size: SizeFigures) -> float | None:
-            return None if (found := load(size)) is None else figure(found)
-
-        return value
+    def of(figure: Callable[[WindowLoad], float | None]) -> FigureOf:
+        return of_part(load, figure)
 
     yield FigureRow(f"{when}: operator, cores", of(lambda window: window.operator_cores), 3)
     yield FigureRow(f"{when}: cores it waited for", of(lambda window: window.waited_cores), 3)
@@ -45,9 +50,7 @@ def _of_load(when: str, load: Callable[[SizeFigures], WindowLoad | None]) -> Ite
     yield FigureRow(f"{when}: reads a minute", of(lambda window: window.reads_per_minute))
     yield FigureRow(
         f"{when}: reads a minute and resource",
-        lambda size: (
-            None if (found := load(size)) is None else found.reads_per_minute / size.resources
-        ),
+        lambda size: of_part(load, lambda window: window.reads_per_minute / size.resources)(size),
         2,
     )
     yield FigureRow(f"{when}: writes a minute", of(lambda window: window.writes_per_minute), 1)
@@ -62,35 +65,23 @@ def _of_load(when: str, load: Callable[[SizeFigures], WindowLoad | None]) -> Ite
 
 
 def _of_edits(when: str, edits: Callable[[SizeFigures], Percentiles | None]) -> Iterator[FigureRow]:
-    def part(name: str) -> Callable[[SizeFigures], float | None]:
-        def value(size: SizeFigures) -> float | None:
-            return None if (found := edits(size)) is None else float(getattr(found, name))
-
-        return value
-
-    yield FigureRow(f"{when}: edit to first write, s (p50)", part("p50"), 2)
-    yield FigureRow(f"{when}: edit to first write, s (p99)", part("p99"), 2)
+    what = f"{when}: edit to first write, s"
+    yield FigureRow(f"{what} (p50)", of_part(edits, lambda spread: spread.p50), 2)
+    yield FigureRow(f"{what} (p99)", of_part(edits, lambda spread: spread.p99), 2)
 
 
-def _of_takeovers() -> Iterator[FigureRow]:
-    for ending in Ending:
+def _of_takeover(ending: Ending) -> Iterator[FigureRow]:
+    def taken(size: SizeFigures) -> Takeover | None:
+        return next((each for each in size.takeovers if each.ending is ending), None)
 
-        def of(
-            figure: Callable[[Takeover], float | None], ending: Ending = ending
-        ) -> Callable[[SizeFigures], float | None]:
-            def value(size: SizeFigures) -> float | None:
-                return next(
-                    (figure(each) for each in size.takeovers if each.ending is ending), None
-                )
-
-            return value
-
-        when = f"leader {ending}"
-        yield FigureRow(
-            f"{when}: first pass of the next, s", of(lambda it: it.first_pass_seconds), 1
-        )
-        yield FigureRow(f"{when}: it has looked at all, s", of(lambda it: it.looked_at_seconds), 1)
-        yield FigureRow(f"{when}: workloads written", of(lambda it: it.workloads_written))
+    when = f"leader {ending}"
+    first_pass = of_part(taken, lambda found: found.first_pass_seconds)
+    yield FigureRow(f"{when}: first pass of the next, s", first_pass, 1)
+    looked_at = of_part(taken, lambda found: found.looked_at_seconds)
+    yield FigureRow(f"{when}: it has looked at all, s", looked_at, 1)
+    yield FigureRow(
+        f"{when}: workloads written", of_part(taken, lambda found: found.workloads_written)
+    )
 
 
 ROWS: Final = (
@@ -118,7 +109,8 @@ ROWS: Final = (
     *_of_load("steady", lambda size: size.steady),
     *_of_edits("steady", lambda size: size.edits_when_steady),
     FigureRow("steady: memory gained, MiB an hour", lambda size: gained_per_hour(size.memory), 1),
-    *_of_takeovers(),
+    *_of_takeover(Ending.KILLED),
+    *_of_takeover(Ending.STOPPED),
     FigureRow("edits that no write followed", lambda size: size.edits_unanswered),
     FigureRow("operator ended by itself, in all", lambda size: size.restarts),
     FigureRow("status, bytes (p50)", lambda size: size.status_bytes.p50),

@@ -1,15 +1,21 @@
-"""Prometheus for tests: the machine's own, else Debian's package, unpacked and not installed.
+"""Prometheus for tests and benchmarks: on PATH, else Debian's package, unpacked, not installed.
 
 Installing the package would start a server of its own on the machine.
 """
 
+import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pydantic import JsonValue
+
 from fathom_local.control_plane.apt_sources import write_private_sources
+from fathom_local.engine.process import free_port
 from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
 
@@ -61,6 +67,43 @@ def find_promtool() -> Path:
             "Prometheus' releases and Debian's package hold both."
         )
     return program
+
+
+@contextmanager
+def prometheus_process(
+    every_ms: int, jobs: Sequence[Mapping[str, JsonValue]], folder: Path
+) -> Iterator[str]:
+    """One that scrapes as often as that; its URL. It may not answer yet.
+
+    Args:
+        every_ms: between two scrapes.
+        jobs: its `scrape_configs`.
+        folder: for its files.
+
+    Raises:
+        LocalClusterError: there is none, and none can be had.
+    """
+    config, every = folder / "prometheus.json", f"{every_ms}ms"
+    timing: JsonValue = {"scrape_interval": every, "scrape_timeout": every}
+    # JSON is YAML.
+    config.write_text(json.dumps({"global": timing, "scrape_configs": [*map(dict, jobs)]}))
+    port = free_port()
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                find_prometheus(),
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _run(command: list[str], folder: Path | None = None) -> None:

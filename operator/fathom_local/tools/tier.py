@@ -3,11 +3,11 @@
 Run as `python -m fathom_local.tools.tier NAME --budget CPU_SECONDS -- COMMAND...`.
 
 The budget is of processor time, since other work on a machine would lengthen wall time, and of the
-machine that it was measured on: one that is slower has as much more of it. It counts every process
-of the tier, those that a test made a daemon and those in namespaces of their own included: this
-process adopts whatever loses its parent (`PR_SET_CHILD_SUBREAPER`, prctl(2)), and the kernel counts
-a child once it has ended and was waited for. Hence nothing may still run when the tier has ended:
-what does is ended, named, and fails the tier.
+machine that it was measured on: one that is slower while the tests run has as much more of it. It
+counts every process of the tier, those that a test made a daemon and those in namespaces of their
+own included: this process adopts whatever loses its parent (`PR_SET_CHILD_SUBREAPER`, prctl(2)),
+and the kernel counts a child once it has ended and was waited for. Hence nothing may still run when
+the tier has ended: what does is ended, named, and fails the tier.
 """
 
 import argparse
@@ -21,9 +21,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
-from fathom_local.slowness import slowness
+from fathom_local.slowness import slowness_seen
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_SECONDS: Final = 0.05
@@ -49,17 +50,16 @@ def main() -> int:
     _say(f"\n==> {given.tier}")
     started_s = time.monotonic()
     _adopt_orphans()
-    before = slowness()
-    code = _run(given.command)
-    # The smaller one: a neighbour that takes the memory for a moment is no reason.
-    slow = min(MOST_SLOWNESS, max(1.0, min(before, slowness())))
+    with slowness_seen() as seen:
+        code = _run(given.command)
+    slow = min(MOST_SLOWNESS, max(1.0, fmean(seen)))
     budget_s = given.budget * slow
     left = _end_what_is_left(given.patience)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     _say(
         f"==> {given.tier}: {time.monotonic() - started_s:.0f} s, {cpu_s:.0f} CPU seconds "
-        f"of {budget_s:.0f} (the Makefile's times {slow:.1f}: how slow this machine is)"
+        f"of {budget_s:.0f} (the Makefile's times {slow:.1f}: how slow this machine was)"
     )
     faults = _faults(given.tier, cpu_s, budget_s, left)
     for sentence in faults:

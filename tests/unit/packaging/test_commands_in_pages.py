@@ -142,7 +142,9 @@ def started(
     arguments: Sequence[str], folder: Path, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """As from a shell that no make has started."""
-    usual = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    usual = {
+        name: value for name, value in os.environ.items() if "MAKE" not in name and name != "ARGS"
+    }
     return subprocess.run(
         arguments,
         cwd=folder,

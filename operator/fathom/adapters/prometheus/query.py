@@ -99,7 +99,7 @@ class PrometheusQuery:
             )
             return tuple(_series_of(answer))
         except TooLargeError as error:
-            raise PrometheusAnswerTooLargeError(str(self.unreadable(str(error)))) from error
+            raise PrometheusAnswerTooLargeError(self._unreadable(str(error))) from error
         except BadAnswerError as error:
             raise self.unreadable(str(error)) from error
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
@@ -108,7 +108,10 @@ class PrometheusQuery:
             ) from error
 
     def unreadable(self, why: str) -> PrometheusUnreadableError:
-        return PrometheusUnreadableError(f"{self.where} cannot be read: {why}")
+        return PrometheusUnreadableError(self._unreadable(why))
+
+    def _unreadable(self, why: str) -> str:
+        return f"{self.where} cannot be read: {why}"
 
 
 def any_of(values: Iterable[str]) -> str:

@@ -62,10 +62,12 @@ _NOTHING_AT_ZERO: Final = frozenset(
 The server drops it, or has its own default instead. No other rule tells them from those that it
 keeps, such as allowPrivilegeEscalation, whose absence means true."""
 
+_EMPTY: Final[tuple[JsonValue, ...]] = (None, {}, [], "")
+
 
 def is_nothing(field: str, value: JsonValue) -> bool:
     """Whether to write this is to write nothing: null, {}, [], "", and the zeros of some fields."""
-    return value in (None, {}, [], "") or (field in _NOTHING_AT_ZERO and not value)
+    return value in _EMPTY or (field in _NOTHING_AT_ZERO and not value)
 
 
 def is_server_default(field: str, value: JsonValue, beside: Mapping[str, JsonValue]) -> bool:
@@ -76,7 +78,7 @@ def is_server_default(field: str, value: JsonValue, beside: Mapping[str, JsonVal
         value: what it holds.
         beside: the object it stands in.
     """
-    if value in (None, {}, [], ""):
+    if value in _EMPTY:
         return True
     if isinstance(value, Mapping):
         return all(is_server_default(key, each, value) for key, each in value.items())

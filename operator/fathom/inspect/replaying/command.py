@@ -88,8 +88,8 @@ def replay_command(
     wishes = {"tokens": tokens, "minTokens": min_tokens, "maxTokens": max_tokens}
     with refusing_replays():
         settings = settings_for(filename, _given(wishes), _given(tuning), max_batch)
-    shown = ReplayPage(settings)
-    replay = Replay(settings, shown.saw)
+    shown = None if page is None else ReplayPage(settings)
+    replay = Replay(settings, None if shown is None else shown.saw)
     if files:
         replayed = run(replay, partial(feed_files, files))
         key = ObjectKey("", name)
@@ -100,7 +100,7 @@ def replay_command(
         past = Past(prometheus, key, from_s, now_s, step_s, save)
         replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
     _show(replayed, json)
-    if page is not None:
+    if page is not None and shown is not None:
         named = key if name else ObjectKey("", page.stem)
         write_page(recording_page(shown.view(named, replayed)), page)
 
