@@ -143,7 +143,7 @@ def test_several_worlds_follow_one_flag(tmp_path: Path) -> None:
 
 
 def test_worlds_drawn_at_random_run_and_are_written_down(tmp_path: Path) -> None:
-    options = ["--policies", "static_user", "--policies", "live", "--seeds", "1", "--jobs", "1"]
+    options = ["--policies", "static_user", "--seeds", "1", "--jobs", "1"]
     outputs = ["--json", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.png")]
     result = CliRunner().invoke(
         app,
