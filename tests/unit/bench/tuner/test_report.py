@@ -1,5 +1,6 @@
 """From outcomes to figures, and the command as a whole."""
 
+import csv
 import json
 from io import StringIO
 from pathlib import Path
@@ -152,6 +153,29 @@ def test_worlds_drawn_at_random_run_and_are_written_down(tmp_path: Path) -> None
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "x.json").read_text())["worlds"] == ["random-3"]
     assert load(str(tmp_path / "random-3.toml")) == random_world(3)
+
+
+def test_each_window_and_each_decision_of_the_tuner_is_traced(tmp_path: Path) -> None:
+    (tmp_path / "hour.toml").write_text(
+        """
+        fleet = { replicas = 1, window_seconds = 60 }
+        traffic = { concurrency = 25, quiet_hours = [[1, 24]] }
+        classes = [{ name = "easy", acceptance = [0.95, 0.95, 0.95, 0.95, 0.95] }]
+        """
+    )
+    options = ["--worlds", str(tmp_path / "hour.toml"), "--policies", "live", "--seeds", "1"]
+    outputs = ["--jobs", "1", "--trace", str(tmp_path), "--json", str(tmp_path / "x.json")]
+    plot = ["--plot", str(tmp_path / "x.png")]
+    result = CliRunner().invoke(app, ["local", "bench-tuner", *options, *outputs, *plot])
+    assert result.exit_code == 0, result.output
+    tables = {
+        each: list(csv.DictReader((tmp_path / f"hour-1-live-{each}.csv").read_text().splitlines()))
+        for each in ("windows", "decisions")
+    }
+    assert {"Probe", "Move"} <= {row["action"] for row in tables["decisions"]}
+    assert any(row["overrides"] for row in tables["decisions"])
+    assert "24:3" in tables["windows"][0]["depths"]
+    assert float(tables["windows"][59]["fraction"]) > float(tables["windows"][0]["fraction"])
 
 
 @pytest.mark.parametrize(
