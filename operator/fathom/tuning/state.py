@@ -28,7 +28,7 @@ from fathom.tuning.policy.visit import Visit
 
 LARGEST_BYTES: Final = 256 * 1024
 """A quarter of what a ConfigMap may hold. A fleet of four pods takes a few KiB."""
-MOST_VISITS: Final = 64
+MOST_VISITS: Final = 96
 """Depths in buckets that were tried, the latest: the state must fit into a ConfigMap."""
 
 SENTINEL_GUESS_S: Final = 5.0

@@ -1,11 +1,11 @@
 """What is worth trying: depths that may be better, and would be known better by a probe."""
 
-from math import exp, log1p, sqrt
+from math import exp, inf, log1p, sqrt
 from typing import Final
 
 from fathom.tuning.estimate.step_time import STEP_SD
 from fathom.tuning.policy.option import DepthOption, ProbePlan
-from fathom.tuning.policy.policy import Policy
+from fathom.tuning.policy.policy import PROMISING_AGAIN_S, Policy
 
 FARTHEST_GUESS_TOKENS: Final = 2
 """Tokens that a probe may be away from what was measured while the slope is a guess."""
@@ -28,7 +28,7 @@ def experiments(policy: Policy, probe: ProbePlan) -> tuple[DepthOption, ...]:
         options = [
             (gained, option)
             for option in policy.alternatives(bucket, share)
-            if policy.may_visit(bucket, option.to)
+            if policy.may_visit(bucket, option.to, _most_rest_s(policy, option))
             and _in_reach(policy, bucket, option.to)
             and policy.may_try(option, probe.pods)
             and (gained := worth(policy, option, probe)) > 0
@@ -50,6 +50,10 @@ def worth(policy: Policy, option: DepthOption, probe: ProbePlan) -> float:
     taught = option.gain.knowledge_gradient(log1p(policy.bounds.min_gain), noise)
     cost = option.gain.expected_loss + OVERHEAD_LOSS
     return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
+
+
+def _most_rest_s(policy: Policy, option: DepthOption) -> float:
+    return PROMISING_AGAIN_S if option.gain.mean >= log1p(policy.bounds.min_gain) else inf
 
 
 def _in_reach(policy: Policy, bucket: int, depth: int) -> bool:

@@ -8,7 +8,7 @@ the error: not knowing leads to a probe and never to a move.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import expm1, log, log1p, log2
+from math import expm1, inf, log, log1p, log2
 from typing import Final
 
 from fathom.core.depth import nearest_depth
@@ -27,8 +27,13 @@ MEND_Z: Final = 1.0
 """The same where the SLO is missed: to stay by mistake costs as much as to go by mistake."""
 SPEED_WEIGHT: Final = 0.1
 """Weight of speed beside keeping an SLO that is missed."""
-VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0)
-"""How long a depth is left alone after it was tried once, twice, more often."""
+VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0, 7200.0, 28800.0)
+"""How long a depth is left alone after it was tried once, twice, more often: of two that are worth
+about the same, one would be tried for ever …"""
+PROMISING_AGAIN_S: Final = 1800.0
+"""… and how long at most one that seems to gain enough for a change."""
+FAILED_S: Final = 1800.0
+"""How long one is left alone that was slower than what it replaced."""
 DEPTH_0_GAIN_FACTOR: Final = 2.0
 """How many times the smallest gain depth 0 must bring: there, other traffic goes unnoticed until
 the next look."""
@@ -241,18 +246,15 @@ class Policy:
 
     def _failed(self, bucket: int, depth: int) -> bool:
         visit = self._visits_now.get((bucket, depth))
-        return (
-            visit is not None
-            and visit.failed
-            and self.evidence.now_s - visit.at_s < VISIT_AGAIN_S[-1]
-        )
+        return visit is not None and visit.failed and self.evidence.now_s - visit.at_s < FAILED_S
 
-    def may_visit(self, bucket: int, depth: int) -> bool:
+    def may_visit(self, bucket: int, depth: int, most_s: float = inf) -> bool:
+        """Whether a depth has rested for long enough since it was tried, or for `most_s`."""
         visit = self._visits_now.get((bucket, depth))
         if visit is None:
             return True
-        rest = VISIT_AGAIN_S[min(visit.times, len(VISIT_AGAIN_S)) - 1]
-        return self.evidence.now_s - visit.at_s >= rest
+        rest_s = VISIT_AGAIN_S[min(visit.times, len(VISIT_AGAIN_S)) - 1]
+        return self.evidence.now_s - visit.at_s >= min(rest_s, most_s)
 
     @cached_property
     def _visits_now(self) -> Mapping[tuple[int, int], Visit]:

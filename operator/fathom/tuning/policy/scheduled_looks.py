@@ -38,7 +38,7 @@ def control(policy: Policy, look: ProbePlan) -> tuple[DepthOption, ...]:
             and share >= LEAST_CONTROL_SHARE
             and tokens != policy.depths[bucket]
             and (cell is None or policy.evidence.now_s - cell.at_s > CONTROL_AGAIN_S)
-            and policy.may_visit(bucket, tokens)
+            and policy.may_visit(bucket, tokens, CONTROL_AGAIN_S)
         ):
             option = DepthOption(bucket, policy.depths[bucket], tokens, gain, share)
             wanted += [option] if policy.may_try(option, look.pods) else []

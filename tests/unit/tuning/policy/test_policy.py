@@ -1,8 +1,10 @@
 from dataclasses import replace
+from math import log1p
 
 import pytest
 
 from fathom.tuning.judging import assess
+from fathom.tuning.policy.experiments import experiments
 from fathom.tuning.policy.option import ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.scheduled_looks import control
@@ -53,6 +55,49 @@ def test_the_users_own_depth_is_looked_at_again_only_where_there_is_load(
     later = replace(evidence, traffic=replace(evidence.traffic, loads=loads))
     due = control(replace(policy, evidence=later, visits=()), ProbePlan(15.0, 8))
     assert (8 in {each.bucket for each in due}) is looks
+
+
+def tried(policy: Policy, times: int, rested_s: float) -> Policy:
+    """The same where every depth was tried so often, under this traffic."""
+    at_s, epoch = policy.evidence.now_s - rested_s, policy.evidence.text.epoch
+    depths = policy.bounds.depths
+    visits = (
+        Visit(bucket, each, at_s, epoch, times) for bucket in policy.depths for each in depths
+    )
+    return replace(policy, visits=tuple(visits))
+
+
+@pytest.mark.parametrize(
+    ("times", "rested_s"),
+    [(1, 60.0), (2, 300.0), (3, 1800.0), (4, 7200.0), (5, 28800.0), (9, 28800.0)],
+)
+def test_the_more_often_a_depth_was_tried_the_longer_it_is_left_alone(
+    times: int, rested_s: float
+) -> None:
+    policy = policy_back_at_the_start()
+    assert tried(policy, times, rested_s).may_visit(4, 5)
+    assert not tried(policy, times, rested_s - 1).may_visit(4, 5)
+
+
+def test_what_seems_to_gain_enough_is_not_left_alone_for_hours() -> None:
+    fleet = Fleet(acceptance=EASY, jitter=0).run(31)
+    assert fleet.document is not None
+    policy, plan = assess(fleet.snapshot(), fleet.document).policy, ProbePlan(15.0, 8)
+    least = log1p(policy.bounds.min_gain)
+    before, after = (experiments(tried(policy, 9, each), plan) for each in (1799.0, 1801.0))
+    assert before == ()
+    assert after
+    assert all(each.gain.mean >= least for each in after)
+
+
+def test_the_users_own_depth_is_looked_at_again_however_often_it_was() -> None:
+    fleet = Fleet(acceptance=EASY, jitter=0).run(240)
+    assert fleet.document is not None
+    policy, plan = assess(fleet.snapshot(), fleet.document).policy, ProbePlan(15.0, 8)
+    old = replace(policy.evidence, now_s=policy.evidence.now_s + 3600)
+    later = replace(policy, evidence=old)
+    assert not control(tried(later, 9, 1799.0), plan)
+    assert {each.to for each in control(tried(later, 9, 1801.0), plan)} == {SETTINGS.tokens}
 
 
 def test_idle_buckets_follow_those_that_were_measured() -> None:
