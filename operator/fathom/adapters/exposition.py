@@ -148,6 +148,9 @@ _OF_A_CELL: Final = itemgetter(*(each.name for each in fields(CellCounts)))
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
 _PLACING_LABELS: Final = ("le", "finished_reason", "batch_le", "depth", "step", "position")
+_LONGEST_PLACE: Final = 64
+"""Characters of such a label's value; vLLM's and the plugin's have twenty at most. What a pod shows
+is kept beyond its page, and nothing else bounds what a Prometheus has scraped of it."""
 _SERIES_KEPT: Final = 8192
 """An engine that used every cell has some 1,400, and all engines have the same."""
 # One object each where that is easy: a thing is compared with itself at once.
@@ -188,6 +191,8 @@ def _destination(name: str, *values: str | None) -> Destination:
 
 
 def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column]:
+    if max(map(len, labels.values()), default=0) > _LONGEST_PLACE:
+        raise ValueError
     if name in _OF_A_POD:
         return _OF_A_POD[name]
     if name in _HISTOGRAMS:

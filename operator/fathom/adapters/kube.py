@@ -38,6 +38,9 @@ DEFAULT_SILENT_S: Final = 75.0
 """Most often an API server sends a bookmark about every minute."""
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
+_MOST_EVENTS: Final = 10_000
+"""About one object: hundreds are many for an hour. But whoever may write events may write any
+number, and the operator holds what it reads beside all other resources."""
 _NOT_FOUND: Final = 404
 _OK: Final = range(200, 300)
 
@@ -96,7 +99,7 @@ class Kube:
 
     async def _pages(
         self, kind: Kind, namespace: str, which: tuple[str, str]
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page]:
         path, goes_on = _path(kind, namespace), ""
         while True:
             query = [which, ("limit", str(_PAGE)), ("continue", goes_on)]
@@ -157,8 +160,11 @@ class Kube:
         about = f"involvedObject.name={name}{f',reason={reason}' if reason else ''}"
         found: list[Manifest] = []
         # All of them: they come in the order of their names, so the first ones are any ones.
-        async for page in self._pages(EVENT, namespace, ("fieldSelector", about)):
-            found += page.items
+        async with aclosing(self._pages(EVENT, namespace, ("fieldSelector", about))) as pages:
+            async for page in pages:
+                found += page.items
+                if len(found) >= _MOST_EVENTS:
+                    break
         return tuple(found)
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:

@@ -149,6 +149,17 @@ def shown(bench: DepthBench, console: Console) -> int:
     return NOT_ALL if bench.not_measured or any(row.failed for row in bench.rows) else 0
 
 
+def end_when_told() -> None:
+    """A job of CI that is cancelled, and a terminal that is closed, end it as Ctrl-C does.
+
+    Not where whoever started it, such as `nohup`, has said that it shall go on.
+    """
+    if (task := asyncio.current_task()) is not None:
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+
+
 async def _bench(
     key: ObjectKey,
     request: BenchRequest | None,
@@ -157,10 +168,7 @@ async def _bench(
     context: str,
 ) -> int:
     """The exit code; request None: of the one that is under way."""
-    # A job of CI that is cancelled, and a terminal that is closed, end it as Ctrl-C does.
-    if (task := asyncio.current_task()) is not None:
-        for each in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+    end_when_told()
     async with _connected(kubeconfig, context) as cluster:
         sd = await _resource(cluster, key)
         if request is None:

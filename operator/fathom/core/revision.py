@@ -30,12 +30,15 @@ _QUANTITIES: Final = "spec.engine.resources."
 _OVERLAYS: Final = ("spec.podTemplate", "spec.workerTemplate")
 
 
-class _Form(StrEnum):
+class StartedAs(StrEnum):
     """How pods are started: what a Fathom makes of the mode and of what it knows of the engine."""
 
     LIVE = "live"
+    """With the plugin, and following the depth document."""
     COUNTED = "counted"
+    """With the plugin, at one depth."""
     STATIC = "static"
+    """At one depth."""
 
 
 def revision_of(spec: SpeculativeDeploymentSpec) -> str:
@@ -49,33 +52,38 @@ def revisions_of(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
     One may know of an engine what another does not; what else is in a revision only the spec
     decides. This Fathom's own comes first.
     """
-    judged = tuple(_Form) if spec.tunable and spec.drafts else ()
+    judged = tuple(StartedAs) if spec.tunable and spec.drafts else ()
     return tuple(dict.fromkeys(_named(spec, form) for form in (_form_of(spec), *judged)))
 
 
-def _named(spec: SpeculativeDeploymentSpec, form: _Form) -> str:
+def _named(spec: SpeculativeDeploymentSpec, form: StartedAs) -> str:
     text = json.dumps(_inputs(spec, form), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
 
 
-def _form_of(spec: SpeculativeDeploymentSpec) -> _Form:
+def _form_of(spec: SpeculativeDeploymentSpec) -> StartedAs:
     if live_depth(spec):
-        return _Form.LIVE
-    return _Form.COUNTED if has_plugin(spec) else _Form.STATIC
+        return StartedAs.LIVE
+    return StartedAs.COUNTED if has_plugin(spec) else StartedAs.STATIC
 
 
 def changed_restart_fields(
-    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec, revision: str = ""
+    old: SpeculativeDeploymentSpec,
+    new: SpeculativeDeploymentSpec,
+    revision: str = "",
+    started: StartedAs | None = None,
 ) -> tuple[str, ...]:
     """The fields, as the user writes them, whose change makes new pods necessary.
 
-    Without `revision`, empty if and only if both specs have the same.
+    With neither `revision` nor `started`, empty if and only if both specs have the same.
 
     Args:
         old: that pods were made from.
         new: that they are to be made from.
-        revision: of those pods. It tells how they were started, be it by a Fathom that judged their
-            engine otherwise: what they can take live is live. Empty: as this one would start them.
+        revision: of those pods. Where nothing else does, it tells how they were started, be it by a
+            Fathom that judged their engine otherwise. Empty: as this one would start them.
+        started: how they were, as their workload shows: what they can take live is live. It may be
+            otherwise than their name says, if they were made again. None: there is none.
     """
     if old == new:
         # Asked in each pass, and nearly always so: to write both out takes twenty times as long.
@@ -83,16 +91,20 @@ def changed_restart_fields(
     judged = _form_of(old), _form_of(new)
     compared = {judged}
     if judged[0] is judged[1] and new.tunable:
-        names = ((form, _named(old, form)) for form in (judged[0], *_Form) if revision)
-        started = next((form for form, name in names if name == revision), judged[0])
+        names = ((form, _named(old, form)) for form in (judged[0], *StartedAs) if revision)
+        named = next((form for form, name in names if name == revision), judged[0])
+        started = started or named
         # Where new pods would be live, their wishes count as well.
-        compared = {(started, started), *(compared if _Form.LIVE in judged else ())}
+        compared = {(started, started), *(compared if StartedAs.LIVE in judged else ())}
     changed = (_changed(old, new, before, after) for before, after in compared)
     return tuple(sorted(set().union(*changed)))
 
 
 def _changed(
-    old: SpeculativeDeploymentSpec, new: SpeculativeDeploymentSpec, started: _Form, starts: _Form
+    old: SpeculativeDeploymentSpec,
+    new: SpeculativeDeploymentSpec,
+    started: StartedAs,
+    starts: StartedAs,
 ) -> set[str]:
     before, after = _inputs(old, started), _inputs(new, starts)
     changed = {path for path in before | after if before.get(path) != after.get(path)}
@@ -119,7 +131,7 @@ def _changed(
     return changed
 
 
-def _inputs(spec: SpeculativeDeploymentSpec, form: _Form) -> dict[str, JsonValue]:
+def _inputs(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonValue]:
     """What the pods are made from: path of the field, value; defaults left out."""
     document = spec.model_dump(
         mode="json",
@@ -148,10 +160,10 @@ def _inputs(spec: SpeculativeDeploymentSpec, form: _Form) -> dict[str, JsonValue
     }
 
 
-def _depth_of(spec: SpeculativeDeploymentSpec, form: _Form) -> dict[str, JsonValue]:
+def _depth_of(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonValue]:
     if not spec.drafts:
         return {_DRAFTING: "Disabled"}
-    if form is not _Form.LIVE:
+    if form is not StartedAs.LIVE:
         return {_MODE: form, _TOKENS: spec.speculation.tokens}
     return {_MODE: form, **_sized_for(spec)}
 

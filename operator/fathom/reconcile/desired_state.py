@@ -4,18 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.version import number_in_tag
 from fathom.core.reporting.events import Event
-from fathom.core.revision import revision_of
+from fathom.core.revision import StartedAs, revision_of
 from fathom.fetch.standing import NOT_WANTED, FetchStanding
 from fathom.reconcile.arm import Arm
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.holding import Hold
+from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.quality_step import QualityStep
 from fathom.rollout.rollout import Rollout, Stage
 
@@ -150,13 +149,8 @@ def _read_by_its_tag(sd: SpeculativeDeployment, revision: str) -> SpeculativeDep
 
 def following_of(objects: Objects) -> Mapping[str, bool]:
     """Which workloads' pods read the depth document. With the plugin alone they only count."""
-    depth = names.depth_config_map(objects.key.name)
-    return MappingProxyType(
-        {
-            each.revision: bool(each.plugin) and depth in each.config_maps
-            for each in objects.workloads
-        }
-    )
+    started = started_as(objects)
+    return MappingProxyType({each: form is StartedAs.LIVE for each, form in started.items()})
 
 
 def follows(following: Mapping[str, bool], revision: str, spec: SpeculativeDeploymentSpec) -> bool:

@@ -10,9 +10,11 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plan import Progress
+from fathom.core.revision import StartedAs
 from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import named
@@ -70,7 +72,7 @@ def hold_of(
     vetoed = checkpoint.rollout is not None and checkpoint.rollout.vetoes(intent.revision)
     if not intent.awaited or vetoed:
         return None
-    if checkpoint.unread and running != {intent.revision}:
+    if checkpoint.unread and running.keys() != {intent.revision}:
         progress = Progress(Reason.KEPT_UNREADABLE, _unread(checkpoint, objects, intent))
         return Hold(progress, "it is known what the spec asks for", frozen=True)
     left_s = PATIENCE_S - (now_s - first_seen.at_s)
@@ -85,10 +87,27 @@ def hold_of(
     return Hold(Progress(Reason.WAITING_FOR_HUB, message), until, wake_after_s=left_s)
 
 
-def running_revisions(objects: Objects) -> frozenset[str]:
-    """Those that ask for replicas, or still have pods."""
+def running_revisions(objects: Objects) -> Mapping[str, StartedAs | None]:
+    """Those that ask for replicas, or still have pods, and how these were started.
+
+    None: their workload is gone, so that only their name tells.
+    """
     asking = {each.revision for each in objects.workloads if each.replicas > 0}
-    return frozenset(asking | {pod.revision for pod in objects.engines if not pod.terminating})
+    running = asking | {pod.revision for pod in objects.engines if not pod.terminating}
+    started = started_as(objects)
+    return {revision: started.get(revision) for revision in sorted(running)}
+
+
+def started_as(objects: Objects) -> Mapping[str, StartedAs]:
+    """How the pods of each revision that has a workload are started."""
+    depth = names.depth_config_map(objects.key.name)
+
+    def form(workload: ObservedWorkload) -> StartedAs:
+        if not workload.plugin:
+            return StartedAs.STATIC
+        return StartedAs.LIVE if depth in workload.config_maps else StartedAs.COUNTED
+
+    return {each.revision: form(each) for each in objects.workloads}
 
 
 def _unread(checkpoint: Checkpoint, objects: Objects, intent: Intent) -> str:

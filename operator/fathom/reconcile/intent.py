@@ -1,7 +1,7 @@
 """Which spec is to be carried out: the newest, or, while that one is bad, the last good one."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -18,7 +18,7 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ServedApis
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
-from fathom.core.revision import changed_restart_fields, revisions_of
+from fathom.core.revision import StartedAs, changed_restart_fields, revisions_of
 from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
@@ -61,7 +61,7 @@ def intent_of(
     *,
     served: ServedApis,
     usable: Collection[Kind],
-    running: Collection[str],
+    running: Mapping[str, StartedAs | None],
     refused: DraftVerdict | None = None,
 ) -> Intent:
     """Judge the newest spec, and fall back where it must be.
@@ -72,7 +72,7 @@ def intent_of(
         models: what is known of target and draft of all these specs, as far as it is known.
         served: what the cluster has.
         usable: of the kinds that not every cluster has, those that can be used in it.
-        running: revisions that have replicas.
+        running: revisions that have replicas, and how these were started.
         refused: the refusal of this very generation's draft that the status tells of. It stands
             until the hub has been heard; None: there is none.
     """
@@ -218,7 +218,7 @@ def wanted_revision(
     spec: SpeculativeDeploymentSpec,
     resource: Manifest,
     checkpoint: Checkpoint,
-    running: Collection[str],
+    running: Mapping[str, StartedAs | None],
 ) -> str:
     """The revision whose pods a spec asks for.
 
@@ -234,27 +234,28 @@ def wanted_revision(
         spec: the spec that is carried out.
         resource: the SpeculativeDeployment as it was read.
         checkpoint: what is known of earlier specs.
-        running: revisions that have replicas.
+        running: revisions that have replicas, and how these were started.
     """
+    for revision, earlier in _known(resource, checkpoint):
+        if not changed_restart_fields(earlier, spec, revision, running.get(revision)):
+            return revision
+    return _by_its_name(spec, checkpoint, running)
+
+
+def _known(
+    resource: Manifest, checkpoint: Checkpoint
+) -> Iterator[tuple[str, SpeculativeDeploymentSpec]]:
+    """Pairs of a revision and the spec that its pods were made from; the last one is compared."""
     newest = good_spec_text(resource)
     for revision, text in sorted(checkpoint.specs(), key=lambda each: each[1] != newest):
-        earlier = earlier_spec(resource, text)
-        if earlier is not None and not changed_restart_fields(earlier.spec, spec, revision):
-            return revision
-    return _compared_revision(spec, resource, checkpoint) or _by_its_name(spec, checkpoint, running)
-
-
-def _compared_revision(
-    spec: SpeculativeDeploymentSpec, resource: Manifest, checkpoint: Checkpoint
-) -> str | None:
-    """That of the one replica that is compared, if the spec asks for all to be like it."""
+        if (earlier := earlier_spec(resource, text)) is not None:
+            yield revision, earlier.spec
     if checkpoint.rollout is None or not checkpoint.rollout.arm:
-        return None
+        return
+    # The spec may ask for all to be like the one that is compared.
     fleet = earlier_spec(resource, checkpoint.spec_of(checkpoint.rollout.stable))
-    one = arm_of(fleet.spec) if fleet is not None else None
-    revision = checkpoint.rollout.revision
-    same = one is not None and not changed_restart_fields(one, spec, revision)
-    return revision if same else None
+    if (one := arm_of(fleet.spec) if fleet is not None else None) is not None:
+        yield checkpoint.rollout.revision, one
 
 
 def _by_its_name(

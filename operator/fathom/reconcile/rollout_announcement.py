@@ -4,7 +4,7 @@ from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.counted import counted
 from fathom.core.reporting.events import Event, Severity
-from fathom.core.revision import changed_restart_fields
+from fathom.core.revision import StartedAs, changed_restart_fields
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import earlier_spec
 from fathom.rollout.rollout import Rollout
@@ -16,6 +16,7 @@ def rollout_announcement(
     checkpoint: Checkpoint,
     rollout: Rollout,
     *,
+    started: StartedAs | None = None,
     paused: str = "",
 ) -> Event:
     """What to say of a rollout that begins.
@@ -25,11 +26,12 @@ def rollout_announcement(
         resource: the SpeculativeDeployment as it was read.
         checkpoint: what is known of the specs before.
         rollout: the one that begins.
+        started: how the pods were that it replaces; None: only their name tells.
         paused: the sentence that says who else than the spec holds it; empty: nobody.
     """
     earlier = earlier_spec(resource, checkpoint.spec_of(rollout.stable))
     stable = rollout.stable
-    fields = changed_restart_fields(earlier.spec, wanted.spec, stable) if earlier else ()
+    fields = changed_restart_fields(earlier.spec, wanted.spec, stable, started) if earlier else ()
     because = f"{fields[0]} changed" if fields else "the spec changed"
     if len(fields) > 1:
         because += f" (and {', '.join(fields[1:])})"

@@ -22,7 +22,7 @@ from fathom.reconcile.canary_windows import CanaryWindows, window_length_s
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of, follows
 from fathom.reconcile.fetch_findings import fetch_standing, fetched_news, pinned_to_fetched
-from fathom.reconcile.holding import Hold
+from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.intent import Intent, earlier_spec
 from fathom.reconcile.rollout_announcement import rollout_announcement
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
@@ -91,7 +91,12 @@ def desired_state(
     events = (*fetched_news(weights), *step.events)
     if new and not given.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
         began = rollout_announcement(
-            wanted, objects.resource, checkpoint, step.rollout, paused=paused
+            wanted,
+            objects.resource,
+            checkpoint,
+            step.rollout,
+            started=started_as(objects).get(step.rollout.stable),
+            paused=paused,
         )
         events = (began, *events)
     rollout = step.rollout

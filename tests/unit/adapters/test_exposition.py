@@ -115,8 +115,9 @@ def test_only_what_is_read_is_parsed() -> None:
         ("vllm:prompt_tokens_total secret\n", "text format"),
         ('fathom_steps_total{secret="secret"} 1\n', "does not know"),
         ('fathom_steps_total{batch_le="secret",depth="3",step="decode"} 1\n', "does not know"),
+        (f'vllm:request_success_total{{finished_reason="{"x" * 100}"}} 1\n', "does not know"),
     ],
-    ids=["samples", "line", "value", "label", "label's value"],
+    ids=["samples", "line", "value", "label", "label's value", "label's length"],
 )
 def test_a_page_without_measure_is_refused_and_never_quoted(page: str, words: str) -> None:
     with pytest.raises(NotAnEngine) as refused:

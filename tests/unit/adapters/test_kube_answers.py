@@ -210,6 +210,23 @@ async def test_events_are_read_to_their_end() -> None:
     assert {each["fieldSelector"] for each in server.asked} == {"involvedObject.name=kimi"}
 
 
+async def test_events_beyond_all_measure_are_not_all_read() -> None:
+    """Whoever may write events may write any number about anything."""
+    asked: list[str] = []
+    items = json.dumps([{"metadata": {"name": "kimi.1"}}] * 500)
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.query.get("continue", ""))
+        goes_on = "next" if len(asked) < 40 else ""
+        metadata = json.dumps({"resourceVersion": "12", "continue": goes_on})
+        return web.Response(text=f'{{"metadata": {metadata}, "items": {items}}}')
+
+    async with kube_of(answer) as kube:
+        found = await kube.events("llm", "kimi", "")
+    assert len(found) == 10_000
+    assert len(asked) == 20
+
+
 @pytest.mark.parametrize("body", [SIGN_IN, "", "[]", '"OK"'])
 async def test_what_is_no_object_is_none(body: str) -> None:
     async with kube_before(200, body) as kube:

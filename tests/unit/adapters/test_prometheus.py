@@ -143,6 +143,8 @@ class Scrapes:
     """Of the Prometheus behind the same address that answers every second question."""
     most_pods: int = 100
     """More of them in one answer are too many bytes."""
+    failed: dict[str, float] = field(default_factory=dict)
+    """Moments at which a scrape failed, as VictoriaMetrics shows them."""
 
     async def __call__(self, server: BadServer, writer: asyncio.StreamWriter) -> None:
         asked = parse_qs(urlsplit(server.asked[-1]).query)
@@ -160,7 +162,8 @@ class Scrapes:
                 for each in scraped(ENGINE, at_s, **self.labels):
                     if of_everything or each.name == EVERY_ENGINE:
                         key = tuple({**each.metric, "pod": pod}.items())
-                        found.setdefault(key, []).append([at_s, str(each.values[0][1])])
+                        value = "NaN" if self.failed.get(pod) == at_s else str(each.values[0][1])
+                        found.setdefault(key, []).append([at_s, value])
         said = [{"metric": dict(key), "values": values} for key, values in found.items()]
         body = json.dumps({"status": "success", "data": {"result": said}}).encode()
         if of_everything and len(pods) > self.most_pods:
@@ -206,6 +209,17 @@ async def test_pods_whose_scrapes_are_far_apart_are_not_asked_for_together() -> 
 
     assert {each.pod for each in sample.counters} == {"p", "q"}
     assert [each["time"] for each in questions_for_all(questions)] == ["900.0", "990.0"]
+
+
+async def test_a_scrape_that_failed_is_passed_over_however_it_is_shown() -> None:
+    moments = {"p": [975.0, 985.0], "q": [975.0, 990.0], "r": [985.0]}
+
+    sample, _ = await asked(Scrapes(moments, failed={"p": 985.0, "r": 985.0}), *moments)
+
+    assert {each.pod: each.at_s for each in sample.counters} == {"p": 975.0, "q": 990.0}
+    (failure,) = sample.failures
+    assert failure.pod == "r"
+    assert "no vllm: metrics of it within the last 150 s" in failure.cause
 
 
 async def test_a_scrape_of_long_ago_is_none() -> None:

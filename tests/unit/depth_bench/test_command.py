@@ -1,12 +1,15 @@
 """What the command prints, and with which exit code it ends."""
 
+import asyncio
+import os
+import signal
 from io import StringIO
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fathom.bench.command import shown
+from fathom.bench.command import end_when_told, shown
 from fathom.bench.heard import heard
 from fathom.bench.result import found
 from fathom.cli import app
@@ -68,3 +71,20 @@ def test_numbers_that_are_none_are_refused_before_any_cluster_is_asked(typed: li
 
     assert result.exit_code == 2
     assert f"{typed[0]} {typed[1]!r}: write whole numbers" in result.stderr
+
+
+@pytest.mark.parametrize("ignored", [True, False], ids=["nohup", "terminal"])
+async def test_a_closed_terminal_ends_it_unless_nohup_says_otherwise(*, ignored: bool) -> None:
+    async def bench() -> str:
+        end_when_told()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.05)
+        return "went on"
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        (ended,) = await asyncio.gather(bench(), return_exceptions=True)
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before)
+    assert ended == "went on" if ignored else isinstance(ended, asyncio.CancelledError)

@@ -91,7 +91,7 @@ def test_pods_that_an_earlier_fathom_started_without_counting_keep_their_revisio
     kept = Checkpoint(good_spec=good_spec_text(manifest(before)), good_revision="0ld0ld00")
 
     def wanted(changes: dict[str, Any]) -> str:
-        return wanted_revision(resource(changes).spec, manifest(changes), kept, ())
+        return wanted_revision(resource(changes).spec, manifest(changes), kept, {})
 
     assert wanted(before) == "0ld0ld00"
     assert wanted({**before, "replicas": 3, "speculation.tuning.mode": "Advise"}) == "0ld0ld00"

@@ -14,6 +14,7 @@ from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.capability import live_depth
+from fathom.core.revision import revisions_of
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as tune
 from manifest_samples import resource
@@ -137,7 +138,8 @@ async def test_one_that_is_deleted_comes_back_live(*, restarted: bool) -> None:
     assert bench.kube.written("Deployment") == []
 
 
-async def test_one_that_never_became_ready_is_what_this_release_would_start() -> None:
+def never_ready() -> Bench:
+    """Its spec was taken, and no pod of it had become ready when the release changed."""
     bench = upgraded()
     kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
     data = dict(kept["data"])
@@ -145,10 +147,55 @@ async def test_one_that_never_became_ready_is_what_this_release_would_start() ->
     data["acceptedSpec.json"] = data.pop("lastGoodSpec.json")
     bench.kube.put(CONFIG_MAP, {**kept, "data": data})
     without_its_deployment(bench)
+    return bench
+
+
+async def test_one_that_never_became_ready_is_what_this_release_would_start() -> None:
+    bench = never_ready()
     await bench.run_for(60)
     (deployment,) = bench.kube.all_of(DEPLOYMENT)
     assert deployment["metadata"]["name"] == f"kimi-{LIVE}"
     assert "kimi-depth" not in json.dumps(deployment["spec"]["template"]["spec"]["volumes"])
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_its_pods_are_not_taken_for_live_ones_by_their_name(*, restarted: bool) -> None:
+    """Else their Deployment would be changed in place: all pods at once, and no canary."""
+    bench = never_ready()
+    bench.decide = tune
+    await bench.until_ready()
+    (before,) = bench.kube.all_of(DEPLOYMENT)
+    if restarted:
+        bench.restart()
+    bench.edit({"speculation.tokens": 1})
+    await bench.run_for(60)
+    assert (
+        bench.kube.find(DEPLOYMENT, f"kimi-{LIVE}")["spec"]["template"]
+        == before["spec"]["template"]
+    )
+    (told,) = (each for each in bench.kube.all_of(EVENT) if each["reason"] == "Rolling")
+    assert told["message"].startswith("spec.speculation.tokens changed, which needs new pods")
+
+
+async def test_pods_that_came_back_live_are_not_rolled_for_a_name_from_before() -> None:
+    """A release that knew less of their engine named them; their Deployment was made again."""
+    bench = Bench({"replicas": 3})
+    bench.decide = tune
+    await bench.until_ready()
+    kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
+    static = revisions_of(resource().spec)[-1]
+    bench.kube.put(CONFIG_MAP, {**kept, "data": {**kept["data"], "revision": static}})
+    for kind in (DEPLOYMENT, POD):
+        for each in bench.kube.names(kind):
+            bench.kube.remove(kind, "llm", each)
+    bench.restart()
+    await bench.until_ready()
+    assert bench.kube.names(DEPLOYMENT) == [f"kimi-{static}"]
+    bench.kube.writes.clear()
+    bench.edit({"speculation.tokens": 1})
+    await bench.run_for(300)
+    assert schedule(bench) == [[1, 1024, 1]]
+    assert bench.kube.written("Deployment") == []
 
 
 async def test_the_user_s_own_depth_is_edited_live() -> None:

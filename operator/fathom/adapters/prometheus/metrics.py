@@ -8,7 +8,9 @@ Prometheus copies of another one may arrive in parts, and two scrapes would be m
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf, isnan
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -133,7 +135,8 @@ class PrometheusMetrics:
             for part in together(await self._scraped(pods, pair)):
                 patterns = _patterns(pods[0].namespace, (each.pod for each in part), pair)
                 query = selector(patterns, range_s(part))
-                series += await self._query.series(query, part[-1].at_s)
+                found = await self._query.series(query, part[-1].at_s)
+                series += _up_to({each.pod: each.at_s for each in part}, found)
         return series
 
     async def _scraped(
@@ -141,12 +144,15 @@ class PrometheusMetrics:
     ) -> Iterable[Scraped]:
         """When each pod was scraped last, of those that were within the lookback.
 
-        By a range, too: an instant vector has no value of a pod whose very last scrape failed.
+        By a range, too: an instant vector has no value of a pod whose very last scrape failed. Such
+        a scrape is left out of ranges, or, by VictoriaMetrics, shown as NaN.
         """
         patterns = _patterns(pods[0].namespace, (pod.pod for pod in pods), pair)
         found: dict[str, Scraped] = {}
         for each in await self._query.series(selector(patterns, self._lookback_s, [EVERY_ENGINE])):
-            moments = [at_s for at_s, _ in each.values]
+            moments = [at_s for at_s, value in each.values if not isnan(value)]
+            if not moments:
+                continue
             every_s = moments[-1] - moments[-2] if len(moments) > 1 else LONGEST_RANGE_S
             name = each.metric[pair[0]]
             scraped = Scraped(moments[-1], every_s, name)
@@ -202,6 +208,16 @@ def range_s(part: Sequence[Scraped]) -> float:
 def _patterns(namespace: str, pods: Iterable[str], pair: tuple[str, str]) -> dict[str, str]:
     pod_label, namespace_label = pair
     return {namespace_label: any_of([namespace]), pod_label: any_of(pods)}
+
+
+def _up_to(scraped_s: Mapping[str, float], series: Iterable[Series]) -> Iterator[Series]:
+    """Series without what comes after their pods' last scrapes: it tells of scrapes that failed."""
+    for each in series:
+        last_s = scraped_s.get(each.pod, inf)
+        if each.values[-1][0] <= last_s:
+            yield each
+        elif values := tuple(value for value in each.values if value[0] <= last_s):
+            yield replace(each, values=values)
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:
