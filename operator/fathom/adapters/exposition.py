@@ -208,8 +208,8 @@ class Layout:
     __slots__ = (
         "_again",
         "_cells",
-        "_drafts",
         "_draft_numbers",
+        "_drafts",
         "_engine",
         "_finished",
         "_firsts",

@@ -14,9 +14,7 @@ class Remembered(Generic[_Key, _Value]):
     come again by the time the next is full is gone.
     """
 
-    def __init__(
-        self, most_bytes: int, value_bytes: Callable[[_Value], int] = lambda _: 0
-    ) -> None:
+    def __init__(self, most_bytes: int, value_bytes: Callable[[_Value], int] = lambda _: 0) -> None:
         """Start with nothing.
 
         Args:
