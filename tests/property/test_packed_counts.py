@@ -43,16 +43,18 @@ def _drafts(draw: st.DrawFn) -> Drafts:
 def packed_cells(cells: Cells) -> PackedCounts[Cell, CellCounts]:
     return PackedCounts(
         STEPS_FORM,
+        tuple(cells),
         (
-            (cell, (each.steps, each.step_seconds, each.tokens, each.scheduled_requests))
-            for cell, each in cells.items()
+            number
+            for each in cells.values()
+            for number in (each.steps, each.step_seconds, each.tokens, each.scheduled_requests)
         ),
     )
 
 
 def packed_drafts(drafts: Drafts) -> PackedCounts[DraftCell, DraftCounts]:
-    rows = ((cell, (each.drafts, *each.accepted)) for cell, each in drafts.items())
-    return PackedCounts(DRAFTS_FORM, rows)
+    numbers = (number for each in drafts.values() for number in (each.drafts, *each.accepted))
+    return PackedCounts(DRAFTS_FORM, tuple(drafts), numbers)
 
 
 def look(at_s: float, cells: Cells, drafts: Drafts) -> PodCounters:

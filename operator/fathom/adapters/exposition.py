@@ -4,6 +4,7 @@ Names are vLLM's and those of Fathom's plugin; tests/contract/test_engine_contra
 for them. vLLM's are summed over all label sets, that is, over the engines of one pod.
 """
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,7 +21,6 @@ from fathom.core.measurement import (
     CellCounts,
     DraftCell,
     EngineCounts,
-    Histogram,
     PodCounters,
     StepKind,
 )
@@ -167,7 +167,8 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
     """
     read = [each for each in points if each.name in FAMILIES]
     places = [destination_of(each) for each in read]
-    return counted(places, [each.value for each in read], pod=pod, at_s=at_s)
+    found, _ = counted(places, [each.value for each in read], pod=pod, at_s=at_s)
+    return found
 
 
 def destination_of(point: Point) -> Destination:
@@ -206,80 +207,166 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
     return drafts, name if name == _DRAFTS else int(labels["position"])
 
 
-def counted(
-    places: Sequence[Destination],
-    values: Sequence[float],
-    *,
-    pod: str,
-    at_s: float,
-) -> PodCounters:
-    sums: defaultdict[_Row, dict[_Column, float]] = defaultdict(dict)
-    # A row comes several times, most often as the same object, and to hash it takes long.
-    known: dict[int, dict[_Column, float]] = {}
-    for (row, column, name), value in zip(places, values, strict=True):
-        told, total = known.get(id(row)), value
-        if told is None:
-            told = known[id(row)] = sums[row]
-        if column in told:
-            # Nothing is larger than NaN, so it must come first to come out.
-            total = max(value, told[column]) if row is _Pod.LARGEST else told[column] + value
-        if not isfinite(total):
-            raise NotAnEngine(f"{name} is {total}, not a count")
-        told[column] = total
-    engine, finished, largest = sums[_Pod.ENGINE], sums[_Pod.FINISHED], sums[_Pod.LARGEST]
-    if not engine and not finished and _KV_CACHE not in largest:
-        raise NotAnEngine("it shows no vllm: metrics")
-    if (missing := _missing(sums)) is not None:
-        raise NotAnEngine(f"it shows only a part of Fathom's counters: {missing} is missing")
-    plugin = defaultdict(float, sums[_Pod.PLUGIN])
-    return PodCounters(
-        pod=pod,
-        at_s=at_s,
-        started_at_s=largest.get(_PROCESS_START) or largest.get(_CREATED, 0.0),
-        engine=EngineCounts(
-            **{str(name): value for name, value in engine.items()},
-            # A share cannot be summed; the fullest engine is the one that preempts.
-            kv_cache_usage=largest.get(_KV_CACHE, 0.0),
-            finished_requests=sum(finished.values()),
-            failed_requests=sum(finished.get(reason, 0.0) for reason in _FAILED),
-        ),
-        live_depth=plugin[_LIVE] > 0,
-        depth_generation=int(plugin[_GENERATION]),
-        depth_rejections=plugin[_REJECTIONS],
-        hook_errors=plugin[_ERRORS],
-        counters_shown=plugin.get(_SHOWN, 1.0) > 0,
-        transition_steps=plugin[_TRANSITIONS],
-        cells=PackedCounts(
-            STEPS_FORM,
-            ((row, _OF_A_CELL(told)) for row, told in sums.items() if isinstance(row, Cell)),
-        ),
-        drafts=PackedCounts(
-            DRAFTS_FORM,
-            (
-                (row, (told[_DRAFTS], *[told[at] for at in range(row.depth)]))
-                for row, told in sums.items()
-                if isinstance(row, DraftCell)
-            ),
-        ),
-        tpot=_histogram(sums[_Pod.TPOT]),
-        ttft=_histogram(sums[_Pod.TTFT]),
+class Layout:
+    """Where each value of a page goes: the same for all pages that show the same series in turn."""
+
+    __slots__ = (
+        "_again",
+        "_cells",
+        "_draft_numbers",
+        "_drafts",
+        "_engine",
+        "_finished",
+        "_firsts",
+        "_largest",
+        "_missing",
+        "_missing_where_live",
+        "_plugin",
+        "_step_numbers",
+        "_tpot",
+        "_ttft",
     )
 
+    def __init__(self, places: Sequence[Destination]) -> None:
+        """Lay out.
 
-def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
+        Args:
+            places: where each of the page's values is added.
+        """
+        rows, firsts, again = _slots(places)
+        self._firsts = array("I", firsts) if again else None
+        self._again = again
+        self._engine = tuple((str(name), slot) for name, slot in rows[_Pod.ENGINE].items())
+        self._finished = dict(rows[_Pod.FINISHED])
+        self._largest = dict(rows[_Pod.LARGEST])
+        self._plugin = dict(rows[_Pod.PLUGIN])
+        self._tpot, self._ttft = _bounds(rows[_Pod.TPOT]), _bounds(rows[_Pod.TTFT])
+        self._missing = _missing(rows, live=False)
+        self._missing_where_live = _missing(rows, live=True)
+        self._cells = tuple(row for row in rows if isinstance(row, Cell))
+        self._drafts = tuple(row for row in rows if isinstance(row, DraftCell))
+        steps: list[int] = []
+        drafts: list[int] = []
+        if self._missing is None:
+            steps += (at for row in self._cells for at in _OF_A_CELL(rows[row]))
+            for row in self._drafts:
+                told = rows[row]
+                drafts += (told[_DRAFTS], *(told[at] for at in range(row.depth)))
+        self._step_numbers, self._draft_numbers = array("I", steps), array("I", drafts)
+
+    def totals(self, values: Sequence[float]) -> Sequence[float]:
+        """The sums of a page's values, and of some the largest; not all of them need be finite."""
+        if self._firsts is None:
+            return values
+        totals = [values[at] for at in self._firsts]
+        for slot, at, largest in self._again:
+            value = values[at]
+            # Nothing is larger than NaN, so it must come first to come out.
+            totals[slot] = max(value, totals[slot]) if largest else totals[slot] + value
+        return totals
+
+    def counters(self, totals: Sequence[float], *, pod: str, at_s: float) -> PodCounters:
+        """What these totals, all of them finite, say of a pod.
+
+        Raises:
+            NotAnEngine: no sample is vLLM's, or some are missing without which the others would say
+                something else.
+        """
+        if not self._engine and not self._finished and _KV_CACHE not in self._largest:
+            raise NotAnEngine("it shows no vllm: metrics")
+        at = totals.__getitem__
+        plugin = defaultdict(float, {name: at(slot) for name, slot in self._plugin.items()})
+        largest = {name: at(slot) for name, slot in self._largest.items()}
+        live = plugin[_LIVE] > 0
+        if (missing := self._missing_where_live if live else self._missing) is not None:
+            raise NotAnEngine(f"it shows only a part of Fathom's counters: {missing} is missing")
+        finished = {reason: at(slot) for reason, slot in self._finished.items()}
+        return PodCounters(
+            pod=pod,
+            at_s=at_s,
+            started_at_s=largest.get(_PROCESS_START) or largest.get(_CREATED, 0.0),
+            engine=EngineCounts(
+                **{name: at(slot) for name, slot in self._engine},
+                # A share cannot be summed; the fullest engine is the one that preempts.
+                kv_cache_usage=largest.get(_KV_CACHE, 0.0),
+                finished_requests=sum(finished.values()),
+                failed_requests=sum(finished.get(reason, 0.0) for reason in _FAILED),
+            ),
+            live_depth=live,
+            depth_generation=int(plugin[_GENERATION]),
+            depth_rejections=plugin[_REJECTIONS],
+            hook_errors=plugin[_ERRORS],
+            counters_shown=plugin.get(_SHOWN, 1.0) > 0,
+            transition_steps=plugin[_TRANSITIONS],
+            cells=PackedCounts(STEPS_FORM, self._cells, map(at, self._step_numbers)),
+            drafts=PackedCounts(DRAFTS_FORM, self._drafts, map(at, self._draft_numbers)),
+            tpot=tuple((bound, at(slot)) for bound, slot in self._tpot),
+            ttft=tuple((bound, at(slot)) for bound, slot in self._ttft),
+        )
+
+
+def counted(
+    places: Sequence[Destination], values: Sequence[float], *, pod: str, at_s: float
+) -> tuple[PodCounters, Layout]:
+    """What values say of a pod that go to these places, and how they lie.
+
+    Raises:
+        NotAnEngine: as `counters`.
+    """
+    layout = Layout(places)
+    totals = layout.totals(values)
+    if not all(map(isfinite, totals)):
+        raise NotAnEngine(_no_count(places, totals))
+    return layout.counters(totals, pod=pod, at_s=at_s), layout
+
+
+def _no_count(places: Sequence[Destination], totals: Sequence[float]) -> str:
+    rows, *_ = _slots(places)
+    found = ((name, totals[rows[row][column]]) for row, column, name in places)
+    return next(f"{name} is {total}, not a count" for name, total in found if not isfinite(total))
+
+
+_Rows = defaultdict[_Row, dict[_Column, int]]
+_Again = list[tuple[int, int, bool]]
+
+
+def _slots(places: Sequence[Destination]) -> tuple[_Rows, list[int], _Again]:
+    """Which total each value goes to.
+
+    Returns:
+        The totals by row and column; of each the first value; and for each other value, its total,
+        itself, and whether the largest of them counts.
+    """
+    rows: _Rows = defaultdict(dict)
+    firsts: list[int] = []
+    again: _Again = []
+    # A row comes several times, most often as the same object, and to hash it takes long.
+    known: dict[int, dict[_Column, int]] = {}
+    for at, (row, column, _) in enumerate(places):
+        told = known.get(id(row))
+        if told is None:
+            told = known[id(row)] = rows[row]
+        if column in told:
+            again.append((told[column], at, row is _Pod.LARGEST))
+        else:
+            told[column] = len(firsts)
+            firsts.append(at)
+    return rows, firsts, again
+
+
+def _missing(rows: Mapping[_Row, Mapping[_Column, int]], *, live: bool) -> str | None:
     """A counter of the plugin's that has to be there; None: all are.
 
     Read as 0 it would be steps without requests, or drafts none of which was accepted.
     """
-    plugin = sums.get(_Pod.PLUGIN, {})
-    shown = plugin.keys() & set(_OF_A_HOOK)
-    cells = [row for row in sums if not isinstance(row, _Pod)]
-    if cells or shown - {_LIVE} or plugin.get(_LIVE, 0.0) > 0:
+    shown = rows.get(_Pod.PLUGIN, {}).keys() & set(_OF_A_HOOK)
+    cells = [row for row in rows if not isinstance(row, _Pod)]
+    if cells or shown - {_LIVE} or live:
         for name in _OF_A_HOOK:
             if name not in shown:
                 return name
     for row in cells:
-        told = sums[row]
+        told = rows[row]
         if isinstance(row, Cell):
             if len(told) < len(_CELLS):
                 return next(name for name, count in _CELLS.items() if count not in told)
@@ -291,5 +378,6 @@ def _missing(sums: Mapping[_Row, Mapping[_Column, float]]) -> str | None:
     return None
 
 
-def _histogram(told: Mapping[_Column, float]) -> Histogram:
-    return tuple(sorted((float(bound), count) for bound, count in told.items()))
+def _bounds(told: Mapping[_Column, int]) -> tuple[tuple[float, int], ...]:
+    """Of a histogram, ascending, with where the counts up to them are."""
+    return tuple(sorted((float(bound), slot) for bound, slot in told.items()))

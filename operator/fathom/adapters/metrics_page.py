@@ -5,7 +5,10 @@ How, and what else was tried: docs/design/0032-reading-many-pages.md.
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from itertools import compress
+from math import isfinite
+from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +16,7 @@ from fathom.adapters.exposition import (
     FAMILIES,
     NOWHERE,
     Destination,
+    Layout,
     NotAnEngine,
     Point,
     counted,
@@ -29,25 +33,78 @@ LONGEST_LINE: Final = 4096
 
 _READ_NAMES: Final = frozenset(name.encode() for name in FAMILIES)
 _NAME: Final = re.compile(rb"[^ \t{]+(?=[ \t{])")
-_SERIES: Final = re.compile(rb"[^\s{]+(?:\{[^{}#]*\})?")
-"""A series as vLLM shows it. What stands before a line's last space and is not one may hold another
-space, and a value before it: such a line is parsed each time."""
+_SERIES: Final = re.compile(rb"[^\s{]+(?:\{[^{}#]*\})? ")
+"""A series as vLLM shows it, and a space. What a line has up to its last space and is not one may
+hold a value before it: such a line is parsed each time."""
 _REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Of series and where they go, as much as 1,200 models' in each half. The plugin's carry no model's
 name, so that the pods of all resources share them; of vLLM's there are 60, 26 KB, per model."""
+_PATTERNS_BYTES: Final = 128 * 1024 * 1024
+"""Of pages that are known: a pod that has used every cell takes 17 KB of it, and less in truth
+where others show the same. Each half has room for 4,000 pods."""
+_PASSED_BYTES: Final = 1024 * 1024
 _SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
+
+
+class _Series(NamedTuple):
+    """A series that is read."""
+
+    start: bytes
+    """Of its lines, up to the value: one object for all pages."""
+    place: Destination
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """A page but for its values: a pod most often shows the same lines again, and so do others."""
+
+    starts: tuple[bytes, ...]
+    """Of each line: its series and a space, or of one that is passed over what tells that it is."""
+    is_read: bytes
+    """Of each line: 1, or 0 where it is passed over."""
+    layout: Layout
+
+    @property
+    def most_bytes(self) -> int:
+        """That it takes for itself: a pointer and two more numbers a line."""
+        return 14 * len(self.starts)
+
+    def totals(self, lines: Sequence[bytes]) -> Sequence[float] | None:
+        """What the lines add up to; None: they are other ones, or have to be looked at closely."""
+        starts, is_read = self.starts, self.is_read
+        if len(lines) != len(starts) or not all(map(bytes.startswith, lines, starts)):
+            return None
+        found = map(bytes.removeprefix, compress(lines, is_read), compress(starts, is_read))
+        values = list(found)
+        numbers = _plain_numbers(values)
+        if numbers is None or max(map(len, values), default=0) > LONGEST_LINE:
+            return None
+        totals = self.layout.totals(numbers)
+        return totals if all(map(isfinite, totals)) else None
 
 
 class PageReader:
     """Reads /metrics pages. The library reads each series once; then its bytes are known."""
 
-    def __init__(self, remembered_bytes: int = _REMEMBERED_BYTES) -> None:
-        """Know no series yet.
+    def __init__(
+        self,
+        remembered_bytes: int = _REMEMBERED_BYTES,
+        patterns_bytes: int = _PATTERNS_BYTES,
+    ) -> None:
+        """Know no series and no page yet.
 
         Args:
-            remembered_bytes: that those which are known may take, about.
+            remembered_bytes: that series which are known may take, about.
+            patterns_bytes: the same of pages.
         """
-        self._known: Remembered[Destination] = Remembered(remembered_bytes)
+        self._known: Remembered[bytes, _Series] = Remembered(remembered_bytes)
+        self._passed: Remembered[bytes, bytes] = Remembered(_PASSED_BYTES)
+        """How lines begin that are not read: one object for all pages."""
+        self._patterns: Remembered[str, _Pattern] = Remembered(
+            patterns_bytes, lambda pattern: pattern.most_bytes
+        )
+        """By pod."""
+        self._latest: _Pattern | None = None
 
     def read(self, page: bytes, *, pod: str, at_s: float) -> PodCounters:
         """Read one page.
@@ -60,33 +117,43 @@ class PageReader:
         Raises:
             NotAnEngine: it is malformed, or not vLLM's.
         """
+        lines = page.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        pattern = self._patterns.find(pod)
+        if pattern is not None and (totals := pattern.totals(lines)) is not None:
+            return pattern.layout.counters(totals, pod=pod, at_s=at_s)
         try:
-            places, values = self._samples(page)
+            places, values = self._samples(page, lines)
         except NotAnEngine:
             raise
         except UnicodeDecodeError as error:
             raise NotAnEngine("it is not UTF-8 text") from error
         except (ValueError, KeyError, IndexError, OverflowError) as error:
             raise NotAnEngine("it is not in Prometheus's text format") from error
-        return counted(places, values, pod=pod, at_s=at_s)
+        found, layout = counted(places, values, pod=pod, at_s=at_s)
+        self._keep(pod, lines, layout)
+        return found
 
-    def _samples(self, page: bytes) -> tuple[list[Destination], list[float]]:
-        # Thousands of pods show more than a thousand samples each: this loop is what they cost.
+    def _samples(
+        self, page: bytes, lines: Sequence[bytes]
+    ) -> tuple[list[Destination], list[float]]:
         younger = self._known.younger
         places: list[Destination] = []
         values: list[bytes] = []
         unknown: list[tuple[int, bytes]] = []
-        for line in page.split(b"\n"):
-            series, _, value = line.rpartition(b" ")
-            place = younger.get(series)
-            if place is None:
-                name = _NAME.match(line)
-                if name is None or name[0] not in _READ_NAMES:
-                    continue
+        for line in lines:
+            value_at = line.rfind(b" ") + 1
+            known = younger.get(line[:value_at])
+            if known is not None:
+                places.append(known.place)
+                values.append(line[value_at:])
+                continue
+            name = _NAME.match(line)
+            if name is not None and name[0] in _READ_NAMES:
                 unknown.append((len(places), line))
-                place, value = NOWHERE, b"0"
-            places.append(place)
-            values.append(value)
+                places.append(NOWHERE)
+                values.append(b"0")
         if not places and page.strip() and _SAMPLE.search(page) is None:
             raise NotAnEngine("it is not in Prometheus's text format")
         if len(places) > MOST_SAMPLES:
@@ -99,16 +166,51 @@ class PageReader:
         return places, numbers
 
     def _meet(self, line: bytes) -> tuple[Destination, float]:
-        series, _, value = line.rpartition(b" ")
-        place = self._known.find(series)
-        if place is not None:
+        start, value = _parted(line)
+        known = self._known.find(start)
+        if known is not None:
             (number,) = _numbers([value])
-            return place, number
+            return known.place, number
         found = point(line.decode())
         place = destination_of(found)
-        if _SERIES.fullmatch(series):
-            self._known.keep(series, place)
+        if _SERIES.fullmatch(start):
+            self._known.keep(start, _Series(start, place))
         return place, found.value
+
+    def _keep(self, pod: str, lines: Sequence[bytes], layout: Layout) -> None:
+        """Remember how a page looks, for the next one of this pod."""
+        if len(lines) > MOST_SAMPLES:
+            return
+        starts = list[bytes]()
+        is_read = bytearray()
+        for line in lines:
+            known = self._known.find(_parted(line)[0])
+            start = self._passed_start(line) if known is None else known.start
+            if start is None:
+                return
+            starts.append(start)
+            is_read.append(known is not None)
+        if self._latest is None or self._latest.starts != tuple(starts):
+            self._latest = _Pattern(tuple(starts), bytes(is_read), layout)
+        # Those that show the same are most often read one after the other.
+        self._patterns.keep(pod, self._latest)
+
+    def _passed_start(self, line: bytes) -> bytes | None:
+        """By what a line is known to be none that is read; None: it is one, or might be."""
+        name = _NAME.match(line)
+        if name is None or name[0] in _READ_NAMES:
+            return None
+        start = line[: name.end() + 1]
+        found = self._passed.find(start)
+        if found is None:
+            self._passed.keep(start, start)
+        return found or start
+
+
+def _parted(line: bytes) -> tuple[bytes, bytes]:
+    """At its last space, which goes with what stands before it."""
+    value_at = line.rfind(b" ") + 1
+    return line[:value_at], line[value_at:]
 
 
 _READER: Final = PageReader()
@@ -133,9 +235,15 @@ def point(line: str) -> Point:
 
 def _numbers(values: Sequence[bytes]) -> list[float]:
     """As the library reads them, which takes twenty times as long."""
+    numbers = _plain_numbers(values)
+    if numbers is None:
+        return [point(f"any {value.decode()}").value for value in values]
+    return numbers
+
+
+def _plain_numbers(values: Sequence[bytes]) -> list[float] | None:
+    """None: the library may read one of them in another way, or not at all."""
     try:
-        if b"_" not in b" ".join(values):
-            return list(map(float, values))
+        return None if b"_" in b" ".join(values) else list(map(float, values))
     except ValueError:
-        pass
-    return [point(f"any {value.decode()}").value for value in values]
+        return None

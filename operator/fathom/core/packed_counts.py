@@ -31,21 +31,21 @@ class PackedCounts(Mapping[_Key, _Counts]):
     __slots__ = ("form", "numbers", "order")
 
     def __init__(
-        self, form: CountsForm[_Key, _Counts], rows: Iterable[tuple[_Key, Iterable[float]]]
+        self,
+        form: CountsForm[_Key, _Counts],
+        order: tuple[_Key, ...],
+        numbers: Iterable[float],
     ) -> None:
         """Pack.
 
         Args:
             form: of the rows.
-            rows: each key once, with as many numbers as the form says.
+            order: each key once; looks that have the same keys best share it.
+            numbers: of each key in turn, as many as the form says.
         """
         self.form = form
-        keys, numbers = list[_Key](), array("d")
-        for key, row in rows:
-            keys.append(key)
-            numbers.extend(row)
-        self.order = tuple(keys)
-        self.numbers = numbers
+        self.order = order
+        self.numbers = array("d", numbers)
 
     def __getitem__(self, key: _Key) -> _Counts:
         return self._unpacked()[key]

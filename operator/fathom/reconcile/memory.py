@@ -1,7 +1,7 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -14,21 +14,64 @@ from fathom.api.status import (
     TuningStatus,
 )
 from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument
+from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.fetch.progress import FetchProgress
+from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
+from fathom.reconcile.intent import Intent, intent_of, newest_of
 from fathom.reconcile.kept_state import kept_state
 from fathom.reconcile.said import Said
 from fathom.reconcile.writing.apply_guard import ApplyGuard
+from fathom.reconcile.writing.as_rendered import AsRendered
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.state import TuningState
 
 Asked = tuple[str | None, ...]
+
+
+class LastIntent:
+    """The intent of the last pass, which is this one's as long as it is judged by the same."""
+
+    def __init__(self) -> None:
+        self._newest: object = None
+        self._judged_by: tuple[object, ...] = ()
+        self._intent: Intent | None = None
+
+    def of(
+        self,
+        resource: Manifest,
+        checkpoint: Checkpoint,
+        models: Mapping[ModelRef, ModelFacts],
+        *,
+        served: ServedApis,
+        usable: Collection[Kind],
+        running: Collection[str],
+        refused: DraftVerdict | None = None,
+    ) -> Intent:
+        """As `intent_of`."""
+        # One object for each document that is parsed, which holds all that is read of the resource.
+        newest = newest_of(resource)
+        judged_by = (checkpoint, dict(models), served, {*usable}, {*running}, refused)
+        if self._intent is None or self._newest is not newest or self._judged_by != judged_by:
+            self._newest, self._judged_by = newest, judged_by
+            self._intent = intent_of(
+                resource,
+                checkpoint,
+                models,
+                served=served,
+                usable=usable,
+                running=running,
+                refused=refused,
+            )
+        return self._intent
 
 
 @dataclass(slots=True)
@@ -50,6 +93,7 @@ class Memory:
     document_written_at_s: float = 0.0
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What the tuning ConfigMap keeps, or is to keep: with what was seen since it was written."""
+    intent: LastIntent = field(default_factory=LastIntent)
     first_seen: FirstSeen = field(default_factory=FirstSeen)
     generation: int = 0
     """The newest generation that was acted upon."""
@@ -61,6 +105,7 @@ class Memory:
     """Pods whose counters could not be read lately."""
     fetch: FetchProgress = field(default_factory=FetchProgress)
     guard: ApplyGuard = field(default_factory=ApplyGuard)
+    as_rendered: AsRendered = field(default_factory=AsRendered)
     unlisted: frozenset[tuple[Kind, str]] = frozenset()
     """What to look at by name: something that the list of our own does not show may bear it."""
 

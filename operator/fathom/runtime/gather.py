@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel
 
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
 from fathom.api.resource import known_part
+from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.group_gaps import CREATION_FAILED, gaps_in, refusal
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
@@ -55,6 +57,25 @@ _MODELS: Final[Mapping[Kind, Any]] = {
 """What is read of them besides their metadata."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """The SpeculativeDeployment itself."""
+
+    manifest: Manifest
+    unknown: tuple[str, ...]
+    metadata: Meta
+    status: SpeculativeDeploymentStatus | None
+
+    @classmethod
+    def read(cls, found: Manifest, before: Objects | None) -> Self:
+        """As the API server gave it; what is as it was before has been read already."""
+        if before is not None and not before.unknown and before.resource == found:
+            return cls(before.resource, (), before.metadata, before.status)
+        part = known_part(found)
+        metadata = Meta.model_validate(part.known["metadata"])
+        return cls(part.known, part.unknown, metadata, status_in(part.known))
+
+
 async def read_objects(
     world: World,
     key: ObjectKey,
@@ -62,6 +83,7 @@ async def read_objects(
     also: Collection[tuple[Kind, str]] = (),
     from_watches: bool = False,
     read_once: ReadOnce | None = None,
+    before: Objects | None = None,
 ) -> Objects | None:
     """Read a SpeculativeDeployment and its children; None: it is gone.
 
@@ -74,13 +96,14 @@ async def read_objects(
         from_watches: whether children may be as watches have told. Those of a kind of which nothing
             is known now are read.
         read_once: what the last look at this resource has read.
+        before: the last look at this resource, for what has not changed since; None: not known.
 
     Raises:
         KubeError: one of the reads failed. Half a picture is none.
     """
     known = read_once or ReadOnce()
     with known.look():
-        return await _look(world, key, also, known, from_watches=from_watches)
+        return await _look(world, key, also, known, before, from_watches=from_watches)
 
 
 async def _look(
@@ -88,6 +111,7 @@ async def _look(
     key: ObjectKey,
     also: Collection[tuple[Kind, str]],
     known: ReadOnce,
+    before: Objects | None,
     *,
     from_watches: bool,
 ) -> Objects | None:
@@ -96,12 +120,12 @@ async def _look(
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         return None
-    read = known_part(resource)
+    read = _Resource.read(resource, before)
     optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
     kinds = (*CHILD_KINDS, *optional)
     told = _told(world, kinds, key) if from_watches else {}
     shown = await _shown(world, [kind for kind in kinds if kind not in told], key)
-    metadata = Meta.model_validate(read.known["metadata"])
+    metadata = read.metadata
     listed = {**told, **shown}
     named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
     children = {
@@ -115,10 +139,10 @@ async def _look(
     tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
     return Objects(
         read_at_s=now_s,
-        resource=read.known,
+        resource=read.manifest,
         unknown=read.unknown,
         metadata=metadata,
-        status=status_in(read.known),
+        status=read.status,
         workloads=(
             *_observed(known, ObservedDeployment, children[DEPLOYMENT]),
             *groups,

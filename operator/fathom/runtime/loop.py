@@ -23,7 +23,7 @@ from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
 from fathom.reconcile.findings import findings_of, findings_without_spec
 from fathom.reconcile.holding import Hold, acted_upon, hold_of, refused_before, running_revisions
-from fathom.reconcile.intent import Intent, intent_of, models_of
+from fathom.reconcile.intent import Intent, models_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import bad_pins
 from fathom.reconcile.rollout_step import desired_state
@@ -165,7 +165,7 @@ class Loop:
         memory.checkpoint = memory.checkpoint.without_lost()
         models = await self._models(objects, memory)
         memory.checkpoint = replace(memory.checkpoint, models=worth_keeping(models))
-        intent = intent_of(
+        intent = memory.intent.of(
             objects.resource,
             memory.checkpoint,
             models,
@@ -316,6 +316,7 @@ class Loop:
             also=also,
             from_watches=not self._doubtful,
             read_once=self._read_once,
+            before=known,
         )
         self._doubtful = False
         if self._memory is not None:

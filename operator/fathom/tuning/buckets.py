@@ -1,6 +1,7 @@
 """Batch buckets, as the plugin counts them. The tuner decides one depth for each."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from fathom.core.depth import DepthRange, Schedule, depth_at, merged
 from fathom_vllm import buckets as counted
@@ -9,11 +10,13 @@ Depths = Mapping[int, int]
 """Depth per bucket; a bucket is named by its largest batch."""
 
 
+@lru_cache(maxsize=256)
 def buckets(max_batch: int) -> tuple[int, ...]:
     """The buckets that cover batches up to `max_batch`: 1 to 8, 10, 12, 14, 16, 20 and so on."""
     return tuple(counted.last_batch(index) for index in range(counted.bucket_count(max_batch)))
 
 
+@lru_cache(maxsize=1024)
 def first_batch(bucket: int) -> int:
     """The smallest batch of a bucket."""
     return counted.first_batch(counted.bucket_index(bucket))

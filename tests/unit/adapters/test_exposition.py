@@ -3,8 +3,9 @@ from dataclasses import asdict
 import pytest
 
 from fathom.adapters.exposition import FAMILIES, PAGE_LABELS, NotAnEngine
-from fathom.adapters.metrics_page import MOST_SAMPLES, PageReader, parse
+from fathom.adapters.metrics_page import LONGEST_LINE, MOST_SAMPLES, PageReader, parse
 from fathom.core.measurement import Cell, StepKind, delta
+from fathom.core.packed_counts import PackedCounts
 from support.engine_page import FakeEngine
 
 
@@ -220,3 +221,53 @@ def test_lines_may_say_when_and_end_and_part_as_they_like() -> None:
         engine.page(),
     ):
         assert engine.is_shown_by(reader.read(page.encode(), pod="p", at_s=0))
+
+
+_COUNT = b'vllm:prompt_tokens_total{engine="0",model_name="m"} 50.0'
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"} 51.0',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"} 1e1 1395066363000',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"}  7',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"} 7\r',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"}\t7',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"} -Inf',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"} 1_0',
+        b'vllm:prompt_tokens_total{engine="0",model_name="m"} ' + b"1" * (LONGEST_LINE + 1),
+        b'vllm:prompt_tokens_total{engine="1",model_name="m"} 7',
+        b"vllm:prompt_tokens_total 7",
+        b"vllm:prompt_tokens_total",
+        b"7",
+        b"",
+        b'vllm:prompt_tokens_created{engine="0",model_name="m"} 7',
+        b'vllm:generation_tokens_total{engine="1",model_name="m"} 7',
+        b"# vllm:prompt_tokens_total 7",
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_page_that_looks_as_before_is_read_as_at_first_sight(other: bytes, first: bool) -> None:  # noqa: FBT001 - pytest fills it
+    """Whichever of the two was seen before; and one line too many, or too few, is seen, too."""
+    page = b"# HELP any Of nobody's.\nany 1\n" + FakeEngine().page().encode()
+    assert page.count(_COUNT) == 1
+    known, shown = (page, page.replace(_COUNT, other))[:: 1 if first else -1]
+    reader = PageReader()
+    for each in (known, known, shown, shown, shown + b"any 1\n", shown.removesuffix(b"\n"), known):
+        assert _read(reader, each) == _read(PageReader(), each)
+
+
+def _read(reader: PageReader, page: bytes) -> object:
+    try:
+        return reader.read(page, pod="p", at_s=0)
+    except NotAnEngine as refused:
+        return str(refused)
+
+
+def test_looks_that_show_the_same_share_their_keys() -> None:
+    reader, page = PageReader(), FakeEngine().page().encode()
+    one, _, another = (reader.read(page, pod=pod, at_s=0) for pod in ("a", "b", "b"))
+    assert isinstance(one.cells, PackedCounts)
+    assert isinstance(another.cells, PackedCounts)
+    assert one.cells.order is another.cells.order

@@ -2,14 +2,14 @@ from fathom.adapters.remembered import Remembered
 
 
 def known_after(keys: list[bytes], most_bytes: int) -> int:
-    memory: Remembered[bytes] = Remembered(most_bytes)
+    memory: Remembered[bytes, bytes] = Remembered(most_bytes)
     for key in keys:
         memory.keep(key, key)
     return sum(memory.find(key) == key for key in keys)
 
 
 def test_what_comes_again_stays_and_what_does_not_goes() -> None:
-    memory: Remembered[int] = Remembered(20_000)
+    memory: Remembered[bytes, int] = Remembered(20_000)
     memory.keep(b"again", 1)
     memory.keep(b"never again", 2)
     for other in range(1000):

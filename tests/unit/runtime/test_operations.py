@@ -1,13 +1,18 @@
 """The order in which what is missing is written."""
 
 import copy
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.cluster.kinds import DEPLOYMENT
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
+from fathom.core.plugin import PluginBundle
+from fathom.reconcile.writing.as_rendered import AsRendered
 from fathom.reconcile.writing.operations import Children, Patch, operations
 from fathom.runtime.gather import read_objects
 from support.bench import KEY, Bench
@@ -34,7 +39,8 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
     assert isinstance(sd, SpeculativeDeployment)
     children = Children(sd, bench.bundle, mounts_plugin=False, document=None, tuning_data=None)
 
-    todo = [each for each in operations(objects, plan, children) if isinstance(each, Patch)]
+    found = operations(objects, plan, children, AsRendered())
+    todo = [each for each in found if isinstance(each, Patch)]
 
     replicas = [(each.name, each.patch["spec"]) for each in todo]
     grows = "b" if shrinks == "a" else "a"
@@ -42,3 +48,40 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
         (f"kimi-{shrinks}", {"replicas": 1}),
         (f"kimi-{grows}", {"replicas": 3}),
     ]
+
+
+async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_moves(
+    bench: Bench,
+) -> None:
+    objects = await read_objects(bench.world, KEY)
+    assert objects is not None
+    (found,) = objects.workloads
+    key, sd, as_rendered = (DEPLOYMENT, found.name), parse(bench.resource), AsRendered()
+    assert isinstance(sd, SpeculativeDeployment)
+    as_it_is = WorkloadStep(DEPLOYMENT, found.name, found.revision, 2, Template.RENDER)
+
+    def wrong(
+        live: Manifest = objects.live[key],
+        step: WorkloadStep = as_it_is,
+        of: SpeculativeDeployment = sd,
+        bundle: PluginBundle = bench.bundle,
+    ) -> str:
+        progress = Progress(Reason.UP_TO_DATE, "")
+        plan = Plan(found.revision, (step,), (), (), progress)
+        children = Children(of, bundle, mounts_plugin=True, document=None, tuning_data=None)
+        seen = replace(objects, live={**objects.live, key: live})
+        todo = operations(seen, plan, children, as_rendered)
+        return " ".join(each.why for each in todo if each.kind == DEPLOYMENT)
+
+    live = objects.live[key]
+    scaled, other = copy.deepcopy(live), copy.deepcopy(bench.resource)
+    scaled["spec"] = {**cast("Manifest", live["spec"]), "replicas": 7}
+    other["spec"]["engine"]["startupMinutes"] = 77
+    edited = parse(other)
+    assert isinstance(edited, SpeculativeDeployment)
+    for _ in range(2):
+        assert not wrong()
+        assert "spec.replicas is 7" in wrong(live=scaled)
+        assert "spec.replicas is 2" in wrong(step=replace(as_it_is, replicas=3))
+        assert "spec.progressDeadlineSeconds" in wrong(of=edited)
+        assert "spec.template" in wrong(bundle=replace(bench.bundle, content="bbbbbbbbbb"))

@@ -29,6 +29,7 @@ from fathom.manifests.children.service_account import service_account
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.manifests.children.workload import workload
 from fathom.manifests.render import optional_children
+from fathom.reconcile.writing.as_rendered import AsRendered
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +97,22 @@ class Children:
     """What the tuning ConfigMap should hold now; None: nothing to write now."""
 
 
-def operations(objects: Objects, plan: Plan, children: Children) -> tuple[Operation, ...]:
+def operations(
+    objects: Objects, plan: Plan, children: Children, as_rendered: AsRendered
+) -> tuple[Operation, ...]:
     """The writes that bring the cluster to the plan, in an order that is safe to cut off.
 
     What a pod mounts comes before the pod, and nothing is deleted before its heir is there.
+
+    Args:
+        objects: what the cluster holds.
+        plan: of the workloads.
+        children: what is to exist beside them.
+        as_rendered: workloads that were found to lack nothing; it remembers.
     """
     return (
         *_applies(objects, plan, children),
-        *_workloads(objects, plan, children),
+        *_workloads(objects, plan, children, as_rendered),
         *_unwanted(objects, children.sd),
         *(deleted(objects, *key, "its revision serves no more") for key in plan.emptied),
         *(
@@ -152,13 +161,15 @@ def _grouped(objects: Objects) -> list[ObservedPod]:
     return sorted(found, key=lambda pod: pod.name)
 
 
-def _workloads(objects: Objects, plan: Plan, children: Children) -> Iterator[Operation]:
+def _workloads(
+    objects: Objects, plan: Plan, children: Children, as_rendered: AsRendered
+) -> Iterator[Operation]:
     # What shrinks goes first: what grows may need its GPUs.
     asked = {each.name: each.replicas for each in objects.workloads}
     steps = sorted(plan.workloads, key=lambda step: step.replicas - asked.get(step.name, 0))
     for step in steps:
         operation = (
-            _rendered(objects, step, children)
+            _rendered(objects, step, children, as_rendered)
             if step.template is Template.RENDER
             else _scaled(objects, step)
         )
@@ -166,16 +177,23 @@ def _workloads(objects: Objects, plan: Plan, children: Children) -> Iterator[Ope
             yield operation
 
 
-def _rendered(objects: Objects, step: WorkloadStep, children: Children) -> Operation | None:
+def _rendered(
+    objects: Objects, step: WorkloadStep, children: Children, as_rendered: AsRendered
+) -> Operation | None:
+    sd, bundle, live = children.sd, children.bundle, objects.live.get((step.kind, step.name))
+    if live is not None and as_rendered.holds(step, sd, bundle, live):
+        return None
     manifest = workload(
         step.kind,
-        children.sd,
+        sd,
         revision=step.revision,
         replicas=step.replicas,
-        bundle=children.bundle,
+        bundle=bundle,
     )
     operation = brought_about(objects, step.kind, manifest)
     if operation is None:
+        if live is not None:
+            as_rendered.note(step, sd, bundle, live, among=objects.live)
         return None
     return replace(operation, manifest=_stamped(manifest, objects))
 

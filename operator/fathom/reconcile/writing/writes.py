@@ -101,7 +101,7 @@ def writes_of(
         desired: what this pass carries out.
         snapshot: this pass's view.
         decision: the tuner's.
-        memory: what is remembered of earlier passes; it stays as it is.
+        memory: what is remembered of earlier passes; it stays as it is, but for `as_rendered`.
         bundle: this Fathom's plugin.
         program: that fetches.
         version: this Fathom's.
@@ -132,7 +132,7 @@ def writes_of(
     tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
     children = Children(sd, bundle, plugged, document, tuning_data)
     wanted = (
-        *operations(objects, plan, children),
+        *operations(objects, plan, children, memory.as_rendered),
         *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),
     )
     todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)

@@ -201,10 +201,8 @@ class Survival:
     def drafted(self) -> int:
         """The deepest that drafts were made lately; beyond it acceptance is extrapolated."""
         # Few drafts reach a deep position where acceptance is low; the drafts were made.
-        windows = [each.reached for each in (self.horizon, *self.fresh)]
-        deepest = max(map(len, windows))
-        undrafted = (i for i in range(deepest) if not any(position_at(each, i) for each in windows))
-        return next(undrafted, deepest)
+        positions = tuple(zip_longest(self.horizon.reached, *(each.reached for each in self.fresh)))
+        return next((i for i, reached in enumerate(positions) if not any(reached)), len(positions))
 
     def pooled(self) -> Trials:
         """All trials of the fast horizon."""
