@@ -19,6 +19,7 @@ from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument
 from fathom.core.models.facts import ModelFacts, ModelRef
+from fathom.core.revision import StartedAs
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.fetch.progress import FetchProgress
@@ -53,13 +54,13 @@ class LastIntent:
         *,
         served: ServedApis,
         usable: Collection[Kind],
-        running: Collection[str],
+        running: Mapping[str, StartedAs | None],
         refused: DraftVerdict | None = None,
     ) -> Intent:
         """As `intent_of`."""
         # One object for each document that is parsed, which holds all that is read of the resource.
         newest = newest_of(resource)
-        judged_by = (checkpoint, dict(models), served, {*usable}, {*running}, refused)
+        judged_by = (checkpoint, models, served, usable, running, refused)
         if self._intent is None or self._newest is not newest or self._judged_by != judged_by:
             self._newest, self._judged_by = newest, judged_by
             self._intent = intent_of(

@@ -1,4 +1,4 @@
-"""The intent of a pass is that of the last one only as long as nothing that it follows from moves."""
+"""The intent of a pass is the last one's only as long as nothing that it follows from has moved."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,50 +6,55 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import ConditionStatus, Reason
-from fathom.core.cluster.kinds import POD_MONITOR
-from fathom.core.cluster.served import ServedApis
+from fathom.core.cluster.kinds import LEADER_WORKER_SET
+from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef
-from fathom.core.revision import revision_of
+from fathom.core.revision import StartedAs
 from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import good_spec_text, intent_of
 from fathom.reconcile.memory import LastIntent
 from manifest_samples import manifest, resource
 
-SPEC = resource().spec
-MODEL = ModelRef(SPEC.model.id, SPEC.model.revision)
+MODEL = ModelRef(resource().spec.model.id)
+DEPTHS = {"speculation.maxTokens": 5, "speculation.depths": [3, 4, 5]}
+STARTED = Checkpoint(good_spec=good_spec_text(manifest(DEPTHS)), good_revision="aaaaaaaa")
 AS_IT_IS: dict[str, Any] = {
-    "resource": manifest(),
-    "checkpoint": Checkpoint(),
+    "resource": manifest({**DEPTHS, "speculation.tokens": 4}),
+    "checkpoint": STARTED,
     "models": {MODEL: ModelFacts(absence=Absence.NOT_YET)},
-    "served": ServedApis(),
-    "usable": (),
-    "running": (),
+    "served": ALL,
+    "usable": frozenset({LEADER_WORKER_SET}),
+    "running": {"aaaaaaaa": StartedAs.LIVE},
     "refused": None,
 }
 REFUSED = DraftVerdict(ConditionStatus.FALSE, Reason.INCOMPATIBLE, "it does not fit.", family="")
+SPANNING = {"resource": manifest({"engine.tensorParallelSize": 8, "nodePool.gpusPerNode": 4})}
 
 
 @pytest.mark.parametrize(
-    "moved",
+    ("before", "moved"),
     [
-        {"resource": manifest({"replicas": 3})},
-        {"resource": manifest({"engine.args": ["--port", "1"]})},
-        {"checkpoint": Checkpoint(good_spec=good_spec_text(manifest()), good_revision="aaaaaaaa")},
-        {"models": {MODEL: ModelFacts()}},
-        {"refused": REFUSED},
-        {"running": (revision_of(SPEC),), "usable": (POD_MONITOR,)},
+        ({}, {"resource": manifest({"replicas": 3})}),
+        ({}, {"resource": manifest({"engine.args": ["--port", "1"]})}),
+        ({}, {"checkpoint": replace(STARTED, good_revision="bbbbbbbb")}),
+        ({}, {"models": {MODEL: ModelFacts()}}),
+        ({}, {"refused": REFUSED}),
+        ({}, {"running": {"aaaaaaaa": StartedAs.STATIC}}),
+        (SPANNING, {"served": ServedApis()}),
+        (SPANNING, {"usable": frozenset()}),
     ],
 )
-def test_it_follows_whatever_moves(moved: dict[str, Any]) -> None:
-    last = LastIntent()
-    for given in (AS_IT_IS, AS_IT_IS, AS_IT_IS | moved, AS_IT_IS):
+def test_it_follows_whatever_moves(before: dict[str, Any], moved: dict[str, Any]) -> None:
+    as_it_was, last = AS_IT_IS | before, LastIntent()
+    assert intent_of(**as_it_was) != intent_of(**as_it_was | moved), "what moves makes a difference"
+
+    for given in (as_it_was, as_it_was, as_it_was | moved, as_it_was):
         assert last.of(**given) == intent_of(**given)
 
 
 def test_at_rest_nothing_is_judged_again() -> None:
     last = LastIntent()
     before = last.of(**AS_IT_IS)
-    read_again = {**manifest(), "status": {"replicas": 1}}
-    seen = replace(AS_IT_IS["checkpoint"])
-    assert last.of(**AS_IT_IS | {"resource": read_again, "checkpoint": seen}) is before
+    read_again = {**AS_IT_IS["resource"], "status": {"replicas": 1}}
+    assert last.of(**AS_IT_IS | {"resource": read_again, "checkpoint": replace(STARTED)}) is before

@@ -84,4 +84,4 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         assert "spec.replicas is 7" in wrong(live=scaled)
         assert "spec.replicas is 2" in wrong(step=replace(as_it_is, replicas=3))
         assert "spec.progressDeadlineSeconds" in wrong(of=edited)
-        assert "spec.template" in wrong(bundle=replace(bench.bundle, content="bbbbbbbbbb"))
+        assert "kimi-plugin-bbbbbbbbbb" in wrong(bundle=replace(bench.bundle, content="bbbbbbbbbb"))
