@@ -71,6 +71,16 @@ def test_what_is_published_is_what_the_chart_installs(folder: Path, root: Path) 
     assert values["image"]["digest"] == ""
 
 
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_pipe_fails_with_the_command_that_feeds_it(folder: Path, name: str) -> None:
+    """GitHub sets pipefail where a step names `bash` as its shell, not where it is the default."""
+    content = workflow(folder, name)
+    everywhere = content.get("defaults", {}).get("run", {}).get("shell")
+    for job in content["jobs"].values():
+        for step in job["steps"]:
+            assert " | " not in step.get("run", "") or step.get("shell", everywhere) == "bash"
+
+
 def test_one_version_stands_everywhere(root: Path) -> None:
     (version,) = re.findall(
         r'^version = "(.+)"$', (root / "pyproject.toml").read_text(), re.MULTILINE
