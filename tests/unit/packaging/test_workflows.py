@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from support.dockerfiles import arguments
-
 WORKFLOWS = ("ci.yaml", "release.yaml")
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 ATTESTS = {"id-token": "write", "attestations": "write"}
@@ -81,19 +79,6 @@ def test_a_pipe_fails_with_the_command_that_feeds_it(folder: Path, name: str) ->
     for job in content["jobs"].values():
         for step in job["steps"]:
             assert " | " not in step.get("run", "") or step.get("shell", everywhere) == "bash"
-
-
-def test_the_wheel_is_made_by_the_python_of_the_image(folder: Path, root: Path) -> None:
-    steps = workflow(folder, "release.yaml")["jobs"]["wheel"]["steps"]
-    (chosen, make) = [
-        step
-        for step in steps
-        if step.get("uses", "").startswith("actions/setup-python@")
-        or step.get("run", "") == "make dist"
-    ]
-    assert make["run"] == "make dist"
-    (*_, base) = arguments(root / "images/operator/Dockerfile", "FROM")
-    assert base.startswith(f"python:{chosen['with']['python-version']}.")
 
 
 def test_one_version_stands_everywhere(root: Path) -> None:
