@@ -211,13 +211,14 @@ class Layout:
     """Where each value of a page goes: the same for all pages that show the same series in turn."""
 
     __slots__ = (
-        "_again",
+        "_added",
         "_cells",
         "_draft_numbers",
         "_drafts",
         "_engine",
         "_finished",
         "_firsts",
+        "_larger",
         "_largest",
         "_missing",
         "_missing_where_live",
@@ -233,9 +234,9 @@ class Layout:
         Args:
             places: where each of the page's values is added.
         """
-        rows, firsts, again = _slots(places)
-        self._firsts = array("I", firsts) if again else None
-        self._again = again
+        rows, firsts, added, larger = _slots(places)
+        self._firsts = array("I", firsts) if added or larger else None
+        self._added, self._larger = _pairs(added), _pairs(larger)
         self._engine = tuple((str(name), slot) for name, slot in rows[_Pod.ENGINE].items())
         self._finished = dict(rows[_Pod.FINISHED])
         self._largest = dict(rows[_Pod.LARGEST])
@@ -254,19 +255,22 @@ class Layout:
                 drafts += (told[_DRAFTS], *(told[at] for at in range(row.depth)))
         self._step_numbers, self._draft_numbers = array("I", steps), array("I", drafts)
 
-    def totals(self, values: Sequence[float]) -> Sequence[float]:
-        """The sums of a page's values, and of some the largest; not all of them need be finite."""
+    def totals(self, values: Sequence[float]) -> Sequence[float] | None:
+        """Sums of a page's values, and of some the largest; None: not all values are finite."""
+        # A NaN or an infinity that is not the largest would not be seen in what comes out.
+        if not all(map(isfinite, values)):
+            return None
         if self._firsts is None:
             return values
         totals = [values[at] for at in self._firsts]
-        for slot, at, largest in self._again:
-            value = values[at]
-            # Nothing is larger than NaN, so it must come first to come out.
-            totals[slot] = max(value, totals[slot]) if largest else totals[slot] + value
-        return totals
+        for slot, at in zip(*self._added, strict=True):
+            totals[slot] += values[at]
+        for slot, at in zip(*self._larger, strict=True):
+            totals[slot] = max(totals[slot], values[at])
+        return totals if all(map(isfinite, totals)) else None
 
     def counters(self, totals: Sequence[float], *, pod: str, at_s: float) -> PodCounters:
-        """What these totals, all of them finite, say of a pod.
+        """What these totals say of a pod.
 
         Raises:
             NotAnEngine: no sample is vLLM's, or some are missing without which the others would say
@@ -315,31 +319,37 @@ def counted(
     """
     layout = Layout(places)
     totals = layout.totals(values)
-    if not all(map(isfinite, totals)):
-        raise NotAnEngine(_no_count(places, totals))
+    if totals is None:
+        raise NotAnEngine(_no_count(places, values))
     return layout.counters(totals, pod=pod, at_s=at_s), layout
 
 
-def _no_count(places: Sequence[Destination], totals: Sequence[float]) -> str:
-    rows, *_ = _slots(places)
-    found = ((name, totals[rows[row][column]]) for row, column, name in places)
-    return next(f"{name} is {total}, not a count" for name, total in found if not isfinite(total))
+def _no_count(places: Sequence[Destination], values: Sequence[float]) -> str:
+    """The first value that is none, or that makes a sum which is none."""
+    sums = defaultdict[tuple[_Row, _Column], float](float)
+    for (row, column, name), value in zip(places, values, strict=True):
+        sums[row, column] = value if row is _Pod.LARGEST else sums[row, column] + value
+        if not isfinite(sums[row, column]):
+            return f"{name} is {sums[row, column]}, not a count"
+    raise AssertionError("all are counts")
 
 
 _Rows = defaultdict[_Row, dict[_Column, int]]
-_Again = list[tuple[int, int, bool]]
+_Slots = list[tuple[int, int]]
+"""Of totals, each with a value that goes there."""
 
 
-def _slots(places: Sequence[Destination]) -> tuple[_Rows, list[int], _Again]:
+def _slots(places: Sequence[Destination]) -> tuple[_Rows, list[int], _Slots, _Slots]:
     """Which total each value goes to.
 
     Returns:
-        The totals by row and column; of each the first value; and for each other value, its total,
-        itself, and whether the largest of them counts.
+        The totals by row and column; of each the first value; those of the other values that are
+        added, and of those of which the largest counts.
     """
     rows: _Rows = defaultdict(dict)
     firsts: list[int] = []
-    again: _Again = []
+    added: _Slots = []
+    larger: _Slots = []
     # A row comes several times, most often as the same object, and to hash it takes long.
     known: dict[int, dict[_Column, int]] = {}
     for at, (row, column, _) in enumerate(places):
@@ -347,11 +357,16 @@ def _slots(places: Sequence[Destination]) -> tuple[_Rows, list[int], _Again]:
         if told is None:
             told = known[id(row)] = rows[row]
         if column in told:
-            again.append((told[column], at, row is _Pod.LARGEST))
+            (larger if row is _Pod.LARGEST else added).append((told[column], at))
         else:
             told[column] = len(firsts)
             firsts.append(at)
-    return rows, firsts, again
+    return rows, firsts, added, larger
+
+
+def _pairs(slots: _Slots) -> tuple["array[int]", "array[int]"]:
+    """As small as can be: of each page that is known there is one."""
+    return array("I", (slot for slot, _ in slots)), array("I", (at for _, at in slots))
 
 
 def _missing(rows: Mapping[_Row, Mapping[_Column, int]], *, live: bool) -> str | None:

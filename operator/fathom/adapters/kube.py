@@ -39,8 +39,8 @@ DEFAULT_SILENT_S: Final = 75.0
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
 _MOST_EVENTS: Final = 10_000
-"""About one object: hundreds are many for an hour. But whoever may write events may write any
-number, and the operator holds what it reads beside all other resources."""
+"""About one object, after which no further page is read: hundreds are many for an hour, but whoever
+may write events may write any number."""
 _NOT_FOUND: Final = 404
 _OK: Final = range(200, 300)
 
@@ -159,7 +159,7 @@ class Kube:
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
         about = f"involvedObject.name={name}{f',reason={reason}' if reason else ''}"
         found: list[Manifest] = []
-        # All of them: they come in the order of their names, so the first ones are any ones.
+        # As many as can be: they come in the order of their names, so the first ones are any ones.
         async with aclosing(self._pages(EVENT, namespace, ("fieldSelector", about))) as pages:
             async for page in pages:
                 found += page.items

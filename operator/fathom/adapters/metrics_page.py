@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
-from math import isfinite
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -39,10 +39,13 @@ hold a value before it: such a line is parsed each time."""
 _REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Of series and where they go, as much as 1,200 models' in each half. The plugin's carry no model's
 name, so that the pods of all resources share them; of vLLM's there are 60, 26 KB, per model."""
-_PATTERNS_BYTES: Final = 128 * 1024 * 1024
-"""Of pages that are known: a pod that has used every cell takes 17 KB of it, and less in truth
-where others show the same. Each half has room for 4,000 pods."""
+_PATTERNS_BYTES: Final = 192 * 1024 * 1024
+"""Of pages that are known: a pod that has used every cell takes 30 KB of it, and less in truth
+where others show the same. Each half has room for 3,000 pods."""
+_LINE_BYTES: Final = 24
+"""Of a page that is known, for each line: measured."""
 _PASSED_BYTES: Final = 1024 * 1024
+_LENGTHS_BYTES: Final = 8 * 1024 * 1024
 _SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
 
 
@@ -54,7 +57,7 @@ class _Series(NamedTuple):
     place: Destination
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class _Pattern:
     """A page but for its values: a pod most often shows the same lines again, and so do others."""
 
@@ -66,8 +69,8 @@ class _Pattern:
 
     @property
     def most_bytes(self) -> int:
-        """That it takes for itself: a pointer and two more numbers a line."""
-        return 14 * len(self.starts)
+        """That it takes for itself."""
+        return _LINE_BYTES * len(self.starts)
 
     def totals(self, lines: Sequence[bytes]) -> Sequence[float] | None:
         """What the lines add up to; None: they are other ones, or have to be looked at closely."""
@@ -79,8 +82,7 @@ class _Pattern:
         numbers = _plain_numbers(values)
         if numbers is None or max(map(len, values), default=0) > LONGEST_LINE:
             return None
-        totals = self.layout.totals(numbers)
-        return totals if all(map(isfinite, totals)) else None
+        return self.layout.totals(numbers)
 
 
 class PageReader:
@@ -104,7 +106,10 @@ class PageReader:
             patterns_bytes, lambda pattern: pattern.most_bytes
         )
         """By pod."""
-        self._latest: _Pattern | None = None
+        self._shared: WeakValueDictionary[tuple[bytes, ...], _Pattern] = WeakValueDictionary()
+        """One object each for all pods that show the same."""
+        self._lines: Remembered[str, int] = Remembered(_LENGTHS_BYTES)
+        """How many each pod has shown last."""
 
     def read(self, page: bytes, *, pod: str, at_s: float) -> PodCounters:
         """Read one page.
@@ -178,7 +183,11 @@ class PageReader:
         return place, found.value
 
     def _keep(self, pod: str, lines: Sequence[bytes], layout: Layout) -> None:
-        """Remember how a page looks, for the next one of this pod."""
+        """Remember how a page looks, for the next one of this pod: once it has ceased to grow."""
+        before = self._lines.find(pod)
+        if before != len(lines):
+            self._lines.keep(pod, len(lines))
+            return
         if len(lines) > MOST_SAMPLES:
             return
         starts = list[bytes]()
@@ -190,10 +199,9 @@ class PageReader:
                 return
             starts.append(start)
             is_read.append(known is not None)
-        if self._latest is None or self._latest.starts != tuple(starts):
-            self._latest = _Pattern(tuple(starts), bytes(is_read), layout)
-        # Those that show the same are most often read one after the other.
-        self._patterns.keep(pod, self._latest)
+        key = tuple(starts)
+        pattern = self._shared.setdefault(key, _Pattern(key, bytes(is_read), layout))
+        self._patterns.keep(pod, pattern)
 
     def _passed_start(self, line: bytes) -> bytes | None:
         """By what a line is known to be none that is read; None: it is one, or might be."""

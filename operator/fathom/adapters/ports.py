@@ -216,7 +216,7 @@ class KubePort(Protocol):
         ...
 
     async def events(self, namespace: str, name: str, reason: str) -> tuple[Manifest, ...]:
-        """Read the events that the cluster still has, commonly those of an hour; never endlessly.
+        """Read the events that the cluster still has, commonly those of an hour: thousands at most.
 
         Args:
             namespace: where they are, and what they are about.

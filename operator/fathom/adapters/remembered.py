@@ -42,9 +42,14 @@ class Remembered(Generic[_Key, _Value]):
 
     def keep(self, key: _Key, value: _Value) -> None:
         """Remember."""
-        size = len(key) + self._value_bytes(value) + _EACH_BYTES
+        if (before := self._younger.pop(key, None)) is not None:
+            self._left_bytes += self._size(key, before)
+        size = self._size(key, value)
         if size > self._left_bytes:
             self._elder, self._younger = self._younger, {}
             self._left_bytes = self._most_bytes
         self._younger[key] = value
         self._left_bytes -= size
+
+    def _size(self, key: _Key, value: _Value) -> int:
+        return len(key) + self._value_bytes(value) + _EACH_BYTES

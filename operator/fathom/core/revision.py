@@ -91,13 +91,17 @@ def changed_restart_fields(
     judged = _form_of(old), _form_of(new)
     compared = {judged}
     if judged[0] is judged[1] and new.tunable:
-        names = ((form, _named(old, form)) for form in (judged[0], *StartedAs) if revision)
-        named = next((form for form, name in names if name == revision), judged[0])
-        started = started or named
+        started = started or _started_by_name(old, revision) or judged[0]
         # Where new pods would be live, their wishes count as well.
         compared = {(started, started), *(compared if StartedAs.LIVE in judged else ())}
     changed = (_changed(old, new, before, after) for before, after in compared)
     return tuple(sorted(set().union(*changed)))
+
+
+def _started_by_name(spec: SpeculativeDeploymentSpec, revision: str) -> StartedAs | None:
+    """How pods of a revision of this spec are, as this Fathom would have them if it can."""
+    forms = (_form_of(spec), *StartedAs) if revision else ()
+    return next((form for form in forms if _named(spec, form) == revision), None)
 
 
 def _changed(

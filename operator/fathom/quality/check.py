@@ -34,7 +34,7 @@ HOLD_DEADLINE_S: Final = 180.0
 ASK_DEADLINE_S: Final = 300.0
 """For all answers of one step, be the engine ever so busy."""
 MOST_BEGUN_ANEW: Final = 10
-"""Steps of one check."""
+"""How often the steps of one check may be."""
 LONGEST_ID: Final = 64
 QUALITY_KEY: Final = "quality.json"
 """Key in the tuning ConfigMap of a check that is not over."""
@@ -80,8 +80,8 @@ class QualityCheck:
     result: QualityStatus | None = None
     """None: not over yet."""
     begun_anew: Annotated[int, Field(exclude_if=operator.not_)] = 0
-    """How often a step was, since nobody had looked. An earlier Fathom can read what has no such
-    step, be it a standby beside this one or what a rollback brings."""
+    """How often a step was, since nobody had looked. Left out as long as it is 0: an earlier
+    Fathom, such as a standby beside this one, does not know the field and would refuse the rest."""
 
     @property
     def holds(self) -> dict[str, int]:

@@ -245,7 +245,7 @@ def wanted_revision(
 def _known(
     resource: Manifest, checkpoint: Checkpoint
 ) -> Iterator[tuple[str, SpeculativeDeploymentSpec]]:
-    """Pairs of a revision and the spec that its pods were made from; the last one is compared."""
+    """Pairs of a revision and the spec that its pods were made from; that of an arm comes last."""
     newest = good_spec_text(resource)
     for revision, text in sorted(checkpoint.specs(), key=lambda each: each[1] != newest):
         if (earlier := earlier_spec(resource, text)) is not None:

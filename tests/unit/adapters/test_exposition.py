@@ -254,8 +254,24 @@ def test_a_page_that_looks_as_before_is_read_as_at_first_sight(other: bytes, fir
     assert page.count(_COUNT) == 1
     known, shown = (page, page.replace(_COUNT, other))[:: 1 if first else -1]
     reader = PageReader()
-    for each in (known, known, shown, shown, shown + b"any 1\n", shown.removesuffix(b"\n"), known):
+    others = (shown + b"any 1\n", shown.removesuffix(b"\n"), known)
+    for each in (known, known, known, shown, shown, shown, *others):
         assert _read(reader, each) == _read(PageReader(), each)
+
+
+@pytest.mark.parametrize("bad", ["NaN", "-Inf"])
+@pytest.mark.parametrize("values", [slice(None), slice(None, None, -1)], ids=["last", "first"])
+def test_what_is_no_number_is_not_hidden_by_a_larger_one(bad: str, values: slice) -> None:
+    page, series = FakeEngine().page(), "vllm:kv_cache_usage_perc"
+    good = "".join(f'{series}{{engine="{n}"}} 0.5\n' for n in (1, 2))
+    one, other = ("0.5", bad)[values]
+    shown = f'{series}{{engine="1"}} {one}\n{series}{{engine="2"}} {other}\n'
+    reader = PageReader()
+    for each in (good, good, good):
+        assert reader.read((page + each).encode(), pod="p", at_s=0).engine.kv_cache_usage == 0.5
+    for _ in range(2):
+        with pytest.raises(NotAnEngine, match=f"{series} is {float(bad)}, not a count"):
+            reader.read((page + shown).encode(), pod="p", at_s=0)
 
 
 def _read(reader: PageReader, page: bytes) -> object:
@@ -267,7 +283,7 @@ def _read(reader: PageReader, page: bytes) -> object:
 
 def test_looks_that_show_the_same_share_their_keys() -> None:
     reader, page = PageReader(), FakeEngine().page().encode()
-    one, _, another = (reader.read(page, pod=pod, at_s=0) for pod in ("a", "b", "b"))
+    *_, one, another = (reader.read(page, pod=pod, at_s=0) for pod in ("a", "b") * 3)
     assert isinstance(one.cells, PackedCounts)
     assert isinstance(another.cells, PackedCounts)
     assert one.cells.order is another.cells.order

@@ -1,6 +1,7 @@
 """From a plan to the writes that are missing. At rest there are none.
 
-Pure: renders what should exist and compares it with what is live.
+Renders what should exist and compares it with what is live. No I/O; what was found to be as
+rendered is remembered for the next pass.
 """
 
 from collections.abc import Iterator, Mapping

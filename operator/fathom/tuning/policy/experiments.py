@@ -53,7 +53,7 @@ def worth(policy: Policy, option: DepthOption, probe: ProbePlan) -> float:
 
 
 def _most_rest_s(policy: Policy, option: DepthOption) -> float:
-    return PROMISING_AGAIN_S if option.gain.mean >= log1p(policy.bounds.min_gain) else inf
+    return PROMISING_AGAIN_S if option.gain.mean >= policy.least_gain(option) else inf
 
 
 def _in_reach(policy: Policy, bucket: int, depth: int) -> bool:

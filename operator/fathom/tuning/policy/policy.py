@@ -217,7 +217,7 @@ class Policy:
             option
             for option in self.alternatives(bucket, share)
             if option.gain.step_time_measured
-            and option.gain.mean >= self._least_gain(option)
+            and option.gain.mean >= self.least_gain(option)
             and option.gain.lower(self._certainty(option)) > 0
         ]
         return max(options, key=lambda each: each.gain.lower(), default=None)
@@ -231,7 +231,8 @@ class Policy:
         slow = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
         return MEND_Z if slow is not None and self.slo.loses(slow) else CERTAIN_Z
 
-    def _least_gain(self, option: DepthOption) -> float:
+    def least_gain(self, option: DepthOption) -> float:
+        """That a change to this depth must bring, as a logarithm."""
         least = log1p(self.bounds.min_gain)
         return DEPTH_0_GAIN_FACTOR * least if option.to == 0 else least
 

@@ -11,4 +11,4 @@ class Visit:
     epoch: int
     times: int = 1
     failed: bool = False
-    """It was slower than what it replaced: not again under this traffic."""
+    """It was slower than what it replaced: left alone for a while (`policy.FAILED_S`)."""
