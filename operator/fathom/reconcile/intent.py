@@ -54,35 +54,34 @@ class Intent:
         return not self.problems and self.obstacle is None
 
 
-def intent_of(
-    resource: Manifest,
-    checkpoint: Checkpoint,
-    models: Mapping[ModelRef, ModelFacts],
-    *,
-    served: ServedApis,
-    usable: Collection[Kind],
-    running: Mapping[str, StartedAs | None],
-    refused: DraftVerdict | None = None,
-) -> Intent:
-    """Judge the newest spec, and fall back where it must be.
+@dataclass(frozen=True, slots=True)
+class JudgedBy:
+    """What a spec is judged by."""
 
-    Args:
-        resource: the SpeculativeDeployment as it was read.
-        checkpoint: what is known of earlier specs.
-        models: what is known of target and draft of all these specs, as far as it is known.
-        served: what the cluster has.
-        usable: of the kinds that not every cluster has, those that can be used in it.
-        running: revisions that have replicas, and how these were started.
-        refused: the refusal of this very generation's draft that the status tells of. It stands
-            until the hub has been heard; None: there is none.
-    """
+    checkpoint: Checkpoint
+    """What is known of earlier specs."""
+    models: Mapping[ModelRef, ModelFacts]
+    """What is known of target and draft of all these specs, as far as it is known."""
+    served: ServedApis
+    """What the cluster has."""
+    usable: Collection[Kind]
+    """Of the kinds that not every cluster has, those that can be used in it."""
+    running: Mapping[str, StartedAs | None]
+    """Revisions that have replicas, and how these were started."""
+    refused: DraftVerdict | None = None
+    """The refusal of this very generation's draft that the status tells of. It stands until the hub
+    has been heard; None: there is none."""
+
+
+def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
+    """Judge the newest spec of a resource as it was read, and fall back where it must be."""
     newest = newest_of(resource)
     if isinstance(newest, SpeculativeDeployment):
-        verdict = _verdict(newest, models, refused)
+        verdict = _verdict(newest, by.models, by.refused)
         problems = problems_of(newest, verdict)
-        obstacle = None if problems else obstacle_to(newest.spec, served, usable)
+        obstacle = None if problems else obstacle_to(newest.spec, by.served, by.usable)
         if not problems and obstacle is None:
-            revision = wanted_revision(newest.spec, resource, checkpoint, running)
+            revision = wanted_revision(newest.spec, resource, by.checkpoint, by.running)
             return Intent(
                 newest,
                 good_spec_text(resource),
@@ -91,11 +90,11 @@ def intent_of(
                 (),
                 None,
                 verdict,
-                _awaited(newest, models),
+                _awaited(newest, by.models),
             )
     else:
         problems, obstacle, verdict = newest, None, None
-    earlier = _fallback(resource, checkpoint, models, running)
+    earlier = _fallback(resource, by.checkpoint, by.models, by.running)
     if earlier is None:
         return Intent(None, "", "", _replicas(resource), problems, obstacle, verdict)
     return Intent(
@@ -106,7 +105,7 @@ def intent_of(
         problems,
         obstacle,
         verdict,
-        _awaited(earlier.sd, models),
+        _awaited(earlier.sd, by.models),
     )
 
 

@@ -1,7 +1,7 @@
 """What one loop remembers between two passes. Losing it costs at most a minute of measurements."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -15,19 +15,15 @@ from fathom.api.status import (
 )
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.depth import DepthDocument
-from fathom.core.models.facts import ModelFacts, ModelRef
-from fathom.core.revision import StartedAs
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
 from fathom.fetch.progress import FetchProgress
-from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
-from fathom.reconcile.intent import Intent, intent_of, newest_of
+from fathom.reconcile.intent import Intent, JudgedBy, intent_of, newest_of
 from fathom.reconcile.kept_state import kept_state
 from fathom.reconcile.said import Said
 from fathom.reconcile.writing.apply_guard import ApplyGuard
@@ -43,35 +39,16 @@ class LastIntent:
 
     def __init__(self) -> None:
         self._newest: object = None
-        self._judged_by: tuple[object, ...] = ()
+        self._by: JudgedBy | None = None
         self._intent: Intent | None = None
 
-    def of(
-        self,
-        resource: Manifest,
-        checkpoint: Checkpoint,
-        models: Mapping[ModelRef, ModelFacts],
-        *,
-        served: ServedApis,
-        usable: Collection[Kind],
-        running: Mapping[str, StartedAs | None],
-        refused: DraftVerdict | None = None,
-    ) -> Intent:
+    def of(self, resource: Manifest, by: JudgedBy) -> Intent:
         """As `intent_of`."""
         # One object for each document that is parsed, which holds all that is read of the resource.
         newest = newest_of(resource)
-        judged_by = (checkpoint, models, served, usable, running, refused)
-        if self._intent is None or self._newest is not newest or self._judged_by != judged_by:
-            self._newest, self._judged_by = newest, judged_by
-            self._intent = intent_of(
-                resource,
-                checkpoint,
-                models,
-                served=served,
-                usable=usable,
-                running=running,
-                refused=refused,
-            )
+        if self._intent is None or self._newest is not newest or self._by != by:
+            self._newest, self._by = newest, by
+            self._intent = intent_of(resource, by)
         return self._intent
 
 

@@ -23,7 +23,7 @@ from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
 from fathom.reconcile.findings import findings_of, findings_without_spec
 from fathom.reconcile.holding import Hold, acted_upon, hold_of, refused_before, running_revisions
-from fathom.reconcile.intent import Intent, models_of
+from fathom.reconcile.intent import Intent, JudgedBy, models_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import bad_pins
 from fathom.reconcile.rollout_step import desired_state
@@ -165,8 +165,7 @@ class Loop:
         memory.checkpoint = memory.checkpoint.without_lost()
         models = await self._models(objects, memory)
         memory.checkpoint = replace(memory.checkpoint, models=worth_keeping(models))
-        intent = memory.intent.of(
-            objects.resource,
+        judged_by = JudgedBy(
             memory.checkpoint,
             models,
             served=await self._world.served(),
@@ -174,6 +173,7 @@ class Loop:
             running=running_revisions(objects),
             refused=refused_before(objects),
         )
+        intent = memory.intent.of(objects.resource, judged_by)
         if intent.wanted is not None:
             hold = self._hold(intent, objects, models, memory, now_s)
             return await self._carry_on(intent, intent.wanted, hold, objects, memory)

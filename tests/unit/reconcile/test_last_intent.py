@@ -7,20 +7,22 @@ import pytest
 
 from fathom.api.conditions import ConditionStatus, Reason
 from fathom.core.cluster.kinds import LEADER_WORKER_SET
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from fathom.core.revision import StartedAs
 from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.intent import good_spec_text, intent_of
+from fathom.reconcile.intent import JudgedBy, good_spec_text, intent_of
 from fathom.reconcile.memory import LastIntent
 from manifest_samples import manifest, resource
 
 MODEL = ModelRef(resource().spec.model.id)
 DEPTHS = {"speculation.maxTokens": 5, "speculation.depths": [3, 4, 5]}
 STARTED = Checkpoint(good_spec=good_spec_text(manifest(DEPTHS)), good_revision="aaaaaaaa")
+RESOURCE = manifest({**DEPTHS, "speculation.tokens": 4})
 AS_IT_IS: dict[str, Any] = {
-    "resource": manifest({**DEPTHS, "speculation.tokens": 4}),
+    "resource": RESOURCE,
     "checkpoint": STARTED,
     "models": {MODEL: ModelFacts(absence=Absence.NOT_YET)},
     "served": ALL,
@@ -30,6 +32,10 @@ AS_IT_IS: dict[str, Any] = {
 }
 REFUSED = DraftVerdict(ConditionStatus.FALSE, Reason.INCOMPATIBLE, "it does not fit.", family="")
 SPANNING = {"resource": manifest({"engine.tensorParallelSize": 8, "nodePool.gpusPerNode": 4})}
+
+
+def judged(given: dict[str, Any]) -> tuple[Manifest, JudgedBy]:
+    return given["resource"], JudgedBy(**{k: v for k, v in given.items() if k != "resource"})
 
 
 @pytest.mark.parametrize(
@@ -46,15 +52,17 @@ SPANNING = {"resource": manifest({"engine.tensorParallelSize": 8, "nodePool.gpus
     ],
 )
 def test_it_follows_whatever_moves(before: dict[str, Any], moved: dict[str, Any]) -> None:
-    as_it_was, last = AS_IT_IS | before, LastIntent()
-    assert intent_of(**as_it_was) != intent_of(**as_it_was | moved), "what moves makes a difference"
+    as_it_was, then = (judged(AS_IT_IS | before | each) for each in ({}, moved))
+    last = LastIntent()
+    assert intent_of(*as_it_was) != intent_of(*then), "what moves makes a difference"
 
-    for given in (as_it_was, as_it_was, as_it_was | moved, as_it_was):
-        assert last.of(**given) == intent_of(**given)
+    for given in (as_it_was, as_it_was, then, as_it_was):
+        assert last.of(*given) == intent_of(*given)
 
 
 def test_at_rest_nothing_is_judged_again() -> None:
     last = LastIntent()
-    before = last.of(**AS_IT_IS)
-    read_again = {**AS_IT_IS["resource"], "status": {"replicas": 1}}
-    assert last.of(**AS_IT_IS | {"resource": read_again, "checkpoint": replace(STARTED)}) is before
+    before = last.of(*judged(AS_IT_IS))
+    read_again = {**RESOURCE, "status": {"replicas": 1}}
+    again = judged(AS_IT_IS | {"resource": read_again, "checkpoint": replace(STARTED)})
+    assert last.of(*again) is before
