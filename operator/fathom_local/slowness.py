@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
 _OBJECTS: Final = 100_000
@@ -23,8 +24,7 @@ def slowness() -> float:
     By processor time, and the quickest of some rounds, so that other work hardly counts. Within a
     second. One figure is not exact: it tells machines apart, not releases.
     """
-    order = list(range(_OBJECTS))
-    random.Random(1).shuffle(order)  # noqa: S311 - no secret
+    order = _order()
     return min(_round_s(order) for _ in range(_ROUNDS)) / _OBJECTS / _REFERENCE_S
 
 
@@ -48,6 +48,14 @@ def slowness_seen() -> Iterator[list[float]]:
     finally:
         over.set()
         looking.join()
+
+
+@cache
+def _order() -> list[int]:
+    """Once for all looks: to draw it takes longer than a round."""
+    order = list(range(_OBJECTS))
+    random.Random(1).shuffle(order)  # noqa: S311 - no secret
+    return order
 
 
 def _round_s(order: list[int]) -> float:

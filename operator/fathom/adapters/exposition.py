@@ -242,8 +242,8 @@ class Layout:
         self._largest = dict(rows[_Pod.LARGEST])
         self._plugin = dict(rows[_Pod.PLUGIN])
         self._tpot, self._ttft = _bounds(rows[_Pod.TPOT]), _bounds(rows[_Pod.TTFT])
-        self._missing = _missing(rows, live=False)
-        self._missing_where_live = _missing(rows, live=True)
+        self._missing = _missing(rows)
+        self._missing_where_live = self._missing or _missing_of_hook(rows)
         self._cells = tuple(row for row in rows if isinstance(row, Cell))
         self._drafts = tuple(row for row in rows if isinstance(row, DraftCell))
         steps: list[int] = []
@@ -369,17 +369,21 @@ def _pairs(slots: _Slots) -> tuple["array[int]", "array[int]"]:
     return array("I", (slot for slot, _ in slots)), array("I", (at for _, at in slots))
 
 
-def _missing(rows: Mapping[_Row, Mapping[_Column, int]], *, live: bool) -> str | None:
-    """A counter of the plugin's that has to be there; None: all are.
+def _missing_of_hook(rows: Mapping[_Row, Mapping[_Column, int]]) -> str | None:
+    """The first that the hook does not show, of what it shows everywhere."""
+    shown = rows.get(_Pod.PLUGIN, {})
+    return next((name for name in _OF_A_HOOK if name not in shown), None)
+
+
+def _missing(rows: Mapping[_Row, Mapping[_Column, int]]) -> str | None:
+    """A counter of the plugin's that has to be there, also where depth is not live; None: all are.
 
     Read as 0 it would be steps without requests, or drafts none of which was accepted.
     """
     shown = rows.get(_Pod.PLUGIN, {}).keys() & set(_OF_A_HOOK)
     cells = [row for row in rows if not isinstance(row, _Pod)]
-    if cells or shown - {_LIVE} or live:
-        for name in _OF_A_HOOK:
-            if name not in shown:
-                return name
+    if (cells or shown - {_LIVE}) and (name := _missing_of_hook(rows)) is not None:
+        return name
     for row in cells:
         told = rows[row]
         if isinstance(row, Cell):

@@ -45,7 +45,9 @@ where others show the same. Each half has room for 3,000 pods."""
 _LINE_BYTES: Final = 24
 """Of a page that is known, for each line: measured."""
 _PASSED_BYTES: Final = 1024 * 1024
+"""Of how lines begin that are not read: vLLM shows some hundreds of them."""
 _LENGTHS_BYTES: Final = 8 * 1024 * 1024
+"""Of how many lines each pod has shown: each half has room for 12,000 pods."""
 _SAMPLE: Final = re.compile(rb"^[a-zA-Z_:][a-zA-Z0-9_:]*[ {\t]", re.MULTILINE)
 
 
@@ -88,22 +90,17 @@ class _Pattern:
 class PageReader:
     """Reads /metrics pages. The library reads each series once; then its bytes are known."""
 
-    def __init__(
-        self,
-        remembered_bytes: int = _REMEMBERED_BYTES,
-        patterns_bytes: int = _PATTERNS_BYTES,
-    ) -> None:
+    def __init__(self, remembered_bytes: int = _REMEMBERED_BYTES) -> None:
         """Know no series and no page yet.
 
         Args:
             remembered_bytes: that series which are known may take, about.
-            patterns_bytes: the same of pages.
         """
         self._known: Remembered[bytes, _Series] = Remembered(remembered_bytes)
         self._passed: Remembered[bytes, bytes] = Remembered(_PASSED_BYTES)
         """How lines begin that are not read: one object for all pages."""
         self._patterns: Remembered[str, _Pattern] = Remembered(
-            patterns_bytes, lambda pattern: pattern.most_bytes
+            _PATTERNS_BYTES, lambda pattern: pattern.most_bytes
         )
         """By pod."""
         self._shared: WeakValueDictionary[tuple[bytes, ...], _Pattern] = WeakValueDictionary()
