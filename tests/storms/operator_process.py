@@ -190,9 +190,13 @@ class Operator:
         """As `runtime.handlers` does it through Kopf."""
 
         def resource(
-            namespace: str, name: str, generation: int, annotations: Mapping[str, str]
+            namespace: str,
+            name: str,
+            generation: int,
+            annotations: Mapping[str, str],
+            version: str,
         ) -> None:
-            loops.changed(ObjectKey(namespace, name), generation, annotations)
+            loops.changed(ObjectKey(namespace, name), generation, annotations, version)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watches.follow(kube, resource))

@@ -21,8 +21,8 @@ INACTIVITY_S: Final = 70.0
 """Kopf's own: a stream that is silent for longer than between two bookmarks is opened anew."""
 RETRY_S: Final = 1.0
 
-Told = Callable[[str, str, int, Mapping[str, str]], None]
-"""Namespace, name, generation and annotations of an object that is there or has changed."""
+Told = Callable[[str, str, int, Mapping[str, str], str], None]
+"""Namespace, name, generation, annotations and version of an object that is there or changed."""
 
 
 @dataclass
@@ -131,4 +131,5 @@ def _line(change: str, body: Mapping[str, Any]) -> bytes:
 def _tell(told: Told, body: Mapping[str, Any]) -> None:
     metadata = body["metadata"]
     annotations = metadata.get("annotations") or {}
-    told(metadata["namespace"], metadata["name"], metadata["generation"], annotations)
+    version = metadata["resourceVersion"]
+    told(metadata["namespace"], metadata["name"], metadata["generation"], annotations, version)

@@ -26,6 +26,8 @@ class Said:
     """None: this operator has written none."""
     kept: SpeculativeDeploymentStatus | None = None
     """What the API server made of it; None: nothing that can be read."""
+    version: str | None = None
+    """Of the resource, with it; None: this operator has written none."""
     refused: Retry | None = None
     """None: the API server takes it."""
 

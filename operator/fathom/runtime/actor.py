@@ -84,6 +84,7 @@ class Actor:
             refresh,
             writes.checkpoint,
             taken=writes.taken,
+            goes_on=any(each.kind != CONFIG_MAP for each in outcome.written),
             outdated=outcome.outdated is not None,
             broken_off=outcome.broken_off,
             retry_after_s=memory.guard.retry_after_s(now_s),

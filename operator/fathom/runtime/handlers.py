@@ -114,7 +114,8 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
     async def resource(namespace: str | None, name: str | None, meta: kopf.Meta, **_: Any) -> None:
         # A loop whose resource is gone finds that out, and ends by itself.
         key = ObjectKey(namespace or "", name or "")
-        loops.changed(key, meta.get("generation") or 0, meta.annotations)
+        version = meta.get("resourceVersion") or ""
+        loops.changed(key, meta.get("generation") or 0, meta.annotations, version)
 
     @kopf.on.cleanup(id="stop-loops", registry=registry)
     async def stop(**_: Any) -> None:

@@ -17,7 +17,7 @@ from fathom.core.cluster.kinds import OPTIONAL_KINDS, SPANNING_KINDS, ObjectKey
 from fathom.core.cluster.manifest import place_of
 from fathom.core.cluster.served import ServedApis
 from fathom.core.spread import spread
-from fathom.runtime.child_cache import ChildCache, Feed, Place, owner_of
+from fathom.runtime.child_cache import ChildCache, Feed, Place
 
 RELIST_S: Final = 180.0
 """A stream may lose an event, and nobody would ever know: so all is listed anew."""
@@ -144,9 +144,8 @@ class Informer:
             async for event in stream:
                 if event.type is not EventType.BOOKMARK:
                     deleted = event.type is EventType.DELETED
-                    moved = feed.gone(event.object) if deleted else feed.put(event.object)
-                    # Also of what was written by ourselves, and is known already.
-                    self._tell(*{*moved, owner_of(event.object)})
+                    # Of what we wrote ourselves, and know already, nobody needs to be told.
+                    self._tell(*(feed.gone if deleted else feed.put)(event.object))
                 since = event.version or since
                 feed.told(since)
         return since

@@ -88,16 +88,19 @@ class Loop:
         self._stale = True
         self._woken.set()
 
-    def told(self, generation: int, annotations: Mapping[str, str]) -> bool:
-        """The resource is there at this generation: look again, soon.
+    def told(self, generation: int, annotations: Mapping[str, str], version: str) -> bool:
+        """The resource is there at this version: look again, soon, unless that is our own status.
 
         Returns:
             Whether somebody waits: it was edited since it was acted upon, or asks for something
             else than at the last look.
         """
+        memory = self._memory
+        if memory is not None:
+            if version == memory.said.version:
+                return self.edited
+            self.edited |= memory.is_edit(generation, annotations)
         self.wake()
-        if self._memory is not None:
-            self.edited |= self._memory.is_edit(generation, annotations)
         return self.edited
 
     async def sleep(self, delay_s: float, settle_s: float) -> None:
@@ -291,6 +294,9 @@ class Loop:
             # The API server answers, so what it does not take shall not keep the tuner waiting.
             return min(RESYNC_S, self._failed())
         self._failures = 0
+        if carried.goes_on:
+            # No watch wakes it for what it wrote itself.
+            return SHORTEST_SLEEP_S
         if any(each.left_behind for each in carried.taken):
             return LEFT_BEHIND_S
         wakes_s = (

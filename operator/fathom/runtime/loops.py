@@ -73,17 +73,20 @@ class Loops:
     def __len__(self) -> int:
         return len(self._running)
 
-    def changed(self, key: ObjectKey, generation: int, annotations: Mapping[str, str]) -> None:
+    def changed(
+        self, key: ObjectKey, generation: int, annotations: Mapping[str, str], version: str
+    ) -> None:
         """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again.
 
         Args:
             key: which.
             generation: of it.
             annotations: of it.
+            version: of it.
         """
         if key not in self._running:
             self.seen(key)
-        elif self._running[key][0].told(generation, annotations):
+        elif self._running[key][0].told(generation, annotations, version):
             self._turns.hurry(key)
 
     def seen(self, key: ObjectKey) -> None:

@@ -69,7 +69,8 @@ class Reporter:
             lasts = retry.lasting and not (before and before.lasting)
             await self._tell_refused(error, objects, lasts=lasts)
             return retry.pause_s
-        memory.said = Said(now_s, new, kept=status_in(after))
+        version = Seen.of(after).resource_version
+        memory.said = Said(now_s, new, kept=status_in(after), version=version)
         await self.emit(transitions(new, said.written or objects.status), objects)
         return float("inf")
 

@@ -31,6 +31,8 @@ class Outcome:
     """Those that failed or were not tried."""
     outdated: Operation | None = None
     """The one that found the cluster in another state than the one it was decided on."""
+    written: tuple[Operation, ...] = ()
+    """Those that the API server took."""
     tried: bool = False
     """Whether anything was sent."""
     broken_off: bool = False
@@ -61,6 +63,7 @@ class Writer:
         guard.settle(operations, now_s)
         refusals: list[str] = []
         left: list[Operation] = []
+        written: list[Operation] = []
         tried = False
         for position, operation in enumerate(operations):
             if (refusal := guard.refusal(operation, now_s)) is not None:
@@ -80,11 +83,19 @@ class Writer:
                 if error.transient:
                     left.extend(operations[position + 1 :])
                     outdated = operation if error.outdated else None
-                    return Outcome(tuple(refusals), tuple(left), outdated, tried, broken_off=True)
+                    return Outcome(
+                        tuple(refusals),
+                        tuple(left),
+                        outdated,
+                        tuple(written),
+                        tried,
+                        broken_off=True,
+                    )
                 guard.refused(operation, sentence, now_s)
             else:
                 guard.wrote(operation, now_s)
-        return Outcome(tuple(refusals), tuple(left), tried=tried)
+                written.append(operation)
+        return Outcome(tuple(refusals), tuple(left), written=tuple(written), tried=tried)
 
     async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> Manifest:
         """Write the status subresource.

@@ -85,13 +85,15 @@ async def test_what_happens_is_known_and_wakes(watched: Watched) -> None:
         assert watched.woken == [KIMI]
 
 
-async def test_what_was_noted_wakes_all_the_same(watched: Watched) -> None:
-    """Of a write of its own a loop hears by the watch, for whatever follows from it."""
+async def test_what_was_noted_wakes_nobody(watched: Watched) -> None:
+    """A loop knows what it wrote itself, and looks again where a next step may follow from it."""
     async with watched.run():
         made = await watched.kube.create(SERVICE, child("kimi", apiVersion="v1", kind="Service"))
         watched.children.note(SERVICE, made)
         assert watched.names(SERVICE) == ["kimi"]
-        await until(lambda: watched.woken == [KIMI])
+        watched.kube.put(SERVICE, child("later"))
+        await until(lambda: watched.names(SERVICE) == ["kimi", "later"])
+        assert watched.woken == [KIMI]
 
 
 async def test_what_loses_its_label_is_gone(watched: Watched) -> None:

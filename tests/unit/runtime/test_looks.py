@@ -1,16 +1,29 @@
 """At rest children are as watches have told; what is decided of pods rests on a real look."""
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import DEPLOYMENT, POD, SERVICE, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.core.cluster.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    POD,
+    SERVICE,
+    SPECULATIVE_DEPLOYMENT,
+    Kind,
+    ObjectKey,
+)
+from fathom.core.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
-from support.bench import KEY, Bench
+from fathom.runtime.loop import SHORTEST_SLEEP_S
+from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
+from support.bench import KEY, Bench, holding
 
 
 class Reads:
@@ -27,13 +40,32 @@ class Reads:
 
 
 @asynccontextmanager
-async def watches(bench: Bench) -> AsyncIterator[None]:
-    """Everything is known when the block begins."""
-    world = bench.world
-    watching = informed(world.children, bench.kube, world.served, lambda _: bench.loop.wake())
-    async with watching as listed:
+async def watches(bench: Bench) -> AsyncIterator[list[ObjectKey]]:
+    """Everything is known when the block begins. Yields whom watches have woken."""
+    world, woken = bench.world, list[ObjectKey]()
+
+    def wake(key: ObjectKey) -> None:
+        woken.append(key)
+        bench.loop.wake()
+
+    async with informed(world.children, bench.kube, world.served, wake) as listed:
         await listed()
-        yield
+        yield woken
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let the watches run until something holds."""
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+def moved(snapshot: TuningSnapshot) -> TuningDecision:
+    """To another depth, once."""
+    if snapshot.document is None or snapshot.document.generation > 1:
+        return holding(snapshot)
+    document = DepthDocument(2, flat(5, snapshot.settings.max_batch))
+    return replace(holding(snapshot), action=Action.MOVE, document=document)
 
 
 async def later(bench: Bench, seconds: float = 61) -> float | None:
@@ -108,6 +140,46 @@ async def test_a_write_of_our_own_is_known_before_the_watch_tells(bench: Bench) 
         found: Any = bench.world.children.of(DEPLOYMENT, KEY)
         assert found is not None
         assert [each["spec"]["replicas"] for each in found] == [3]
+
+
+async def test_a_depth_that_moves_wakes_nobody(bench: Bench) -> None:
+    """Its document and the pods' annotations come back as events, of which all is known."""
+    async with watches(bench) as woken:
+        await later(bench)
+        woken.clear()
+        bench.decide = moved
+        assert await later(bench) == 30.0
+        assert {each.kind for each in bench.kube.writes} >= {"ConfigMap", "Pod"}
+        pod = bench.kube.names(POD)[0]
+        for kind, name in ((CONFIG_MAP, "kimi-depth"), (POD, pod)):
+            # An event is told after all that came before it.
+            bench.kube.put(kind, bench.kube.find(kind, name))
+            await until(lambda: woken)
+            assert woken == [KEY]
+            woken.clear()
+
+
+async def test_what_was_written_of_a_rollout_is_looked_at_again_at_once(bench: Bench) -> None:
+    async with watches(bench):
+        bench.edit({"replicas": 3})
+        delays_s = [await bench.loop.tick() for _ in range(2)]
+        assert bench.kube.written("Deployment")
+        # The first look is the one at the API server itself.
+        assert delays_s == [0, SHORTEST_SLEEP_S]
+
+
+async def test_a_status_of_our_own_wakes_nobody(bench: Bench) -> None:
+    bench.edit({"speculation.tokens": 2})
+    await later(bench)
+    assert bench.kube.written("SpeculativeDeployment")
+    metadata = bench.resource["metadata"]
+    generation, version = metadata["generation"], metadata["resourceVersion"]
+    while bench.loop.stale:
+        await later(bench)
+    assert not bench.loop.told(generation, {}, version)
+    assert not bench.loop.stale
+    bench.loop.told(generation, {}, str(int(version) + 1))
+    assert bench.loop.stale
 
 
 async def test_what_is_refused_for_good_costs_no_look_at_each_pass(bench: Bench) -> None:

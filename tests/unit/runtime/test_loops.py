@@ -198,8 +198,8 @@ async def test_an_edit_is_urgent_and_what_was_written_of_it_is_not(
     loop = bench.loop
     await loop.tick()
     generation = bench.resource["metadata"]["generation"]
-    assert not loop.told(generation, {})
-    assert loop.told(generation + 1, {})
+    assert not loop.told(generation, {}, "1")
+    assert loop.told(generation + 1, {}, "1")
     bench.edit({"replicas": 3})
     await loop.tick()
     assert not loop.edited
@@ -212,15 +212,15 @@ async def test_what_a_person_asks_by_an_annotation_is_urgent_until_it_was_looked
     loop = bench.loop
     await loop.tick()
     generation = bench.resource["metadata"]["generation"]
-    assert not loop.told(generation, {"argocd.argoproj.io/sync-wave": "2"})
-    assert loop.told(generation, {annotation: "now"})
+    assert not loop.told(generation, {"argocd.argoproj.io/sync-wave": "2"}, "1")
+    assert loop.told(generation, {annotation: "now"}, "1")
     document = copy.deepcopy(bench.resource)
     document["metadata"]["annotations"] = {annotation: "now"}
     bench.kube.put(SPECULATIVE_DEPLOYMENT, document)
     await loop.tick()
     assert not loop.edited
-    assert not loop.told(generation, {annotation: "now"})
-    assert loop.told(generation, {})
+    assert not loop.told(generation, {annotation: "now"}, "1")
+    assert loop.told(generation, {}, "1")
 
 
 async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
@@ -242,7 +242,8 @@ async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
         loops.seen(ObjectKey("llm", f"resource-{number}"))
     await until(lambda: at_work == PASSES_AT_ONCE)
     bench.edit({"replicas": 3})
-    loops.changed(KEY, bench.resource["metadata"]["generation"], {})
+    metadata = bench.resource["metadata"]
+    loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
     await asyncio.sleep(0.01)  # its loop waits in line by now
     go_on.set()
     await until(lambda: "kimi" in looked)

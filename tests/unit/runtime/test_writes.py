@@ -6,6 +6,7 @@ from typing import Any
 
 from fathom.adapters.ports import KubeError, PodEndpoint, Sample
 from fathom.core.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
+from fathom.runtime.loop import SHORTEST_SLEEP_S
 from support.bench import Bench
 
 
@@ -67,7 +68,7 @@ async def test_what_moved_while_it_looked_is_looked_at_again(bench: Bench) -> No
     assert await bench.tick() == 1
     assert only_deployment(bench)["spec"]["replicas"] == 2
     assert bench.condition("Degraded")["reason"] == "AsExpected"  # no trouble, only another look
-    assert await bench.loop.tick() == 30
+    assert await bench.loop.tick() == SHORTEST_SLEEP_S
     assert only_deployment(bench)["spec"]["replicas"] == 3
 
 
@@ -114,5 +115,5 @@ async def test_a_write_that_failed_is_not_counted_as_changed_back(bench: Bench) 
     assert "changed back" not in said
 
     bench.kube.fail = lambda _verb, _kind: None
-    assert await bench.tick() == 30
+    assert await bench.tick() == SHORTEST_SLEEP_S
     assert only_deployment(bench)["spec"]["replicas"] == 3

@@ -77,6 +77,8 @@ class Carried:
     """What should survive a restart."""
     taken: tuple[Taken, ...] = ()
     """Names that something else bears."""
+    goes_on: bool = False
+    """Whether more was written than documents of ours, so that a next step may follow from it."""
     outdated: bool = False
     """Whether the cluster was found in another state than the one that all this was decided on."""
     broken_off: bool = False
