@@ -63,14 +63,17 @@ class Room:
         body.clear()
 
 
-def http_session(connections: int) -> aiohttp.ClientSession:
+def http_session(connections: int, *, keeps_them: bool = True) -> aiohttp.ClientSession:
     """A session that keeps no cookies and unpacks nothing. Call it where a loop runs; close it.
 
     Args:
-        connections: open at the same time, at most.
+        connections: in use at the same time, at most.
+        keeps_them: for some seconds, for the next request. Nothing bounds how many it keeps, one
+            for each server: not for thousands of pods, whose servers do not keep them for as long
+            as they are not read.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections),
+        connector=aiohttp.TCPConnector(limit=connections, force_close=not keeps_them),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )

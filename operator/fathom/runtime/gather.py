@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -120,6 +120,8 @@ async def _look(
     resource = await kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if resource is None:
         return None
+    # Nobody here asks who has written which field.
+    cast("Manifest", resource["metadata"]).pop("managedFields", None)
     read = _Resource.read(resource, before)
     optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
     kinds = (*CHILD_KINDS, *optional)

@@ -100,6 +100,8 @@ class Loop:
             if version == memory.said.version:
                 return self.edited
             self.edited |= memory.is_edit(generation, annotations)
+            # It will be followed by writes, which are not decided on what watches have told.
+            self._doubtful |= self.edited
         self.wake()
         return self.edited
 

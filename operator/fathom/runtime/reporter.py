@@ -69,8 +69,9 @@ class Reporter:
             lasts = retry.lasting and not (before and before.lasting)
             await self._tell_refused(error, objects, lasts=lasts)
             return retry.pause_s
-        version = Seen.of(after).resource_version
-        memory.said = Said(now_s, new, kept=status_in(after), version=version)
+        kept, version = status_in(after), Seen.of(after).resource_version
+        # One object for both, as they are most often equal.
+        memory.said = Said(now_s, new, kept=new if kept == new else kept, version=version)
         await self.emit(transitions(new, said.written or objects.status), objects)
         return float("inf")
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import aiohttp
+import psutil
 import pytest
 
 from fathom.adapters.answers import http_session
@@ -26,7 +27,8 @@ TIMEOUT_S = 5.0
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with http_session(2 * AT_ONCE) as made:
+    """As the operator's."""
+    async with http_session(2 * AT_ONCE, keeps_them=False) as made:
         yield made
 
 
@@ -55,6 +57,22 @@ async def test_a_resource_with_hanging_pods_holds_up_no_other(
     assert [len(each.counters) for each in others] == [4] * 50
     assert len(sample.counters) == 180
     assert {each.pod for each in sample.failures} == {f"hanging-{i}" for i in range(20)}
+
+
+async def test_a_pod_that_was_read_keeps_no_connection(session: aiohttp.ClientSession) -> None:
+    """Each is a file, of which a container often has 1024: a thousand pods would be too many."""
+
+    async def keeping(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(PAGE)
+        await server.send(writer, head + PAGE)
+        await server.over.wait()
+
+    async with answering(keeping) as server:
+        sample = await PodMetrics(session, SystemClock()).sample(at(server, "kimi", 30))
+        assert len(sample.counters) == 30
+        await asyncio.sleep(0)  # their transports close
+        remote = [each.raddr for each in psutil.Process().net_connections("tcp") if each.raddr]
+        assert [each.port for each in remote].count(server.port) == 0
 
 
 async def test_no_more_pods_than_that_are_read_at_the_same_time(

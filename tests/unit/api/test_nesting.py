@@ -43,7 +43,7 @@ def test_what_the_server_keeps_beside_the_spec_is_passed_over() -> None:
 
 READ = """
 import json
-from fathom.runtime.process.deep_json import make_room_for_deep_json
+from fathom.runtime.process.limits import make_room_for_deep_json
 make_room_for_deep_json()
 for opening, closing in ('[', ']'), ('{"a":', '}'):
     json.loads(opening * 10_000 + ('1' if closing == '}' else '') + closing * 10_000)

@@ -168,6 +168,17 @@ async def test_what_was_written_of_a_rollout_is_looked_at_again_at_once(bench: B
         assert delays_s == [0, SHORTEST_SLEEP_S]
 
 
+async def test_an_edit_is_looked_at_where_it_can_be_acted_upon_at_once(bench: Bench) -> None:
+    """What watches have told would not do for its writes: that look would be one too many."""
+    async with watches(bench):
+        await later(bench)
+        bench.edit({"replicas": 3})
+        metadata = bench.resource["metadata"]
+        assert bench.loop.told(metadata["generation"], {}, metadata["resourceVersion"])
+        await bench.loop.tick()
+        assert bench.kube.written("Deployment")
+
+
 async def test_a_status_of_our_own_wakes_nobody(bench: Bench) -> None:
     bench.edit({"speculation.tokens": 2})
     await later(bench)

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 from kubernetes.aio.client import ApiClient, Configuration
-from prometheus_client import start_http_server
+from prometheus_client import ProcessCollector, start_http_server
 
 from fathom import __version__
 from fathom.adapters import kube_config
@@ -36,8 +36,8 @@ from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
 from fathom.runtime.node_cache import NodeCache
 from fathom.runtime.ports import World
-from fathom.runtime.process.deep_json import make_room_for_deep_json
 from fathom.runtime.process.health import serve_health
+from fathom.runtime.process.limits import make_room_for_connections, make_room_for_deep_json
 from fathom.runtime.process.logs import configure_logs
 from fathom.runtime.process.options import RunOptions
 from fathom.runtime.process.page import Pages, serve_page
@@ -67,6 +67,7 @@ def run(options: RunOptions) -> int:
     """
     configure_logs(options.log_format)
     make_room_for_deep_json()
+    make_room_for_connections()
     return exit_code(_operate(options))
 
 
@@ -92,7 +93,7 @@ async def _operate(options: RunOptions) -> None:
     telemetry = Telemetry()
     async with (
         ApiClient(configuration) as api,
-        http_session(_POD_CONNECTIONS) as session,
+        http_session(_POD_CONNECTIONS, keeps_them=False) as session,
         http_session(_PROMETHEUS_CONNECTIONS) as prometheus,
     ):
         tenure = Tenure()
@@ -125,6 +126,7 @@ async def _operate(options: RunOptions) -> None:
             telemetry=telemetry,
         )
         if options.metrics_port:
+            ProcessCollector(registry=telemetry.registry)
             start_http_server(options.metrics_port, registry=telemetry.registry)
         loops = Loops(world)
         health = await serve_health(loops, options.health_port)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -36,6 +37,8 @@ def free_ports(number: int) -> list[int]:
 @asynccontextmanager
 async def running(file: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
+        # As container runtimes start programs.
+        *("prlimit", "--nofile=1024:"),
         sys.executable,
         *("-c", "from fathom.cli import app; app()", "run", f"--kubeconfig={file}", *options),
         env={
@@ -79,6 +82,8 @@ async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path:
             shown = await page(f"http://127.0.0.1:{metrics}/metrics")
             assert "fathom_reconcile_seconds" in shown
             assert "fathom_leader 1.0" in shown.splitlines()
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            assert f"process_max_fds {most:.1f}" in shown.splitlines()
             assert "0 in all" in await page(f"http://127.0.0.1:{people}/")
             operator.terminate()
             assert await operator.wait() == 0
