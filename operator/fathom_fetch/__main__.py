@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from socket import has_dualstack_ipv6
 from typing import Final
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -40,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     registry, collector = CollectorRegistry(), FetchCollector()
     registry.register(collector)
-    start_http_server(options["port"], registry=registry)
+    # The pod may have IPv4 alone, or IPv6 alone.
+    every = "::" if has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a pod's own addresses
+    start_http_server(options["port"], every, registry=registry)
     message: Path = options["message"]
     try:
         fetched = fetch(models, collector.show)

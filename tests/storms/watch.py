@@ -71,7 +71,8 @@ class Watches:
                 stream.lines.put_nowait(Logged(version, stream.kind, EventType.BOOKMARK, body))
 
     async def lines(self, target: Target, query: Mapping[str, str]) -> AsyncGenerator[bytes]:
-        """The answer to a watch."""
+        """The answer to a watch, which ends when it was asked to, as an API server's does."""
+        ends_s = self._loop.time() + float(query["timeoutSeconds"])
         stream = _Stream(target.kind)
         self._open.append(stream)
         try:
@@ -84,9 +85,14 @@ class Watches:
                 for logged in missed:
                     if logged.kind == target.kind:
                         stream.lines.put_nowait(logged)
-            while True:
-                async with asyncio.timeout(INACTIVITY_S):
-                    told = await stream.lines.get()
+            while (left_s := ends_s - self._loop.time()) > 0:
+                try:
+                    async with asyncio.timeout(min(left_s, INACTIVITY_S)):
+                        told = await stream.lines.get()
+                except TimeoutError:
+                    if left_s > INACTIVITY_S:
+                        raise
+                    return
                 if told is None:
                     return
                 selector = query.get("labelSelector", "")

@@ -15,6 +15,7 @@ from fathom.core.cluster.metadata import (
     absent_as,
     count,
 )
+from fathom.core.engine.host import stated_host
 from fathom.core.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -139,6 +140,12 @@ class PodSpec(ObservedModel):
     def named_depths(self) -> frozenset[int] | None:
         """That its engine was told of at start; None: its arguments do not say."""
         found = (depths_in(each.args) for each in self.containers)
+        return next((each for each in found if each is not None), None)
+
+    @property
+    def host(self) -> str | None:
+        """Where its engine listens; None: its arguments do not say."""
+        found = (stated_host(each.args) for each in self.containers)
         return next((each for each in found if each is not None), None)
 
 

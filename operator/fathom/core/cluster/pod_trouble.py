@@ -10,6 +10,7 @@ from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.placement import why_no_node
 from fathom.core.counted import counted
+from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, FLAG
 from fathom.core.shortened import shortened
 
 _IMAGE_REASONS: Final = frozenset(
@@ -54,7 +55,21 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     waited_for = [status for status in statuses if not status.ready]
     waited_for.sort(key=lambda status: status.name != names.ENGINE_CONTAINER)
     found = (_trouble_with_container(pod.name, status) for status in waited_for)
-    return next((each for each in found if each is not None), None)
+    return next((each for each in found if each is not None), None) or _unreachable(pod)
+
+
+def _unreachable(pod: ObservedPod) -> Trouble | None:
+    """Kubernetes asks at the first address of a pod, where nothing listens but what runs in it."""
+    alone = len(pod.spec.containers) == 1 and not any(
+        each.is_sidecar for each in pod.spec.init_containers
+    )
+    if not alone or ":" not in pod.status.pod_ip or pod.spec.host != EVERY_IPV4:
+        return None
+    return _trouble(
+        Reason.POD_FAILING,
+        f"pod {pod.name} has the address {pod.status.pod_ip}, and its engine listens at IPv4 "
+        f'addresses alone: add "{FLAG}", "{EVERY_ADDRESS}" to spec.engine.args',
+    )
 
 
 def trouble_with_workload(workload: ObservedWorkload, refused: str = "") -> Trouble | None:

@@ -15,6 +15,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
+from fathom.core.engine.host import EVERY_IPV4, FLAG, stated_host
 from fathom.manifests.engine_command.capture_sizes import added_sizes
 from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.engine_command.speculative_config import speculative_config
@@ -82,6 +83,11 @@ def _where_nodes_meet(value: Callable[[SpeculativeDeploymentSpec, Role], str]) -
 
 def _where_clients_ask(value: Callable[[SpeculativeDeploymentSpec], str]) -> Value:
     return lambda spec, role: value(spec) if role is Role.LEADER else False
+
+
+def _host(spec: SpeculativeDeploymentSpec, role: Role) -> str | bool:
+    stated = stated_host(spec.engine.args) is not None
+    return EVERY_IPV4 if role is Role.LEADER and not stated else False
 
 
 _DRAFTING: Final = "set spec.draft and spec.speculation instead"
@@ -179,9 +185,9 @@ AFTER_ARGS: Final = (
         instead=_ONE_NODE,
     ),
     Flag(
-        ("--host",),
-        _where_clients_ask(lambda _: "0.0.0.0"),  # noqa: S104 - pods are reached at an address of their own
-        instead=_BY_OPERATOR,
+        (FLAG,),
+        _host,
+        instead="the operator sets it to 0.0.0.0; :: alone may stand here, for pods that have IPv6",
     ),
     Flag(("--port",), _where_clients_ask(lambda _: str(HTTP_PORT)), instead=_BY_OPERATOR),
     Flag(("--uds",), instead=_BY_OPERATOR),

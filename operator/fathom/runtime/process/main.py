@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from socket import has_dualstack_ipv6
 from typing import Final
 
 import structlog
@@ -71,6 +72,11 @@ def run(options: RunOptions) -> int:
     return exit_code(_operate(options))
 
 
+def _every_address() -> str:
+    """Of this pod: it may have IPv4 alone, or IPv6 alone."""
+    return "::" if has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a pod's own addresses
+
+
 def exit_code(operating: Coroutine[None, None, None]) -> int:
     """Run until it ends; the exit code that says how: see `run`."""
     try:
@@ -127,7 +133,7 @@ async def _operate(options: RunOptions) -> None:
         )
         if options.metrics_port:
             ProcessCollector(registry=telemetry.registry)
-            start_http_server(options.metrics_port, registry=telemetry.registry)
+            start_http_server(options.metrics_port, _every_address(), registry=telemetry.registry)
         loops = Loops(world)
         health = await serve_health(loops, options.health_port)
         pages = Pages(world.shown, clock, leads)

@@ -5,7 +5,11 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed import ObservedDeployment
 from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.pod_trouble import trouble_with_pod, trouble_with_workload
+from fathom.core.cluster.pod_trouble import (
+    Trouble,
+    trouble_with_pod,
+    trouble_with_workload,
+)
 
 
 def pod(**status: Any) -> ObservedPod:
@@ -156,3 +160,39 @@ def test_refused_pods_are_told_of_their_deployment() -> None:
     assert trouble is not None
     assert trouble.reason is Reason.CHILD_REFUSED
     assert "exceeded quota: gpus" in trouble.message
+
+
+def listening(*args: str, **spec: Any) -> ObservedPod:
+    """A pod of an IPv6 cluster, whose engine was started so."""
+    return ObservedPod.model_validate(
+        {
+            "metadata": {"name": "kimi-1"},
+            "spec": {"containers": [{"name": "vllm", "args": ["m", *args]}], **spec},
+            "status": {"phase": "Running", "podIP": "fd00::7"},
+        }
+    )
+
+
+def test_an_engine_that_listens_where_nobody_asks_is_told_how_not_to() -> None:
+    trouble = trouble_with_pod(listening("--host", "0.0.0.0"))
+    assert trouble == Trouble(
+        Reason.POD_FAILING,
+        "pod kimi-1 has the address fd00::7, and its engine listens at IPv4 addresses alone: add "
+        '"--host", "::" to spec.engine.args.',
+    )
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        listening("--host", "::"),
+        listening("--host=::"),
+        listening(),
+        # A mesh's container may listen for it.
+        listening("--host", "0.0.0.0", initContainers=[{"name": "p", "restartPolicy": "Always"}]),
+        listening(containers=[{"args": ["--host", "0.0.0.0"]}, {"name": "proxy"}]),
+    ],
+    ids=str,
+)
+def test_one_that_may_be_reached_is_not_there_yet(pod: ObservedPod) -> None:
+    assert trouble_with_pod(pod) is None

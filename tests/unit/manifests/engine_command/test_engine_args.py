@@ -36,3 +36,12 @@ def test_a_flag_that_the_engine_lacks_is_left_out(
     args = engine_args(resource({"engine.version": version}).spec)
 
     assert ("--shutdown-timeout" in args) is passed
+
+
+@pytest.mark.parametrize(
+    "stated", [["--host", "::"], ["--host=::"], ["--host", "0.0.0.0"]], ids=str
+)
+def test_an_engine_listens_where_its_user_says(stated: list[str]) -> None:
+    sd = resource({"engine.args": stated})
+
+    assert [part for part in engine_args(sd.spec) if part.startswith("--host")] == stated[:1]

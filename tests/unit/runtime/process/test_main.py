@@ -79,7 +79,9 @@ async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path:
             assert api.lease["metadata"]["namespace"] == "fathom-system"
             assert api.lease["spec"]["holderIdentity"] == "operator-0"
             assert await page(f"http://127.0.0.1:{health}/healthz") == "ok, 0 resources\n"
-            shown = await page(f"http://127.0.0.1:{metrics}/metrics")
+            # Also where a pod has no IPv4.
+            shown = await page(f"http://[::1]:{metrics}/metrics")
+            assert "fathom_leader" in await page(f"http://127.0.0.1:{metrics}/metrics")
             assert "fathom_reconcile_seconds" in shown
             assert "fathom_leader 1.0" in shown.splitlines()
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
