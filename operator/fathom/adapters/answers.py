@@ -69,8 +69,8 @@ def http_session(connections: int, *, keeps_them: bool = True) -> aiohttp.Client
     Args:
         connections: in use at the same time, at most.
         keeps_them: for some seconds, for the next request. Nothing bounds how many it keeps, one
-            for each server: not for thousands of pods, whose servers do not keep them for as long
-            as they are not read.
+            for each server: not for thousands of pods, each of which is read again only after its
+            server has closed the connection.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, force_close=not keeps_them),

@@ -15,6 +15,7 @@ from fathom.reconcile.kept_state import state_data
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.writing.operations import (
     Create,
+    Delete,
     Operation,
     brought_about,
     deleted,
@@ -84,7 +85,10 @@ class Actor:
             refresh,
             writes.checkpoint,
             taken=writes.taken,
-            goes_on=any(each.kind != CONFIG_MAP for each in outcome.written),
+            # Of a deletion a watch tells, once it is done; until then it would be done again.
+            goes_on=any(
+                each.kind != CONFIG_MAP and not isinstance(each, Delete) for each in outcome.written
+            ),
             outdated=outcome.outdated is not None,
             broken_off=outcome.broken_off,
             retry_after_s=memory.guard.retry_after_s(now_s),

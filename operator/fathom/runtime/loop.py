@@ -89,7 +89,7 @@ class Loop:
         self._woken.set()
 
     def told(self, generation: int, annotations: Mapping[str, str], version: str) -> bool:
-        """The resource is there at this version: look again, soon, unless that is our own status.
+        """The resource is there: look again, soon, unless our own status brought this version.
 
         Returns:
             Whether somebody waits: it was edited since it was acted upon, or asks for something
@@ -297,7 +297,7 @@ class Loop:
             return min(RESYNC_S, self._failed())
         self._failures = 0
         if carried.goes_on:
-            # No watch wakes it for what it wrote itself.
+            # No watch wakes it for what it has made or changed itself.
             return SHORTEST_SLEEP_S
         if any(each.left_behind for each in carried.taken):
             return LEFT_BEHIND_S
@@ -315,18 +315,18 @@ class Loop:
         if known and not self._stale and not is_over(known.read_at_s, RESYNC_S, now_s):
             return known
         # Before the read: what wakes it while it runs, it may have missed.
-        self._stale = self.edited = False
+        from_watches = not self._doubtful
+        self._stale = self.edited = self._doubtful = False
         self._woken.clear()
         also = self._memory.unlisted if self._memory else ()
         objects = await read_objects(
             self._world,
             self.key,
             also=also,
-            from_watches=not self._doubtful,
+            from_watches=from_watches,
             read_once=self._read_once,
             before=known,
         )
-        self._doubtful = False
         if self._memory is not None:
             self._memory.objects = objects
         return objects

@@ -78,6 +78,8 @@ class Loops:
     ) -> None:
         """A SpeculativeDeployment is there, or has changed: its loop runs, and looks again.
 
+        Unless only our own status has changed it.
+
         Args:
             key: which.
             generation: of it.

@@ -13,12 +13,14 @@ from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
+    JOB,
     POD,
     SERVICE,
     SPECULATIVE_DEPLOYMENT,
     Kind,
     ObjectKey,
 )
+from fathom.core.cluster.manifest import Manifest
 from fathom.core.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
 from fathom.runtime.loop import SHORTEST_SLEEP_S
@@ -177,6 +179,43 @@ async def test_an_edit_is_looked_at_where_it_can_be_acted_upon_at_once(bench: Be
         assert bench.loop.told(metadata["generation"], {}, metadata["resourceVersion"])
         await bench.loop.tick()
         assert bench.kube.written("Deployment")
+
+
+async def test_so_is_one_that_comes_during_a_look(bench: Bench) -> None:
+    read = bench.kube.get
+
+    async def edited_meanwhile(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        found = await read(kind, namespace, name)
+        bench.kube.get = read  # type: ignore[method-assign]
+        bench.edit({"replicas": 3})
+        metadata = bench.resource["metadata"]
+        bench.loop.told(metadata["generation"], {}, metadata["resourceVersion"])
+        return found
+
+    async with watches(bench):
+        bench.kube.get = edited_meanwhile  # type: ignore[method-assign]
+        await later(bench)
+        await bench.loop.tick()
+        assert bench.kube.written("Deployment")
+
+
+async def test_what_waits_for_a_finalizer_is_not_deleted_twice_a_second(bench: Bench) -> None:
+    """The API server takes each deletion, and nothing goes."""
+    ours = bench.kube.all_of(DEPLOYMENT)[0]["metadata"]
+    metadata = {
+        **{key: ours[key] for key in ("namespace", "labels", "ownerReferences")},
+        "name": "kimi-fetch-old",
+        "finalizers": ["example.com/audit"],
+        "deletionTimestamp": "2027-01-15T08:00:00Z",
+    }
+    bench.kube.put(JOB, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata})
+
+    async def waits(*_: object) -> None:
+        pass
+
+    bench.kube.delete = waits  # type: ignore[method-assign]
+    bench.loop.wake()
+    assert await bench.loop.tick() == 30.0
 
 
 async def test_a_status_of_our_own_wakes_nobody(bench: Bench) -> None:

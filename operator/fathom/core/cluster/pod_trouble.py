@@ -10,7 +10,7 @@ from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.placement import why_no_node
 from fathom.core.counted import counted
-from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, FLAG
+from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
 from fathom.core.shortened import shortened
 
 _IMAGE_REASONS: Final = frozenset(
@@ -59,7 +59,11 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
 
 
 def _unreachable(pod: ObservedPod) -> Trouble | None:
-    """Kubernetes asks at the first address of a pod, where nothing listens but what runs in it."""
+    """At its first address, where a kubelet asks.
+
+    An engine that listens at IPv4 is not reached at IPv6, but a container beside it may listen there
+    in its place.
+    """
     alone = len(pod.spec.containers) == 1 and not any(
         each.is_sidecar for each in pod.spec.init_containers
     )
@@ -68,7 +72,7 @@ def _unreachable(pod: ObservedPod) -> Trouble | None:
     return _trouble(
         Reason.POD_FAILING,
         f"pod {pod.name} has the address {pod.status.pod_ip}, and its engine listens at IPv4 "
-        f'addresses alone: add "{FLAG}", "{EVERY_ADDRESS}" to spec.engine.args',
+        f'addresses alone: add "{HOST_FLAG}", "{EVERY_ADDRESS}" to spec.engine.args',
     )
 
 

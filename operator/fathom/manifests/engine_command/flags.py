@@ -15,7 +15,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
-from fathom.core.engine.host import EVERY_IPV4, FLAG, stated_host
+from fathom.core.engine.host import EVERY_IPV4, HOST_FLAG, stated_host
 from fathom.manifests.engine_command.capture_sizes import added_sizes
 from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.engine_command.speculative_config import speculative_config
@@ -86,8 +86,9 @@ def _where_clients_ask(value: Callable[[SpeculativeDeploymentSpec], str]) -> Val
 
 
 def _host(spec: SpeculativeDeploymentSpec, role: Role) -> str | bool:
-    stated = stated_host(spec.engine.args) is not None
-    return EVERY_IPV4 if role is Role.LEADER and not stated else False
+    if role is not Role.LEADER or stated_host(spec.engine.args) is not None:
+        return False
+    return EVERY_IPV4
 
 
 _DRAFTING: Final = "set spec.draft and spec.speculation instead"
@@ -185,9 +186,9 @@ AFTER_ARGS: Final = (
         instead=_ONE_NODE,
     ),
     Flag(
-        (FLAG,),
+        (HOST_FLAG,),
         _host,
-        instead="the operator sets it to 0.0.0.0; :: alone may stand here, for pods that have IPv6",
+        instead="the operator sets it to 0.0.0.0; for pods that have IPv6 write --host ::",
     ),
     Flag(("--port",), _where_clients_ask(lambda _: str(HTTP_PORT)), instead=_BY_OPERATOR),
     Flag(("--uds",), instead=_BY_OPERATOR),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.problem import Problem
-from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, FLAG
+from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
 from fathom.core.engine.options import EngineOption, options
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.manifests.engine_command.flags import FLAGS
@@ -16,7 +16,7 @@ def owned_flag_problems(args: Sequence[str], *, plugin: bool = True) -> tuple[Pr
     """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
 
     Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
-    Excepted is what the operator leaves out where it is given: to listen at IPv6 addresses.
+    Excepted is `--host` with :: or 0.0.0.0: the operator passes its own only where there is none.
 
     Args:
         args: `spec.engine.args`.
@@ -89,7 +89,8 @@ def _owner(option: EngineOption, *, plugin: bool) -> _Owned | None:
     """The owned flag that an option means or may mean."""
     if option.name in ("--attention-config", "-ac"):
         return _attention_backend(option)
-    if option.name == FLAG and option.value in {EVERY_IPV4, EVERY_ADDRESS}:
+    listens = option.name == HOST_FLAG and not option.keys
+    if listens and option.value in {EVERY_IPV4, EVERY_ADDRESS}:
         return None
     flags = [flag for flag in FLAGS if flag.refusal and (plugin or not flag.plugin_only)]
     exact = (flag for flag in flags if option.name in flag.names)

@@ -78,7 +78,7 @@ class Carried:
     taken: tuple[Taken, ...] = ()
     """Names that something else bears."""
     goes_on: bool = False
-    """Whether more was written than documents of ours, so that a next step may follow from it."""
+    """Whether more than ConfigMaps was made or changed, so that a next step may follow."""
     outdated: bool = False
     """Whether the cluster was found in another state than the one that all this was decided on."""
     broken_off: bool = False

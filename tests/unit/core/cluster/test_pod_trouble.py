@@ -194,5 +194,5 @@ def test_an_engine_that_listens_where_nobody_asks_is_told_how_not_to() -> None:
     ],
     ids=str,
 )
-def test_one_that_may_be_reached_is_not_there_yet(pod: ObservedPod) -> None:
+def test_one_that_may_be_reached_is_in_no_trouble(pod: ObservedPod) -> None:
     assert trouble_with_pod(pod) is None
