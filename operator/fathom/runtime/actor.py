@@ -21,7 +21,7 @@ from fathom.reconcile.writing.operations import (
     deleted,
     depth_nudges,
 )
-from fathom.reconcile.writing.writes import Carried, is_written, writes_of
+from fathom.reconcile.writing.writes import Carried, Writes, is_written, writes_of
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Outcome, Writer
@@ -85,10 +85,7 @@ class Actor:
             refresh,
             writes.checkpoint,
             taken=writes.taken,
-            # Of a deletion a watch tells, once it is done; until then it would be done again.
-            goes_on=any(
-                each.kind != CONFIG_MAP and not isinstance(each, Delete) for each in outcome.written
-            ),
+            goes_on=_goes_on(writes, outcome, objects),
             outdated=outcome.outdated is not None,
             broken_off=outcome.broken_off,
             retry_after_s=memory.guard.retry_after_s(now_s),
@@ -134,6 +131,17 @@ class Actor:
         for nudge in nudges:
             # Best effort: kubelets refresh by themselves in the end.
             await self._writer.attempt(nudge)
+
+
+def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:
+    """Whether a next step may follow from what was written, of which no watch tells."""
+    stepped = not is_written(writes.checkpoint, objects)
+    tuning = names.tuning_config_map(objects.key.name)
+    return (stepped and _holds(outcome.written, tuning)) or any(
+        # Of a deletion a watch tells, once it is done; until then it would be done again.
+        each.kind != CONFIG_MAP and not isinstance(each, Delete)
+        for each in outcome.written
+    )
 
 
 def _unseen(outcome: Outcome) -> Iterator[tuple[Kind, str]]:

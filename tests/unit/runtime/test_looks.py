@@ -170,6 +170,14 @@ async def test_what_was_written_of_a_rollout_is_looked_at_again_at_once(bench: B
         assert delays_s == [0, SHORTEST_SLEEP_S]
 
 
+async def test_so_is_a_step_that_was_only_recorded(bench: Bench) -> None:
+    async with watches(bench):
+        bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+        assert await bench.loop.tick() == SHORTEST_SLEEP_S
+        assert not bench.kube.written("Deployment")
+        assert bench.kube.written("ConfigMap")
+
+
 async def test_an_edit_is_looked_at_where_it_can_be_acted_upon_at_once(bench: Bench) -> None:
     """What watches have told would not do for its writes: that look would be one too many."""
     async with watches(bench):

@@ -59,10 +59,9 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
 
 
 def _unreachable(pod: ObservedPod) -> Trouble | None:
-    """At its first address, where a kubelet asks.
+    """That nobody reaches it at its first address, where a kubelet asks.
 
-    An engine that listens at IPv4 is not reached at IPv6, but a container beside it may listen there
-    in its place.
+    An engine that listens at IPv4 is not reached at IPv6; a container beside it may listen for it.
     """
     alone = len(pod.spec.containers) == 1 and not any(
         each.is_sidecar for each in pod.spec.init_containers

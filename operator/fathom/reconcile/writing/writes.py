@@ -78,7 +78,7 @@ class Carried:
     taken: tuple[Taken, ...] = ()
     """Names that something else bears."""
     goes_on: bool = False
-    """Whether more than ConfigMaps was made or changed, so that a next step may follow."""
+    """Whether something was written from which a next step may follow at once."""
     outdated: bool = False
     """Whether the cluster was found in another state than the one that all this was decided on."""
     broken_off: bool = False
