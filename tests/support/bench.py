@@ -1,5 +1,6 @@
 """One loop on a fake cluster, with a clock of the test's own. Nothing here sleeps."""
 
+import asyncio
 import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -308,3 +309,10 @@ def replica_set(deployment: str) -> dict[str, Any]:
 def moved(decision: TuningDecision, document: DepthDocument, **changes: Any) -> TuningDecision:
     """A decision that changes depth instead."""
     return replace(decision, document=document, **changes)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let what runs beside the test go on until something holds."""
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.001)

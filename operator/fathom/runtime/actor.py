@@ -135,13 +135,12 @@ class Actor:
 
 def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:
     """Whether a next step may follow from what was written, of which no watch tells."""
-    stepped = not is_written(writes.checkpoint, objects)
-    tuning = names.tuning_config_map(objects.key.name)
-    return (stepped and _holds(outcome.written, tuning)) or any(
-        # Of a deletion a watch tells, once it is done; until then it would be done again.
-        each.kind != CONFIG_MAP and not isinstance(each, Delete)
-        for each in outcome.written
-    )
+    if _holds(outcome.written, names.tuning_config_map(objects.key.name)) and not is_written(
+        writes.checkpoint, objects
+    ):
+        return True
+    # Of a deletion a watch tells, once it is done; until then it would be done again.
+    return any(each.kind != CONFIG_MAP and not isinstance(each, Delete) for each in outcome.written)
 
 
 def _unseen(outcome: Outcome) -> Iterator[tuple[Kind, str]]:

@@ -273,6 +273,7 @@ async def test_a_rollout_goes_first_and_the_comparison_begins_anew_behind_it() -
         await pass_minutes(bench, 1)
     assert replicas(bench) == (2, 1)
     assert bench.status["rollout"]["stage"] == "Complete"
+    assert compared(bench)["state"] == "Comparing"
     assert compared(bench)["revision"] != one
     await pass_minutes(bench, 2 * MINUTES)
     assert compared(bench)["result"] == "Faster"

@@ -1,6 +1,5 @@
 """An informer lists, follows, and lists again; whatever fails is begun anew."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +12,7 @@ from fathom.core.cluster.served import ServedApis
 from fathom.runtime import informer
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.informer import informed
-from support.bench import ManualClock
+from support.bench import ManualClock, until
 from support.fake_kube import FakeKube
 
 KIMI = ObjectKey("llm", "kimi")
@@ -47,12 +46,6 @@ class Watched:
     def names(self, kind: Kind = POD) -> list[str] | None:
         found: Any = self.children.of(kind, KIMI)
         return None if found is None else [each["metadata"]["name"] for each in found]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """At rest children are as watches have told; what is decided of pods rests on a real look."""
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from fathom.core.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
 from fathom.runtime.loop import SHORTEST_SLEEP_S
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from support.bench import KEY, Bench, holding
+from support.bench import KEY, Bench, holding, moved, until
 
 
 class Reads:
@@ -55,19 +53,12 @@ async def watches(bench: Bench) -> AsyncIterator[list[ObjectKey]]:
         yield woken
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Let the watches run until something holds."""
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.001)
-
-
-def moved(snapshot: TuningSnapshot) -> TuningDecision:
+def moving(snapshot: TuningSnapshot) -> TuningDecision:
     """To another depth, once."""
     if snapshot.document is None or snapshot.document.generation > 1:
         return holding(snapshot)
     document = DepthDocument(2, flat(5, snapshot.settings.max_batch))
-    return replace(holding(snapshot), action=Action.MOVE, document=document)
+    return moved(holding(snapshot), document, action=Action.MOVE)
 
 
 async def later(bench: Bench, seconds: float = 61) -> float | None:
@@ -149,7 +140,7 @@ async def test_a_depth_that_moves_wakes_nobody(bench: Bench) -> None:
     async with watches(bench) as woken:
         await later(bench)
         woken.clear()
-        bench.decide = moved
+        bench.decide = moving
         assert await later(bench) == 30.0
         assert {each.kind for each in bench.kube.writes} >= {"ConfigMap", "Pod"}
         pod = bench.kube.names(POD)[0]

@@ -17,6 +17,7 @@ from fathom.core.cluster.kinds import (
     Kind,
 )
 from fathom.core.plugin import PluginBundle
+from fathom.runtime.loop import SHORTEST_SLEEP_S
 from fathom.tuning.gained import Gained
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
@@ -432,7 +433,7 @@ async def test_a_refused_child_is_told_and_retried() -> None:
         return KubeError(403, "exceeded quota: gpus") if refused else None
 
     bench.kube.fail = forbidden
-    await bench.tick()
+    assert await bench.tick() == SHORTEST_SLEEP_S
     assert await bench.loop.tick() == 1
     degraded = bench.condition("Degraded")
     assert degraded["reason"] == "ChildRefused"

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import replace
 
 import pytest
@@ -14,16 +14,9 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.loop import RESYNC_S
 from fathom.runtime.loops import STUCK_AFTER_S, Loops, pass_after_pass
 from fathom.runtime.turns import PASSES_AT_ONCE, Turns
-from support.bench import KEY, Bench, holding
+from support.bench import KEY, Bench, holding, until
 
 OTHER = ObjectKey("llm", "other")
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Let the loops run until something holds."""
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_poke_is_a_pass(bench: Bench, loops: Loops) -> None:

@@ -15,7 +15,8 @@ from fathom.core.cluster.metadata import (
     absent_as,
     count,
 )
-from fathom.core.engine.host import stated_host
+from fathom.core.engine.host import HOST_FLAG
+from fathom.core.engine.options import last_value
 from fathom.core.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -145,7 +146,7 @@ class PodSpec(ObservedModel):
     @property
     def host(self) -> str | None:
         """Where its engine listens; None: its arguments do not say."""
-        found = (stated_host(each.args) for each in self.containers)
+        found = (last_value(each.args, HOST_FLAG) for each in self.containers)
         return next((each for each in found if each is not None), None)
 
 

@@ -28,6 +28,7 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
         "--enable-lora": "--enable-lor",
         "--enable-return-routed-experts": "--enable-ret",
         "--gpu-memory-utilization": "--gpu-m",
+        "--host": "--ho",
         "--kv-cache-dtype": "--kv-cache-d",
         "--kv-transfer-config": "--kv-t",
         "--load-format": "--load",

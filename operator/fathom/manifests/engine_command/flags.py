@@ -15,7 +15,8 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
-from fathom.core.engine.host import EVERY_IPV4, HOST_FLAG, stated_host
+from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
+from fathom.core.engine.options import last_value
 from fathom.manifests.engine_command.capture_sizes import added_sizes
 from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.engine_command.speculative_config import speculative_config
@@ -42,6 +43,8 @@ class Flag:
     instead: str = ""
     """What to do where no field stands for it, as the second half of a sentence; empty, and no
     field: `spec.engine.args` may have it."""
+    but_for: frozenset[str] = frozenset()
+    """Values that `spec.engine.args` may have all the same, behind the flag's own name."""
     plugin_only: bool = False
     """Refused only where the pods get the plugin: any other engine may have it."""
     since: Capability = EVERY_RELEASE
@@ -81,14 +84,12 @@ def _where_nodes_meet(value: Callable[[SpeculativeDeploymentSpec, Role], str]) -
     return lambda spec, role: value(spec, role) if spans_nodes(spec) else False
 
 
-def _where_clients_ask(value: Callable[[SpeculativeDeploymentSpec], str]) -> Value:
+def _where_clients_ask(value: Callable[[SpeculativeDeploymentSpec], str | bool]) -> Value:
     return lambda spec, role: value(spec) if role is Role.LEADER else False
 
 
-def _host(spec: SpeculativeDeploymentSpec, role: Role) -> str | bool:
-    if role is not Role.LEADER or stated_host(spec.engine.args) is not None:
-        return False
-    return EVERY_IPV4
+def _host(spec: SpeculativeDeploymentSpec) -> str | bool:
+    return EVERY_IPV4 if last_value(spec.engine.args, HOST_FLAG) is None else False
 
 
 _DRAFTING: Final = "set spec.draft and spec.speculation instead"
@@ -187,8 +188,9 @@ AFTER_ARGS: Final = (
     ),
     Flag(
         (HOST_FLAG,),
-        _host,
+        _where_clients_ask(_host),
         instead="the operator sets it to 0.0.0.0; for pods that have IPv6 write --host ::",
+        but_for=frozenset({EVERY_IPV4, EVERY_ADDRESS}),
     ),
     Flag(("--port",), _where_clients_ask(lambda _: str(HTTP_PORT)), instead=_BY_OPERATOR),
     Flag(("--uds",), instead=_BY_OPERATOR),

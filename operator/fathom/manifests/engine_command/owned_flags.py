@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.problem import Problem
-from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
 from fathom.core.engine.options import EngineOption, options
 from fathom.core.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
-from fathom.manifests.engine_command.flags import FLAGS
+from fathom.manifests.engine_command.flags import FLAGS, Flag
 
 
 def owned_flag_problems(args: Sequence[str], *, plugin: bool = True) -> tuple[Problem, ...]:
     """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
 
     Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
-    Excepted is `--host` with :: or 0.0.0.0: the operator passes its own only where there is none.
+    Excepted are the values of `Flag.but_for`: there the operator passes none of its own.
 
     Args:
         args: `spec.engine.args`.
@@ -89,18 +88,19 @@ def _owner(option: EngineOption, *, plugin: bool) -> _Owned | None:
     """The owned flag that an option means or may mean."""
     if option.name in ("--attention-config", "-ac"):
         return _attention_backend(option)
-    listens = option.name == HOST_FLAG and not option.keys
-    if listens and option.value in {EVERY_IPV4, EVERY_ADDRESS}:
-        return None
     flags = [flag for flag in FLAGS if flag.refusal and (plugin or not flag.plugin_only)]
     exact = (flag for flag in flags if option.name in flag.names)
     similar = (flag for flag in flags if any(_means(option.name, name) for name in flag.names))
     flag = next(exact, None) or next(similar, None)
-    if flag is None:
+    if flag is None or _may_stand(option, flag):
         return None
     # A name of its own needs no explanation, and neither does one of a whole family.
     own = option.name.startswith("--") and (option.name in flag.names or flag.name.endswith("-*"))
     return _Owned(option.name if own else flag.name, flag.refusal)
+
+
+def _may_stand(option: EngineOption, flag: Flag) -> bool:
+    return option.name == flag.name and not option.keys and option.value in flag.but_for
 
 
 def _means(given: str, owned: str) -> bool:

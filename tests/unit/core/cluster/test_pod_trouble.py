@@ -5,11 +5,7 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed import ObservedDeployment
 from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.pod_trouble import (
-    Trouble,
-    trouble_with_pod,
-    trouble_with_workload,
-)
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
 
 
 def pod(**status: Any) -> ObservedPod:
