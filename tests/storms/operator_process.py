@@ -167,7 +167,7 @@ class Operator:
             async with informed(children, kube, served.get, loops.wake) as listed:
 
                 async def work() -> None:
-                    await listed()
+                    await asyncio.wait([listed])
                     self.loops = loops
                     await self._watch(kube, loops)
 

@@ -22,27 +22,36 @@ _log: Final = structlog.get_logger(__name__)
 
 
 async def watch(
-    loops: Loops, kube: KubePort, configuration: Configuration, namespaces: Sequence[str]
+    loops: Loops,
+    kube: KubePort,
+    configuration: Configuration,
+    namespaces: Sequence[str],
+    heed_signals: Callable[[], None],
 ) -> None:
-    """Start and wake loops until a signal comes.
+    """Start and wake loops until it is cancelled.
 
     Args:
         loops: what is told.
         kube: what finds resources that the watches missed.
         configuration: how Kopf reaches the API server.
         namespaces: to watch; empty: all.
+        heed_signals: called once Kopf has set handlers of its own. By those it would end too late:
+            it lets loops go on until all else has ended, and waits 5 s for any task begun since.
 
     Raises:
         Exception: Kopf's, after several in a row.
     """
 
     async def operate() -> None:
+        up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        up.add_done_callback(lambda _: heed_signals())
         await kopf.operator(
             registry=registered(loops, configuration),
             settings=kopf_settings(),
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
+            ready_flag=up,
         )
 
     sweeping = asyncio.create_task(sweep(kube, namespaces, loops))

@@ -40,7 +40,7 @@ Wake = Callable[[ObjectKey], None]
 @asynccontextmanager
 async def informed(
     children: ChildCache, kube: KubePort, served: Served, wake: Wake
-) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+) -> AsyncIterator["asyncio.Future[None]"]:
     """Keep a cache current for as long as the block runs.
 
     Args:
@@ -50,7 +50,7 @@ async def informed(
         wake: is told whose children have moved.
 
     Yields:
-        What waits until everything was listed, or could not be.
+        What is done once everything was listed, or could not be, or not in time.
     """
     informers = [Informer(feed, kube, served, wake) for feed in children]
     tasks = [asyncio.create_task(each.run(), name=f"informer of {each}") for each in informers]
@@ -60,8 +60,10 @@ async def informed(
             async with asyncio.timeout(FIRST_LISTS_S):
                 await asyncio.gather(*(each.tried.wait() for each in informers))
 
+    listing = asyncio.create_task(listed(), name="first lists")
+    tasks.append(listing)
     try:
-        yield listed
+        yield listing
     finally:
         for task in tasks:
             task.cancel()

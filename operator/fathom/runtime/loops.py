@@ -5,7 +5,7 @@ docs/design/0001-loops-without-finalizers.md.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -69,6 +69,7 @@ class Loops:
         self._settle_s = settle_s
         self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._running)
@@ -96,6 +97,8 @@ class Loops:
         if key in self._running:
             self._running[key][0].wake()
             return
+        if self._closed:
+            return
         loop = Loop(key, self._world)
         passing = pass_after_pass(loop, self._turns, self._settle_s)
         task = asyncio.create_task(passing, name=f"loop of {key}")
@@ -121,12 +124,23 @@ class Loops:
     def _late_s(self, loop: Loop) -> float:
         return max(0.0, self._world.clock.now_s() - loop.due_s)
 
+    def close(self) -> None:
+        """End every loop where it stands, and begin none any more.
+
+        What was done then, the next operator goes on with.
+        """
+        self._closed = True
+        self._cancel()
+
     async def stop(self) -> None:
-        """End every loop where it stands; what it was doing, the next operator goes on with."""
+        """End every loop where it stands, and wait until they have ended."""
+        await asyncio.gather(*self._cancel(), return_exceptions=True)
+
+    def _cancel(self) -> Sequence[asyncio.Task[None]]:
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks
 
     def _ended(self, key: ObjectKey, task: asyncio.Task[None]) -> None:
         loop, _ = self._running.pop(key)

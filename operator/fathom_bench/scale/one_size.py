@@ -143,7 +143,7 @@ class SizeBench:
         """End the leader beside one that stands by, and wait until that has looked at all."""
         self._doing(f"the leader is to be {ending}")
         self.standby.start()
-        await self._until("a second operator answers", self.standby.answers)
+        await self._until("a second operator stands by", self.standby.is_ready)
         former, self.operator, self.standby = self.operator, self.standby, self.operator
         since, first_pass = datetime.now(UTC), None
         if ending is Ending.KILLED:

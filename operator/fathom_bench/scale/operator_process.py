@@ -58,6 +58,7 @@ class _Life:
     process: subprocess.Popen[bytes]
     port: int
     """Of its metrics."""
+    health_port: int
     samples: Path
     profiles: int = 0
     cpu_s: float = 0.0
@@ -116,7 +117,7 @@ class OperatorProcess:
     def start(self) -> None:
         """Start it. Until it answers, it has told nothing."""
         self._wanted = True
-        number, port = len(self._lives), free_port()
+        number, port, health_port = len(self._lives), free_port(), free_port()
         samples = self._folder / f"samples-{number}"
         program = ["-c", _PLAIN]
         if self._profiled:
@@ -129,7 +130,7 @@ class OperatorProcess:
                     f"--kubeconfig={self._kubeconfig}",
                     "--leader-elect",
                     f"--lease-namespace={NAMESPACE}",
-                    "--health-port=0",
+                    f"--health-port={health_port}",
                     f"--metrics-port={port}",
                     f"--page-port={free_port()}",
                 ],
@@ -139,7 +140,7 @@ class OperatorProcess:
                 stdout=log,
                 stderr=log,
             )
-        self._lives.append(_Life(process, port, samples))
+        self._lives.append(_Life(process, port, health_port, samples))
 
     async def supervise(self) -> None:
         """Start it again whenever it ends by itself; returns never.
@@ -207,9 +208,9 @@ class OperatorProcess:
         """Of the present process, every ten seconds."""
         return tuple(self._lives[-1].memory)
 
-    async def answers(self) -> bool:
-        """Whether the present process shows metrics, as one that stands by does."""
-        return await self._page(("name[]", _PASSES)) is not None
+    async def is_ready(self) -> bool:
+        """Whether the present process leads, or stands by and could take over at once."""
+        return await self._got(self._lives[-1].health_port, "readyz") is not None
 
     async def passes(self) -> int:
         """Of the present process so far. Cheap to ask."""
@@ -267,8 +268,12 @@ class OperatorProcess:
 
     async def _page(self, *query: tuple[str, str]) -> str | None:
         """Of the present process's metrics; None: it does not answer."""
+        return await self._got(self._lives[-1].port, "metrics", *query)
+
+    async def _got(self, port: int, path: str, *query: tuple[str, str]) -> str | None:
+        """None: it does not answer, or with an error."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
-        url = f"http://127.0.0.1:{self._lives[-1].port}/metrics"
+        url = f"http://127.0.0.1:{port}/{path}"
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,

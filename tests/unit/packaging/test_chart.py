@@ -150,8 +150,10 @@ def test_runs_the_operator_with_leader_election_and_probes(render: Render) -> No
     (container,) = pod_of(render({}))["containers"]
     ports = {port["name"] for port in container["ports"]}
     assert container["args"][:2] == ["run", "--leader-elect"]
-    assert container["livenessProbe"]["httpGet"]["port"] in ports
-    assert container["readinessProbe"]["httpGet"]["port"] in ports
+    probes = {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for probe, path in probes.items():
+        asked = container[probe]["httpGet"]
+        assert (asked["path"], asked["port"] in ports) == (path, True)
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
 
 

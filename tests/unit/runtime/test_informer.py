@@ -1,5 +1,6 @@
 """An informer lists, follows, and lists again; whatever fails is begun anew."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -40,7 +41,7 @@ class Watched:
         """Everything was listed when the block begins."""
         watching = informed(self.children, self.kube, self.served, self.woken.append)
         async with watching as listed:
-            await listed()
+            await asyncio.wait([listed])
             yield
 
     def names(self, kind: Kind = POD) -> list[str] | None:

@@ -1,5 +1,6 @@
 """At rest children are as watches have told; what is decided of pods rests on a real look."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,7 +50,7 @@ async def watches(bench: Bench) -> AsyncIterator[list[ObjectKey]]:
         bench.loop.wake()
 
     async with informed(world.children, bench.kube, world.served, wake) as listed:
-        await listed()
+        await asyncio.wait([listed])
         yield woken
 
 

@@ -114,6 +114,16 @@ async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
     assert len(loops) == 0
 
 
+async def test_once_closed_no_loop_acts_nor_begins(bench: Bench, loops: Loops) -> None:
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    loops.close()
+    await until(lambda: len(loops) == 0)
+    loops.seen(KEY)
+    loops.changed(OTHER, 1, {}, "1")
+    assert len(loops) == 0
+
+
 async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) -> None:
     """Else all their later passes come together, too, and an edit waits behind a thousand."""
     looking, most = 0, 0

@@ -17,6 +17,10 @@ from support.api_server import NOT_FOR_ALL, ApiServer, served
 from support.bench import Bench
 
 
+async def watching(loops: Loops, bench: Bench, url: str) -> None:
+    await watch(loops, bench.kube, Configuration(host=url), (), heed_signals=lambda: None)
+
+
 class Run:
     """Kopf, as far as this is about: it ends by itself, or with an error."""
 
@@ -69,15 +73,15 @@ async def test_kopf_waits_for_a_server_that_fills_its_cache(bench: Bench, loops:
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     api.busy = 2
     async with served(api) as url:
-        watching = asyncio.create_task(watch(loops, bench.kube, Configuration(host=url), ()))
+        run = asyncio.create_task(watching(loops, bench, url))
         try:
             async with asyncio.timeout(60):
                 await api.watched.wait()
-            assert not watching.done()
+            assert not run.done()
             assert (len(loops), api.busy) == (1, 0)
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
 
 
 async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: Loops) -> None:
@@ -85,13 +89,13 @@ async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: L
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     api.first_watch_fails = True
     async with served(api) as url:
-        watching = asyncio.create_task(watch(loops, bench.kube, Configuration(host=url), ()))
+        run = asyncio.create_task(watching(loops, bench, url))
         try:
             async with asyncio.timeout(60):
                 await api.watched.wait()
-            assert not watching.done()
+            assert not run.done()
             assert len(loops) == 1
             assert api.lists.isdisjoint({each.plural for each in NOT_FOR_ALL})
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)

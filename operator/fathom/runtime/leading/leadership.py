@@ -229,7 +229,7 @@ async def lead(
 ) -> None:
     """Wait for the lease, then work for as long as it is held.
 
-    Returns when the work ends by itself; the lease is then given back.
+    Returns when the work ends by itself. However it ends, what is held of the lease is given back.
 
     Args:
         api: of the API server; it belongs to where `beside` runs things.
@@ -263,9 +263,9 @@ async def lead(
             lease=f"{namespace}/{name}",
             holds=lambda: tenure.holds,
         )
-        await _soon(beside(lock.give_back()))
     finally:
         beating.cancel()
+        await _soon(beside(lock.give_back()))
 
 
 async def _soon(ending: "asyncio.Future[None]") -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Coroutine
 from socket import has_dualstack_ipv6
 from typing import Final
@@ -85,7 +86,6 @@ def exit_code(operating: Coroutine[None, None, None]) -> int:
         _log.error("stopped", reason=str(error))
         return 1
     except asyncio.CancelledError:
-        # How Kopf ends a run that a signal has stopped before it was up.
         return 0
     return 0
 
@@ -135,26 +135,43 @@ async def _operate(options: RunOptions) -> None:
             ProcessCollector(registry=telemetry.registry)
             start_http_server(options.metrics_port, _every_address(), registry=telemetry.registry)
         loops = Loops(world)
-        health = await serve_health(loops, options.health_port)
-        pages = Pages(world.shown, clock, leads)
-        page = await serve_page(pages, options.page_host, options.page_port)
+        heed_signals = _ender(loops)
+        heed_signals()
+        # Before it leads: who stands by takes over with everything known.
+        async with informed(children, kube, served.get, loops.wake) as listed:
+            health = await serve_health(loops, listed.done, options.health_port)
+            pages = Pages(world.shown, clock, leads)
+            page = await serve_page(pages, options.page_host, options.page_port)
 
-        try:
-            # Before it leads: who stands by takes over with everything known.
-            async with informed(children, kube, served.get, loops.wake) as listed:
+            async def work() -> None:
+                await asyncio.wait([listed])
+                _log.info("operating", version=__version__, identity=who)
+                await watch(loops, kube, configuration, options.namespaces, heed_signals)
 
-                async def work() -> None:
-                    await listed()
-                    _log.info("operating", version=__version__, identity=who)
-                    await watch(loops, kube, configuration, options.namespaces)
-
+            try:
                 await _when_leading(work, options, configuration, who, tenure)
-        finally:
-            asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
-            await loops.stop()
-            await models.stop()
-            await health.cleanup()
-            await page.cleanup()
+            finally:
+                asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
+                await loops.stop()
+                await models.stop()
+                await health.cleanup()
+                await page.cleanup()
+
+
+def _ender(loops: Loops) -> Callable[[], None]:
+    """What lets signals end this operator: no loop acts any more, then everything else ends."""
+    running, operating = asyncio.get_running_loop(), asyncio.current_task()
+    assert operating is not None  # noqa: S101 - called by a coroutine
+
+    def end() -> None:
+        loops.close()
+        operating.cancel()
+
+    def heed_signals() -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            running.add_signal_handler(each, end)
+
+    return heed_signals
 
 
 async def _when_leading(

@@ -15,7 +15,7 @@ async def url(loops: Loops) -> AsyncIterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    runner = await serve_health(loops, port)
+    runner = await serve_health(loops, lambda: True, port)
     yield f"http://127.0.0.1:{port}/healthz"
     await runner.cleanup()
 

@@ -57,35 +57,97 @@ async def running(file: Path, *options: str) -> AsyncIterator[asyncio.subprocess
             await process.wait()
 
 
+@asynccontextmanager
+async def operating(
+    api: ApiServer, folder: Path, *, health: int = 0, metrics: int = 0, people: int = 0
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    file = folder / "kubeconfig"
+    ports = (f"--health-port={health}", f"--metrics-port={metrics}", f"--page-port={people}")
+    async with served(api) as url, asyncio.timeout(60):
+        file.write_text(kubeconfig(url))
+        async with running(file, *ports) as operator:
+            yield operator
+
+
+async def answer(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as found:
+        return found.status, await found.text()
+
+
 async def page(url: str) -> str:
-    async with aiohttp.ClientSession(raise_for_status=True) as session, session.get(url) as answer:
-        return await answer.text()
+    status, text = await answer(url)
+    assert status == 200
+    return text
+
+
+async def leads(api: ApiServer) -> None:
+    while not api.lease:
+        await asyncio.sleep(0.05)
+
+
+async def ends_and_gives_its_lease_back(
+    operator: asyncio.subprocess.Process, api: ApiServer
+) -> None:
+    operator.terminate()
+    async with asyncio.timeout(3):
+        while api.lease["spec"].get("holderIdentity"):
+            await asyncio.sleep(0.05)
+    assert await operator.wait() == 0
 
 
 async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path: Path) -> None:
-    api, file = ApiServer(), tmp_path / "kubeconfig"
+    api = ApiServer()
     health, metrics, people = free_ports(3)
-    async with served(api) as url, asyncio.timeout(60):
-        file.write_text(kubeconfig(url))
-        ports = (
-            f"--health-port={health}",
-            f"--metrics-port={metrics}",
-            f"--page-port={people}",
-        )
-        async with running(file, *ports) as operator:
-            await api.watched.wait()
-            assert not api.acted_without_lease
-            assert api.lease["metadata"]["name"] == "fathom-operator"
-            assert api.lease["metadata"]["namespace"] == "fathom-system"
-            assert api.lease["spec"]["holderIdentity"] == "operator-0"
-            assert await page(f"http://127.0.0.1:{health}/healthz") == "ok, 0 resources\n"
-            # Also where a pod has no IPv4.
-            shown = await page(f"http://[::1]:{metrics}/metrics")
-            assert "fathom_leader" in await page(f"http://127.0.0.1:{metrics}/metrics")
-            assert "fathom_reconcile_seconds" in shown
-            assert "fathom_leader 1.0" in shown.splitlines()
-            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-            assert f"process_max_fds {most:.1f}" in shown.splitlines()
-            assert "0 in all" in await page(f"http://127.0.0.1:{people}/")
-            operator.terminate()
-            assert await operator.wait() == 0
+    async with operating(api, tmp_path, health=health, metrics=metrics, people=people) as operator:
+        await api.watched.wait()
+        assert not api.acted_without_lease
+        assert api.lease["metadata"]["name"] == "fathom-operator"
+        assert api.lease["metadata"]["namespace"] == "fathom-system"
+        assert api.lease["spec"]["holderIdentity"] == "operator-0"
+        assert await page(f"http://127.0.0.1:{health}/healthz") == "ok, 0 resources\n"
+        # Also where a pod has no IPv4.
+        shown = await page(f"http://[::1]:{metrics}/metrics")
+        assert "fathom_leader" in await page(f"http://127.0.0.1:{metrics}/metrics")
+        assert "fathom_reconcile_seconds" in shown
+        assert "fathom_leader 1.0" in shown.splitlines()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert f"process_max_fds {most:.1f}" in shown.splitlines()
+        assert "0 in all" in await page(f"http://127.0.0.1:{people}/")
+        await ends_and_gives_its_lease_back(operator, api)
+
+
+async def test_it_gives_its_lease_back_while_somebody_looks_at_its_page(tmp_path: Path) -> None:
+    """Kopf waits for 5 s for every task that has begun since it runs, a viewer's connection too."""
+    api = ApiServer()
+    (people,) = free_ports(1)
+    async with operating(api, tmp_path, people=people) as operator:
+        await api.watched.wait()
+        async with aiohttp.ClientSession() as viewer:
+            async with viewer.get(f"http://127.0.0.1:{people}/") as shown:
+                await shown.read()
+            # Its connection is kept.
+            await ends_and_gives_its_lease_back(operator, api)
+
+
+async def test_it_gives_its_lease_back_before_it_knows_what_there_is(tmp_path: Path) -> None:
+    """A cluster's children take a while to list, and a signal may come then."""
+    api = ApiServer()
+    api.lists_hang = True
+    async with operating(api, tmp_path) as operator:
+        await leads(api)
+        await ends_and_gives_its_lease_back(operator, api)
+
+
+async def test_it_is_ready_once_it_could_take_over_at_once(tmp_path: Path) -> None:
+    """So that a rolling update ends the former operator only then."""
+    api = ApiServer()
+    api.lists_hang = True
+    (health,) = free_ports(1)
+    url = f"http://127.0.0.1:{health}"
+    async with operating(api, tmp_path, health=health):
+        await leads(api)
+        assert await page(f"{url}/healthz") == "ok, 0 resources\n"
+        assert await answer(f"{url}/readyz") == (503, "not all children are listed\n")
+        api.let_list()
+        await api.watched.wait()
+        assert await page(f"{url}/readyz") == "ok\n"
