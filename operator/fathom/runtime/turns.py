@@ -5,6 +5,7 @@ step, so that the fewer begin together, the sooner each ends; none is later for 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -12,32 +13,39 @@ from typing import Final
 from fathom.core.cluster.kinds import ObjectKey
 
 PASSES_AT_ONCE: Final = 16
+BESIDE_URGENT: Final = 2
+"""Of them, that go on beside one that is urgent: it shall have the processor almost for itself. But
+whoever writes to a resource again and again must not stop the rest."""
 PASSED_ON_AFTER_S: Final = 1.0
 """A pass that takes longer waits for others, such as for pods that hang, and no longer for us: its
 turn is the next one's."""
-URGENT_IN_A_ROW: Final = 3
-"""While others wait: whoever writes to a resource again and again must not stop the rest."""
 
-_Line = dict[ObjectKey, "asyncio.Future[None]"]
+_Line = dict[ObjectKey, "asyncio.Future[bool]"]
+"""Who waits; each is told whether the turn that it gets is an urgent one."""
 
 
 class Turns:
     """A line for what is urgent, and one for everything else; each first come, first served."""
 
     def __init__(
-        self, at_once: int = PASSES_AT_ONCE, passed_on_after_s: float = PASSED_ON_AFTER_S
+        self,
+        at_once: int = PASSES_AT_ONCE,
+        beside_urgent: int = BESIDE_URGENT,
+        passed_on_after_s: float = PASSED_ON_AFTER_S,
     ) -> None:
         """All turns are free.
 
         Args:
             at_once: passes that have a turn at the same time.
+            beside_urgent: of them, that are not urgent, while one is.
             passed_on_after_s: seconds after which a turn is the next one's, its pass going on.
         """
-        self._free = at_once
+        self._at_once = at_once
+        self._beside_urgent = beside_urgent
         self._passed_on_after_s = passed_on_after_s
-        self._urgent: _Line = {}
-        self._others: _Line = {}
-        self._urgent_in_a_row = 0
+        self._held = Counter[bool]()
+        """Turns, by whether they are urgent."""
+        self._lines: dict[bool, _Line] = {True: {}, False: {}}
 
     @asynccontextmanager
     async def one(self, key: ObjectKey, *, urgent: bool) -> AsyncIterator[float]:
@@ -51,18 +59,19 @@ class Turns:
             Seconds for which it had to wait; 0: it had not.
         """
         loop, waited_s, held = asyncio.get_running_loop(), 0.0, True
-        if self._free:
-            self._free -= 1
+        if self._is_free(urgent=urgent):
+            self._held[urgent] += 1
         else:
             came_s = loop.time()
-            await self._wait(key, self._urgent if urgent else self._others)
+            urgent = await self._wait(key, self._lines[urgent])
             waited_s = loop.time() - came_s
 
         def pass_on() -> None:
             nonlocal held
             if held:
                 held = False
-                self._next()
+                self._held[urgent] -= 1
+                self._fill()
 
         timer = loop.call_later(self._passed_on_after_s, pass_on)
         try:
@@ -73,29 +82,36 @@ class Turns:
 
     def hurry(self, key: ObjectKey) -> None:
         """What waits is urgent now; nothing happens if it does not wait."""
-        if (waiting := self._others.pop(key, None)) is not None:
-            self._urgent[key] = waiting
+        if (waiting := self._lines[False].pop(key, None)) is not None:
+            self._lines[True][key] = waiting
+            self._fill()
 
-    async def _wait(self, key: ObjectKey, line: _Line) -> None:
-        waiting = line[key] = asyncio.get_running_loop().create_future()
+    async def _wait(self, key: ObjectKey, line: _Line) -> bool:
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        line[key] = waiting
         try:
-            await waiting
+            return await waiting
         except asyncio.CancelledError:
-            self._others.pop(key, None)
-            self._urgent.pop(key, None)
+            for each in self._lines.values():
+                each.pop(key, None)
             if not waiting.cancelled():
                 # It was its turn at that very moment.
-                self._next()
+                self._held[waiting.result()] -= 1
+            self._fill()
             raise
 
-    def _next(self) -> None:
-        while self._urgent or self._others:
-            fair = self._urgent_in_a_row < URGENT_IN_A_ROW or not self._others
-            urgent = bool(self._urgent) and fair
-            line = self._urgent if urgent else self._others
-            waiting = line.pop(next(iter(line)))
-            if not waiting.done():  # else it has just been cancelled
-                self._urgent_in_a_row = self._urgent_in_a_row + 1 if urgent else 0
-                waiting.set_result(None)
-                return
-        self._free += 1
+    def _is_free(self, *, urgent: bool) -> bool:
+        if self._held.total() >= self._at_once:
+            return False
+        beside_urgent = self._held[True] > 0 or bool(self._lines[True])
+        return urgent or not beside_urgent or self._held[False] < self._beside_urgent
+
+    def _fill(self) -> None:
+        # Who is not urgent first: of them few have a turn, or none is urgent.
+        for kind in (False, True):
+            line = self._lines[kind]
+            while line and self._is_free(urgent=kind):
+                waiting = line.pop(next(iter(line)))
+                if not waiting.done():  # else it has just been cancelled
+                    self._held[kind] += 1
+                    waiting.set_result(kind)

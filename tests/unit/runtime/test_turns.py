@@ -1,4 +1,4 @@
-"""Who is urgent goes first, nobody waits for ever, and no turn is lost."""
+"""Who is urgent has most turns, nobody waits for ever, and no turn is lost."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.runtime.turns import URGENT_IN_A_ROW, Turns
+from fathom.runtime.turns import BESIDE_URGENT, PASSES_AT_ONCE, Turns
 
 HOLDER = ObjectKey("llm", "holder")
 
@@ -59,24 +59,85 @@ async def test_who_finds_a_turn_does_not_wait() -> None:
     assert line.waited_s == [0.0]
 
 
+class Crowd:
+    """Passes that go on until they are told to end."""
+
+    def __init__(self) -> None:
+        self.turns = Turns(passed_on_after_s=3600.0)
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.over: dict[str, asyncio.Event] = {}
+        self.running: list[str] = []
+
+    async def comes(self, *names: str, urgent: bool = False) -> None:
+        for name in names:
+            self.over[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self._pass(name, urgent=urgent))
+        await asyncio.sleep(0)
+
+    async def ends(self, *names: str) -> None:
+        for name in names:
+            self.over[name].set()
+            await self.tasks[name]
+
+    async def _pass(self, name: str, *, urgent: bool) -> None:
+        async with self.turns.one(ObjectKey("llm", name), urgent=urgent):
+            self.running.append(name)
+            await self.over[name].wait()
+            self.running.remove(name)
+
+
+def others(number: int, first: int = 0) -> list[str]:
+    return [f"other-{each}" for each in range(first, first + number)]
+
+
 async def test_the_urgent_go_first_also_if_they_become_so_while_they_wait() -> None:
-    line = Line()
-    for name in "abc":
-        await line.comes(name)
-    await line.comes("d", urgent=True)
-    line.turns.hurry(ObjectKey("llm", "c"))
-    line.turns.hurry(ObjectKey("llm", "who does not wait"))
-    assert await line.ends() == ["d", "c", "a", "b"]
+    crowd, full = Crowd(), others(PASSES_AT_ONCE)
+    await crowd.comes(*full)
+    await crowd.comes("waits", "waits too")
+    await crowd.comes("urgent", urgent=True)
+    crowd.turns.hurry(ObjectKey("llm", "waits too"))
+    crowd.turns.hurry(ObjectKey("llm", "who does not wait"))
+    assert crowd.running == full
+    await crowd.ends(full[0])
+    assert crowd.running == [*full[1:], "urgent"]
+    await crowd.ends(full[1])
+    assert crowd.running == [*full[2:], "urgent", "waits too"]
+
+
+async def test_beside_the_urgent_few_others_begin_and_all_once_it_has_ended() -> None:
+    crowd = Crowd()
+    await crowd.comes("urgent", urgent=True)
+    await crowd.comes(*others(PASSES_AT_ONCE))
+    assert crowd.running == ["urgent", *others(BESIDE_URGENT)]
+    await crowd.ends("other-0")
+    assert crowd.running == ["urgent", *others(BESIDE_URGENT, first=1)]
+    crowd.turns.hurry(ObjectKey("llm", "other-9"))
+    await asyncio.sleep(0)
+    assert crowd.running[-1] == "other-9"
+    await crowd.ends("urgent", "other-9")
+    assert len(crowd.running) == PASSES_AT_ONCE - 2
 
 
 async def test_the_urgent_do_not_stop_the_rest() -> None:
-    line = Line()
-    await line.comes("other")
-    for number in range(2 * URGENT_IN_A_ROW):
-        await line.comes(str(number), urgent=True)
-    passed = await line.ends()
-    assert passed.index("other") == URGENT_IN_A_ROW
-    assert len(passed) == 1 + 2 * URGENT_IN_A_ROW
+    crowd = Crowd()
+    urgent = [f"urgent-{each}" for each in range(2 * PASSES_AT_ONCE)]
+    await crowd.comes(*urgent, urgent=True)
+    await crowd.comes(*others(BESIDE_URGENT + 1))
+    assert crowd.running == urgent[:PASSES_AT_ONCE]
+    await crowd.ends(*urgent[:PASSES_AT_ONCE])
+    assert {*others(BESIDE_URGENT)} < {*crowd.running}
+    assert len(crowd.running) == PASSES_AT_ONCE
+
+
+async def test_the_last_urgent_one_that_leaves_the_line_leaves_the_turns_to_the_rest() -> None:
+    crowd, full = Crowd(), others(PASSES_AT_ONCE)
+    await crowd.comes(*full)
+    await crowd.comes("urgent", urgent=True)
+    await crowd.comes("waits")
+    crowd.tasks["urgent"].cancel()
+    await asyncio.gather(crowd.tasks["urgent"], return_exceptions=True)
+    await crowd.ends(full[0])
+    assert crowd.running == [*full[1:], "waits"]
 
 
 async def test_a_pass_that_waits_for_others_passes_its_turn_on_and_no_more_than_once() -> None:

@@ -38,6 +38,7 @@ from fathom.runtime.metrics_sources import MetricsSources
 from fathom.runtime.model_cache import ModelCache
 from fathom.runtime.node_cache import NodeCache
 from fathom.runtime.ports import World
+from fathom.runtime.process.garbage import short_collections
 from fathom.runtime.process.health import serve_health
 from fathom.runtime.process.limits import make_room_for_connections, make_room_for_deep_json
 from fathom.runtime.process.logs import configure_logs
@@ -70,7 +71,8 @@ def run(options: RunOptions) -> int:
     configure_logs(options.log_format)
     make_room_for_deep_json()
     make_room_for_connections()
-    return exit_code(_operate(options))
+    with short_collections():
+        return exit_code(_operate(options))
 
 
 def _every_address() -> str:
