@@ -239,6 +239,37 @@ def test_without_traffic_nothing_is_decided_and_nothing_changes() -> None:
     assert fleet.decisions[-1][1].message == message
 
 
+def test_pods_that_are_scraped_seldom_are_not_idle_between_two_scrapes() -> None:
+    fleet = Fleet(acceptance=EASY, settings=replace(SETTINGS, window_seconds=10.0)).run(60)
+    before = len(fleet.decisions)
+    for _ in range(10):
+        fleet.frozen_at_s = None
+        fleet.run(10)
+        fleet.frozen_at_s = fleet.now_s
+        fleet.run(30)
+
+    reasons = {decision.reason for _, decision in fleet.decisions[before:]}
+    assert Reason.NO_TRAFFIC not in reasons
+    assert Reason.STALE_METRICS not in reasons
+
+
+@pytest.mark.parametrize("served_before", [False, True])
+def test_an_idle_fleet_is_looked_at_half_as_often(*, served_before: bool) -> None:
+    fleet = Fleet(acceptance=EASY)
+    if served_before:
+        fleet.run(240)
+    fleet.concurrency = 0
+    fleet.run(120)
+    before = len(fleet.decisions)
+    fleet.run(600)
+
+    assert len(fleet.decisions) - before == 600 / (2 * SETTINGS.window_seconds)
+    traffic = fleet.state.traffic
+    fleet.concurrency = 4
+    fleet.run(60)
+    assert fleet.state.traffic.at_s > traffic.at_s
+
+
 @pytest.mark.parametrize("how", ["unreadable", "frozen"])
 def test_missing_metrics_hold_whatever_the_traffic_does(how: str) -> None:
     fleet = Fleet(acceptance=EASY).run(240)

@@ -12,6 +12,9 @@ from fathom.tuning.situation import Situation
 
 TRAFFIC_WINDOWS: Final = 2.5
 """Without a step for so many windows there is no traffic."""
+IDLE_WINDOWS: Final = 2.0
+"""Between two looks without traffic: of a thousand models most are idle, and each look takes a
+page of each of their pods."""
 
 
 def no_pods(given: Situation) -> TuningDecision | None:
@@ -72,14 +75,19 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
 
 
 def no_traffic(given: Situation) -> TuningDecision | None:
+    idle_s = IDLE_WINDOWS * given.window_seconds
     if not given.state.traffic.loads:
-        return given.hold(Reason.MEASURING, "Waits for the first window with traffic.")
-    # Where Prometheus scrapes seldom, its interval sets the pace and not the window.
-    pace_s = max([given.window_seconds, *(each.seconds for each in given.deltas)])
-    if given.now_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * pace_s:
+        return given.hold(
+            Reason.MEASURING, "Waits for the first window with traffic.", wake_after_s=idle_s
+        )
+    # By what has been seen, however seldom that is: unknown is not idle.
+    pods = given.snapshot.pods
+    seen_s = max((pod.counters.at_s for pod in pods if pod.counters is not None), default=0.0)
+    if seen_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * given.window_seconds:
         return None
     # Without the age, as above.
-    return _or_end_probe(given, Reason.NO_TRAFFIC, "No engine step lately; depth stays as it is.")
+    message = "No engine step lately; depth stays as it is."
+    return replace(_or_end_probe(given, Reason.NO_TRAFFIC, message), wake_after_s=idle_s)
 
 
 def not_in_force_yet(given: Situation) -> TuningDecision | None:
