@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticKnownError
 
+from fathom.api.lean_model import LeanModel
 from fathom.api.model_fields import names_of
 
 _SCALARS: Final[Mapping[type, Literal["bool_type", "int_type", "float_type"]]] = {
@@ -46,7 +47,7 @@ WHOLE_NUMBER: Final = BeforeValidator(partial(_of_type, int))
 """Of an item of a list; where it is a field, `ApiModel` sees to it."""
 
 
-class NullIsAbsent(BaseModel):
+class NullIsAbsent(LeanModel):
     """A field that is null is not there, and its default holds.
 
     An API server does so with every field that its schema does not call nullable, and with what

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from fathom.api.lean_model import LeanModel
 
 
 def absent_as(default: object) -> BeforeValidator:
@@ -12,7 +14,7 @@ def absent_as(default: object) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value)
 
 
-class ObservedModel(BaseModel):
+class ObservedModel(LeanModel):
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True
     )
