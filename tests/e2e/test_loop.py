@@ -19,6 +19,16 @@ from e2e import newcomer
 from e2e.observation import by_operator, depth_in_force, now, operator_process, until
 from fathom.api import names
 from fathom.core.depth import depth_at
+from fathom_bench.job.main import (
+    CLASSES,
+    CONFIG_MAP,
+    OUTPUT_TOKENS,
+    give_prompts,
+    kept_result,
+    to_one_replica,
+    type_bench,
+)
+from fathom_bench.job.truth import compared
 from fathom_local.demo import measure
 from fathom_local.demo.page import save_page
 from fathom_local.demo.phases import DemoTiming
@@ -204,6 +214,29 @@ async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: De
     told = await stage.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
     rolling = [event["message"] for event in told["items"] if event["reason"] == "Rolling"]
     assert sum("spec.speculation.drafting" in message for message in rolling) == 2, rolling
+
+
+async def test_a_bench_beside_the_fleet_finds_the_acceptance_that_is_known(
+    stage: DemoStage,
+) -> None:
+    fleet = stage.fleet
+    await to_one_replica(stage)
+    await give_prompts(stage)
+    before = await fleet.pods()
+    arguments = [
+        *("--prompts", f"configmap:{CONFIG_MAP}/easy.json", "--num-prompts", "20"),
+        *("--output-tokens", str(OUTPUT_TOKENS), "--depths", "0,3", "--concurrency", "1"),
+    ]
+    code = await asyncio.to_thread(type_bench, stage.cluster.kubeconfig, stage, arguments)
+    assert code == 0
+    assert await fleet.pods() == before
+    found = await kept_result(stage)
+    assert found.not_measured == ()
+    assert {row.depth for row in found.rows} == {None, 0, 3}
+    (drafting,) = compared(found, CLASSES, OUTPUT_TOKENS)
+    assert drafting.holds, drafting
+    assert drafting.row.over_depth_0
+    assert drafting.row.over_true_off
 
 
 async def test_the_operator_is_refused_nothing(stage: DemoStage) -> None:

@@ -41,18 +41,18 @@ async def run_bench_job(arguments: Sequence[str]) -> DepthBench:
         LocalCluster.start("bench-job") as cluster,
         set_stage(cluster, lambda line: print(line, file=sys.stderr)) as stage,  # noqa: T201 - progress
     ):
-        await _one_replica(stage)
-        await _give_prompts(stage)
+        await to_one_replica(stage)
+        await give_prompts(stage)
         before = await stage.fleet.pods()
-        code = await asyncio.to_thread(_bench, cluster.kubeconfig, stage, arguments)
+        code = await asyncio.to_thread(type_bench, cluster.kubeconfig, stage, arguments)
         if code not in {0, 1}:
             raise LocalClusterError(f"`fathom bench` ended with {code}.")
         if (after := await stage.fleet.pods()) != before:
             raise LocalClusterError(f"The fleet's pods were {before}, and are {after}.")
-        return await _result(stage)
+        return await kept_result(stage)
 
 
-async def _one_replica(stage: DemoStage) -> None:
+async def to_one_replica(stage: DemoStage) -> None:
     """Engines spin while they wait: on two processors the bench needs one for itself."""
     fleet = stage.fleet
     await fleet.api.request(
@@ -64,7 +64,8 @@ async def _one_replica(stage: DemoStage) -> None:
     await wait_ready(fleet, lambda line: print(line, file=sys.stderr))  # noqa: T201 - progress
 
 
-async def _give_prompts(stage: DemoStage) -> None:
+async def give_prompts(stage: DemoStage) -> None:
+    """Prompts whose acceptance is known, in a ConfigMap."""
     body: Object = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -79,13 +80,19 @@ async def _give_prompts(stage: DemoStage) -> None:
     await stage.api.request("POST", path, body=body)
 
 
-def _bench(kubeconfig: Path, stage: DemoStage, arguments: Sequence[str]) -> int:
+def type_bench(kubeconfig: Path, stage: DemoStage, arguments: Sequence[str]) -> int:
+    """`fathom bench` as a user types it; its exit code."""
     command = [str(Path(sys.executable).with_name("fathom")), "bench", stage.fleet.name]
     command += ["--namespace", stage.fleet.namespace, "--kubeconfig", str(kubeconfig)]
     return subprocess.run([*command, *arguments], timeout=COMMAND_SECONDS, check=False).returncode
 
 
-async def _result(stage: DemoStage) -> DepthBench:
+async def kept_result(stage: DemoStage) -> DepthBench:
+    """As the bench has left it in the cluster.
+
+    Raises:
+        LocalClusterError: there is none.
+    """
     name = names.bench(stage.fleet.name)
     path = f"/api/v1/namespaces/{stage.fleet.namespace}/configmaps/{name}"
     kept = await stage.api.request("GET", path)
