@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import kopf
 import structlog
@@ -120,18 +120,11 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
         return await _connection(configuration)
 
     @kopf.on.event(*_resource(SPECULATIVE_DEPLOYMENT), id="resource", registry=registry)
-    async def resource(
-        namespace: str | None, name: str | None, meta: kopf.Meta, event: kopf.RawEvent, **_: Any
-    ) -> None:
+    async def resource(namespace: str | None, name: str | None, meta: kopf.Meta, **_: Any) -> None:
         # A loop whose resource is gone finds that out, and ends by itself.
         key = ObjectKey(namespace or "", name or "")
         version = meta.get("resourceVersion") or ""
         loops.changed(key, meta.get("generation") or 0, meta.annotations, version)
-        # Kopf keeps the last event of each resource for as long as that is there.
-        kept = cast("dict[str, Any]", event["object"])
-        kept["metadata"].pop("managedFields", None)
-        for part in ("spec", "status"):
-            kept.pop(part, None)
 
     @kopf.on.cleanup(id="stop-loops", registry=registry)
     async def stop(**_: Any) -> None:

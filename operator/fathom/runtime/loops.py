@@ -6,6 +6,7 @@ docs/design/0001-loops-without-finalizers.md.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextvars import Context
 from typing import Final
 
 import structlog
@@ -69,7 +70,8 @@ class Loops:
         self._settle_s = settle_s
         self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
-        self._closed = False
+        self.closed = False
+        """Whether none begins any more."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -97,11 +99,12 @@ class Loops:
         if key in self._running:
             self._running[key][0].wake()
             return
-        if self._closed:
+        if self.closed:
             return
         loop = Loop(key, self._world)
         passing = pass_after_pass(loop, self._turns, self._settle_s)
-        task = asyncio.create_task(passing, name=f"loop of {key}")
+        # In a context of its own: Kopf's holds the event, with all of the resource.
+        task = asyncio.create_task(passing, name=f"loop of {key}", context=Context())
         self._running[key] = loop, task
         self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
         task.add_done_callback(lambda done: self._ended(key, done))
@@ -127,9 +130,9 @@ class Loops:
     def close(self) -> None:
         """End every loop where it stands, and begin none any more.
 
-        What was done then, the next operator goes on with.
+        What they were at, the next operator goes on with.
         """
-        self._closed = True
+        self.closed = True
         self._cancel()
 
     async def stop(self) -> None:

@@ -253,6 +253,18 @@ def test_pods_that_are_scraped_seldom_are_not_idle_between_two_scrapes() -> None
     assert Reason.STALE_METRICS not in reasons
 
 
+def test_the_first_look_after_a_restart_does_not_say_that_a_busy_fleet_is_idle() -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    fleet.state = TuningState.from_json(fleet.state.to_json())
+    fleet.wake_at_s = fleet.now_s + 100
+    before = len(fleet.decisions)
+    fleet.run(102)
+
+    (first,) = [decision for _, decision in fleet.decisions[before:]]
+    assert first.reason is not Reason.NO_TRAFFIC
+    assert first.wake_after_s <= SETTINGS.window_seconds
+
+
 @pytest.mark.parametrize("served_before", [False, True])
 def test_an_idle_fleet_is_looked_at_half_as_often(*, served_before: bool) -> None:
     fleet = Fleet(acceptance=EASY)

@@ -32,7 +32,7 @@ def run_command(
         str, typer.Option(envvar="POD_NAMESPACE", help="Where the lease is.")
     ] = "",
     health_port: Annotated[
-        int, typer.Option(help="Port of /healthz; 0: none.")
+        int, typer.Option(help="Port of /healthz and /readyz; 0: none.")
     ] = _DEFAULTS.health_port,
     metrics_port: Annotated[
         int, typer.Option(help="Port of the operator's own /metrics; 0: none.")

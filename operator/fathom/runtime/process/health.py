@@ -13,7 +13,7 @@ async def serve_health(loops: Loops, is_ready: Callable[[], bool], port: int) ->
 
     Args:
         loops: what has to live.
-        is_ready: whether all children are known.
+        is_ready: whether all children were listed, as far as they can be.
         port: 0 serves nothing.
 
     Returns:

@@ -137,7 +137,7 @@ async def _operate(options: RunOptions) -> None:
             ProcessCollector(registry=telemetry.registry)
             start_http_server(options.metrics_port, _every_address(), registry=telemetry.registry)
         loops = Loops(world)
-        heed_signals = _ender(loops)
+        heed_signals = ender(loops)
         heed_signals()
         # Before it leads: who stands by takes over with everything known.
         async with informed(children, kube, served.get, loops.wake) as listed:
@@ -153,20 +153,29 @@ async def _operate(options: RunOptions) -> None:
             try:
                 await _when_leading(work, options, configuration, who, tenure)
             finally:
-                asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
+                _leave_soon()
                 await loops.stop()
                 await models.stop()
                 await health.cleanup()
                 await page.cleanup()
 
 
-def _ender(loops: Loops) -> Callable[[], None]:
+def _leave_soon() -> None:
+    """Whatever hangs."""
+    asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
+
+
+def ender(loops: Loops) -> Callable[[], None]:
     """What lets signals end this operator: no loop acts any more, then everything else ends."""
     running, operating = asyncio.get_running_loop(), asyncio.current_task()
     assert operating is not None  # noqa: S101 - called by a coroutine
 
     def end() -> None:
+        if loops.closed:
+            # A second signal: what gives the lease back shall not be cut off.
+            return
         loops.close()
+        _leave_soon()
         operating.cancel()
 
     def heed_signals() -> None:

@@ -19,7 +19,7 @@ class RunOptions:
     lease_name: str = "fathom-operator"
     lease_namespace: str = "fathom-system"
     health_port: int = 8080
-    """Port of /healthz; 0: none."""
+    """Port of /healthz and /readyz; 0: none."""
     metrics_port: int = 9090
     """Port of the operator's own /metrics; 0: none."""
     page_port: int = 8081

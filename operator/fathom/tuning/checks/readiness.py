@@ -75,19 +75,22 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
 
 
 def no_traffic(given: Situation) -> TuningDecision | None:
-    idle_s = IDLE_WINDOWS * given.window_seconds
+    pods, looks = given.snapshot.pods, given.snapshot.state.looks
+    # After a restart of the operator there is nothing yet to compare with: unknown is not idle.
+    compared = any(pod.name in looks for pod in pods)
+    windows = IDLE_WINDOWS if compared and given.state.probe is None else 1.0
+    pause_s = windows * given.window_seconds
     if not given.state.traffic.loads:
         return given.hold(
-            Reason.MEASURING, "Waits for the first window with traffic.", wake_after_s=idle_s
+            Reason.MEASURING, "Waits for the first window with traffic.", wake_after_s=pause_s
         )
-    # By what has been seen, however seldom that is: unknown is not idle.
-    pods = given.snapshot.pods
+    # Up to the last look and not up to now: a Prometheus may scrape seldom.
     seen_s = max((pod.counters.at_s for pod in pods if pod.counters is not None), default=0.0)
-    if seen_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * given.window_seconds:
+    if not compared or seen_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * given.window_seconds:
         return None
     # Without the age, as above.
     message = "No engine step lately; depth stays as it is."
-    return replace(_or_end_probe(given, Reason.NO_TRAFFIC, message), wake_after_s=idle_s)
+    return replace(_or_end_probe(given, Reason.NO_TRAFFIC, message), wake_after_s=pause_s)
 
 
 def not_in_force_yet(given: Situation) -> TuningDecision | None:

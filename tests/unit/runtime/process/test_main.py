@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -12,6 +13,8 @@ from pathlib import Path
 import aiohttp
 import yaml
 
+from fathom.runtime.loops import Loops
+from fathom.runtime.process.main import ender
 from support.api_server import ApiServer, served
 
 
@@ -151,3 +154,26 @@ async def test_it_is_ready_once_it_could_take_over_at_once(tmp_path: Path) -> No
         api.let_list()
         await api.watched.wait()
         assert await page(f"{url}/readyz") == "ok\n"
+
+
+async def test_a_second_signal_cuts_nothing_off(loops: Loops) -> None:
+    """Somebody without patience; the lease would stand until it runs out."""
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def operate() -> None:
+        ender(loops)()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            begun.set()
+            await asyncio.sleep(0.1)
+            done.set()
+
+    operating = asyncio.create_task(operate())
+    await begun.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.gather(operating, return_exceptions=True)
+    assert operating.cancelled()
+    assert done.is_set()
+    assert loops.closed
