@@ -196,26 +196,6 @@ async def test_a_bad_spec_is_refused_in_words_and_replicas_still_follow(stage: D
     assert condition(await fleet.resource(), "Degraded")["status"] == "False"
 
 
-async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: DemoStage) -> None:
-    """Without drafting, and with it again in mode Static; the price is told before it is paid."""
-    fleet = stage.fleet
-    model = (await fleet.resource())["spec"]["model"]["id"]
-    async with LoadGenerator(await fleet.service_url(), model, seed=3) as load:
-        load.set_phase(Phase(EASY, 2))
-        for drafting, mode, depth in (("Disabled", "Auto", "off"), ("Enabled", "Static", "3")):
-            before = {pod.name for pod in await fleet.pods()}
-            speculation = {"drafting": drafting, "tuning": {"mode": mode}}
-            await patch_spec(stage, {"speculation": speculation, "rollout": {"canaryMinutes": 0}})
-            await until(partial(only_new_pods, stage, before, 2), within_seconds=240)
-            await wait_ready(fleet, print)
-            assert (await table(stage))["Depth"] == depth
-    assert [result.error for result in load.results if not result.ok] == []
-    assert len(load.results) > 20
-    told = await stage.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
-    rolling = [event["message"] for event in told["items"] if event["reason"] == "Rolling"]
-    assert sum("spec.speculation.drafting" in message for message in rolling) == 2, rolling
-
-
 async def test_a_bench_beside_the_fleet_finds_the_acceptance_that_is_known(
     stage: DemoStage,
 ) -> None:
@@ -237,6 +217,28 @@ async def test_a_bench_beside_the_fleet_finds_the_acceptance_that_is_known(
     assert drafting.holds, drafting
     assert drafting.row.over_depth_0
     assert drafting.row.over_true_off
+    await patch_spec(stage, {"replicas": 2})
+    await wait_ready(fleet, print)
+
+
+async def test_what_needs_new_pods_rolls_them_without_losing_a_request(stage: DemoStage) -> None:
+    """Without drafting, and with it again in mode Static; the price is told before it is paid."""
+    fleet = stage.fleet
+    model = (await fleet.resource())["spec"]["model"]["id"]
+    async with LoadGenerator(await fleet.service_url(), model, seed=3) as load:
+        load.set_phase(Phase(EASY, 2))
+        for drafting, mode, depth in (("Disabled", "Auto", "off"), ("Enabled", "Static", "3")):
+            before = {pod.name for pod in await fleet.pods()}
+            speculation = {"drafting": drafting, "tuning": {"mode": mode}}
+            await patch_spec(stage, {"speculation": speculation, "rollout": {"canaryMinutes": 0}})
+            await until(partial(only_new_pods, stage, before, 2), within_seconds=240)
+            await wait_ready(fleet, print)
+            assert (await table(stage))["Depth"] == depth
+    assert [result.error for result in load.results if not result.ok] == []
+    assert len(load.results) > 20
+    told = await stage.api.request("GET", f"/api/v1/namespaces/{fleet.namespace}/events")
+    rolling = [event["message"] for event in told["items"] if event["reason"] == "Rolling"]
+    assert sum("spec.speculation.drafting" in message for message in rolling) == 2, rolling
 
 
 async def test_the_operator_is_refused_nothing(stage: DemoStage) -> None:
