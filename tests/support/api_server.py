@@ -37,9 +37,9 @@ class ApiServer:
         """Lists and watches of resources that are refused while the storage is filled."""
         self.watched = asyncio.Event()
         """Whether resources are watched, by a watch that goes on."""
-        self.lists_hang = False
-        """Lists of children are not answered before `let_list`."""
-        self._may_list = asyncio.Event()
+        self.may_list = asyncio.Event()
+        """Until it is set, lists of children are not answered."""
+        self.may_list.set()
         self.lists: set[str] = set()
         """What was asked for, by the last part of its path."""
         self.lease: dict[str, Any] = {}
@@ -62,10 +62,6 @@ class ApiServer:
         )
         return application
 
-    def let_list(self) -> None:
-        """Answer the lists that hang, and all others from now on."""
-        self._may_list.set()
-
     async def _look_at_lease(self, _: web.Request) -> web.Response:
         if not self.lease:
             return web.json_response({"kind": "Status", "code": 404}, status=404)
@@ -84,8 +80,8 @@ class ApiServer:
         path = request.match_info["path"]
         *_, plural = path.split("/")
         kinds = {SPECULATIVE_DEPLOYMENT.plural: SPECULATIVE_DEPLOYMENT}
-        if self.lists_hang and "labelSelector" in request.query:
-            await self._may_list.wait()
+        if "labelSelector" in request.query:
+            await self.may_list.wait()
         if plural not in kinds:
             self.lists.add(plural)
             return web.json_response(_discovered(path, [*kinds.values(), *NOT_FOR_ALL]))

@@ -7,6 +7,7 @@ docs/design/0033-children-from-watches.md.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -19,13 +20,8 @@ from fathom.core.cluster.served import ServedApis
 from fathom.core.spread import spread
 from fathom.runtime.child_cache import ChildCache, Feed, Place
 
-RELIST_S: Final = 180.0
-"""A stream may lose an event, and nobody would ever know: so all is listed anew."""
 NOT_SERVED_S: Final = 60.0
 """Until another look whether somebody has installed an API."""
-REOPEN_S: Final = 0.2
-"""A stream that ends at once must not be opened as fast as can be."""
-SHORTEST_BACKOFF_S: Final = 1.0
 LONGEST_BACKOFF_S: Final = 30.0
 FIRST_LISTS_S: Final = 30.0
 """For how long nothing else begins, so that a thousand resources need not list for themselves."""
@@ -33,13 +29,28 @@ FIRST_LISTS_S: Final = 30.0
 _GONE: Final = 410
 _log: Final = structlog.get_logger(__name__)
 
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How soon an informer does something again, in seconds."""
+
+    relist_s: float = 180.0
+    """A stream may lose an event, and nobody would ever know: so all is listed anew."""
+    reopen_s: float = 0.2
+    """A stream that ends at once must not be opened as fast as can be."""
+    shortest_backoff_s: float = 1.0
+    """After a failure; twice as long after each further one."""
+
+
+_PACE: Final = Pace()
+
 Served = Callable[[], Awaitable[ServedApis]]
 Wake = Callable[[ObjectKey], None]
 
 
 @asynccontextmanager
 async def informed(
-    children: ChildCache, kube: KubePort, served: Served, wake: Wake
+    children: ChildCache, kube: KubePort, served: Served, wake: Wake, pace: Pace = _PACE
 ) -> AsyncIterator["asyncio.Future[None]"]:
     """Keep a cache current for as long as the block runs.
 
@@ -48,11 +59,12 @@ async def informed(
         kube: what to list from and to watch.
         served: which APIs there are.
         wake: is told whose children have moved.
+        pace: of all informers.
 
     Yields:
         What is done once everything was listed, or could not be, or not in time.
     """
-    informers = [Informer(feed, kube, served, wake) for feed in children]
+    informers = [Informer(feed, kube, served, wake, pace) for feed in children]
     tasks = [asyncio.create_task(each.run(), name=f"informer of {each}") for each in informers]
 
     async def listed() -> None:
@@ -73,11 +85,12 @@ async def informed(
 class Informer:
     """Follows the children of one kind."""
 
-    def __init__(self, feed: Feed, kube: KubePort, served: Served, wake: Wake) -> None:
+    def __init__(self, feed: Feed, kube: KubePort, served: Served, wake: Wake, pace: Pace) -> None:
         self._feed = feed
         self._kube = kube
         self._served = served
         self._wake = wake
+        self._pace = pace
         self.tried = asyncio.Event()
         """Whether it was listed, or could not be."""
 
@@ -98,7 +111,7 @@ class Informer:
                 continue
             except KubeError as error:
                 if error.status == _GONE:
-                    await asyncio.sleep(REOPEN_S)
+                    await asyncio.sleep(self._pace.reopen_s)
                     continue
                 if not failures:
                     _log.warning("children not watched", kind=str(self), error=error.message)
@@ -106,7 +119,7 @@ class Informer:
                 # Without this feed everything works on, and every pass reads for itself.
                 _log.exception("informer failed", kind=str(self))
             self.tried.set()
-            backoff_s = min(LONGEST_BACKOFF_S, SHORTEST_BACKOFF_S * 2**failures)
+            backoff_s = min(LONGEST_BACKOFF_S, self._pace.shortest_backoff_s * 2**failures)
             failures = min(failures + 1, 10)
             await asyncio.sleep(spread(backoff_s, str(self)))
 
@@ -119,10 +132,10 @@ class Informer:
         loop = asyncio.get_running_loop()
         since = await self._list()
         self.tried.set()
-        ends_s = loop.time() + spread(RELIST_S, str(self))
+        ends_s = loop.time() + spread(self._pace.relist_s, str(self))
         while (left_s := ends_s - loop.time()) > 0:
             since = await self._watch(since, left_s)
-            await asyncio.sleep(REOPEN_S)
+            await asyncio.sleep(self._pace.reopen_s)
 
     async def _list(self) -> str:
         """All there is; the version at which it was so."""

@@ -28,20 +28,15 @@ class Turns:
     """A line for what is urgent, and one for everything else; each first come, first served."""
 
     def __init__(
-        self,
-        at_once: int = PASSES_AT_ONCE,
-        beside_urgent: int = BESIDE_URGENT,
-        passed_on_after_s: float = PASSED_ON_AFTER_S,
+        self, at_once: int = PASSES_AT_ONCE, passed_on_after_s: float = PASSED_ON_AFTER_S
     ) -> None:
         """All turns are free.
 
         Args:
             at_once: passes that have a turn at the same time.
-            beside_urgent: of them, that are not urgent, while one is.
             passed_on_after_s: seconds after which a turn is the next one's, its pass going on.
         """
         self._at_once = at_once
-        self._beside_urgent = beside_urgent
         self._passed_on_after_s = passed_on_after_s
         self._held = Counter[bool]()
         """Turns, by whether they are urgent."""
@@ -104,7 +99,7 @@ class Turns:
         if self._held.total() >= self._at_once:
             return False
         beside_urgent = self._held[True] > 0 or bool(self._lines[True])
-        return urgent or not beside_urgent or self._held[False] < self._beside_urgent
+        return urgent or not beside_urgent or self._held[False] < BESIDE_URGENT
 
     def _fill(self) -> None:
         # Who is not urgent first: of them few have a turn, or none is urgent.

@@ -3,7 +3,7 @@
 import fcntl
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,9 @@ from fathom_local.control_plane.debian_source import DebianSource
 from fathom_local.control_plane.release import ADDRESS, VERSION, ReleaseError, download_release
 from fathom_local.errors import LocalClusterError
 from fathom_local.paths import cache_dir
+
+Debian = Callable[[Path, Progress], DebianSource]
+"""What Debian's packages give, in an empty workspace."""
 
 
 def obtain_progress(console: Console | None = None) -> Progress:
@@ -50,6 +53,7 @@ def ensure_binaries(
     programs: Sequence[str] = CONTROL_PLANE,
     version: str | None = None,
     address: str = ADDRESS,
+    debian: Debian = DebianSource,
 ) -> Binaries:
     """The programs of a control plane; they are fetched first if there are none.
 
@@ -63,6 +67,7 @@ def ensure_binaries(
         version: the release that it has to be, such as 1.34.1; it is cached, downloaded, or nothing
             is. Clusters are made of it from now on.
         address: of the releases, see `release.download_release`.
+        debian: what has Debian's packages.
 
     Raises:
         LocalClusterError: they cannot be had; the message says what to do.
@@ -78,22 +83,24 @@ def ensure_binaries(
                 prefer(found)
             return found
         try:
-            return _download(version or VERSION, root, progress, address)
+            return _download(version or VERSION, root, progress, address, debian)
         except ReleaseError as error:
             if version is not None:
                 raise
             progress.console.print(f"{error} Building from Debian's source package instead.")
         with _workspace(root) as workspace:
-            return DebianSource(workspace, progress).build(root)
+            return debian(workspace, progress).build(root)
 
 
-def _download(version: str, root: Path, progress: Progress, address: str) -> Binaries:
+def _download(
+    version: str, root: Path, progress: Progress, address: str, debian: Debian
+) -> Binaries:
     with _workspace(root) as workspace:
-        debian = DebianSource(workspace, progress)
-        debian.output.mkdir()
-        download_release(version, debian.output, progress, address)
-        shutil.copy2(_etcd(debian), debian.output / "etcd")
-        return publish(debian.output, root, version)
+        source = debian(workspace, progress)
+        source.output.mkdir()
+        download_release(version, source.output, progress, address)
+        shutil.copy2(_etcd(source), source.output / "etcd")
+        return publish(source.output, root, version)
 
 
 def _etcd(debian: DebianSource) -> Path:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,8 @@ import pytest
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey
 from fathom.core.cluster.served import ServedApis
-from fathom.runtime import informer
 from fathom.runtime.child_cache import ChildCache
-from fathom.runtime.informer import informed
+from fathom.runtime.informer import Pace, informed
 from support.bench import ManualClock, until
 from support.fake_kube import FakeKube
 
@@ -32,6 +32,7 @@ class Watched:
         self.children = ChildCache(ManualClock())
         self.woken: list[ObjectKey] = []
         self.kinds: frozenset[tuple[str, str]] = frozenset()
+        self.pace = Pace(reopen_s=0.01, shortest_backoff_s=0.02)
 
     async def served(self) -> ServedApis:
         return ServedApis(self.kinds)
@@ -39,7 +40,7 @@ class Watched:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Everything was listed when the block begins."""
-        watching = informed(self.children, self.kube, self.served, self.woken.append)
+        watching = informed(self.children, self.kube, self.served, self.woken.append, self.pace)
         async with watching as listed:
             await asyncio.wait([listed])
             yield
@@ -50,9 +51,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    monkeypatch.setattr(informer, "SHORTEST_BACKOFF_S", 0.02)
-    monkeypatch.setattr(informer, "REOPEN_S", 0.01)
+def watched() -> Watched:
     return Watched()
 
 
@@ -135,10 +134,8 @@ async def test_what_no_api_server_sends_ends_no_informer(watched: Watched) -> No
         await until(lambda: watched.names() == ["a"])
 
 
-async def test_a_lost_event_is_found_by_the_next_list(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(informer, "RELIST_S", 0.3)
+async def test_a_lost_event_is_found_by_the_next_list(watched: Watched) -> None:
+    watched.pace = replace(watched.pace, relist_s=0.3)
     watched.kube.put(POD, child("a"))
     async with watched.run():
         lose(watched.kube, lambda: watched.kube.remove(POD, "llm", "a"))

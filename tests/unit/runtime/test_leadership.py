@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from kubernetes.aio.client import ApiClient, Configuration
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP
 from fathom.core.cluster.manifest import Seen
-from fathom.runtime.leading import leadership
 from fathom.runtime.leading.fenced_kube import FencedKube
 from fathom.runtime.leading.leadership import (
     RENEW_DEADLINE_S,
@@ -202,13 +202,9 @@ async def test_a_lost_lease_ends_the_work_with_an_error() -> None:
     assert cancelled.is_set()
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
-    monkeypatch.setattr(leadership, "GIVEN_UP_AFTER_S", 0.1)
+impatient = partial(work_while_held, lease="fathom/operator", look_s=0.01, given_up_after_s=0.1)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_lease_that_looks_lost_for_a_moment_ends_nothing() -> None:
     """As where the clock is set forward, until the next renewal."""
     renewing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -220,10 +216,9 @@ async def test_a_lease_that_looks_lost_for_a_moment_ends_nothing() -> None:
     def holds() -> bool:
         return next(looks, True)
 
-    await work_while_held(renewing, work, lease="fathom/operator", holds=holds)
+    await impatient(renewing, work, holds=holds)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_renewal_that_hangs_ends_the_work_once_the_lease_may_be_another_s() -> None:
     hanging: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -231,7 +226,7 @@ async def test_a_renewal_that_hangs_ends_the_work_once_the_lease_may_be_another_
         await asyncio.Event().wait()
 
     with pytest.raises(LeadershipLostError, match="could not be renewed"):
-        await work_while_held(hanging, work, lease="fathom/operator", holds=lambda: False)
+        await impatient(hanging, work, holds=lambda: False)
     assert hanging.cancelled()
 
 

@@ -25,14 +25,14 @@ class Line:
         async with self.turns.one(HOLDER, urgent=False):
             await self.over.wait()
 
-    async def _pass(self, name: str, *, urgent: bool) -> None:
-        async with self.turns.one(ObjectKey("llm", name), urgent=urgent) as waited_s:
+    async def _pass(self, name: str) -> None:
+        async with self.turns.one(ObjectKey("llm", name), urgent=False) as waited_s:
             self.passed.append(name)
             self.waited_s.append(waited_s)
 
-    async def comes(self, name: str, *, urgent: bool = False) -> asyncio.Task[None]:
+    async def comes(self, name: str) -> asyncio.Task[None]:
         await asyncio.sleep(0)
-        task = asyncio.create_task(self._pass(name, urgent=urgent))
+        task = asyncio.create_task(self._pass(name))
         self.tasks.append(task)
         await asyncio.sleep(0)
         return task

@@ -281,6 +281,8 @@ async def work_while_held(
     *,
     lease: str,
     holds: Callable[[], bool],
+    look_s: float = RETRY_S,
+    given_up_after_s: float = GIVEN_UP_AFTER_S,
 ) -> None:
     """Work until the work ends or the lease is lost.
 
@@ -289,12 +291,18 @@ async def work_while_held(
         work: what to do.
         lease: what it is about, in words.
         holds: whether the lease is held: what renews it may hang, and never end.
+        look_s: seconds between two looks whether it is.
+        given_up_after_s: seconds for which it may look lost.
 
     Raises:
         LeadershipLostError: the lease is lost; the work has been cancelled.
     """
     working = asyncio.ensure_future(work())
-    tasks: list[asyncio.Future[Any]] = [renewing, working, asyncio.ensure_future(_while(holds))]
+    tasks: list[asyncio.Future[Any]] = [
+        renewing,
+        working,
+        asyncio.ensure_future(_while(holds, look_s, given_up_after_s)),
+    ]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -315,10 +323,10 @@ async def work_while_held(
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _while(holds: Callable[[], bool]) -> None:
+async def _while(holds: Callable[[], bool], look_s: float, given_up_after_s: float) -> None:
     loop = asyncio.get_running_loop()
     held_s = loop.time()
-    while loop.time() - held_s < GIVEN_UP_AFTER_S:
+    while loop.time() - held_s < given_up_after_s:
         if holds():
             held_s = loop.time()
-        await asyncio.sleep(RETRY_S)
+        await asyncio.sleep(look_s)

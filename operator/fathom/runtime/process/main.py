@@ -165,8 +165,13 @@ def _leave_soon() -> None:
     asyncio.get_running_loop().call_later(LONGEST_EXIT_S, os._exit, 1)
 
 
-def ender(loops: Loops) -> Callable[[], None]:
-    """What lets signals end this operator: no loop acts any more, then everything else ends."""
+def ender(loops: Loops, leave_soon: Callable[[], None] = _leave_soon) -> Callable[[], None]:
+    """What lets signals end this operator: no loop acts any more, then everything else ends.
+
+    Args:
+        loops: that act.
+        leave_soon: sees to it that the process ends, whatever hangs.
+    """
     running, operating = asyncio.get_running_loop(), asyncio.current_task()
     assert operating is not None  # noqa: S101 - called by a coroutine
 
@@ -175,7 +180,7 @@ def ender(loops: Loops) -> Callable[[], None]:
             # A second signal: what gives the lease back shall not be cut off.
             return
         loops.close()
-        _leave_soon()
+        leave_soon()
         operating.cancel()
 
     def heed_signals() -> None:

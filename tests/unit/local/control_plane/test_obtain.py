@@ -16,7 +16,6 @@ from rich.progress import Progress
 from typer.testing import CliRunner
 
 from fathom_local.cli import app
-from fathom_local.control_plane import obtain
 from fathom_local.control_plane.binaries import (
     ASSETS,
     COMPLETE_MARK,
@@ -96,32 +95,43 @@ def shown() -> Progress:
     return Progress(console=Console(record=True, width=500))
 
 
+class Compiled(DebianSource):
+    """Plays the compiler, and Debian's etcd."""
+
+    def build(self, root: Path) -> Binaries:
+        self.output.mkdir()
+        (self.output / "kube-apiserver").write_text(program("1.20.2"))
+        (self.output / "kube-apiserver").chmod(0o755)
+        return publish(self.output, root, "1.20.2-1")
+
+    def etcd(self) -> Path:
+        debians = self.workspace / "usr-bin-etcd"
+        debians.write_text("Debian's")
+        return debians
+
+
+class NotAsked(DebianSource):
+    """What must not be built."""
+
+    def build(self, root: Path) -> Binaries:
+        raise AssertionError(root)
+
+
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Plays the compiler; the workspaces in which it was asked."""
-    asked: list[Path] = []
-
-    def build(source: DebianSource, root: Path) -> Binaries:
-        asked.append(source.workspace)
-        source.output.mkdir()
-        (source.output / "kube-apiserver").write_text(program("1.20.2"))
-        (source.output / "kube-apiserver").chmod(0o755)
-        return publish(source.output, root, "1.20.2-1")
-
-    monkeypatch.setattr(DebianSource, "build", build)
-    return asked
+def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on whose PATH there is nothing, etcd included."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
 
 
 def test_the_projects_own_release_is_preferred(
-    releases: Releases, shown: Progress, compiled: list[Path], cache: Path
+    releases: Releases, shown: Progress, cache: Path
 ) -> None:
     releases.release(VERSION)
-    binaries = ensure_binaries(shown, address=releases.address)
+    binaries = ensure_binaries(shown, address=releases.address, debian=NotAsked)
     assert binaries.version() == VERSION
     assert all(os.access(binaries.path(name), os.X_OK) for name in (*CONTROL_PLANE, "kubectl"))
     assert binaries.directory.parent == cache
     assert present_binaries() == binaries
-    assert not compiled
 
 
 def test_what_is_cached_is_not_fetched_again(releases: Releases, shown: Progress) -> None:
@@ -130,65 +140,54 @@ def test_what_is_cached_is_not_fetched_again(releases: Releases, shown: Progress
     assert ensure_binaries(shown, address="http://127.0.0.1:1") == binaries
 
 
-def test_where_no_release_can_be_had_debians_source_is_built(
-    shown: Progress, compiled: list[Path], cache: Path
-) -> None:
-    binaries = ensure_binaries(shown, address="http://127.0.0.1:1")
+def test_where_no_release_can_be_had_debians_source_is_built(shown: Progress, cache: Path) -> None:
+    binaries = ensure_binaries(shown, address="http://127.0.0.1:1", debian=Compiled)
     assert binaries.version() == "1.20.2"
-    assert len(compiled) == 1
+    assert ensure_binaries(shown, debian=NotAsked) == binaries
     said = shown.console.export_text()
     assert "http://127.0.0.1:1" in said
     assert "Building from Debian's source package instead." in said
     assert [each.name for each in cache.iterdir() if each.name.startswith(".build")] == []
 
 
-def test_what_its_sum_does_not_fit_is_never_used(
-    releases: Releases, shown: Progress, compiled: list[Path]
-) -> None:
+def test_what_its_sum_does_not_fit_is_never_used(releases: Releases, shown: Progress) -> None:
     releases.release(VERSION)
     (releases.of(VERSION) / "kube-scheduler").write_text("#!/bin/sh\nrm -rf /tmp/nothing\n")
-    assert ensure_binaries(shown, address=releases.address).version() == "1.20.2"
-    assert compiled
+    binaries = ensure_binaries(shown, address=releases.address, debian=Compiled)
+    assert binaries.version() == "1.20.2"
     said = shown.console.export_text()
     assert "kube-scheduler came with the SHA-256 sum" in said
     assert "It was not used." in said
 
 
 def test_a_version_that_was_asked_for_is_had_or_nothing_is(
-    releases: Releases, shown: Progress, compiled: list[Path]
+    releases: Releases, shown: Progress
 ) -> None:
+    had = functools.partial(ensure_binaries, shown, debian=NotAsked)
     releases.release(VERSION)
-    ensure_binaries(shown, address=releases.address)
+    had(address=releases.address)
     with pytest.raises(ReleaseError, match=rf"v{OTHER}/.*kube-apiserver cannot be had: .*404"):
-        ensure_binaries(shown, version=OTHER, address=releases.address)
+        had(version=OTHER, address=releases.address)
     releases.release(OTHER)
-    other = ensure_binaries(shown, version=OTHER, address=releases.address)
+    other = had(version=OTHER, address=releases.address)
     assert other.version() == OTHER
     # The last that was asked for is what clusters are made of from now on.
     assert present_binaries() == other
-    assert not compiled
     # So is one that is there already.
-    before = ensure_binaries(shown, version=VERSION, address="http://127.0.0.1:1")
+    before = had(version=VERSION, address="http://127.0.0.1:1")
     assert present_binaries() == before != other
 
 
-def test_etcd_is_debians_where_the_machine_has_none(
-    releases: Releases, shown: Progress, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("no_programs")
+def test_etcd_is_debians_where_the_machine_has_none(releases: Releases, shown: Progress) -> None:
     releases.release(VERSION)
-    debians = tmp_path / "usr-bin-etcd"
-    debians.write_text("Debian's")
-    monkeypatch.setattr(obtain.shutil, "which", lambda _: None)
-    monkeypatch.setattr(DebianSource, "etcd", lambda _: debians)
-    binaries = ensure_binaries(shown, address=releases.address)
+    binaries = ensure_binaries(shown, address=releases.address, debian=Compiled)
     assert binaries.path("etcd").read_text() == "Debian's"
 
 
-def test_without_any_etcd_it_says_what_to_install(
-    releases: Releases, shown: Progress, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_programs")
+def test_without_any_etcd_it_says_what_to_install(releases: Releases, shown: Progress) -> None:
     releases.release(VERSION)
-    monkeypatch.setattr(obtain.shutil, "which", lambda _: None)
     with pytest.raises(
         LocalClusterError, match=r"install etcd, and try again\. Not on PATH: apt-get"
     ):
@@ -208,12 +207,12 @@ class TestOwnFolder:
             (folder / name).chmod(0o755)
         return folder
 
-    @pytest.mark.usefixtures("compiled")
     def test_it_wins_over_the_cache(
         self, folder: Path, shown: Progress, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv(ASSETS)
-        assert ensure_binaries(shown, address="http://127.0.0.1:1").version() == "1.20.2"
+        built = ensure_binaries(shown, address="http://127.0.0.1:1", debian=Compiled)
+        assert built.version() == "1.20.2"
         monkeypatch.setenv(ASSETS, str(folder))
         assert ensure_binaries(shown).directory == folder
         assert ensure_binaries(shown).version() == OTHER

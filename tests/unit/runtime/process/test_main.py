@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-import pytest
 import yaml
 
 from fathom.runtime.loops import Loops
-from fathom.runtime.process import main
+from fathom.runtime.process.main import ender
 from support.api_server import ApiServer, served
+from support.bench import until
 
 
 def kubeconfig(url: str) -> str:
@@ -94,8 +94,7 @@ async def ends_and_gives_its_lease_back(
 ) -> None:
     operator.terminate()
     async with asyncio.timeout(3):
-        while api.lease["spec"].get("holderIdentity"):
-            await asyncio.sleep(0.05)
+        await until(lambda: not api.lease["spec"].get("holderIdentity"))
     assert await operator.wait() == 0
 
 
@@ -136,7 +135,7 @@ async def test_it_gives_its_lease_back_while_somebody_looks_at_its_page(tmp_path
 async def test_it_gives_its_lease_back_before_it_knows_what_there_is(tmp_path: Path) -> None:
     """A cluster's children take a while to list, and a signal may come then."""
     api = ApiServer()
-    api.lists_hang = True
+    api.may_list.clear()
     async with operating(api, tmp_path) as operator:
         await leads(api)
         await ends_and_gives_its_lease_back(operator, api)
@@ -145,28 +144,25 @@ async def test_it_gives_its_lease_back_before_it_knows_what_there_is(tmp_path: P
 async def test_it_is_ready_once_it_could_take_over_at_once(tmp_path: Path) -> None:
     """So that a rolling update ends the former operator only then."""
     api = ApiServer()
-    api.lists_hang = True
+    api.may_list.clear()
     (health,) = free_ports(1)
     url = f"http://127.0.0.1:{health}"
     async with operating(api, tmp_path, health=health):
         await leads(api)
         assert await page(f"{url}/healthz") == "ok, 0 resources\n"
         assert await answer(f"{url}/readyz") == (503, "not all children are listed\n")
-        api.let_list()
+        api.may_list.set()
         await api.watched.wait()
         assert await page(f"{url}/readyz") == "ok\n"
 
 
-async def test_a_second_signal_cuts_nothing_off(
-    loops: Loops, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_signal_cuts_nothing_off(loops: Loops) -> None:
     """Somebody without patience; the lease would stand until it runs out."""
-    # This process goes on.
-    monkeypatch.setattr(main, "LONGEST_EXIT_S", 86_400.0)
     begun, done = asyncio.Event(), asyncio.Event()
+    told_to_leave: list[None] = []
 
     async def operate() -> None:
-        main.ender(loops)()
+        ender(loops, lambda: told_to_leave.append(None))()
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.Event().wait()
@@ -181,4 +177,5 @@ async def test_a_second_signal_cuts_nothing_off(
     await asyncio.gather(operating, return_exceptions=True)
     assert operating.cancelled()
     assert done.is_set()
+    assert len(told_to_leave) == 1
     assert loops.closed
