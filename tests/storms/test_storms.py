@@ -14,7 +14,6 @@ from storms.shrink import shrunk
 
 HERE = Path(__file__).parent
 FOUND = sorted((HERE / "found").glob("*.json"))
-BITES = sorted((HERE / "bites").glob("*.patch"))
 
 
 def _storms(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -66,11 +65,3 @@ def test_the_shortest_history_that_fails_holds_only_what_it_takes() -> None:
         return "it broke" if all(deed in each.deeds for deed in guilty) else ""
 
     assert shrunk(history, broken, lambda _: None).deeds == guilty
-
-
-@pytest.mark.parametrize("patch", BITES, ids=lambda patch: patch.stem)
-def test_an_old_fault_can_still_be_put_back(patch: Path) -> None:
-    """Else nobody would know any more whether the histories find it."""
-    subprocess.run(
-        ["patch", "--dry-run", "--silent", "-p1", "-i", patch], cwd=HERE.parents[1], check=True
-    )
