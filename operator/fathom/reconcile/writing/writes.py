@@ -176,13 +176,13 @@ def _tuning_data(
     checkpoint: Checkpoint, objects: Objects, decision: TuningDecision, memory: Memory, now_s: float
 ) -> dict[str, str] | None:
     """What should survive a restart; None: what is written will do for now."""
-    data = {**state_data(decision.state), **checkpoint.data()}
-    ours = (KEYS | STATE_KEYS) - {LOOK_KEY}
-    if _only(ours, data) == _only(ours, objects.tuning):
-        return None
     moved = decision.notable and decision.action in {Action.MOVE, Action.PIN, Action.RETURN}
     due = is_over(memory.tuning_written_at_s, QUIET_S, now_s)
-    return data if due or moved or not is_written(checkpoint, objects) else None
+    if not (due or moved) and is_written(checkpoint, objects):
+        return None
+    data = {**state_data(decision.state), **checkpoint.data()}
+    ours = (KEYS | STATE_KEYS) - {LOOK_KEY}
+    return data if _only(ours, data) != _only(ours, objects.tuning) else None
 
 
 def _only(keys: Collection[str], data: Mapping[str, str]) -> dict[str, str]:
