@@ -22,6 +22,7 @@ from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.gather import read_nodes
 from fathom.runtime.loop import Loop
+from fathom.runtime.node_cache import NodeCache
 from fathom.runtime.ports import Decide, World
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
@@ -162,7 +163,7 @@ class Bench:
         self.world = World(
             kube=self.kube,
             children=ChildCache(self.clock),
-            nodes=lambda: read_nodes(self.kube),
+            nodes=NodeCache(lambda: read_nodes(self.kube), self.clock).get,
             metrics_for=metrics_for,
             completions=self.completions,
             fetches=self.fetches,

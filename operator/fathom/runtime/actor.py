@@ -1,6 +1,7 @@
 """Carries out one pass's decisions: children, depth, and what must survive a restart."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
@@ -26,6 +27,9 @@ from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Outcome, Writer
 from fathom.tuning.interface import Action, TuningDecision
+
+NUDGES_S: Final = 5.0
+"""For all pods of a resource; the tuner asks again for those that do not follow."""
 
 
 class Actor:
@@ -128,9 +132,9 @@ class Actor:
         nudges = depth_nudges(objects, objects.depth, document, again_at_s=again_at_s)
         if nudges:
             memory.objects = None
-        for nudge in nudges:
-            # Best effort: kubelets refresh by themselves in the end.
-            await self._writer.attempt(nudge)
+        # Best effort: kubelets refresh by themselves in the end. Until a pass ends nobody looks at
+        # what the new depth does, so that an API server which hangs for each pod must not keep it.
+        await self._writer.attempt_all(nudges, NUDGES_S)
 
 
 def _goes_on(writes: Writes, outcome: Outcome, objects: Objects) -> bool:

@@ -92,7 +92,8 @@ async def read_objects(
     Args:
         world: of the API server, and of what watches have told.
         key: whose.
-        also: objects to be looked at by their names, as they may lack the label.
+        also: objects to be looked at by their names, whatever watches have told: they may lack the
+            label, or must not be older than they are.
         from_watches: whether children may be as watches have told. Those of a kind of which nothing
             is known now are read.
         read_once: what the last look at this resource has read.
@@ -131,7 +132,7 @@ async def _look(
     listed = {**told, **shown}
     named = await _named(kube, key.namespace, [each for each in also if each[0] in listed])
     children = {
-        kind: tuple(_ours(known, kind, (*each, *named.get(kind, ())), metadata))
+        kind: tuple(_ours(known, kind, (*named.get(kind, ()), *each), metadata))
         for kind, each in listed.items()
     }
     config_maps = _observed(known, ObservedConfigMap, children[CONFIG_MAP])

@@ -12,8 +12,9 @@ from typing import Final
 import structlog
 
 from fathom.adapters.ports import KubeError
+from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.cluster.kinds import CONFIG_MAP, ObjectKey
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.engine.depth_set import named_depths
@@ -318,7 +319,9 @@ class Loop:
         from_watches = not self._doubtful
         self._stale = self.edited = self._doubtful = False
         self._woken.clear()
-        also = self._memory.unlisted if self._memory else ()
+        # What a former operator has decided: a watch may have missed its last word.
+        kept = (CONFIG_MAP, names.tuning_config_map(self.key.name))
+        also = self._memory.unlisted if self._memory else (kept,)
         objects = await read_objects(
             self._world,
             self.key,

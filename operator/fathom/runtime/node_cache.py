@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fathom.adapters.ports import Clock
+import structlog
+
+from fathom.adapters.ports import Clock, KubeError
 from fathom.core.cluster.observed import ObservedNode
 from fathom.core.times import is_over
 
 LASTS_S: Final = 30.0
 
 Nodes = tuple[ObservedNode, ...]
+
+_log: Final = structlog.get_logger(__name__)
 
 
 class NodeCache:
@@ -24,13 +28,16 @@ class NodeCache:
         self._reading = asyncio.Lock()
 
     async def get(self) -> Nodes:
-        """The nodes; none where they may not be seen.
+        """The nodes, as they were last seen where they cannot be read; none: they never were.
 
-        Raises:
-            KubeError: they could not be read.
+        Never raises: they explain why a pod finds no place, and nothing is decided on them.
         """
         async with self._reading:
             if is_over(self._read_at_s, LASTS_S, self._clock.now_s()):
-                self._nodes = await self._read()
+                try:
+                    self._nodes = await self._read()
+                except KubeError as error:
+                    _log.warning("nodes not read", error=error.message, status=error.status)
+                # A failure lasts as long: a thousand resources would each wait for the next one.
                 self._read_at_s = self._clock.now_s()
             return self._nodes

@@ -1,5 +1,6 @@
 """Carries out operations: the only place from which the cluster is changed."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,9 @@ from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
+
+ATTEMPTS_AT_ONCE: Final = 16
+"""Of one resource."""
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -134,6 +138,28 @@ class Writer:
             )
             return False
         return True
+
+    async def attempt_all(self, operations: Sequence[Operation], within_s: float) -> None:
+        """Try some that neither anything nor each other depends on, at the same time. Never raises.
+
+        Args:
+            operations: what to do.
+            within_s: seconds for all of them; those that are not done then are given up.
+        """
+        turns = asyncio.Semaphore(ATTEMPTS_AT_ONCE)
+        done = 0
+
+        async def in_turn(operation: Operation) -> None:
+            nonlocal done
+            async with turns:
+                await self.attempt(operation)
+            done += 1
+
+        try:
+            async with asyncio.timeout(within_s):
+                await asyncio.gather(*map(in_turn, operations))
+        except TimeoutError:
+            self._log.warning("given up", done=done, of=len(operations), within_s=within_s)
 
     async def emit(self, events: Sequence[Event], about: Meta, now_s: float, reporter: str) -> None:
         """Post events; one that cannot be posted is logged, and stops nothing."""

@@ -1,14 +1,17 @@
 """A canary in the loop: judged beside what serves, for as long as the spec says."""
 
+import asyncio
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
-from fathom.core.cluster.kinds import DEPLOYMENT
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.runtime.informer import informed
 from support.bench import Bench, FakeMetrics
 
 MINUTES = 1440
@@ -96,3 +99,28 @@ async def test_how_far_it_is_is_told_unless_all_is_paused(trial: tuple[Bench, Se
     bench.edit({"rollout.paused": True})
     await rollout_after(bench, 5)
     assert bench.condition("Progressing")["reason"] == "RolloutPaused"
+
+
+async def test_a_verdict_that_no_watch_has_told_of_stands_after_a_restart(
+    trial: tuple[Bench, Serving],
+) -> None:
+    """A stream may lose an event: what is recalled is what the API server has."""
+    bench, metrics = trial
+    assert (await rollout_after(bench, 1))["stage"] == "Canary"
+    before_the_verdict = deepcopy(bench.kube.all_of(CONFIG_MAP))
+    metrics.failing["new"] = 0.2
+    assert (await rollout_after(bench, 10))["stage"] == "RolledBack"
+    serving = [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)]
+
+    loop = bench.restart()
+    children = bench.world.children
+    async with informed(
+        children, bench.kube, bench.world.served, lambda _key: loop.wake()
+    ) as listed:
+        await asyncio.wait([listed])
+        (config_maps,) = (feed for feed in children if feed.kind == CONFIG_MAP)
+        config_maps.listed((), str(bench.kube.version))
+        for each in before_the_verdict:
+            config_maps.put(each)
+        assert (await rollout_after(bench, 10))["stage"] == "RolledBack"
+    assert [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)] == serving

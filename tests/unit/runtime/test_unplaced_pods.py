@@ -1,8 +1,12 @@
 """Pods that find no node: the nodes are looked at then, and only then."""
 
+import asyncio
+
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import NODE, POD, Kind
-from support.bench import Bench
+from fathom.core.cluster.observed import ObservedNode
+from fathom.runtime.node_cache import LASTS_S, NodeCache
+from support.bench import Bench, ManualClock
 
 SCHEDULER_SAYS = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity."
 UNSCHEDULED = [
@@ -20,13 +24,13 @@ class Asked:
 
     def __init__(self) -> None:
         self.times = 0
-        self.refused = False
+        self.refused: KubeError | None = None
 
     def __call__(self, verb: str, kind: Kind) -> KubeError | None:
         if (verb, kind) != ("list", NODE):
             return None
         self.times += 1
-        return KubeError(403, "nodes is forbidden") if self.refused else None
+        return self.refused
 
 
 def unplaced() -> tuple[Bench, Asked]:
@@ -69,7 +73,7 @@ async def test_the_status_says_what_the_nodes_have_instead() -> None:
 
 async def test_without_the_right_to_see_nodes_the_schedulers_words_must_do() -> None:
     bench, asked = unplaced()
-    asked.refused = True
+    asked.refused = KubeError(403, "nodes is forbidden")
     await start(bench)
     assert asked.times == 1
     assert SCHEDULER_SAYS in bench.condition("Degraded")["message"]
@@ -80,3 +84,38 @@ async def test_nodes_are_not_looked_at_while_every_pod_has_one() -> None:
     await bench.until_ready()
     await bench.run_for(600)
     assert asked.times == 0
+
+
+async def test_a_list_of_nodes_that_fails_keeps_nobody_from_working() -> None:
+    bench, asked = unplaced()
+    asked.refused = KubeError(0, "no answer within 15 s")
+    await start(bench)
+    assert not bench.loop.failing
+    assert SCHEDULER_SAYS in bench.condition("Degraded")["message"]
+
+
+async def test_of_all_that_ask_one_reads_and_a_failure_is_not_tried_again_at_once() -> None:
+    clock, asked = ManualClock(), 0
+
+    async def read() -> tuple[ObservedNode, ...]:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        raise KubeError(504, "the server was too slow")
+
+    nodes = NodeCache(read, clock)
+    assert set(await asyncio.gather(*(nodes.get() for _ in range(50)))) == {()}
+    assert asked == 1
+    clock.at_s += LASTS_S
+    await nodes.get()
+    assert asked == 2
+
+
+async def test_nodes_that_cannot_be_read_are_as_they_were() -> None:
+    bench, asked = unplaced()
+    await start(bench)
+    before = bench.condition("Degraded")
+    asked.refused = KubeError(500, "etcd has no leader")
+    await bench.run_for(300)
+    assert asked.times > 1
+    assert bench.condition("Degraded") == before

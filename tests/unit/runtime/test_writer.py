@@ -1,16 +1,20 @@
 """What is left of a pass's writes when one of them fails."""
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE, Kind
+from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.reconcile.writing.apply_guard import ApplyGuard
-from fathom.reconcile.writing.operations import Create
+from fathom.reconcile.writing.operations import Create, Patch
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.telemetry import Telemetry
-from fathom.runtime.writer import Outcome, Writer
+from fathom.runtime.writer import ATTEMPTS_AT_ONCE, Outcome, Writer
 from support.bench import KEY, START_S, ManualClock
 from support.fake_kube import FakeKube
 
@@ -45,3 +49,57 @@ async def test_what_is_refused_for_good_stops_nothing_else() -> None:
     assert kube.names(CONFIG_MAP) == ["first", "last", "second"]
     assert outcome.left == OPERATIONS[2:3]
     assert outcome.outdated is None
+
+
+class SlowKube(FakeKube):
+    """Takes its time for each pod that is patched, or never answers."""
+
+    def __init__(self, takes_s: float) -> None:
+        super().__init__()
+        self.takes_s = takes_s
+        self.at_once = self.most_at_once = 0
+
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, JsonValue],
+        seen: Seen | None,
+    ) -> Manifest:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(self.takes_s)
+        finally:
+            self.at_once -= 1
+        return await super().merge(kind, namespace, name, patch, seen)
+
+
+def nudge(kube: FakeKube, name: str) -> Patch:
+    kube.put(POD, {"metadata": {"name": name, "namespace": "llm"}})
+    change: Any = {"metadata": {"annotations": {"nudged": "yes"}}}
+    return Patch(POD, name, change, Seen.of(kube.find(POD, name)), "its depth has changed")
+
+
+async def patched(kube: SlowKube, within_s: float) -> float:
+    """Seconds that it took."""
+    writer = Writer(kube, ChildCache(ManualClock()), KEY, Telemetry())
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await writer.attempt_all([nudge(kube, f"kimi-{number}") for number in range(64)], within_s)
+    return loop.time() - began_s
+
+
+async def test_many_attempts_are_made_at_the_same_time_within_bounds() -> None:
+    kube = SlowKube(0.05)
+    assert await patched(kube, within_s=30) < 64 * kube.takes_s / 2
+    assert all(pod["metadata"]["annotations"] for pod in kube.all_of(POD))
+    assert kube.most_at_once == ATTEMPTS_AT_ONCE
+
+
+async def test_attempts_that_hang_are_given_up_together() -> None:
+    kube = SlowKube(3600)
+    assert await patched(kube, within_s=0.1) < 10
+    assert not any("annotations" in pod["metadata"] for pod in kube.all_of(POD))
+    assert kube.at_once == 0
