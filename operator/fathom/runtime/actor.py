@@ -62,7 +62,10 @@ class Actor:
             program=self._world.program,
             version=self._world.version,
         )
-        if objects.from_watches and writes.need_a_look(memory.guard, now_s):
+        # What is made for a new resource needs none: it is refused where it is there already. Each
+        # look lists all kinds, and a sync that makes a thousand resources would hold up all writes.
+        hearsay = objects.from_watches and not objects.untouched
+        if hearsay and writes.need_a_look(memory.guard, now_s):
             return None
         await self._reporter.emit(desired.events, objects)
         outcome = await self._writer.carry_out(writes.todo, memory.guard, now_s)

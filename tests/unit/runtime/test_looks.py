@@ -90,6 +90,39 @@ async def test_without_watches_all_is_read(bench: Bench, reads: Reads) -> None:
     assert reads.count["list", SERVICE] == 1
 
 
+async def test_a_new_resource_is_made_without_lists() -> None:
+    """They are the widest requests, and a sync may make a thousand resources."""
+    bench = Bench()
+    reads = Reads(bench)
+    async with watches(bench):
+        reads.count.clear()
+        await bench.loop.tick()
+        assert bench.kube.names(DEPLOYMENT)
+        # By name: what a former operator has left, and nothing else.
+        assert {key: n for key, n in reads.count.items() if key[0] == "list"} == {
+            ("list", CONFIG_MAP): 1
+        }
+
+
+async def test_of_a_new_resource_nothing_is_made_that_is_there_already() -> None:
+    """Its watch has told of nothing."""
+    bench = Bench()
+    await bench.until_ready()
+    before = bench.kube.find(DEPLOYMENT, bench.kube.names(DEPLOYMENT)[0])
+    bench.kube.find(SPECULATIVE_DEPLOYMENT, "kimi").pop("status")
+    bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
+    bench.restart()
+    async with watches(bench):
+        for feed in bench.world.children:
+            feed.listed((), str(bench.kube.version))
+        for _ in range(5):
+            await later(bench, 61)
+    assert bench.kube.names(DEPLOYMENT) == [before["metadata"]["name"]]
+    after = bench.kube.find(DEPLOYMENT, before["metadata"]["name"])
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+
 async def test_what_only_watches_miss_is_not_made_again(bench: Bench, reads: Reads) -> None:
     """A Deployment that a late watch does not show yet: another one would be refused, or worse."""
     async with watches(bench):

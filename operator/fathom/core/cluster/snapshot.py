@@ -64,6 +64,11 @@ class Objects:
         return ObjectKey(self.metadata.namespace, self.metadata.name)
 
     @property
+    def untouched(self) -> bool:
+        """Whether nothing was ever made for it: no trace of that is left anywhere."""
+        return self.status is None and not self.live and not self.tuning
+
+    @property
     def engines(self) -> tuple[ObservedPod, ...]:
         """Pods that hold GPUs: leaders, and the headless workers of groups."""
         return tuple(
