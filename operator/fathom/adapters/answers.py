@@ -19,6 +19,10 @@ class BadAnswerError(Exception):
     """There is no usable answer; the message says why, in our words, as half a sentence."""
 
 
+class NoAnswerError(BadAnswerError):
+    """Nothing came, or not all of it in time: whoever waits for it waits long."""
+
+
 class TooLargeError(BadAnswerError):
     """An answer is larger than one may be."""
 
@@ -85,6 +89,7 @@ async def whole_answer(
     *,
     most_bytes: int,
     timeout_s: float,
+    connect_s: float | None = None,
     room: Room | None = None,
     params: Mapping[str, str] | None = None,
 ) -> bytes:
@@ -95,10 +100,12 @@ async def whole_answer(
         url: whom to ask.
         most_bytes: of the body; one that is larger is none.
         timeout_s: seconds for all of it, the last byte included.
+        connect_s: seconds of them until there is a connection; None: as many as for all of it.
         room: shared with other answers that are read at the same time; None: as much as it takes.
         params: of the query.
 
     Raises:
+        NoAnswerError: it took too long.
         BadAnswerError: there is no such answer.
     """
     room = room or Room(2 * most_bytes)
@@ -108,7 +115,7 @@ async def whole_answer(
             url,
             params=params,
             headers={"Accept-Encoding": _PLAIN},
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
+            timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s),
             allow_redirects=False,
         ) as response:
             if response.status != HTTPStatus.OK:
@@ -119,8 +126,10 @@ async def whole_answer(
                 if len(body) > most_bytes:
                     raise TooLargeError(f"its answer is larger than {most_bytes} bytes")
             return bytes(body)
+    except aiohttp.ConnectionTimeoutError as error:
+        raise NoAnswerError(f"no connection comes about within {connect_s:g} s") from error
     except TimeoutError as error:
-        raise BadAnswerError(f"no answer within {timeout_s:g} s") from error
+        raise NoAnswerError(f"no answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise BadAnswerError(cause_of(error)) from error
     finally:

@@ -36,6 +36,11 @@ from fathom.core.cluster.served import ServedApis
 DEFAULT_TIMEOUT_S: Final = 15.0
 DEFAULT_SILENT_S: Final = 75.0
 """Most often an API server sends a bookmark about every minute."""
+LISTS_AT_ONCE: Final = 16
+"""By label, which are two looks at a resource. More of them wait in line before their time begins:
+were they to wait for one of the hundred connections, or at the server, that would count as its
+time. Its priority and fairness gives a list up to ten seats, of some two hundred that an account
+has, and gets, writes and the lease's renewal would stand behind them."""
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
 _MOST_EVENTS: Final = 10_000
@@ -72,23 +77,27 @@ class Kube:
         api: ApiClient,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         silent_s: float = DEFAULT_SILENT_S,
+        lists_at_once: int = LISTS_AT_ONCE,
     ) -> None:
         """Borrow a client; the caller closes it.
 
         Args:
             api: of the API server.
-            timeout_s: seconds that a request may take.
+            timeout_s: seconds that a request may take; a list by label, from its turn on.
             silent_s: seconds after which a watch without a sign of life is to be opened anew.
+            lists_at_once: by label, but for those in pages; fewer than the client has connections.
         """
         self._api = api
         self._timeout_s = timeout_s
         self._silent_s = silent_s
+        self._lists = asyncio.Semaphore(lists_at_once)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return await self._unless_missing("GET", _path(kind, namespace, name))
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
-        return await self._listed(kind, namespace, [("labelSelector", selector)])
+        async with self._lists:
+            return await self._listed(kind, namespace, [("labelSelector", selector)])
 
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         query = [("fieldSelector", f"metadata.name={name}")]

@@ -1,26 +1,34 @@
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
 
-from fathom.adapters.answers import BadAnswerError, Room, whole_answer
+from fathom.adapters.answers import BadAnswerError, NoAnswerError, Room, whole_answer
 from fathom.adapters.exposition import NotAnEngine
 from fathom.adapters.metrics_page import PageReader
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
+from fathom.adapters.remembered import Remembered
 from fathom.core.measurement import PodCounters
 from fathom.core.unread import Unread
 
 TIMEOUT_S: Final = 5.0
+CONNECT_S: Final = 2.0
+"""Within a cluster a connection takes milliseconds, or a second where its first packet is lost. One
+that is still not there comes to nothing, as where a NetworkPolicy drops what is sent."""
 AT_ONCE: Final = 256
 """Pods of all resources that are read at the same time: so many pages take us half a second, and
-that is within the time that each pod has."""
+that is within the time that each pod has. And as many again of those that gave no answer last: they
+keep a turn for seconds, and would stand before those that answer at once."""
 CONCURRENCY: Final = 16
 """Of one resource: were all its pods to hang, there would be turns for others."""
 LARGEST_PAGE_BYTES: Final = 8 * 1024 * 1024
 """A vLLM shows about 200 KiB; a page far beyond is not one, and must not fill our memory."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 """Of all pages that are on their way."""
+_SILENT_BYTES: Final = 4 * 1024 * 1024
+"""Of what is known of pods that give no answer: some 5,000 in each half."""
 
 
 class PodMetrics:
@@ -32,6 +40,7 @@ class PodMetrics:
         clock: Clock,
         *,
         timeout_s: float = TIMEOUT_S,
+        connect_s: float = CONNECT_S,
         at_once: int = AT_ONCE,
         concurrency: int = CONCURRENCY,
         largest_page_bytes: int = LARGEST_PAGE_BYTES,
@@ -43,7 +52,8 @@ class PodMetrics:
             session: shared by all readers.
             clock: stamps each page at the time it had arrived.
             timeout_s: seconds one pod may take in all, from its turn on.
-            at_once: pods read at the same time.
+            connect_s: of them, until there is a connection.
+            at_once: pods read at the same time; as many again of those that gave no answer last.
             concurrency: of them, those of one look.
             largest_page_bytes: of a page that is read.
             room_bytes: of all pages that are read at the same time.
@@ -51,7 +61,11 @@ class PodMetrics:
         self._session = session
         self._clock = clock
         self._timeout_s = timeout_s
+        self._connect_s = connect_s
         self._turns = asyncio.Semaphore(at_once)
+        self._turns_apart = asyncio.Semaphore(at_once)
+        self._silent: Remembered[str, str] = Remembered(_SILENT_BYTES, len)
+        """Of each pod that gave no answer when it was asked last: how."""
         self._concurrency = concurrency
         self._largest_page_bytes = largest_page_bytes
         self._room = Room(room_bytes)
@@ -70,17 +84,59 @@ class PodMetrics:
 
     async def _read(self, pod: PodEndpoint, slots: asyncio.Semaphore) -> PodCounters | Unread:
         try:
-            async with slots, self._turns:
-                page = await whole_answer(
-                    self._session,
-                    pod.url("/metrics"),
-                    most_bytes=self._largest_page_bytes,
-                    timeout_s=self._timeout_s,
-                    room=self._room,
-                )
+            async with slots:
+                page = await self._page(pod)
             return self._pages.read(page, pod=pod.pod, at_s=self._clock.now_s())
         except BadAnswerError as error:
             cause = f"/metrics on port {pod.port} cannot be read: {error}"
         except NotAnEngine as error:
             cause = f"/metrics on port {pod.port} cannot be used: {error}"
         return Unread(pod.pod, cause)
+
+    async def _page(self, pod: PodEndpoint) -> bytes:
+        url = pod.url("/metrics")
+        # Whoever gets the address of a pod that is gone has been asked nothing yet.
+        key = f"{pod.namespace}/{pod.pod} {url}"
+        async with self._turn(self._silent.find(key)):
+            try:
+                page = await whole_answer(
+                    self._session,
+                    url,
+                    most_bytes=self._largest_page_bytes,
+                    timeout_s=self._timeout_s,
+                    connect_s=self._connect_s,
+                    room=self._room,
+                )
+            except NoAnswerError as error:
+                self._silent.keep(key, str(error))
+                raise
+            except BadAnswerError:
+                self._silent.forget(key)
+                raise
+        self._silent.forget(key)
+        return page
+
+    @asynccontextmanager
+    async def _turn(self, silence: str | None) -> AsyncIterator[None]:
+        """Have a turn for the length of the block.
+
+        Args:
+            silence: how the pod gave no answer when it was asked last; None: it did, or it was not.
+
+        Raises:
+            NoAnswerError: this does not get its turn soon. Of a resource whose other pods answer,
+                these must not wait for all pods that hang; so what was last is said again.
+        """
+        if silence is None:
+            async with self._turns:
+                yield
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._turns_apart.acquire()
+        except TimeoutError:
+            raise NoAnswerError(silence) from None
+        try:
+            yield
+        finally:
+            self._turns_apart.release()

@@ -30,7 +30,7 @@ class Remembered(Generic[_Key, _Value]):
 
     @property
     def younger(self) -> Mapping[_Key, _Value]:
-        """What came lately, for whoever asks too often to call `find`; it changes with `keep`."""
+        """What came lately, for whoever asks too often to call `find`; other calls change it."""
         return self._younger
 
     def find(self, key: _Key) -> _Value | None:
@@ -42,14 +42,19 @@ class Remembered(Generic[_Key, _Value]):
 
     def keep(self, key: _Key, value: _Value) -> None:
         """Remember."""
-        if (before := self._younger.pop(key, None)) is not None:
-            self._left_bytes += self._size(key, before)
+        self.forget(key)
         size = self._size(key, value)
         if size > self._left_bytes:
             self._elder, self._younger = self._younger, {}
             self._left_bytes = self._most_bytes
         self._younger[key] = value
         self._left_bytes -= size
+
+    def forget(self, key: _Key) -> None:
+        """Know nothing of a key any more."""
+        self._elder.pop(key, None)
+        if (before := self._younger.pop(key, None)) is not None:
+            self._left_bytes += self._size(key, before)
 
     def _size(self, key: _Key, value: _Value) -> int:
         return len(key) + self._value_bytes(value) + _EACH_BYTES

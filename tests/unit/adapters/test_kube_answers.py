@@ -12,10 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 
-from fathom.adapters.kube import Kube
+from fathom.adapters.kube import DEFAULT_TIMEOUT_S, LISTS_AT_ONCE, Kube
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
-from fathom.core.cluster.manifest import Seen
+from fathom.core.cluster.manifest import Manifest, Seen
 from support.api_server import BUSY
 
 SIGN_IN = "<html>Sign in to continue</html>"
@@ -25,7 +25,9 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def kube_of(answer: Answer) -> AsyncIterator[Kube]:
+async def kube_of(
+    answer: Answer, timeout_s: float = DEFAULT_TIMEOUT_S, lists_at_once: int = LISTS_AT_ONCE
+) -> AsyncIterator[Kube]:
     """A client of a server that has one answer to everything."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -33,7 +35,7 @@ async def kube_of(answer: Answer) -> AsyncIterator[Kube]:
         TestServer(app, host="127.0.0.1") as server,
         ApiClient(Configuration(host=str(server.make_url("")).rstrip("/"))) as client,
     ):
-        yield Kube(client, silent_s=0.2)
+        yield Kube(client, timeout_s, silent_s=0.2, lists_at_once=lists_at_once)
 
 
 @asynccontextmanager
@@ -269,3 +271,62 @@ async def test_an_error_keeps_its_status_whatever_it_says(body: str) -> None:
         with pytest.raises(KubeError) as failed:
             await kube.select(DEPLOYMENT, "llm", "")
         assert failed.value.status == 502
+
+
+@dataclass
+class SlowLists:
+    """A server that answers twenty lists by label at a time, in 0.1 s, and all else at once."""
+
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(20))
+    listed: int = 0
+    halfway: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if "labelSelector" in request.query and "limit" not in request.query:
+            async with self.turns:
+                await asyncio.sleep(0.1)
+            self.listed += 1
+            if self.listed == 100:
+                self.halfway.set()
+        return web.json_response({"metadata": {"resourceVersion": "12"}, "items": []})
+
+
+async def test_lists_wait_in_line_for_a_slow_server_and_nothing_else_waits_behind_them() -> None:
+    """As when a GitOps sync edits a thousand resources, each of which lists its children."""
+    server = SlowLists()
+    config_map: Manifest = {"metadata": {"name": "a", "namespace": "llm"}}
+    async with kube_of(server.answer, timeout_s=1.0) as kube, asyncio.TaskGroup() as tasks:
+        for _ in range(300):
+            tasks.create_task(kube.select(DEPLOYMENT, "llm", "fathom.dev/name=kimi"))
+        await server.halfway.wait()
+        await kube.get(CONFIG_MAP, "llm", "kimi-tuning")
+        await kube.apply(CONFIG_MAP, config_map, Seen("u", "1"))
+        assert [page async for page in kube.pages(CONFIG_MAP, "llm", "fathom.dev/name")]
+        others_answered_after = server.listed
+
+    assert server.listed == 300
+    assert others_answered_after < 200
+
+
+async def test_a_list_that_nobody_waits_for_any_more_gives_back_its_turn() -> None:
+    hangs, asked = True, 0
+
+    async def answer(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        while hangs:
+            await asyncio.sleep(0.01)
+        return web.json_response({"items": []})
+
+    async with kube_of(answer, lists_at_once=2) as kube:
+        lists = [asyncio.create_task(kube.select(DEPLOYMENT, "llm", "")) for _ in range(5)]
+        while asked < 2:
+            await asyncio.sleep(0)
+        for each in reversed(lists):
+            each.cancel()
+        await asyncio.wait(lists)
+        assert asked == 2
+        hangs = False
+        async with asyncio.timeout(10):
+            assert await kube.select(DEPLOYMENT, "llm", "") == ()
+        assert asked == 3

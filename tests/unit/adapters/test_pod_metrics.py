@@ -2,8 +2,11 @@
 
 import asyncio
 import gc
+import socket
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
 import aiohttp
@@ -23,6 +26,8 @@ from support.engine_page import FakeEngine
 PAGE = b"vllm:generation_tokens_total 5\n"
 TIMEOUT_S = 5.0
 """More than everything else here takes, on a machine that is busy with other things too."""
+SHORT_S = 0.5
+"""Where pods hang until it is over."""
 
 
 @pytest.fixture
@@ -109,6 +114,107 @@ async def test_turns_go_round_among_resources(session: aiohttp.ClientSession) ->
 
     assert asked < 40
     assert len(server.asked) == 208
+
+
+@asynccontextmanager
+async def crowded(
+    session: aiohttp.ClientSession, *known: PodEndpoint
+) -> AsyncIterator[tuple[PodMetrics, Callable[[], Awaitable[None]]]]:
+    """A reader with four turns that knows of twelve pods that hang, and of `known` what they do.
+
+    Yields:
+        The reader, and what has those twelve read anew: it ends when four of them are asked.
+    """
+    async with answering(bad_server.silent) as hanging, asyncio.TaskGroup() as tasks:
+        source = PodMetrics(session, SystemClock(), timeout_s=SHORT_S, at_once=4)
+        looks = [at(hanging, f"hanging-{i}", 4) for i in range(3)]
+        await asyncio.gather(*map(source.sample, [known, *looks]))
+        assert len(hanging.asked) == 12
+
+        async def ask() -> None:
+            for each in looks:
+                tasks.create_task(source.sample(each))
+            while len(hanging.asked) < 16:
+                await asyncio.sleep(0)
+
+        yield source, ask
+        hanging.over.set()
+
+
+async def test_pods_that_hang_stand_before_no_pod_that_answers(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with answering(saying(PAGE)) as quick, crowded(session) as (source, ask):
+        await ask()
+        started = time.monotonic()
+        sample = await source.sample(at(quick, "healthy", 40))
+        took_s = time.monotonic() - started
+
+    assert len(sample.counters) == 40
+    assert took_s < 2 * SHORT_S
+
+
+@pytest.mark.parametrize("then", [saying(PAGE), bad_server.failing], ids=["a page", "a refusal"])
+async def test_a_pod_that_answers_again_takes_turns_with_those_that_do(
+    session: aiohttp.ClientSession, then: Answer
+) -> None:
+    hangs = True
+
+    async def fickle(server: BadServer, writer: asyncio.StreamWriter) -> None:
+        await (bad_server.silent if hangs else then)(server, writer)
+
+    async with answering(fickle) as server:
+        pods = at(server, "fickle", 1)
+        async with crowded(session, *pods) as (source, ask):
+            hangs = False
+            first = await source.sample(pods)
+            await ask()
+            started = time.monotonic()
+            second = await source.sample(pods)
+            took_s = time.monotonic() - started
+
+    assert len(server.asked) == 3
+    assert [len(each.counters) for each in (first, second)] == [then is not bad_server.failing] * 2
+    assert took_s < 2 * SHORT_S
+
+
+async def test_a_look_does_not_wait_for_ever_for_pods_that_hang(
+    session: aiohttp.ClientSession,
+) -> None:
+    """A resource of which one pod hangs is looked at late, but not as late as all that hang."""
+    async with answering(bad_server.silent) as hanging:
+        source = PodMetrics(session, SystemClock(), timeout_s=0.3, at_once=4)
+        looks = [at(hanging, f"hanging-{i}", 4) for i in range(6)]
+        await asyncio.gather(*map(source.sample, looks))
+        known = len(hanging.asked)
+        samples = await asyncio.gather(*map(source.sample, looks))
+        asked = len(hanging.asked) - known
+
+    assert known == 24
+    assert 4 <= asked <= 12
+    causes = {each.cause for sample in samples for each in sample.failures}
+    assert sum(len(sample.failures) for sample in samples) == 24
+    assert causes == {f"/metrics on port {hanging.port} cannot be read: no answer within 0.3 s"}
+
+
+async def test_a_connection_that_does_not_come_about_is_given_up_before_the_answer(
+    session: aiohttp.ClientSession,
+) -> None:
+    """As where a NetworkPolicy drops what is sent to a pod."""
+    with ExitStack() as sockets:
+        full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        place = full.getsockname()
+        for _ in range(4):  # no more are let in than one or two
+            waiting = sockets.enter_context(socket.socket())
+            waiting.settimeout(0)
+            waiting.connect_ex(place)
+        source = PodMetrics(session, SystemClock(), timeout_s=60.0, connect_s=0.2)
+        sample = await source.sample([PodEndpoint("llm", "dropped", *place)])
+
+    (failure,) = sample.failures
+    assert failure.cause == (
+        f"/metrics on port {place[1]} cannot be read: no connection comes about within 0.2 s"
+    )
 
 
 async def test_a_look_takes_a_quarter_of_the_memory_of_its_objects(

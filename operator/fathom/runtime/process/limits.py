@@ -26,7 +26,7 @@ def make_room_for_connections() -> None:
     """Let as many files be open as may be: each connection is one.
 
     Container runtimes start with 1024, for programs that know no more, and allow far more. Each
-    namespace that is served by name takes eleven, and up to 512 go to pods.
+    namespace that is served by name takes eleven, and up to 768 go to pods.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems refuse what they say themselves; then it stays as it is.

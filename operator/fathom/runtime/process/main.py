@@ -19,6 +19,7 @@ from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
+from fathom.adapters.pod_metrics import AT_ONCE
 from fathom.adapters.ports import KubePort
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
@@ -53,7 +54,8 @@ _WITHOUT_ACCESS: Final = (
     "`fathom check` reads it with your HF_TOKEN"
 )
 
-_POD_CONNECTIONS: Final = 512
+_POD_CONNECTIONS: Final = 3 * AT_ONCE
+"""For pages of pods that answer, of pods that do not, and for all else that is asked of pods."""
 _PROMETHEUS_CONNECTIONS: Final = 256
 """A resource asks by one at a time; a source that hangs keeps its own for ten seconds."""
 LONGEST_EXIT_S: Final = 10.0
