@@ -1,6 +1,7 @@
 """The chart by real Helm: what it creates, and what it grants."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from fathom.runtime.process.options import RunOptions
 from fathom_local.tools.helm import Helm, HelmError, Release
 from structural_schema import nodes
 from support.monitoring import DASHBOARDS, RULES, alerts, dashboard
+from support.pages import DOCS
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -243,6 +245,19 @@ def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
     assert monitor["spec"]["podMetricsEndpoints"] == [
         {"port": "metrics", "interval": "30s", "honorLabels": True}
     ]
+
+
+def test_values_of_the_page_of_metrics_reach_one_prometheus(render: Render) -> None:
+    """Rules without what they read would tell that there is no operator."""
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```\n(metrics:\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    manifests = render(yaml.safe_load(shown))
+
+    selected_by = [
+        manifests[kind, "fathom"]["metadata"]["labels"].get("release")
+        for kind in ("PodMonitor", "PrometheusRule")
+    ]
+    assert selected_by == ["prometheus", "prometheus"]
 
 
 def test_dashboards_are_made_on_request_only(render: Render) -> None:
