@@ -16,6 +16,7 @@ from fathom_local.tools.helm import Helm, HelmError, Release
 from structural_schema import nodes
 from support.monitoring import DASHBOARDS, RULES, alerts, dashboard
 from support.pages import DOCS
+from support.pod_security import below_restricted
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -146,6 +147,17 @@ def test_pod_meets_the_restricted_standard(render: Render) -> None:
     }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
     assert all(set(volume) <= {"name", "emptyDir"} for volume in pod["volumes"])
+
+
+def test_the_user_can_be_left_to_the_cluster(render: Render) -> None:
+    """OpenShift admits none by default but those of the namespace's own range."""
+    named = {"runAsUser", "runAsGroup", "fsGroup"}
+    fixed, left = (pod_of(render({"fixedUser": value})) for value in (True, False))
+
+    assert fixed["securityContext"].keys() >= named
+    for each in (left, *left["containers"]):
+        assert not named & each["securityContext"].keys()
+    assert below_restricted(fixed) == below_restricted(left) == []
 
 
 def test_runs_the_operator_with_leader_election_and_probes(render: Render) -> None:
