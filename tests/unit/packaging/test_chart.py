@@ -179,6 +179,24 @@ def test_each_release_holds_a_lease_of_its_own(helm: Helm, chart: Path) -> None:
     assert "--lease-name=east-fathom-operator" in other
 
 
+def test_releases_of_one_name_share_a_cluster_as_the_page_says(helm: Helm, chart: Path) -> None:
+    _, _, section = (DOCS / "scale.md").read_text(encoding="utf-8").partition("# More than one op")
+    off = re.findall(r"`(\w+)\.(\w+): false`", section.partition("\n#")[0])
+
+    def of_the_cluster(namespace: str, values: Mapping[str, Any]) -> set[tuple[str, str]]:
+        text = helm.template(Release(chart, "fathom", namespace, values))
+        return {
+            (each["kind"], each["metadata"]["name"])
+            for each in yaml.safe_load_all(text)
+            if each and "namespace" not in each["metadata"]
+        }
+
+    one = of_the_cluster("east", {"namespaces": ["llm-east"]})
+    other = {"namespaces": ["llm-west"], **{part: {value: False} for part, value in off}}
+    assert {kind for kind, _ in one} == {"CustomResourceDefinition", "ClusterRole"}
+    assert one & of_the_cluster("west", other) == set()
+
+
 def test_image_is_the_chart_version_unless_pinned(render: Render, chart: Path) -> None:
     version = yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"]
     repository = "ghcr.io/fathom-dev/operator"
