@@ -18,7 +18,7 @@ _BESIDE_METRICS: Final = re.compile(
 )
 """In a query without text: labels, ranges, and lists of labels."""
 _NAME: Final = re.compile(r"\b[a-zA-Z_:][\w:]*\b(?!\s*\()")
-_WORDS: Final = {"and", "or", "group_left"}
+_WORDS: Final = {"and", "or", "unless", "group_left"}
 
 
 def alerts() -> dict[str, dict[str, Any]]:

@@ -37,6 +37,8 @@ EXAMPLES: Final = (
 )
 """Of `examples`: one of each kind of draft."""
 _NAMESPACE: Final = "fathom-system"
+_VALUES: Final = {"fixedUser": False}
+"""A bundle has no values, and the manager is what installs on OpenShift, which chooses the user."""
 _OF_THE_MANAGER: Final = frozenset({"CustomResourceDefinition", "ServiceAccount", "Deployment"})
 """Kinds of the chart that the manager makes from the ClusterServiceVersion, or from the CRD."""
 _AS_THEY_ARE: Final = frozenset({"Service", "PodDisruptionBudget"})
@@ -82,7 +84,7 @@ def bundle() -> Mapping[str, str]:
     Raises:
         LocalClusterError: Helm refuses the chart, or the chart has a kind that nobody placed here.
     """
-    text = find_helm().template(Release(CHART, PACKAGE, _NAMESPACE))
+    text = find_helm().template(Release(CHART, PACKAGE, _NAMESPACE, _VALUES))
     objects: list[Object] = [each for each in yaml.safe_load_all(text) if each]
     _know_all(objects)
     manifests = {

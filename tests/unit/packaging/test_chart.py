@@ -1,6 +1,7 @@
 """The chart by real Helm: what it creates, and what it grants."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from fathom.runtime.process.options import RunOptions
 from fathom_local.tools.helm import Helm, HelmError, Release
 from structural_schema import nodes
 from support.monitoring import DASHBOARDS, RULES, alerts, dashboard
+from support.pages import DOCS
+from support.pod_security import below_restricted
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -146,6 +149,17 @@ def test_pod_meets_the_restricted_standard(render: Render) -> None:
     assert all(set(volume) <= {"name", "emptyDir"} for volume in pod["volumes"])
 
 
+def test_the_user_can_be_left_to_the_cluster(render: Render) -> None:
+    """OpenShift admits none by default but those of the namespace's own range."""
+    named = {"runAsUser", "runAsGroup", "fsGroup"}
+    fixed, left = (pod_of(render({"fixedUser": value})) for value in (True, False))
+
+    assert fixed["securityContext"].keys() >= named
+    for each in (left, *left["containers"]):
+        assert not named & each["securityContext"].keys()
+    assert below_restricted(fixed) == below_restricted(left) == []
+
+
 def test_runs_the_operator_with_leader_election_and_probes(render: Render) -> None:
     (container,) = pod_of(render({}))["containers"]
     ports = {port["name"] for port in container["ports"]}
@@ -163,6 +177,24 @@ def test_each_release_holds_a_lease_of_its_own(helm: Helm, chart: Path) -> None:
     assert f"--lease-name={RunOptions().lease_name}" in default
     other = helm.template(Release(chart, "east", "fathom-system", {"namespaces": ["east"]}))
     assert "--lease-name=east-fathom-operator" in other
+
+
+def test_releases_of_one_name_share_a_cluster_as_the_page_says(helm: Helm, chart: Path) -> None:
+    _, _, section = (DOCS / "scale.md").read_text(encoding="utf-8").partition("# More than one op")
+    off = re.findall(r"`(\w+)\.(\w+): false`", section.partition("\n#")[0])
+
+    def of_the_cluster(namespace: str, values: Mapping[str, Any]) -> set[tuple[str, str]]:
+        text = helm.template(Release(chart, "fathom", namespace, values))
+        return {
+            (each["kind"], each["metadata"]["name"])
+            for each in yaml.safe_load_all(text)
+            if each and "namespace" not in each["metadata"]
+        }
+
+    one = of_the_cluster("east", {"namespaces": ["llm-east"]})
+    other = {"namespaces": ["llm-west"], **{part: {value: False} for part, value in off}}
+    assert {kind for kind, _ in one} == {"CustomResourceDefinition", "ClusterRole"}
+    assert one & of_the_cluster("west", other) == set()
 
 
 def test_image_is_the_chart_version_unless_pinned(render: Render, chart: Path) -> None:
@@ -243,6 +275,19 @@ def test_pod_monitor_is_made_on_request_only(render: Render) -> None:
     assert monitor["spec"]["podMetricsEndpoints"] == [
         {"port": "metrics", "interval": "30s", "honorLabels": True}
     ]
+
+
+def test_values_of_the_page_of_metrics_reach_one_prometheus(render: Render) -> None:
+    """Rules without what they read would tell that there is no operator."""
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```\n(metrics:\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    manifests = render(yaml.safe_load(shown))
+
+    selected_by = [
+        manifests[kind, "fathom"]["metadata"]["labels"].get("release")
+        for kind in ("PodMonitor", "PrometheusRule")
+    ]
+    assert selected_by == ["prometheus", "prometheus"]
 
 
 def test_dashboards_are_made_on_request_only(render: Render) -> None:
