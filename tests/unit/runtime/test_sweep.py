@@ -5,11 +5,12 @@ import copy
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.runtime.loops import Loops
-from fathom.runtime.sweep import SWEEP_S, sweep
+from fathom.runtime.sweep import SWEEP_S, sweep, tell_what_is_refused
 from support.bench import KEY, Bench
 
 
@@ -71,6 +72,36 @@ async def test_a_server_that_does_not_answer_is_asked_again(
     bench.kube.fail = lambda _verb, _kind: None
     await sweeping.once()
     assert len(loops) == 1
+
+
+async def test_what_may_not_be_listed_is_told_with_what_to_do(bench: Bench, loops: Loops) -> None:
+    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+    with structlog.testing.capture_logs() as at_once:
+        await tell_what_is_refused(bench.kube, ("llm", "c"))
+    sweeping = Sweeping(bench, loops, ("llm", "c"))
+    with structlog.testing.capture_logs() as at_a_sweep:
+        await sweeping.once()
+    sweeping.task.cancel()
+    for logs in (at_once, at_a_sweep):
+        assert [each["namespace"] for each in logs] == ["llm", "c"]
+        assert "namespace c are not seen: this operator may not list" in logs[1]["event"]
+        assert "`helm upgrade`" in logs[1]["event"]
+        assert "the chart's `namespaces`" in logs[1]["event"]
+
+
+async def test_of_all_namespaces_none_can_be_taken_out(bench: Bench) -> None:
+    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+    with structlog.testing.capture_logs() as logs:
+        await tell_what_is_refused(bench.kube, ())
+    assert "any namespace" in logs[0]["event"]
+    assert "`namespaces`" not in logs[0]["event"]
+
+
+async def test_a_server_that_does_not_answer_refuses_nothing(bench: Bench) -> None:
+    bench.kube.fail = lambda _verb, _kind: KubeError(0, "no answer")
+    with structlog.testing.capture_logs() as logs:
+        await tell_what_is_refused(bench.kube, ("llm",))
+    assert logs == []
 
 
 async def test_only_namespaces_that_are_watched_are_looked_into(bench: Bench, loops: Loops) -> None:
