@@ -5,7 +5,7 @@ docs/design/0001-loops-without-finalizers.md.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import Context
 from typing import Final
 
@@ -70,6 +70,8 @@ class Loops:
         self._settle_s = settle_s
         self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
+        self._known: set[ObjectKey] = set()
+        """What has or had a loop, and so may be shown."""
         self.closed = False
         """Whether none begins any more."""
 
@@ -106,13 +108,27 @@ class Loops:
         # In a context of its own: Kopf's holds the event, with all of the resource.
         task = asyncio.create_task(passing, name=f"loop of {key}", context=Context())
         self._running[key] = loop, task
+        self._known.add(key)
         self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
         task.add_done_callback(lambda done: self._ended(key, done))
 
-    def found(self, key: ObjectKey) -> None:
-        """A SpeculativeDeployment is there: it gets a loop, if it has none."""
-        if key not in self._running:
-            self.seen(key)
+    def listed(self, namespace: str, found: Collection[ObjectKey]) -> None:
+        """All SpeculativeDeployments were listed: each has a loop then, or is forgotten.
+
+        A loop that finds its resource gone forgets it, but not one that was ended before.
+
+        Args:
+            namespace: in which they were; empty: anywhere.
+            found: all of them.
+        """
+        for key in found:
+            if key not in self._running:
+                self.seen(key)
+        for key in self._known.difference(self._running):
+            if namespace in {"", key.namespace}:
+                self._world.telemetry.forget(key)
+                self._world.shown.forget(key)
+                self._known.remove(key)
 
     def wake(self, key: ObjectKey) -> None:
         """Something of this resource's has moved; nothing happens if it has no loop."""

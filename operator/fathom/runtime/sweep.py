@@ -1,4 +1,4 @@
-"""Finds resources that no watch told of."""
+"""Finds resources that no watch told of, and forgets those that are gone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +27,7 @@ async def sweep(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Every few minutes, for ever, give each resource that has no loop one.
+    """Every few minutes, for ever, list all there is.
 
     Args:
         kube: to list from.
@@ -43,9 +43,8 @@ async def sweep(
             except KubeError as error:
                 _tell(namespace, error)
                 continue
-            for each in found:
-                metadata = Meta.model_validate(each["metadata"])
-                loops.found(ObjectKey(metadata.namespace, metadata.name))
+            there = (Meta.model_validate(each["metadata"]) for each in found)
+            loops.listed(namespace, [ObjectKey(each.namespace, each.name) for each in there])
 
 
 async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> None:
