@@ -5,7 +5,8 @@ docs/design/0001-loops-without-finalizers.md.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from typing import Final
 
@@ -59,15 +60,22 @@ def _apart(loop: Loop, delay_s: float, waited_s: float) -> float:
 class Loops:
     """Starts, wakes and stops loops. All methods belong to one event loop's thread."""
 
-    def __init__(self, world: World, settle_s: float = 0.2) -> None:
+    def __init__(
+        self,
+        world: World,
+        settle_s: float = 0.2,
+        steady_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Start with none.
 
         Args:
             world: what each loop is given.
             settle_s: how long a loop that is woken waits for more of that, in seconds.
+            steady_s: seconds of a clock that nobody sets.
         """
         self._world = world
         self._settle_s = settle_s
+        self._steady_s = steady_s
         self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
         self._known: set[ObjectKey] = set()
@@ -103,7 +111,7 @@ class Loops:
             return
         if self.closed:
             return
-        loop = Loop(key, self._world)
+        loop = Loop(key, self._world, self._steady_s)
         passing = pass_after_pass(loop, self._turns, self._settle_s)
         # In a context of its own: Kopf's holds the event, with all of the resource.
         task = asyncio.create_task(passing, name=f"loop of {key}", context=Context())
@@ -137,11 +145,11 @@ class Loops:
 
     def overdue(self) -> tuple[ObjectKey, ...]:
         """Loops that should have begun a pass long ago; empty: all is well."""
-        latest = self._world.clock.now_s() - STUCK_AFTER_S
+        latest = self._steady_s() - STUCK_AFTER_S
         return tuple(key for key, (loop, _) in self._running.items() if loop.due_s < latest)
 
     def _late_s(self, loop: Loop) -> float:
-        return max(0.0, self._world.clock.now_s() - loop.due_s)
+        return max(0.0, self._steady_s() - loop.due_s)
 
     def close(self) -> None:
         """End every loop where it stands, and begin none any more.
