@@ -161,7 +161,7 @@ class Operator:
             identity=self.name,
             telemetry=Telemetry(),
         )
-        loops = Loops(world)
+        loops = Loops(world, steady_s=self._loop.time)
 
         try:
             async with informed(children, kube, served.get, loops.wake) as listed:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -33,6 +34,14 @@ class ApiServer:
         self._resources = resources
         self.first_watch_fails = False
         """With an error of the server's, in the middle of its stream."""
+        self.failed_in = "nowhere"
+        """The namespace of that watch."""
+        self.watches = Counter[str]()
+        """Of resources, by namespace, since the beginning."""
+        self.forbidden: set[str] = set()
+        """Namespaces whose resources nobody may read."""
+        self.refused = 0
+        """Requests for what is forbidden."""
         self.busy = 0
         """Lists and watches of resources that are refused while the storage is filled."""
         self.watched = asyncio.Event()
@@ -86,21 +95,31 @@ class ApiServer:
             self.lists.add(plural)
             return web.json_response(_discovered(path, [*kinds.values(), *NOT_FOR_ALL]))
         self.acted_without_lease |= not self.lease
+        if (namespace := _namespace(path)) in self.forbidden:
+            self.refused += 1
+            return web.json_response(_forbidden(namespace), status=403)
         if self.busy:
             self.busy -= 1
             return web.json_response(BUSY, status=429, headers={"Retry-After": "1"})
         if "watch" not in request.query:
             self.lists.add(plural)
-            items = self._resources if plural == SPECULATIVE_DEPLOYMENT.plural else ()
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [*items]})
+            items = [
+                each
+                for each in self._resources
+                if namespace in {"", each["metadata"]["namespace"]}
+                and plural == SPECULATIVE_DEPLOYMENT.plural
+            ]
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
         return await self._watched(request, plural)
 
     async def _watched(self, request: web.Request, plural: str) -> web.StreamResponse:
         stream = web.StreamResponse()
         await stream.prepare(request)
         if plural == SPECULATIVE_DEPLOYMENT.plural:
+            self.watches[_namespace(request.path)] += 1
             if self.first_watch_fails:
                 self.first_watch_fails = False
+                self.failed_in = _namespace(request.path)
                 error = {"kind": "Status", "code": 500, "message": "etcdserver: leader changed"}
                 line = json.dumps({"type": "ERROR", "object": error})
                 await stream.write(line.encode() + b"\n")
@@ -120,6 +139,24 @@ async def served(api: ApiServer) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+def _namespace(path: str) -> str:
+    """Of what a path names; empty: all."""
+    _, _, rest = path.partition("/namespaces/")
+    return rest.split("/")[0]
+
+
+def _forbidden(namespace: str) -> dict[str, Any]:
+    """What an API server says where no role grants the list."""
+    return {
+        "kind": "Status",
+        "code": 403,
+        "reason": "Forbidden",
+        "message": "speculativedeployments.fathom.dev is forbidden: User "
+        '"system:serviceaccount:fathom-system:fathom" cannot list resource '
+        f'"speculativedeployments" in API group "fathom.dev" in the namespace "{namespace}"',
+    }
 
 
 def _discovered(path: str, kinds: Sequence[Kind]) -> dict[str, Any]:

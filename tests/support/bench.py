@@ -36,8 +36,13 @@ KEY = ObjectKey("llm", "kimi")
 class ManualClock:
     def __init__(self) -> None:
         self.at_s = START_S
+        self.set_forward_s = 0.0
+        """By how much it was set, beside the time that has passed."""
 
     def now_s(self) -> float:
+        return self.at_s + self.set_forward_s
+
+    def steady_s(self) -> float:
         return self.at_s
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, Final
 
 import kopf
@@ -12,11 +14,15 @@ from kubernetes.aio.client import Configuration
 from fathom.adapters.ports import KubePort
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.loops import Loops
-from fathom.runtime.sweep import sweep
+from fathom.runtime.sweep import sweep, tell_what_is_refused
 
 LONGEST_BACKOFF_S: Final = 60.0
 GIVES_UP_AFTER: Final = 10
 """Failures in a row, some five minutes: then the process ends, for whoever runs it to see."""
+LONGEST_RETRY_S: Final = 30.0
+"""Between two requests of a watch: so soon a namespace is watched that was forbidden."""
+
+_KOPF: Final = f"{Path(kopf.__file__).parent}/"
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -28,7 +34,7 @@ async def watch(
     namespaces: Sequence[str],
     heed_signals: Callable[[], None],
 ) -> None:
-    """Start and wake loops until it is cancelled.
+    """Start and wake loops until it is cancelled. However it ends, no loop acts any more.
 
     Args:
         loops: what is told.
@@ -36,7 +42,7 @@ async def watch(
         configuration: how Kopf reaches the API server.
         namespaces: to watch; empty: all.
         heed_signals: called once Kopf has set handlers of its own. By those it would end too late:
-            it lets loops go on until all else has ended, and waits 5 s for any task begun since.
+            it lets loops go on until all else has ended.
 
     Raises:
         Exception: Kopf's, after several in a row.
@@ -45,7 +51,7 @@ async def watch(
     async def operate() -> None:
         up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         up.add_done_callback(lambda _: heed_signals())
-        await kopf.operator(
+        tasks = await kopf.spawn_tasks(
             registry=registered(loops, configuration),
             settings=kopf_settings(),
             standalone=True,
@@ -53,12 +59,42 @@ async def watch(
             namespaces=namespaces,
             ready_flag=up,
         )
+        await kopf.run_tasks(tasks, ignored=_NotKopfs())
 
-    sweeping = asyncio.create_task(sweep(kube, namespaces, loops))
+    watching = asyncio.create_task(
+        again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
+    )
+    beside = [
+        asyncio.create_task(sweep(kube, namespaces, loops)),
+        asyncio.create_task(tell_what_is_refused(kube, namespaces)),
+    ]
     try:
-        await again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
+        await asyncio.wait([watching])
     finally:
-        sweeping.cancel()
+        # First: Kopf takes its time to end, and tells of resources until then.
+        loops.close()
+        for each in (watching, *beside):
+            each.cancel()
+        await asyncio.wait([watching])
+    watching.result()
+
+
+class _NotKopfs(Collection["asyncio.Task[Any]"]):
+    """All tasks that Kopf has not made.
+
+    When one of its runs ends, Kopf waits for whatever has begun since, and cancels it: loops in the
+    middle of a pass, too. Its own it has to end so, such as the watches of other namespaces.
+    """
+
+    def __contains__(self, task: object) -> bool:
+        code = getattr(task.get_coro(), "cr_code", None) if isinstance(task, asyncio.Task) else None
+        return code is None or not code.co_filename.startswith(_KOPF)
+
+    def __iter__(self) -> Iterator["asyncio.Task[Any]"]:
+        return (each for each in asyncio.all_tasks() if each in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 async def again_and_again(
@@ -70,7 +106,7 @@ async def again_and_again(
     """Operate until that ends by itself; what it fails with is waited out.
 
     For Kopf any error in a watch but 410, such as a 500 of an API server that restarts, is the end.
-    Nothing is lost by beginning anew: whatever there is, is listed first.
+    Nothing is lost by beginning anew: loops go on, and whatever there is, is listed first.
 
     Args:
         operate: one run.
@@ -96,6 +132,17 @@ async def again_and_again(
             await sleep(delay_s)
 
 
+class _ForEver(Iterable[float]):
+    """Seconds between the tries of one request, without end.
+
+    Else one namespace that nobody may read, such as one that was deleted together with its Role,
+    would within a minute be the end of the watches of all others.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1, 1, 2, 3, 5, 8, 13, 21), repeat(LONGEST_RETRY_S))
+
+
 def kopf_settings() -> kopf.OperatorSettings:
     """Settings under which Kopf needs few rights and writes nothing."""
     settings = kopf.OperatorSettings()
@@ -106,6 +153,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.queueing.worker_limit = None
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
+    settings.networking.error_backoffs = _ForEver()
     # Else Kopf kills the process so long after one of its runs, also if another has begun.
     settings.process.ultimate_exiting_timeout = None
     return settings
@@ -125,10 +173,6 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
         key = ObjectKey(namespace or "", name or "")
         version = meta.get("resourceVersion") or ""
         loops.changed(key, meta.get("generation") or 0, meta.annotations, version)
-
-    @kopf.on.cleanup(id="stop-loops", registry=registry)
-    async def stop(**_: Any) -> None:
-        await loops.stop()
 
     return registry
 

@@ -5,7 +5,8 @@ docs/design/0001-loops-without-finalizers.md.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from typing import Final
 
@@ -59,17 +60,26 @@ def _apart(loop: Loop, delay_s: float, waited_s: float) -> float:
 class Loops:
     """Starts, wakes and stops loops. All methods belong to one event loop's thread."""
 
-    def __init__(self, world: World, settle_s: float = 0.2) -> None:
+    def __init__(
+        self,
+        world: World,
+        settle_s: float = 0.2,
+        steady_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Start with none.
 
         Args:
             world: what each loop is given.
             settle_s: how long a loop that is woken waits for more of that, in seconds.
+            steady_s: seconds of a clock that nobody sets.
         """
         self._world = world
         self._settle_s = settle_s
+        self._steady_s = steady_s
         self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
+        self._known: set[ObjectKey] = set()
+        """What has or had a loop, and so may be shown."""
         self.closed = False
         """Whether none begins any more."""
 
@@ -101,18 +111,32 @@ class Loops:
             return
         if self.closed:
             return
-        loop = Loop(key, self._world)
+        loop = Loop(key, self._world, self._steady_s)
         passing = pass_after_pass(loop, self._turns, self._settle_s)
         # In a context of its own: Kopf's holds the event, with all of the resource.
         task = asyncio.create_task(passing, name=f"loop of {key}", context=Context())
         self._running[key] = loop, task
+        self._known.add(key)
         self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
         task.add_done_callback(lambda done: self._ended(key, done))
 
-    def found(self, key: ObjectKey) -> None:
-        """A SpeculativeDeployment is there: it gets a loop, if it has none."""
-        if key not in self._running:
-            self.seen(key)
+    def listed(self, namespace: str, found: Collection[ObjectKey]) -> None:
+        """All SpeculativeDeployments were listed: each has a loop then, or is forgotten.
+
+        A loop that finds its resource gone forgets it, but not one that was ended before.
+
+        Args:
+            namespace: in which they were; empty: anywhere.
+            found: all of them.
+        """
+        for key in found:
+            if key not in self._running:
+                self.seen(key)
+        for key in self._known.difference(self._running):
+            if namespace in {"", key.namespace}:
+                self._world.telemetry.forget(key)
+                self._world.shown.forget(key)
+                self._known.remove(key)
 
     def wake(self, key: ObjectKey) -> None:
         """Something of this resource's has moved; nothing happens if it has no loop."""
@@ -121,11 +145,11 @@ class Loops:
 
     def overdue(self) -> tuple[ObjectKey, ...]:
         """Loops that should have begun a pass long ago; empty: all is well."""
-        latest = self._world.clock.now_s() - STUCK_AFTER_S
+        latest = self._steady_s() - STUCK_AFTER_S
         return tuple(key for key, (loop, _) in self._running.items() if loop.due_s < latest)
 
     def _late_s(self, loop: Loop) -> float:
-        return max(0.0, self._world.clock.now_s() - loop.due_s)
+        return max(0.0, self._steady_s() - loop.due_s)
 
     def close(self) -> None:
         """End every loop where it stands, and begin none any more.

@@ -18,7 +18,7 @@ async def bench() -> Bench:
 
 @pytest.fixture
 async def loops(bench: Bench) -> AsyncIterator[Loops]:
-    loops = Loops(bench.world, settle_s=0)
+    loops = Loops(bench.world, settle_s=0, steady_s=bench.clock.steady_s)
     yield loops
     await loops.stop()
 

@@ -108,6 +108,29 @@ async def test_a_loop_that_hangs_is_overdue(bench: Bench, loops: Loops) -> None:
     assert loops.overdue() == (KEY,)
 
 
+async def test_a_clock_that_is_set_makes_no_loop_overdue(bench: Bench, loops: Loops) -> None:
+    """Loops sleep by a clock that nobody sets, and a liveness probe that fails ends them all."""
+    labels = {"namespace": KEY.namespace, "name": KEY.name}
+    registry = bench.world.telemetry.registry
+    loops.seen(KEY)
+    for set_forward_s in (2 * STUCK_AFTER_S, 0.0, -2 * STUCK_AFTER_S):
+        await until(lambda: bench.metrics.asked)
+        bench.clock.set_forward_s = set_forward_s
+        assert loops.overdue() == ()
+        assert registry.get_sample_value("fathom_pass_overdue_seconds", labels) == 0
+        bench.metrics.asked = []
+        loops.wake(KEY)
+
+
+async def test_a_clock_that_is_set_back_hides_no_loop_that_hangs(
+    bench: Bench, loops: Loops
+) -> None:
+    loops.seen(KEY)
+    bench.clock.at_s += STUCK_AFTER_S + 1
+    bench.clock.set_forward_s = -2 * STUCK_AFTER_S
+    assert loops.overdue() == (KEY,)
+
+
 async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
     loops.seen(KEY)
     await until(lambda: bench.metrics.asked)

@@ -5,12 +5,13 @@ import copy
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.runtime.loops import Loops
-from fathom.runtime.sweep import SWEEP_S, sweep
-from support.bench import KEY, Bench
+from fathom.runtime.sweep import SWEEP_S, sweep, tell_what_is_refused
+from support.bench import KEY, Bench, until
 
 
 class Sweeping:
@@ -71,6 +72,94 @@ async def test_a_server_that_does_not_answer_is_asked_again(
     bench.kube.fail = lambda _verb, _kind: None
     await sweeping.once()
     assert len(loops) == 1
+
+
+async def test_what_may_not_be_listed_is_told_with_what_to_do(bench: Bench, loops: Loops) -> None:
+    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+    with structlog.testing.capture_logs() as at_once:
+        await tell_what_is_refused(bench.kube, ("llm", "c"))
+    sweeping = Sweeping(bench, loops, ("llm", "c"))
+    with structlog.testing.capture_logs() as at_a_sweep:
+        await sweeping.once()
+    sweeping.task.cancel()
+    for logs in (at_once, at_a_sweep):
+        assert [each["namespace"] for each in logs] == ["llm", "c"]
+        assert "namespace c are not seen: this operator may not list" in logs[1]["event"]
+        assert "`helm upgrade`" in logs[1]["event"]
+        assert "the chart's `namespaces`" in logs[1]["event"]
+
+
+async def test_of_all_namespaces_none_can_be_taken_out(bench: Bench) -> None:
+    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+    with structlog.testing.capture_logs() as logs:
+        await tell_what_is_refused(bench.kube, ())
+    assert "any namespace" in logs[0]["event"]
+    assert "`namespaces`" not in logs[0]["event"]
+
+
+async def test_a_server_that_does_not_answer_refuses_nothing(bench: Bench) -> None:
+    bench.kube.fail = lambda _verb, _kind: KubeError(0, "no answer")
+    with structlog.testing.capture_logs() as logs:
+        await tell_what_is_refused(bench.kube, ("llm",))
+    assert logs == []
+
+
+def is_shown(bench: Bench) -> bool:
+    labels = {"namespace": KEY.namespace, "name": KEY.name}
+    registry = bench.world.telemetry.registry
+    overdue_s = registry.get_sample_value("fathom_pass_overdue_seconds", labels)
+    on_page = KEY in bench.world.shown
+    assert on_page == (overdue_s is not None)
+    return on_page
+
+
+async def lose_its_loop(bench: Bench, loops: Loops) -> None:
+    """It is shown, and nobody looks after it any more who could find it gone."""
+    loops.seen(KEY)
+    await until(lambda: is_shown(bench))
+    await loops.stop()
+
+
+async def test_what_went_while_it_had_no_loop_is_forgotten(
+    bench: Bench, loops: Loops, sweeping: Sweeping
+) -> None:
+    """Else it would be overdue for good."""
+    await lose_its_loop(bench, loops)
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
+    await sweeping.once()
+    assert not is_shown(bench)
+
+
+async def test_what_is_there_or_has_a_loop_is_not_forgotten(
+    bench: Bench, loops: Loops, sweeping: Sweeping
+) -> None:
+    await lose_its_loop(bench, loops)
+    bench.metrics.asked = []
+    await sweeping.once()
+    assert len(loops) == 1
+    assert is_shown(bench)
+    await until(lambda: bench.metrics.asked)
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
+    await sweeping.once()
+    assert len(loops) == 1  # which finds out by itself
+    assert is_shown(bench)
+
+
+async def test_what_a_sweep_could_not_see_is_not_forgotten(bench: Bench, loops: Loops) -> None:
+    await lose_its_loop(bench, loops)
+    bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
+    elsewhere = Sweeping(bench, loops, ["elsewhere"])
+    await elsewhere.once()
+    elsewhere.task.cancel()
+    assert is_shown(bench)
+    bench.kube.fail = lambda _verb, _kind: KubeError(403, "cannot list")
+    refused = Sweeping(bench, loops, [KEY.namespace, "elsewhere"])
+    await refused.once()
+    assert is_shown(bench)
+    bench.kube.fail = lambda _verb, _kind: None
+    await refused.once()
+    refused.task.cancel()
+    assert not is_shown(bench)
 
 
 async def test_only_namespaces_that_are_watched_are_looked_into(bench: Bench, loops: Loops) -> None:

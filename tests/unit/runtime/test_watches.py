@@ -1,24 +1,56 @@
-"""A watch that fails is begun anew; only one that keeps failing ends the operator."""
+"""A watch that fails is begun anew, and no loop ends with it; one that keeps failing ends all."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 import pytest
 from kubernetes.aio.client import Configuration
 
+from fathom.core.cluster.kinds import Kind
+from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.handlers import (
     GIVES_UP_AFTER,
     LONGEST_BACKOFF_S,
+    LONGEST_RETRY_S,
     again_and_again,
     kopf_settings,
     watch,
 )
 from fathom.runtime.loops import Loops
 from support.api_server import NOT_FOR_ALL, ApiServer, served
-from support.bench import Bench
+from support.bench import KEY, Bench, until
 
 
-async def watching(loops: Loops, bench: Bench, url: str) -> None:
-    await watch(loops, bench.kube, Configuration(host=url), (), heed_signals=lambda: None)
+async def watching(loops: Loops, bench: Bench, url: str, namespaces: Sequence[str] = ()) -> None:
+    await watch(loops, bench.kube, Configuration(host=url), namespaces, heed_signals=lambda: None)
+
+
+class LongLook:
+    """A look at the resource that takes until the test says so, and whether it was cut off."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._get = bench.kube.get
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.cut_off = False
+        bench.kube.get = self.get  # type: ignore[method-assign]
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        self.begun.set()
+        try:
+            # As a pass does, in a task of its own.
+            await asyncio.gather(self.go_on.wait())
+        except asyncio.CancelledError:
+            self.cut_off = True
+            raise
+        return await self._get(kind, namespace, name)
+
+
+async def patiently(condition: Callable[[], bool]) -> None:
+    """Until something over real connections is so."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.05)
 
 
 class Run:
@@ -99,3 +131,74 @@ async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: L
         finally:
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_an_error_in_a_watch_cuts_no_pass_off(bench: Bench, loops: Loops) -> None:
+    """Kopf ends whatever has begun since it runs, unless it is told what is not its own."""
+    look = LongLook(bench)
+    api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
+    api.first_watch_fails = True
+    namespaces = ("llm", "elsewhere")
+    async with served(api) as url:
+        run = asyncio.create_task(watching(loops, bench, url, namespaces))
+        try:
+            await patiently(lambda: api.watches[api.failed_in] == 2)
+            watchers = [each.get_name() for each in asyncio.all_tasks()]
+            assert sum(each.startswith("watcher for ") for each in watchers) == 2  # those of now
+            assert not look.cut_off
+            look.go_on.set()
+            await until(lambda: bench.metrics.asked)
+        finally:
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_when_the_watches_are_cancelled_all_loops_end_at_once(
+    bench: Bench, loops: Loops
+) -> None:
+    """As when the lease is lost: Kopf takes its time to end, and tells of more meanwhile."""
+    look = LongLook(bench)
+    api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
+    async with served(api) as url:
+        run = asyncio.create_task(watching(loops, bench, url))
+        async with asyncio.timeout(60):
+            await look.begun.wait()
+        run.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert look.cut_off
+        await asyncio.gather(run, return_exceptions=True)
+        loops.seen(KEY)
+        assert len(loops) == 0
+
+
+async def test_a_namespace_that_is_forbidden_is_taken_up_once_it_is_not(
+    bench: Bench, loops: Loops
+) -> None:
+    metadata = {"name": "kimi", "uid": "u"}
+    api = ApiServer([{"metadata": {**metadata, "namespace": each}} for each in ("llm", "c")])
+    api.forbidden = {"c"}
+    look = LongLook(bench)
+    async with served(api) as url:
+        run = asyncio.create_task(watching(loops, bench, url, ("llm", "c")))
+        try:
+            await patiently(lambda: api.refused > 1)
+            await patiently(api.watched.is_set)
+            assert len(loops) == 1
+            api.forbidden = set()
+            await patiently(lambda: len(loops) == 2)
+            assert not look.cut_off
+        finally:
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+
+
+def test_what_kopf_asks_for_in_vain_it_asks_for_again_and_again() -> None:
+    """Its end would be that of the watches of all other namespaces."""
+    backoffs = kopf_settings().networking.error_backoffs
+    assert not isinstance(backoffs, float)
+    for _ in range(2):  # each request begins anew
+        first, *more = islice(backoffs, 1000)
+        assert first == 1
+        assert len(more) == 999
+        assert max(more) == LONGEST_RETRY_S
