@@ -114,11 +114,12 @@ class Loops:
         loop = Loop(key, self._world, self._steady_s)
         passing = pass_after_pass(loop, self._turns, self._settle_s)
         # In a context of its own: Kopf's holds the event, with all of the resource.
-        task = asyncio.create_task(passing, name=f"loop of {key}", context=Context())
+        context = Context()
+        task = asyncio.create_task(passing, name=f"loop of {key}", context=context)
         self._running[key] = loop, task
         self._known.add(key)
         self._world.telemetry.looked_after(key, lambda: self._late_s(loop))
-        task.add_done_callback(lambda done: self._ended(key, done))
+        task.add_done_callback(lambda done: self._ended(key, done), context=context)
 
     def listed(self, namespace: str, found: Collection[ObjectKey]) -> None:
         """All SpeculativeDeployments were listed: each has a loop then, or is forgotten.

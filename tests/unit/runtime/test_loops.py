@@ -2,9 +2,11 @@
 
 import asyncio
 import copy
+import gc
 from collections.abc import Awaitable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import replace
+from weakref import ReferenceType, ref
 
 import pytest
 
@@ -15,7 +17,6 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.loop import RESYNC_S
 from fathom.runtime.loops import STUCK_AFTER_S, Loops, pass_after_pass
 from fathom.runtime.turns import PASSES_AT_ONCE, Turns
-from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.bench import KEY, Bench, holding, until
 
 OTHER = ObjectKey("llm", "other")
@@ -141,18 +142,22 @@ async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
 
 async def test_a_loop_does_not_hold_what_it_was_started_in(bench: Bench, loops: Loops) -> None:
     """Kopf's handlers run in a context that holds the event, with all of the resource."""
-    event = ContextVar[str]("event")
-    seen: list[str | None] = []
 
-    def decide(snapshot: TuningSnapshot) -> TuningDecision:
-        seen.append(event.get(None))
-        return holding(snapshot)
+    class Event: ...
 
-    bench.decide = decide
-    event.set("of Kopf's")
-    loops.seen(KEY)
-    await until(lambda: seen)
-    assert seen[0] is None
+    held = ContextVar[Event]("event")
+
+    def handle() -> ReferenceType[Event]:
+        event = Event()
+        held.set(event)
+        loops.seen(KEY)
+        return ref(event)
+
+    event = Context().run(handle)
+    await until(lambda: bench.metrics.asked)
+    gc.collect()
+    assert event() is None
+    assert len(loops) == 1
 
 
 async def test_once_closed_no_loop_acts_nor_begins(bench: Bench, loops: Loops) -> None:
