@@ -210,11 +210,7 @@ def _by_job(fetch: Fetch, job: ObservedJob, pod: ObservedPod | None) -> FetchSta
 
 def _newest_pod(job: ObservedJob, pods: Sequence[ObservedPod]) -> ObservedPod | None:
     """A pod that succeeded before all others, then the one that was made last."""
-    own = [
-        pod
-        for pod in pods
-        if any(owner.uid == job.metadata.uid for owner in pod.metadata.owner_references)
-    ]
+    own = [pod for pod in pods if pod.belongs_to(job.metadata)]
     own.sort(key=lambda pod: (pod.status.phase == "Succeeded", not pod.terminating, _age(pod)))
     return own[-1] if own else None
 

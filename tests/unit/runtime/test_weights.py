@@ -9,12 +9,14 @@ from fathom.core.cluster.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
     DEPLOYMENT,
+    EVENT,
     JOB,
     LEADER_WORKER_SET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
 )
 from fathom.core.cluster.served import ServedApis
+from fathom.core.times import rfc3339
 from support.bench import Bench
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -245,6 +247,52 @@ async def test_a_pod_that_cannot_start_is_told_as_such() -> None:
     degraded = bench.condition("Degraded")
     assert degraded["reason"] == "ImageUnavailable"
     assert degraded["message"].startswith("the weights are not fetched: container fetch of pod ")
+
+
+QUOTA = 'Error creating: pods "kimi-fetch-x" is forbidden: failed quota: must specify limits.cpu'
+
+
+def refuse(bench: Bench, at_s: float) -> None:
+    """Kubernetes tells that it takes no pod of the Job."""
+    name = job_of(bench)["metadata"]["name"]
+    bench.kube.put(
+        EVENT,
+        {
+            "metadata": {"name": f"{name}.refused", "namespace": "llm"},
+            "involvedObject": {"kind": "Job", "name": name},
+            "reason": "FailedCreate",
+            "message": QUOTA,
+            "lastTimestamp": rfc3339(at_s),
+        },
+    )
+
+
+async def test_a_pod_that_the_cluster_refuses_is_told_in_its_words_until_it_comes() -> None:
+    bench = cached()
+    await bench.tick()
+    refuse(bench, bench.clock.at_s)
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "ChildRefused")
+    assert degraded["message"] == (
+        "the weights are not fetched: the cluster refuses pods of Job "
+        f"{job_of(bench)['metadata']['name']}: {QUOTA}."
+    )
+    play_progress(bench, 1)
+    await bench.tick()
+    assert bench.condition("Degraded")["status"] == "False"
+
+
+async def test_a_pod_that_is_refused_after_one_that_was_evicted_is_told_as_refused() -> None:
+    bench = cached()
+    await bench.tick()
+    ended = {"state": {"terminated": {"exitCode": 137, "reason": "Evicted"}}}
+    play_job(bench, ended, phase="Failed")
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "WeightsNotFetched"
+    refuse(bench, bench.clock.at_s)
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "ChildRefused"
 
 
 async def test_another_draft_is_fetched_while_the_old_one_serves_and_then_rolled_out() -> None:

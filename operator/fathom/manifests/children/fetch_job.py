@@ -109,6 +109,8 @@ def _container(sd: SpeculativeDeployment, fetch: Fetch) -> dict[str, JsonValue]:
         "command": ["python3", "-m", "fathom_fetch", *_arguments(fetch)],
         "env": _env(sd),
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
+        # No limits: one of CPU would slow down what unpacks and checks, and of memory also what a
+        # slow volume has not taken yet counts. Where a quota wants some, a LimitRange has them.
         "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
         "securityContext": container_security(sd.spec),
         # It leaves a message itself, unless it is killed.
