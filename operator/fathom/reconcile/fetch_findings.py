@@ -13,9 +13,15 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.plan import Progress
 from fathom.core.reporting.events import Event, Severity
 from fathom.fetch.progress import FetchProgress, size
-from fathom.fetch.standing import Fetch, FetchStage, FetchStanding, pinned, standing_of
+from fathom.fetch.standing import (
+    CONTAINER,
+    Fetch,
+    FetchStage,
+    FetchStanding,
+    pinned,
+    standing_of,
+)
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.children.fetch_job import CONTAINER
 from fathom.reconcile.checkpoint import Checkpoint
 
 LOOK_S: Final = 5.0

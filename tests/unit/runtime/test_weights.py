@@ -40,8 +40,10 @@ def job_of(bench: Bench) -> dict[str, Any]:
     return job
 
 
-def play_job(bench: Bench, container: dict[str, Any], phase: str = "Running") -> str:
-    """Give the Job its pod, in this state."""
+def play_job(
+    bench: Bench, container: dict[str, Any], phase: str = "Running", *beside: dict[str, Any]
+) -> str:
+    """Give the Job its pod, in this state, with what an injector put beside."""
     job = job_of(bench)
     name = f"{job['metadata']['name']}-x"
     running = "running" in container.get("state", {})
@@ -62,7 +64,7 @@ def play_job(bench: Bench, container: dict[str, Any], phase: str = "Running") ->
                 "phase": phase,
                 "podIP": "10.0.0.9",
                 "conditions": [{"type": "Ready", "status": str(running)}],
-                "containerStatuses": [{"name": "fetch", **container}],
+                "containerStatuses": [*beside, {"name": "fetch", **container}],
             },
         },
     )
@@ -293,6 +295,64 @@ async def test_a_pod_that_is_refused_after_one_that_was_evicted_is_told_as_refus
     refuse(bench, bench.clock.at_s)
     await bench.tick()
     assert bench.condition("Degraded")["reason"] == "ChildRefused"
+
+
+PROXY = {"name": "a-proxy", "state": {"running": {}}, "ready": True}
+"""What an injector put beside: it never ends, so that the Job is never complete."""
+
+
+async def test_what_was_fetched_counts_though_a_sidecar_goes_on_and_then_its_job_goes() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY)
+    await bench.until_ready()
+    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+    assert bench.status["weights"]["summary"] == "556 GiB fetched"
+    verbs = [each.verb for each in bench.kube.written("Job")]
+    assert verbs == ["create", "delete"]
+    bench.restart()
+    await bench.run_for(60)
+    assert bench.kube.all_of(JOB) == []
+    assert bench.status["weights"]["models"][0]["commit"] == COMMIT
+
+
+async def test_a_job_goes_only_once_it_is_kept_what_it_has_fetched() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY)
+    await bench.tick()
+    assert COMMIT in json.dumps(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    assert len(bench.kube.all_of(JOB)) == 1
+
+
+async def test_a_job_whose_pod_has_just_ended_is_left_to_complete() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Succeeded")
+    for _ in range(3):
+        await bench.tick()
+    assert bench.status["weights"]["summary"] == "556 GiB fetched"
+    assert len(bench.kube.all_of(JOB)) == 1
+
+
+async def test_a_fetch_that_ended_without_a_word_beside_a_sidecar_is_told() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0}}}, "Running", PROXY)
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "WeightsNotFetched"
+    assert "it left no message that says what it fetched" in degraded["message"]
+
+
+async def test_what_a_sidecar_says_is_no_result() -> None:
+    bench = cached()
+    await bench.tick()
+    ended = {"name": "a-job", "state": {"terminated": {"exitCode": 0, "message": RESULT}}}
+    play_job(bench, {"state": {"running": {}}}, "Running", ended)
+    await bench.run_for(60)
+    assert bench.kube.all_of(DEPLOYMENT) == []
+    assert bench.condition("Progressing")["reason"] == "FetchingWeights"
 
 
 async def test_another_draft_is_fetched_while_the_old_one_serves_and_then_rolled_out() -> None:
