@@ -36,7 +36,8 @@ log = structlog.get_logger()
 @asynccontextmanager
 async def connect(kubeconfig: Path) -> AsyncIterator[ApiClient]:
     """An API client for a kubeconfig, closed at the end."""
-    configuration = Configuration()
+    # It is on this machine, whatever proxy leads out of it.
+    configuration = Configuration(client_session_kwargs={"trust_env": False})
     await load_kube_config(  # type: ignore[no-untyped-call]
         config_file=str(kubeconfig), client_configuration=configuration
     )

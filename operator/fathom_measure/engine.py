@@ -17,11 +17,14 @@ from typing import Final
 
 from fathom_measure.plan import EnginePlan, MeasurePlan
 
+HOST: Final = "127.0.0.1"
+"""Where it is asked: in this pod, whatever proxy leads out of it."""
 LOOK_SECONDS: Final = 0.5
 ANSWER_SECONDS: Final = 10.0
 END_SECONDS: Final = 60.0
 """Nothing is in flight when it is told to end."""
 _SHOWN_LINES: Final = 30
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _GENERATION: Final = re.compile(r"^fathom_depth_generation(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 
 
@@ -126,9 +129,9 @@ class RunningEngine:
 
     def _get(self, path: str) -> str | None:
         """What it answers; None: nothing, or a refusal."""
-        url = f"http://127.0.0.1:{self._measure.port}{path}"
+        url = f"http://{HOST}:{self._measure.port}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as response:
+            with _DIRECT.open(url, timeout=ANSWER_SECONDS) as response:
                 text: str = response.read().decode(errors="replace")
                 return text if response.status == HTTPStatus.OK else None
         except (urllib.error.URLError, OSError, ValueError):

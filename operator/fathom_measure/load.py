@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fathom_measure import json_lines
-from fathom_measure.engine import MeasureError, last_lines
+from fathom_measure.engine import HOST, MeasureError, last_lines
 from fathom_measure.plan import LoadPlan
 
 KEPT: Final = (
@@ -66,7 +66,7 @@ def run_load(plan: LoadPlan, seconds: float) -> dict[str, Any]:
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    environment = dict(os.environ)
+    environment = {**os.environ, **_direct_to_engine()}
     # The one that the engine asks for; vLLM's client calls it otherwise.
     if "VLLM_API_KEY" in environment:
         environment.setdefault("OPENAI_API_KEY", environment["VLLM_API_KEY"])
@@ -74,6 +74,14 @@ def _environment(directory: Path) -> dict[str, str]:
         folders = [str(stand_in), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(each for each in folders if each)
     return environment
+
+
+def _direct_to_engine() -> dict[str, str]:
+    """A proxy is meant for the hub, and vLLM's client takes it for every server."""
+    # The one in small letters counts where both are there; and `*` counts alone.
+    kept = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    hosts = kept if kept == "*" else ",".join(each for each in (kept, HOST) if each)
+    return {"no_proxy": hosts, "NO_PROXY": hosts}
 
 
 def pandas_stand_in(directory: Path) -> Path | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.cluster.group_gaps import CREATION_FAILED
+from fathom.core.cluster.pod_gaps import CREATION_FAILED
 from fathom.manifests.children.tuning_config_map import STATE_KEY
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.state import TuningState

@@ -44,7 +44,7 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch, delete]
-# What the operator tells; read while a group lacks pods, as nothing else says why.
+# What the operator tells; read while a group or a fetch lacks pods, as nothing else says why.
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]

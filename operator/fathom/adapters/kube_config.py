@@ -14,18 +14,22 @@ class NoClusterError(Exception):
     """There is neither a kubeconfig nor a service account that can be used."""
 
 
-async def load(kubeconfig: Path | None, context: str = "") -> Configuration:
+async def load(
+    kubeconfig: Path | None, context: str = "", *, direct: bool = False
+) -> Configuration:
     """Read a kubeconfig, the pod's service account, or the user's default kubeconfig.
 
     Args:
         kubeconfig: None: the service account of a pod, else what $KUBECONFIG names, else
             ~/.kube/config.
         context: of the kubeconfig; empty: its current one.
+        direct: whether HTTPS_PROXY and the like do not count, as they are meant for others. A proxy
+            that the kubeconfig names always does.
 
     Raises:
         NoClusterError: with a sentence that says what was looked for.
     """
-    configuration = Configuration()
+    configuration = Configuration(client_session_kwargs={"trust_env": not direct})
     try:
         if _in_cluster(kubeconfig, context):
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]

@@ -19,11 +19,13 @@ from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import ModelSpec
 from fathom.core.cluster.observed import ObservedJob, ObservedWorkload
-from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.observed_pods import ObservedPod, Terminated
 from fathom.core.models.facts import ModelRef
 from fathom_fetch.shown import BYTES, COMMIT, DRAFT, MODEL
 
 COMPONENT: Final = "fetch"
+CONTAINER: Final = "fetch"
+"""Of the Job's pod. An injector may put others beside it, which may go on after its end."""
 DIGEST_LENGTH: Final = 10
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
@@ -131,7 +133,7 @@ class FetchStage(Enum):
     PODS_AS_THEY_ARE = "pods of this revision run, and were started without a fetch"
     MISSING = "nothing fetches them yet"
     UNDER_WAY = "a Job fetches them"
-    GIVEN_UP = "the Job has been given up, or has ended without a word"
+    GIVEN_UP = "the Job has been given up, or its fetch has ended without a word"
     FORGOTTEN = "a Job has fetched them, and what it said of them is lost"
     FETCHED = "they are fetched"
 
@@ -155,6 +157,13 @@ class FetchStanding:
         """Whether no pod of the revision may be created yet."""
         settled = {FetchStage.NOT_WANTED, FetchStage.PODS_AS_THEY_ARE, FetchStage.FETCHED}
         return self.stage not in settled
+
+    @property
+    def outlived(self) -> bool:
+        """Whether its pod goes on for nothing: what it has fetched is kept already."""
+        if self.stage is not FetchStage.FETCHED or self.news or self.job is None:
+            return False
+        return not self.job.complete and self.pod is not None and not self.pod.finished
 
 
 NOT_WANTED: Final = FetchStanding(FetchStage.NOT_WANTED)
@@ -188,34 +197,31 @@ def standing_of(
             return FetchStanding(FetchStage.PODS_AS_THEY_ARE, fetch)
     wanted = names.fetch_job(name, fetch.digest)
     job = next((each for each in jobs if each.name == wanted), None)
+    pod = _newest_pod(job, pods) if job is not None else None
     if known is not None:
-        return FetchStanding(FetchStage.FETCHED, fetch, known, job)
+        return FetchStanding(FetchStage.FETCHED, fetch, known, job, pod)
     if job is None:
         return FetchStanding(FetchStage.MISSING, fetch)
-    return _by_job(fetch, job, _newest_pod(job, pods))
+    return _by_job(fetch, job, pod)
 
 
 def _by_job(fetch: Fetch, job: ObservedJob, pod: ObservedPod | None) -> FetchStanding:
-    if not job.complete:
-        stage = FetchStage.UNDER_WAY if job.failed is None else FetchStage.GIVEN_UP
-        return FetchStanding(stage, fetch, None, job, pod)
-    said = _result(pod, fetch)
+    ended = _ended_well(pod)
+    said = _result(ended, fetch) if ended else None
     if said is not None:
         return FetchStanding(FetchStage.FETCHED, fetch, said, job, pod, news=True)
-    # Asked again, a pod that is there would say the same.
-    speechless = pod is not None and pod.status.phase == "Succeeded"
-    stage = FetchStage.GIVEN_UP if speechless else FetchStage.FORGOTTEN
+    if job.failed is not None or ended is not None:
+        # Asked again, a pod that is there would say the same.
+        stage = FetchStage.GIVEN_UP
+    else:
+        stage = FetchStage.FORGOTTEN if job.complete else FetchStage.UNDER_WAY
     return FetchStanding(stage, fetch, None, job, pod)
 
 
 def _newest_pod(job: ObservedJob, pods: Sequence[ObservedPod]) -> ObservedPod | None:
-    """A pod that succeeded before all others, then the one that was made last."""
-    own = [
-        pod
-        for pod in pods
-        if any(owner.uid == job.metadata.uid for owner in pod.metadata.owner_references)
-    ]
-    own.sort(key=lambda pod: (pod.status.phase == "Succeeded", not pod.terminating, _age(pod)))
+    """A pod whose fetch ended well before all others, then the one that was made last."""
+    own = [pod for pod in pods if pod.belongs_to(job.metadata)]
+    own.sort(key=lambda pod: (_ended_well(pod) is not None, not pod.terminating, _age(pod)))
     return own[-1] if own else None
 
 
@@ -224,11 +230,16 @@ def _age(pod: ObservedPod) -> tuple[float, str]:
     return (made.timestamp() if made else 0.0, pod.name)
 
 
-def _result(pod: ObservedPod | None, fetch: Fetch) -> Fetched | None:
-    """What a pod that ended well says of each model that was wanted."""
-    for status in pod.status.container_statuses if pod else ():
-        ended = status.state.terminated
-        found = Fetched.from_json(ended.message) if ended and ended.exit_code == 0 else None
-        if found is not None and {role for role, _ in found.commits} == fetch.by_role.keys():
-            return found
-    return None
+def _ended_well(pod: ObservedPod | None) -> Terminated | None:
+    """How its fetch ended, whatever goes on beside it; None: it has not, or not well."""
+    statuses = pod.status.container_statuses if pod else ()
+    ended = (each.state.terminated for each in statuses if each.name == CONTAINER)
+    return next((each for each in ended if each is not None and each.exit_code == 0), None)
+
+
+def _result(ended: Terminated, fetch: Fetch) -> Fetched | None:
+    """What a fetch that ended well says of each model that was wanted."""
+    found = Fetched.from_json(ended.message)
+    if found is None or {role for role, _ in found.commits} != fetch.by_role.keys():
+        return None
+    return found

@@ -6,15 +6,22 @@ from typing import Final
 from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import FetchedModel, WeightsStatus
+from fathom.core.cluster.kinds import JOB
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
-from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
+from fathom.core.cluster.pod_trouble import Trouble, pods_refused, trouble_with_pod
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.plan import Progress
 from fathom.core.reporting.events import Event, Severity
 from fathom.fetch.progress import FetchProgress, size
-from fathom.fetch.standing import Fetch, FetchStage, FetchStanding, pinned, standing_of
+from fathom.fetch.standing import (
+    CONTAINER,
+    Fetch,
+    FetchStage,
+    FetchStanding,
+    pinned,
+    standing_of,
+)
 from fathom.manifests.cache import wanted_fetch
-from fathom.manifests.children.fetch_job import CONTAINER
 from fathom.reconcile.checkpoint import Checkpoint
 
 LOOK_S: Final = 5.0
@@ -120,7 +127,7 @@ def _models(standing: FetchStanding) -> tuple[FetchedModel, ...]:
 
 
 def _trouble(standing: FetchStanding, objects: Objects) -> Trouble | None:
-    """Why it does not get on, as far as its pod tells."""
+    """Why it does not get on, as far as its pod tells, or the cluster that takes none."""
     job, pod = standing.job, standing.pod
     if standing.stage is FetchStage.GIVEN_UP and job is not None:
         said = _last_words(pod) or job.failed or "it left no message that says what it fetched"
@@ -128,11 +135,12 @@ def _trouble(standing: FetchStanding, objects: Objects) -> Trouble | None:
             Reason.WEIGHTS_NOT_FETCHED,
             f"Job {job.name} was given up: {said.rstrip('.')}. Delete it to have it started anew.",
         )
-    if pod is None:
-        return None
-    if said := _last_words(pod):
+    if job is not None and (refused := objects.refused_pods.get(job.name)):
+        trouble: Trouble | None = pods_refused(JOB, job.name, refused)
+    elif said := _last_words(pod):
         return Trouble(Reason.WEIGHTS_NOT_FETCHED, f"{said.rstrip('.')}. It is tried again.")
-    trouble = trouble_with_pod(pod, objects.nodes)
+    else:
+        trouble = trouble_with_pod(pod, objects.nodes) if pod else None
     return trouble and replace(trouble, message=f"the weights are not fetched: {trouble.message}")
 
 

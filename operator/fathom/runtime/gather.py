@@ -11,7 +11,6 @@ from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint,
 from fathom.api import names
 from fathom.api.resource import known_part
 from fathom.api.status import SpeculativeDeploymentStatus
-from fathom.core.cluster.group_gaps import CREATION_FAILED, gaps_in, refusal
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -38,6 +37,7 @@ from fathom.core.cluster.observed import (
 )
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.ownership import ours
+from fathom.core.cluster.pod_gaps import CREATION_FAILED, PodGap, gaps_in, gaps_of, refusal
 from fathom.core.cluster.read_once import Named, ReadOnce
 from fathom.core.cluster.snapshot import Objects, status_in
 from fathom.core.depth import DepthDocument
@@ -138,6 +138,7 @@ async def _look(
     config_maps = _observed(known, ObservedConfigMap, children[CONFIG_MAP])
     pods = _observed(known, ObservedPod, children[POD])
     groups = _observed(known, ObservedLeaderWorkerSet, children.get(LEADER_WORKER_SET, ()))
+    jobs = _observed(known, ObservedJob, children[JOB])
     depth = _by_that_name(config_maps, names.depth_config_map(key.name))
     tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
     return Objects(
@@ -158,8 +159,8 @@ async def _look(
         foreign=dict(_foreign(named, metadata)),
         optional=frozenset(children.keys() & set(optional)),
         served=served,
-        jobs=_observed(known, ObservedJob, children[JOB]),
-        refused_pods=await _refused_pods(kube, key.namespace, groups, pods),
+        jobs=jobs,
+        refused_pods=await _refused_pods(kube, key.namespace, groups, jobs, pods),
         nodes=await world.nodes() if any(pod.unscheduled is not None for pod in pods) else (),
         from_watches=bool(told),
     )
@@ -211,16 +212,26 @@ async def _refused_pods(
     kube: KubePort,
     namespace: str,
     groups: Iterable[ObservedLeaderWorkerSet],
+    jobs: Iterable[ObservedJob],
     pods: Sequence[ObservedPod],
 ) -> dict[str, str]:
-    """Nothing is read while no pod is missing, and nothing found where events may not be read."""
+    """Nothing is read while no pod is missing."""
+    gaps = [(group.name, gap) for group in groups for gap in gaps_in(group, pods)]
+    gaps += [(job.name, gap) for job in jobs for gap in gaps_of(job, pods)]
     found: dict[str, str] = {}
-    for group in groups:
-        for gap in gaps_in(group, pods):
-            said = await _if_allowed(kube.events(namespace, gap.owner, CREATION_FAILED))
-            if why := refusal(gap, _observed(ReadOnce(), ObservedEvent, said or ())):
-                found.setdefault(group.name, why)
+    for name, gap in gaps:
+        if why := refusal(gap, await _told_of(kube, namespace, gap)):
+            found.setdefault(name, why)
     return found
+
+
+async def _told_of(kube: KubePort, namespace: str, gap: PodGap) -> tuple[ObservedEvent, ...]:
+    """Advice, without which the picture is whole; none where events cannot be read."""
+    try:
+        said = await kube.events(namespace, gap.owner, CREATION_FAILED)
+    except KubeError:
+        return ()
+    return _observed(ReadOnce(), ObservedEvent, said)
 
 
 async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest] | None:

@@ -27,6 +27,8 @@ from fathom_vllm.environment import COUNTERS_FILE, DEPTH_FILE, DEPTH_KEY, POD_NA
 
 READY_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 60.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""It is on this machine, whatever proxy leads out of it."""
 MODEL_NAME = "pair"
 """What engines serve the constructed pair as."""
 
@@ -270,7 +272,7 @@ class EngineProcess:
 
     def _healthy(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.base_url}/health", timeout=2) as response:
+            with _DIRECT.open(f"{self.base_url}/health", timeout=2) as response:
                 return bool(response.status == 200)  # noqa: PLR2004 - HTTP's own number
         except (urllib.error.URLError, OSError):
             return False

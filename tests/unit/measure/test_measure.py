@@ -41,9 +41,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 LOAD = """#!{python}
-import json, pathlib, sys
+import json, pathlib, sys, urllib.request
 words = sys.argv[1:]
 assert words[:2] == ["bench", "serve"], words
+hosts = [each for each in {hosts!r} if urllib.request.proxy_bypass(each)]
+pathlib.Path({direct!r}).write_text(json.dumps(hosts))
 if "fail" in words:
     print("ValueError: no such file"); sys.exit(1)
 depth_file = pathlib.Path({depth_file!r})
@@ -54,6 +56,7 @@ result = {{"completed": 4, "failed": 0, "total_input_tokens": 32, "total_output_
 folder, name = (words[words.index(o) + 1] for o in ("--result-dir", "--result-filename"))
 (pathlib.Path(folder) / name).write_text(json.dumps(result))
 """
+HOSTS = ("127.0.0.1", "mirror.corp", "hub.example")
 
 
 class Pod:
@@ -72,7 +75,16 @@ class Pod:
         self.bin = folder / "bin"
         self.bin.mkdir()
         vllm = self.bin / "vllm"
-        vllm.write_text(LOAD.format(python=sys.executable, depth_file=str(self.depth_file)))
+        self.direct = folder / "direct"
+        """Which of `HOSTS` the load asks without a proxy."""
+        vllm.write_text(
+            LOAD.format(
+                python=sys.executable,
+                depth_file=str(self.depth_file),
+                hosts=HOSTS,
+                direct=str(self.direct),
+            )
+        )
         vllm.chmod(0o755)
         self.port = free_port()
 
@@ -105,7 +117,7 @@ class Pod:
     def start(self, plan: MeasurePlan, **variables: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, str(self.program), plan.to_json()],
-            env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **variables},
+            env={**without_proxies(), "PATH": f"{self.bin}:{os.environ['PATH']}", **variables},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -121,6 +133,10 @@ class Pod:
 
     def _command(self, depth_file: str) -> tuple[str, ...]:
         return (sys.executable, str(self.engine), str(self.port), depth_file, str(self.note))
+
+
+def without_proxies() -> dict[str, str]:
+    return {name: each for name, each in os.environ.items() if "proxy" not in name.lower()}
 
 
 def load(data: str, concurrency: int, *arguments: str) -> LoadPlan:
@@ -159,6 +175,30 @@ def test_true_off_is_another_engine_that_does_not_see_the_plugin(pod: Pod) -> No
     # What the first started, too, is gone before the second needs its GPUs.
     assert not runs(on["pid"])
     assert not runs(on["core"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "direct"),
+    [
+        ({}, HOSTS[:1]),
+        ({"NO_PROXY": "mirror.corp"}, HOSTS[:2]),
+        ({"no_proxy": "mirror.corp"}, HOSTS[:2]),
+        # As everybody reads them who knows both.
+        ({"NO_PROXY": "hub.example", "no_proxy": "mirror.corp"}, HOSTS[:2]),
+        ({"NO_PROXY": "*"}, HOSTS),
+    ],
+)
+def test_a_proxy_is_no_way_to_the_engine_beside(
+    pod: Pod, variables: dict[str, str], direct: tuple[str, ...]
+) -> None:
+    """It leads to the hub, for the engine and for the load's data."""
+    proxy = f"http://127.0.0.1:{free_port()}"
+    proxies = {"HTTP_PROXY": proxy, "http_proxy": proxy, "HTTPS_PROXY": proxy}
+
+    told = pod.run(pod.plan(pod.speculating(3)), **proxies, **variables)
+
+    assert ([each.depth for each in told.results], told.failures) == ([3], ())
+    assert tuple(json.loads(pod.direct.read_text())) == direct
 
 
 def test_what_fails_is_said_and_the_rest_is_measured(pod: Pod) -> None:

@@ -9,12 +9,14 @@ from fathom.core.cluster.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
     DEPLOYMENT,
+    EVENT,
     JOB,
     LEADER_WORKER_SET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
 )
 from fathom.core.cluster.served import ServedApis
+from fathom.core.times import rfc3339
 from support.bench import Bench
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -38,8 +40,10 @@ def job_of(bench: Bench) -> dict[str, Any]:
     return job
 
 
-def play_job(bench: Bench, container: dict[str, Any], phase: str = "Running") -> str:
-    """Give the Job its pod, in this state."""
+def play_job(
+    bench: Bench, container: dict[str, Any], phase: str = "Running", *beside: dict[str, Any]
+) -> str:
+    """Give the Job its pod, in this state, with what an injector put beside."""
     job = job_of(bench)
     name = f"{job['metadata']['name']}-x"
     running = "running" in container.get("state", {})
@@ -60,7 +64,7 @@ def play_job(bench: Bench, container: dict[str, Any], phase: str = "Running") ->
                 "phase": phase,
                 "podIP": "10.0.0.9",
                 "conditions": [{"type": "Ready", "status": str(running)}],
-                "containerStatuses": [{"name": "fetch", **container}],
+                "containerStatuses": [*beside, {"name": "fetch", **container}],
             },
         },
     )
@@ -245,6 +249,110 @@ async def test_a_pod_that_cannot_start_is_told_as_such() -> None:
     degraded = bench.condition("Degraded")
     assert degraded["reason"] == "ImageUnavailable"
     assert degraded["message"].startswith("the weights are not fetched: container fetch of pod ")
+
+
+QUOTA = 'Error creating: pods "kimi-fetch-x" is forbidden: failed quota: must specify limits.cpu'
+
+
+def refuse(bench: Bench, at_s: float) -> None:
+    """Kubernetes tells that it takes no pod of the Job."""
+    name = job_of(bench)["metadata"]["name"]
+    bench.kube.put(
+        EVENT,
+        {
+            "metadata": {"name": f"{name}.refused", "namespace": "llm"},
+            "involvedObject": {"kind": "Job", "name": name},
+            "reason": "FailedCreate",
+            "message": QUOTA,
+            "lastTimestamp": rfc3339(at_s),
+        },
+    )
+
+
+async def test_a_pod_that_the_cluster_refuses_is_told_in_its_words_until_it_comes() -> None:
+    bench = cached()
+    await bench.tick()
+    refuse(bench, bench.clock.at_s)
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "ChildRefused")
+    assert degraded["message"] == (
+        "the weights are not fetched: the cluster refuses pods of Job "
+        f"{job_of(bench)['metadata']['name']}: {QUOTA}."
+    )
+    play_progress(bench, 1)
+    await bench.tick()
+    assert bench.condition("Degraded")["status"] == "False"
+
+
+async def test_a_pod_that_is_refused_after_one_that_was_evicted_is_told_as_refused() -> None:
+    bench = cached()
+    await bench.tick()
+    ended = {"state": {"terminated": {"exitCode": 137, "reason": "Evicted"}}}
+    play_job(bench, ended, phase="Failed")
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "WeightsNotFetched"
+    refuse(bench, bench.clock.at_s)
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "ChildRefused"
+
+
+PROXY = {"name": "a-proxy", "state": {"running": {}}, "ready": True}
+"""What an injector put beside: it never ends, so that the Job is never complete."""
+
+
+async def test_what_was_fetched_counts_though_a_sidecar_goes_on_and_then_its_job_goes() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY)
+    await bench.until_ready()
+    assert after(container(serving(bench))["args"], "--revision") == COMMIT
+    assert bench.status["weights"]["summary"] == "556 GiB fetched"
+    verbs = [each.verb for each in bench.kube.written("Job")]
+    assert verbs == ["create", "delete"]
+    bench.restart()
+    await bench.run_for(60)
+    assert bench.kube.all_of(JOB) == []
+    assert bench.status["weights"]["models"][0]["commit"] == COMMIT
+
+
+async def test_a_job_goes_only_once_it_is_kept_what_it_has_fetched() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Running", PROXY)
+    await bench.tick()
+    assert COMMIT in json.dumps(bench.kube.find(CONFIG_MAP, "kimi-tuning")["data"])
+    assert len(bench.kube.all_of(JOB)) == 1
+
+
+async def test_a_job_whose_pod_has_just_ended_is_left_to_complete() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0, "message": RESULT}}}, "Succeeded")
+    for _ in range(3):
+        await bench.tick()
+    assert bench.status["weights"]["summary"] == "556 GiB fetched"
+    assert len(bench.kube.all_of(JOB)) == 1
+
+
+async def test_a_fetch_that_ended_without_a_word_beside_a_sidecar_is_told() -> None:
+    bench = cached()
+    await bench.tick()
+    play_job(bench, {"state": {"terminated": {"exitCode": 0}}}, "Running", PROXY)
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "WeightsNotFetched"
+    assert "it left no message that says what it fetched" in degraded["message"]
+
+
+async def test_what_a_sidecar_says_is_no_result() -> None:
+    bench = cached()
+    await bench.tick()
+    ended = {"name": "a-job", "state": {"terminated": {"exitCode": 0, "message": RESULT}}}
+    play_job(bench, {"state": {"running": {}}}, "Running", ended)
+    await bench.run_for(60)
+    assert bench.kube.all_of(DEPLOYMENT) == []
+    assert bench.condition("Progressing")["reason"] == "FetchingWeights"
 
 
 async def test_another_draft_is_fetched_while_the_old_one_serves_and_then_rolled_out() -> None:

@@ -217,6 +217,10 @@ class ObservedPod(Revised):
         index = self.metadata.labels.get(LABEL_GROUP_INDEX, "")
         return int(index) if index.isdecimal() else None
 
+    def belongs_to(self, owner: Meta) -> bool:
+        """Whether it was made for this object, and not for another that had its name."""
+        return any(each.uid == owner.uid for each in self.metadata.owner_references)
+
     @property
     def terminating(self) -> bool:
         """On its way out; it holds its GPUs until it is gone."""

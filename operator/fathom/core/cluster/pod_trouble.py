@@ -6,6 +6,7 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.conditions import Reason
+from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.placement import why_no_node
@@ -89,12 +90,18 @@ def trouble_with_workload(workload: ObservedWorkload, refused: str = "") -> Trou
         if each.type == "ReplicaFailure" and each.status == "True"
     )
     said = next(conditions, refused)
-    if not said:
-        return None
-    return _trouble(
-        Reason.CHILD_REFUSED,
-        f"the cluster refuses pods of {workload.kind.kind} {workload.name}: {said}",
-    )
+    return pods_refused(workload.kind, workload.name, said) if said else None
+
+
+def pods_refused(kind: Kind, name: str, said: str) -> Trouble:
+    """That what makes pods may make none.
+
+    Args:
+        kind: of what makes them.
+        name: of it.
+        said: why, in the cluster's words.
+    """
+    return _trouble(Reason.CHILD_REFUSED, f"the cluster refuses pods of {kind.kind} {name}: {said}")
 
 
 def _trouble_with_container(pod: str, status: ContainerStatus) -> Trouble | None:

@@ -51,7 +51,7 @@ class Objects:
     jobs: tuple[ObservedJob, ...] = ()
     """That fetch weights."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
-    """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
+    """By LeaderWorkerSet or Job: why pods of it are not created, in the cluster's words."""
     unknown: tuple[str, ...] = ()
     """Fields of the resource that its CRD knows and this release does not."""
     nodes: tuple[ObservedNode, ...] = ()

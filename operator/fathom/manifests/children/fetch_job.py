@@ -9,7 +9,7 @@ from fathom.api.accelerators import preset_for
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.fetch.program import FetchProgram
-from fathom.fetch.standing import COMPONENT, Fetch
+from fathom.fetch.standing import COMPONENT, CONTAINER, Fetch
 from fathom.manifests.cache import CACHE_DIRECTORY, HUB_HOME
 from fathom.manifests.code_config_map import code_volume
 from fathom.manifests.metadata import child_metadata
@@ -24,7 +24,6 @@ from fathom.manifests.pod.security_context import (
 )
 from fathom_fetch.shown import PORT
 
-CONTAINER: Final = "fetch"
 PROGRAM_DIRECTORY: Final = "/etc/fathom/fetch"
 BACKOFF_LIMIT: Final = 1000
 """Restarts before Kubernetes gives up. They come five minutes apart in the end, so this is days: a
@@ -109,6 +108,8 @@ def _container(sd: SpeculativeDeployment, fetch: Fetch) -> dict[str, JsonValue]:
         "command": ["python3", "-m", "fathom_fetch", *_arguments(fetch)],
         "env": _env(sd),
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
+        # No limits: one of CPU would slow down what unpacks and checks, and of memory also what a
+        # slow volume has not taken yet counts. Where a quota wants some, a LimitRange has them.
         "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
         "securityContext": container_security(sd.spec),
         # It leaves a message itself, unless it is killed.

@@ -67,6 +67,9 @@ def _unwanted(objects: Objects, standing: FetchStanding) -> Iterator[Operation]:
         elif standing.stage is FetchStage.FORGOTTEN:
             # What is there is not fetched again: the next one only says once more what it is.
             yield deleted(objects, JOB, job.name, "what it has fetched is not known any more")
+        elif standing.outlived:
+            why = "what it has fetched is kept, and something beside its fetch goes on"
+            yield deleted(objects, JOB, job.name, why)
         else:
             used |= job.spec.template.spec.config_maps
     if standing.stage is FetchStage.MISSING:

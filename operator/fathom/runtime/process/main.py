@@ -95,7 +95,8 @@ def exit_code(operating: Coroutine[None, None, None]) -> int:
 
 
 async def _operate(options: RunOptions) -> None:
-    configuration = await kube_config.load(options.kubeconfig)
+    # A proxy to the hub does not know the cluster's own addresses, and NO_PROXY takes no ranges.
+    configuration = await kube_config.load(options.kubeconfig, direct=True)
     clock, who = SystemClock(), identity()
     children = ChildCache(clock, options.namespaces)
     # Each watch keeps a connection for itself.

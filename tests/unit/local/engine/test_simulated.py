@@ -3,10 +3,12 @@
 import asyncio
 import json
 import time
+from pathlib import Path
 
 import pytest
 
 from fathom_local.engine.plant import Plant
+from fathom_local.engine.process import EngineProcess, free_port, simulated_setup
 from fathom_local.engine.simulated import parse_arguments
 from fathom_local.engine.simulated_core import SimulatedEngine, StepObserver
 from fathom_local.engine.walk import EASY, HARD
@@ -116,3 +118,17 @@ class Counting(StepObserver):
     def stepped(self, tokens: int) -> None:
         del tokens
         self.steps += 1
+
+
+def test_a_proxy_is_no_way_to_an_engine_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    engine = EngineProcess(simulated_setup(), tmp_path)
+    try:
+        engine.start(timeout_s=20)
+        assert engine.running
+    finally:
+        engine.stop()

@@ -39,7 +39,9 @@ def free_ports(number: int) -> list[int]:
 
 
 @asynccontextmanager
-async def running(file: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    file: Path, *options: str, **variables: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         # As container runtimes start programs.
         *("prlimit", "--nofile=1024:"),
@@ -50,6 +52,7 @@ async def running(file: Path, *options: str) -> AsyncIterator[asyncio.subprocess
             "POD_NAME": "operator-0",
             "POD_NAMESPACE": "fathom-system",
             "HF_HUB_OFFLINE": "1",
+            **variables,
         },
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -63,13 +66,19 @@ async def running(file: Path, *options: str) -> AsyncIterator[asyncio.subprocess
 
 @asynccontextmanager
 async def operating(
-    api: ApiServer, folder: Path, *, health: int = 0, metrics: int = 0, people: int = 0
+    api: ApiServer,
+    folder: Path,
+    *,
+    health: int = 0,
+    metrics: int = 0,
+    people: int = 0,
+    **variables: str,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     file = folder / "kubeconfig"
     ports = (f"--health-port={health}", f"--metrics-port={metrics}", f"--page-port={people}")
     async with served(api) as url, asyncio.timeout(60):
         file.write_text(kubeconfig(url))
-        async with running(file, *ports) as operator:
+        async with running(file, *ports, **variables) as operator:
             yield operator
 
 
@@ -116,6 +125,15 @@ async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert f"process_max_fds {most:.1f}" in shown.splitlines()
         assert "0 in all" in await page(f"http://127.0.0.1:{people}/")
+        await ends_and_gives_its_lease_back(operator, api)
+
+
+async def test_a_proxy_that_leads_to_the_hub_is_no_way_to_the_api_server(tmp_path: Path) -> None:
+    (closed,) = free_ports(1)
+    api, proxy = ApiServer(), f"http://127.0.0.1:{closed}"
+    async with operating(api, tmp_path, HTTP_PROXY=proxy, HTTPS_PROXY=proxy) as operator:
+        await api.watched.wait()
+        assert api.lists
         await ends_and_gives_its_lease_back(operator, api)
 
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.group_gaps import GroupGap, gaps_in, refusal
-from fathom.core.cluster.observed import ObservedEvent, ObservedLeaderWorkerSet
+from fathom.core.cluster.observed import ObservedEvent, ObservedJob, ObservedLeaderWorkerSet
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.pod_gaps import PodGap, gaps_in, gaps_of, refusal
 from fathom.core.times import rfc3339
 
 REVISION = {"fathom.dev/revision": "abc"}
@@ -32,6 +32,20 @@ def pod(index: int, *, leads: bool, at_s: float = 10, **labels: str) -> Observed
     )
 
 
+def fetch(**conditions: str) -> ObservedJob:
+    return ObservedJob.model_validate(
+        {
+            "metadata": {"name": "kimi-fetch-1", "uid": "job-1", "creationTimestamp": at(5)},
+            "status": {"conditions": [{"type": t, "status": s} for t, s in conditions.items()]},
+        }
+    )
+
+
+def fetching(owner: str = "job-1", phase: str = "Running", **metadata: Any) -> ObservedPod:
+    own = {"name": "pod", "creationTimestamp": at(10), "ownerReferences": [{"uid": owner}]}
+    return ObservedPod.model_validate({"metadata": own | metadata, "status": {"phase": phase}})
+
+
 def event(message: str, **times: Any) -> ObservedEvent:
     return ObservedEvent.model_validate({"metadata": {"name": "e"}, "message": message, **times})
 
@@ -49,20 +63,37 @@ def test_whole_groups_lack_nothing() -> None:
 
 
 def test_groups_that_were_never_there_lack_their_leaders() -> None:
-    assert gaps_in(group(), []) == (GroupGap("kimi-abc", 5),)
+    assert gaps_in(group(), []) == (PodGap("kimi-abc", 5),)
 
 
 def test_leaders_and_the_workers_of_the_first_group_that_lacks_any_are_asked_for() -> None:
     found = [pod(2, leads=True, at_s=30), pod(1, leads=True, at_s=20), *WHOLE[:2]]
 
-    gaps = (GroupGap("kimi-abc", 30), GroupGap("kimi-abc-1", 20))
+    gaps = (PodGap("kimi-abc", 30), PodGap("kimi-abc-1", 20))
     assert gaps_in(group(replicas=4), found) == gaps
 
 
 def test_pods_of_other_revisions_fill_no_gap() -> None:
     others = [pod(1, leads=True, **{"fathom.dev/revision": "old"})]
 
-    assert gaps_in(group(), [*WHOLE[:2], *others]) == (GroupGap("kimi-abc", 10),)
+    assert gaps_in(group(), [*WHOLE[:2], *others]) == (PodGap("kimi-abc", 10),)
+
+
+def test_a_fetch_that_is_under_way_lacks_its_pod_until_there_is_one() -> None:
+    assert gaps_of(fetch(), []) == (PodGap("kimi-fetch-1", 5),)
+    assert gaps_of(fetch(), [fetching(phase="Pending")]) == ()
+    assert gaps_of(fetch(), [fetching("job-of-that-name-before")]) == (PodGap("kimi-fetch-1", 5),)
+
+
+@pytest.mark.parametrize("gone", [{"phase": "Failed"}, {"deletionTimestamp": at(20)}])
+def test_a_pod_that_was_evicted_or_goes_is_to_be_replaced(gone: dict[str, str]) -> None:
+    assert gaps_of(fetch(), [fetching(**gone)]) == (PodGap("kimi-fetch-1", 10),)
+
+
+@pytest.mark.parametrize("ended", ["Complete", "Failed"])
+def test_a_fetch_that_has_ended_lacks_nothing(ended: str) -> None:
+    assert gaps_of(fetch(**{ended: "True"}), []) == ()
+    assert gaps_of(fetch(**{ended: "False"}), []) != ()
 
 
 @pytest.mark.parametrize(
@@ -77,16 +108,16 @@ def test_pods_of_other_revisions_fill_no_gap() -> None:
 def test_what_was_told_since_is_the_reason(times: dict[str, Any]) -> None:
     events = [event("new", **times), event("old", lastTimestamp=at(99))]
 
-    assert refusal(GroupGap("kimi-abc", 99), events) == "new"
-    assert refusal(GroupGap("kimi-abc", 100), events) == "new"
-    assert refusal(GroupGap("kimi-abc", 101), events) == ""
+    assert refusal(PodGap("kimi-abc", 99), events) == "new"
+    assert refusal(PodGap("kimi-abc", 100), events) == "new"
+    assert refusal(PodGap("kimi-abc", 101), events) == ""
 
 
 def test_of_what_was_told_at_once_it_is_always_the_same() -> None:
     events = [event(f"pod {index}", lastTimestamp=at(100)) for index in (2, 0, 1)]
 
-    assert refusal(GroupGap("kimi-abc", 0), events) == "pod 0"
-    assert refusal(GroupGap("kimi-abc", 0), events[::-1]) == "pod 0"
+    assert refusal(PodGap("kimi-abc", 0), events) == "pod 0"
+    assert refusal(PodGap("kimi-abc", 0), events[::-1]) == "pod 0"
 
 
 def test_times_are_written_as_kubernetes_writes_them() -> None:

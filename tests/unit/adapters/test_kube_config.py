@@ -1,0 +1,94 @@
+"""Which way to the API server a kubeconfig and the environment lead."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from fathom.adapters import kube_config
+from fathom.adapters.kube import Kube
+from fathom.core.cluster.kinds import POD
+from fathom_local.engine.process import free_port
+from fathom_local.kube import KubeApi, connect
+
+ELSEWHERE = "http://api.of-the-cluster.invalid"
+"""A server that only a proxy knows."""
+
+
+@asynccontextmanager
+async def answering() -> AsyncIterator[str]:
+    """The URL of a server that is also a proxy; whoever is asked for, it has an answer."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"name": request.path.split("/")[-1]}})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+def kubeconfig(folder: Path, **cluster: str) -> Path:
+    file = folder / "kubeconfig"
+    content = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": {"token": "any"}}],
+    }
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def pod_at(file: Path, *, direct: bool) -> object:
+    configuration = await kube_config.load(file, direct=direct)
+    async with kube_config.client(configuration) as api:
+        return await Kube(api, timeout_s=5).get(POD, "llm", "kimi")
+
+
+FOUND = {"metadata": {"name": "kimi"}}
+
+
+async def test_who_asks_directly_takes_no_proxy_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_proxy(monkeypatch, f"http://127.0.0.1:{free_port()}")
+    async with answering() as url:
+        assert await pod_at(kubeconfig(tmp_path, server=url), direct=True) == FOUND
+
+
+async def test_a_command_goes_through_the_proxy_that_kubectl_would_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with answering() as proxy:
+        set_proxy(monkeypatch, proxy)
+        assert await pod_at(kubeconfig(tmp_path, server=ELSEWHERE), direct=False) == FOUND
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_a_proxy_that_the_kubeconfig_names_is_used_in_any_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
+) -> None:
+    set_proxy(monkeypatch, f"http://127.0.0.1:{free_port()}")
+    async with answering() as proxy:
+        file = kubeconfig(tmp_path, server=ELSEWHERE, **{"proxy-url": proxy})
+        assert await pod_at(file, direct=direct) == FOUND
+
+
+async def test_a_cluster_of_this_machine_is_asked_directly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_proxy(monkeypatch, f"http://127.0.0.1:{free_port()}")
+    async with answering() as url, connect(kubeconfig(tmp_path, server=url)) as client:
+        assert await KubeApi(client).request("GET", "/api/v1/namespaces/llm/pods/kimi") == FOUND
