@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, Self, TypeVar, cast
 
 from pydantic import BaseModel
@@ -46,6 +47,7 @@ from fathom.runtime.ports import World
 from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
+_DECISIVE: Final = frozenset({DEPLOYMENT, LEADER_WORKER_SET, POD})
 _FORBIDDEN: Final = 403
 _MODELS: Final[Mapping[Kind, Any]] = {
     CONFIG_MAP: ObservedConfigMap,
@@ -55,6 +57,20 @@ _MODELS: Final[Mapping[Kind, Any]] = {
     POD: ObservedPod,
 }
 """What is read of them besides their metadata."""
+
+
+class Doubt(Enum):
+    """What watches have told, and is read all the same."""
+
+    NOTHING = frozenset[Kind]()
+    PODS = _DECISIVE
+    """Pods and what makes them: on their state rests what is decided of them. Of all else a write
+    of something older is refused, and so is making what is there; and each list that is not made is
+    less for an API server, which goes through all objects of that kind in the namespace."""
+    ALL = None
+
+    def covers(self, kind: Kind) -> bool:
+        return self.value is None or kind in self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +97,7 @@ async def read_objects(
     key: ObjectKey,
     *,
     also: Collection[tuple[Kind, str]] = (),
-    from_watches: bool = False,
+    doubt: Doubt = Doubt.ALL,
     read_once: ReadOnce | None = None,
     before: Objects | None = None,
 ) -> Objects | None:
@@ -94,8 +110,8 @@ async def read_objects(
         key: whose.
         also: objects to be looked at by their names, whatever watches have told: they may lack the
             label, or must not be older than they are.
-        from_watches: whether children may be as watches have told. Those of a kind of which nothing
-            is known now are read.
+        doubt: which children may not be as watches have told. Those of a kind of which nothing is
+            known now are read, too.
         read_once: what the last look at this resource has read.
         before: the last look at this resource, for what has not changed since; None: not known.
 
@@ -104,7 +120,7 @@ async def read_objects(
     """
     known = read_once or ReadOnce()
     with known.look():
-        return await _look(world, key, also, known, before, from_watches=from_watches)
+        return await _look(world, key, also, known, before, doubt=doubt)
 
 
 async def _look(
@@ -114,7 +130,7 @@ async def _look(
     known: ReadOnce,
     before: Objects | None,
     *,
-    from_watches: bool,
+    doubt: Doubt,
 ) -> Objects | None:
     kube, now_s = world.kube, world.clock.now_s()
     served = await world.served()
@@ -126,7 +142,7 @@ async def _look(
     read = _Resource.read(resource, before)
     optional = [kind for kind in (*OPTIONAL_KINDS, *SPANNING_KINDS) if served.has(kind)]
     kinds = (*CHILD_KINDS, *optional)
-    told = _told(world, kinds, key) if from_watches else {}
+    told = _told(world, [kind for kind in kinds if not doubt.covers(kind)], key)
     shown = await _shown(world, [kind for kind in kinds if kind not in told], key)
     metadata = read.metadata
     listed = {**told, **shown}
@@ -162,7 +178,7 @@ async def _look(
         jobs=jobs,
         refused_pods=await _refused_pods(kube, key.namespace, groups, jobs, pods),
         nodes=await world.nodes() if any(pod.unscheduled is not None for pod in pods) else (),
-        from_watches=bool(told),
+        from_watches=not _DECISIVE.isdisjoint(told),
     )
 
 

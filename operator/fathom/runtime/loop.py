@@ -33,7 +33,7 @@ from fathom.reconcile.tuning_input import tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import report
 from fathom.runtime.actor import Actor
 from fathom.runtime.fetch_look import look_at_fetch
-from fathom.runtime.gather import read_metrics, read_objects
+from fathom.runtime.gather import Doubt, read_metrics, read_objects
 from fathom.runtime.ports import World
 from fathom.runtime.quality_check import QualityChecker
 from fathom.runtime.reporter import Reporter
@@ -69,8 +69,8 @@ class Loop:
         self._failures = 0
         self._woken = asyncio.Event()
         self._stale = True
-        self._doubtful = False
-        """Whether what watches have told will not do for the next look."""
+        self._doubt = Doubt.NOTHING
+        """What of what watches have told will not do for the next look."""
         self.edited = False
         """Whether somebody waits for the next pass."""
         self._log = _log.bind(namespace=key.namespace, name=key.name)
@@ -107,7 +107,8 @@ class Loop:
                 return self.edited
             self.edited |= memory.is_edit(generation, annotations)
             # It will be followed by writes, which are not decided on what watches have told.
-            self._doubtful |= self.edited
+            if self.edited and self._doubt is Doubt.NOTHING:
+                self._doubt = Doubt.PODS
         self.wake()
         return self.edited
 
@@ -263,7 +264,7 @@ class Loop:
         self._world.telemetry.alarms(self.key, [each.kind for each in decision.alarms])
         carried = await self._actor.carry_out(desired, snapshot, decision, memory)
         if carried is None:
-            self._stale = self._doubtful = True
+            self._stale, self._doubt = True, Doubt.PODS
             return 0.0
         memory.checkpoint = carried.checkpoint
         fetch = await look_at_fetch(self._world.fetches, desired.weights, objects, memory.fetch)
@@ -321,8 +322,8 @@ class Loop:
         if known and not self._stale and not is_over(known.read_at_s, RESYNC_S, now_s):
             return known
         # Before the read: what wakes it while it runs, it may have missed.
-        from_watches = not self._doubtful
-        self._stale = self.edited = self._doubtful = False
+        doubt, self._doubt = self._doubt, Doubt.NOTHING
+        self._stale = self.edited = False
         self._woken.clear()
         # What a former operator has decided: a watch may have missed its last word.
         kept = (CONFIG_MAP, names.tuning_config_map(self.key.name))
@@ -331,7 +332,7 @@ class Loop:
             self._world,
             self.key,
             also=also,
-            from_watches=from_watches,
+            doubt=doubt,
             read_once=self._read_once,
             before=known,
         )
@@ -358,7 +359,7 @@ class Loop:
     def _failed(self) -> float:
         """Count a failure; seconds until the next try, doubling up to five minutes."""
         self._world.telemetry.failed(self.key)
-        self._stale = self._doubtful = True
+        self._stale, self._doubt = True, Doubt.ALL
         delay: float = min(LONGEST_BACKOFF_S, 2.0**self._failures)
         self._failures = min(self._failures + 1, 10)
         return delay

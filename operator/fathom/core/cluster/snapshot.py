@@ -57,7 +57,7 @@ class Objects:
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
     from_watches: bool = False
-    """Whether children are as watches have told, and not as the API server has just shown them."""
+    """Whether pods, or what makes them, are as watches have told, and were not read just now."""
 
     @property
     def key(self) -> ObjectKey:
