@@ -41,6 +41,9 @@ LISTS_AT_ONCE: Final = 16
 were they to wait for one of the hundred connections, or at the server, that would count as its
 time. Its priority and fairness gives a list up to ten seats, of some two hundred that an account
 has, and gets, writes and the lease's renewal would stand behind them."""
+IN_LINE_S: Final = 120.0
+"""That a list may wait for its turn. Less than what makes a loop look stuck: a server that answers
+no list must not have the operator ended, whose successor would ask for the same ones."""
 _PAGE: Final = 500
 """Objects, as kubectl and client-go ask for."""
 _MOST_EVENTS: Final = 10_000
@@ -78,6 +81,7 @@ class Kube:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         silent_s: float = DEFAULT_SILENT_S,
         lists_at_once: int = LISTS_AT_ONCE,
+        in_line_s: float = IN_LINE_S,
     ) -> None:
         """Borrow a client; the caller closes it.
 
@@ -86,18 +90,28 @@ class Kube:
             timeout_s: seconds that a request may take; a list by label, from its turn on.
             silent_s: seconds after which a watch without a sign of life is to be opened anew.
             lists_at_once: by label, but for those in pages; fewer than the client has connections.
+            in_line_s: seconds that one of them may wait for its turn.
         """
         self._api = api
         self._timeout_s = timeout_s
         self._silent_s = silent_s
         self._lists = asyncio.Semaphore(lists_at_once)
+        self._in_line_s = in_line_s
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return await self._unless_missing("GET", _path(kind, namespace, name))
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
-        async with self._lists:
+        try:
+            async with asyncio.timeout(self._in_line_s):
+                await self._lists.acquire()
+        except TimeoutError as error:
+            waited = f"no turn to list {kind.plural} in {self._in_line_s:g} s"
+            raise KubeError(0, f"the API server is too slow: {waited}") from error
+        try:
             return await self._listed(kind, namespace, [("labelSelector", selector)])
+        finally:
+            self._lists.release()
 
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         query = [("fieldSelector", f"metadata.name={name}")]

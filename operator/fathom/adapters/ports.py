@@ -129,6 +129,11 @@ class KubeError(Exception):
         return self.status == HTTPStatus.NOT_FOUND
 
     @property
+    def forbidden(self) -> bool:
+        """Whether a right is lacking, as where a role is older than the operator, or is gone."""
+        return self.status == HTTPStatus.FORBIDDEN
+
+    @property
     def transient(self) -> bool:
         """Whether the same request may succeed later without anything having changed."""
         return self.status in {0, 408, 409, 429} or self.status >= 500  # noqa: PLR2004

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -11,8 +11,6 @@ from fathom.adapters.kube_config import NoClusterError
 from fathom.adapters.ports import KubeError
 from fathom.inspect.completion import names_beginning
 from fathom.inspect.resources import REFUSED
-
-_FORBIDDEN: Final = 403
 
 Name = Annotated[
     str,
@@ -53,6 +51,6 @@ def refuse(sentence: str) -> NoReturn:
 
 def kube_sentence(error: KubeError) -> str:
     """What went wrong with the API server, and what to look at."""
-    if error.status == _FORBIDDEN:
+    if error.forbidden:
         return f"The API server does not let you do this: {error.message}"
     return f"The API server cannot be asked: {error.message}"

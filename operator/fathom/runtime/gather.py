@@ -48,7 +48,6 @@ from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
 _DECISIVE: Final = frozenset({DEPLOYMENT, LEADER_WORKER_SET, POD})
-_FORBIDDEN: Final = 403
 _MODELS: Final[Mapping[Kind, Any]] = {
     CONFIG_MAP: ObservedConfigMap,
     DEPLOYMENT: ObservedDeployment,
@@ -255,7 +254,7 @@ async def _if_allowed(read: Awaitable[Sequence[Manifest]]) -> Sequence[Manifest]
     try:
         return await read
     except KubeError as error:
-        if error.status == _FORBIDDEN:
+        if error.forbidden:
             return None
         raise
 

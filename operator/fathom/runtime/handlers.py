@@ -11,7 +11,7 @@ import kopf
 import structlog
 from kubernetes.aio.client import Configuration
 
-from fathom.adapters.ports import KubePort
+from fathom.adapters.ports import EventType, KubePort
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.loops import Loops
 from fathom.runtime.sweep import sweep, tell_what_is_refused
@@ -168,9 +168,17 @@ def registered(loops: Loops, configuration: Configuration) -> kopf.OperatorRegis
         return await _connection(configuration)
 
     @kopf.on.event(*_resource(SPECULATIVE_DEPLOYMENT), id="resource", registry=registry)
-    async def resource(namespace: str | None, name: str | None, meta: kopf.Meta, **_: Any) -> None:
-        # A loop whose resource is gone finds that out, and ends by itself.
+    async def resource(
+        type: str | None,  # noqa: A002 - Kopf's name for it
+        namespace: str | None,
+        name: str | None,
+        meta: kopf.Meta,
+        **_: Any,
+    ) -> None:
         key = ObjectKey(namespace or "", name or "")
+        if type == EventType.DELETED:
+            loops.deleted(key)
+            return
         version = meta.get("resourceVersion") or ""
         loops.changed(key, meta.get("generation") or 0, meta.annotations, version)
 

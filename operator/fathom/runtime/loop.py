@@ -71,6 +71,8 @@ class Loop:
         self._stale = True
         self._doubt = Doubt.NOTHING
         """What of what watches have told will not do for the next look."""
+        self._deleted = False
+        """Whether the resource is gone, by the last that was heard of it."""
         self.edited = False
         """Whether somebody waits for the next pass."""
         self._log = _log.bind(namespace=key.namespace, name=key.name)
@@ -101,7 +103,7 @@ class Loop:
             Whether somebody waits: it was edited since it was acted upon, or asks for something
             else than at the last look.
         """
-        memory = self._memory
+        memory, self._deleted = self._memory, False
         if memory is not None:
             if version == memory.said.version:
                 return self.edited
@@ -111,6 +113,11 @@ class Loop:
                 self._doubt = Doubt.PODS
         self.wake()
         return self.edited
+
+    def told_deleted(self) -> None:
+        """The resource was deleted: look whether it is gone, soon."""
+        self._deleted = True
+        self.wake()
 
     async def sleep(self, delay_s: float, settle_s: float) -> None:
         """Until the next pass is due.
@@ -328,14 +335,21 @@ class Loop:
         # What a former operator has decided: a watch may have missed its last word.
         kept = (CONFIG_MAP, names.tuning_config_map(self.key.name))
         also = self._memory.unlisted if self._memory else (kept,)
-        objects = await read_objects(
-            self._world,
-            self.key,
-            also=also,
-            doubt=doubt,
-            read_once=self._read_once,
-            before=known,
-        )
+        try:
+            objects = await read_objects(
+                self._world,
+                self.key,
+                also=also,
+                doubt=doubt,
+                read_once=self._read_once,
+                before=known,
+            )
+        except KubeError as error:
+            # As when the operator's Role goes together with the namespace. By itself a 403 may be
+            # that of a server that is being upgraded.
+            if not (self._deleted and error.forbidden):
+                raise
+            objects = None
         if self._memory is not None:
             self._memory.objects = objects
         return objects

@@ -19,7 +19,7 @@ from fathom.runtime.ports import World
 from fathom.runtime.turns import Turns
 
 STUCK_AFTER_S: Final = 600.0
-"""A loop this late is stuck: every call in a pass has a timeout far below."""
+"""A loop this late is stuck: every call in a pass has a timeout far below, as has their line."""
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -103,6 +103,11 @@ class Loops:
             self.seen(key)
         elif self._running[key][0].told(generation, annotations, version):
             self._turns.hurry(key)
+
+    def deleted(self, key: ObjectKey) -> None:
+        """A SpeculativeDeployment is no more there, as its watch tells: its loop finds out."""
+        if key in self._running:
+            self._running[key][0].told_deleted()
 
     def seen(self, key: ObjectKey) -> None:
         """A SpeculativeDeployment is there: its loop runs, and looks again."""

@@ -15,7 +15,6 @@ SWEEP_S: Final = 300.0
 """Kopf lists once and then trusts its stream: what was lost never comes again. A loop looks at its
 resource by itself, but a resource whose creation was missed has none."""
 
-_FORBIDDEN: Final = 403
 _ANY_NAME: Final = "any"
 _log: Final = structlog.get_logger(__name__)
 
@@ -59,12 +58,12 @@ async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> Non
             # The cheapest list there is.
             await kube.named(SPECULATIVE_DEPLOYMENT, namespace, _ANY_NAME)
         except KubeError as error:
-            if error.status == _FORBIDDEN:
+            if error.forbidden:
                 _tell(namespace, error)
 
 
 def _tell(namespace: str, error: KubeError) -> None:
-    if error.status != _FORBIDDEN:
+    if not error.forbidden:
         _log.warning("resources not listed", namespace=namespace, error=error.message)
         return
     where, otherwise = "any namespace", ""

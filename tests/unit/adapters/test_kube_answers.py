@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 
-from fathom.adapters.kube import DEFAULT_TIMEOUT_S, LISTS_AT_ONCE, Kube
+from fathom.adapters.kube import DEFAULT_TIMEOUT_S, IN_LINE_S, LISTS_AT_ONCE, Kube
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
 from fathom.core.cluster.manifest import Manifest, Seen
@@ -26,7 +26,10 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def kube_of(
-    answer: Answer, timeout_s: float = DEFAULT_TIMEOUT_S, lists_at_once: int = LISTS_AT_ONCE
+    answer: Answer,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    lists_at_once: int = LISTS_AT_ONCE,
+    in_line_s: float = IN_LINE_S,
 ) -> AsyncIterator[Kube]:
     """A client of a server that has one answer to everything."""
     app = web.Application()
@@ -35,7 +38,13 @@ async def kube_of(
         TestServer(app, host="127.0.0.1") as server,
         ApiClient(Configuration(host=str(server.make_url("")).rstrip("/"))) as client,
     ):
-        yield Kube(client, timeout_s, silent_s=0.2, lists_at_once=lists_at_once)
+        yield Kube(
+            client,
+            timeout_s,
+            silent_s=0.2,
+            lists_at_once=lists_at_once,
+            in_line_s=in_line_s,
+        )
 
 
 @asynccontextmanager
@@ -306,6 +315,24 @@ async def test_lists_wait_in_line_for_a_slow_server_and_nothing_else_waits_behin
 
     assert server.listed == 300
     assert others_answered_after < 200
+
+
+async def test_no_list_waits_for_ever_in_the_line() -> None:
+    """All passes that look would stand in it, and the operator would be ended as one that hangs."""
+
+    async def answer(_: web.Request) -> web.Response:
+        await asyncio.sleep(10)
+        return web.json_response({"items": []})
+
+    async with kube_of(answer, timeout_s=0.2, lists_at_once=2, in_line_s=0.5) as kube:
+        began_s = asyncio.get_running_loop().time()
+        lists = (kube.select(DEPLOYMENT, "llm", "") for _ in range(200))
+        ended = await asyncio.gather(*lists, return_exceptions=True)
+        # One after the other they take 20 s.
+        assert asyncio.get_running_loop().time() - began_s < 5
+    said = [each.message for each in ended if isinstance(each, KubeError) and each.transient]
+    assert len(said) == 200
+    assert "the API server is too slow: no turn to list deployments in 0.5 s" in said
 
 
 async def test_a_list_that_nobody_waits_for_any_more_gives_back_its_turn() -> None:

@@ -10,6 +10,7 @@ from weakref import ReferenceType, ref
 
 import pytest
 
+from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.core import spread
 from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
@@ -88,6 +89,39 @@ async def test_a_resource_made_anew_while_its_loop_ends_gets_another(
 async def test_an_event_about_what_is_gone_costs_one_look(loops: Loops) -> None:
     loops.seen(OTHER)
     await until(lambda: len(loops) == 0)
+
+
+@pytest.mark.parametrize(("heard", "left"), [("deleted", 0), ("", 1), ("deleted, made", 1)])
+async def test_what_was_deleted_and_may_not_be_read_any_more_is_gone(
+    heard: str, left: int, bench: Bench, loops: Loops
+) -> None:
+    """As where the operator's Role goes with the namespace; a 403 alone may pass by itself."""
+    loops.seen(KEY)
+    await until(lambda: bench.metrics.asked)
+    asked = 0
+
+    def forbidden(verb: str, kind: Kind) -> KubeError | None:
+        nonlocal asked
+        if (verb, kind) != ("get", SPECULATIVE_DEPLOYMENT):
+            return None
+        asked += 1
+        return KubeError(403, "speculativedeployments is forbidden")
+
+    bench.kube.fail = forbidden
+    if "deleted" in heard:
+        loops.deleted(KEY)
+    if "made" in heard:
+        loops.changed(KEY, 1, {}, "77")
+    loops.wake(KEY)
+    await until(lambda: asked > 0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(loops) == left
+
+
+async def test_what_is_deleted_and_has_no_loop_gets_none(loops: Loops) -> None:
+    loops.deleted(OTHER)
+    assert len(loops) == 0
 
 
 async def test_nobody_is_poked_for_a_stranger(loops: Loops) -> None:

@@ -1,6 +1,7 @@
 """How often it writes: at once what people wait for, the rest once a minute."""
 
 import copy
+import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -161,6 +162,20 @@ async def test_a_poke_is_a_change_each_time(bench: Bench) -> None:
     bench.clock.at_s += 120
     await bench.tick()
     assert bench.kube.find(POD, pod)["metadata"]["annotations"] != first
+
+
+async def test_a_poke_comes_first_to_those_that_no_nudge_has_reached(bench: Bench) -> None:
+    """There may not be time for all pods of a large fleet, and the same ones would be left out."""
+    first, second = bench.kube.names(POD)
+    pod = bench.kube.find(POD, first)
+    document = bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+    generation = json.loads(document)["generation"]
+    pod["metadata"]["annotations"] = {names.ANNOTATION_DEPTH_GENERATION: f"{generation}.77"}
+    bench.kube.put(POD, pod)
+    bench.kube.writes.clear()
+    bench.decide = lambda snapshot: replace(holding(snapshot), action=Action.POKE)
+    await bench.tick()
+    assert [each.name for each in bench.kube.written("Pod")] == [second, first]
 
 
 async def test_depth_that_is_not_obeyed_is_degraded(bench: Bench) -> None:

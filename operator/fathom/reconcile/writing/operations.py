@@ -238,6 +238,11 @@ def _name(manifest: Manifest) -> str:
     return str(cast("Mapping[str, JsonValue]", manifest["metadata"])["name"])
 
 
+def _told_generation(pod: ObservedPod) -> str:
+    """Of the depth document that it was nudged for last."""
+    return pod.metadata.annotations.get(names.ANNOTATION_DEPTH_GENERATION, "").partition(".")[0]
+
+
 def depth_nudges(
     objects: Objects,
     before: DepthDocument | None,
@@ -246,6 +251,8 @@ def depth_nudges(
     again_at_s: float | None,
 ) -> tuple[Patch, ...]:
     """What annotates pods, so that their kubelets refresh the depth volume soon.
+
+    Those that were told of this document already come last: time may not suffice for all.
 
     Args:
         objects: what the cluster holds.
@@ -263,8 +270,8 @@ def depth_nudges(
     patch: dict[str, JsonValue] = {
         "metadata": {"annotations": {names.ANNOTATION_DEPTH_GENERATION: value}}
     }
-    return tuple(
-        Patch(POD, pod.name, patch, Seen.of(objects.live[POD, pod.name]), "its depth has changed")
+    pods = (
+        pod
         for pod in objects.leaders
         if not pod.terminating
         and (
@@ -272,4 +279,9 @@ def depth_nudges(
             or before is None
             or before.for_pod(pod.name) != after.for_pod(pod.name)
         )
+    )
+    told = str(after.generation)
+    return tuple(
+        Patch(POD, pod.name, patch, Seen.of(objects.live[POD, pod.name]), "its depth has changed")
+        for pod in sorted(pods, key=lambda pod: _told_generation(pod) == told)
     )
