@@ -207,7 +207,8 @@ def _why(given: Situation, bucket: int, rival: DepthOption | None) -> str:
     elif len(settings.depths) == 1:
         why = "the only depth that may be chosen"
     elif rival is None:
-        why = "nothing is known of any other depth yet"
+        left = sentences.left_out(given.policy.left_out(bucket))
+        why = left or "nothing is known of any other depth yet"
     else:
         why = _against(rival, settings.min_gain)
     return f"{why}."

@@ -1,11 +1,11 @@
 """What a person reads of a decision. Numbers always, and the batch they hold for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import log1p
 
 from fathom.api.conditions import Reason
 from fathom.tuning.buckets import batches
-from fathom.tuning.policy.option import DepthOption
+from fathom.tuning.policy.option import DepthOption, LeftOut
 
 
 def moves(options: Iterable[DepthOption], max_batch: int) -> str:
@@ -22,6 +22,29 @@ def tries(options: Iterable[DepthOption], max_batch: int) -> str:
         f"depth {each.to} at {batches(each.bucket, max_batch)} ({each.gain} over {each.start})"
         for each in options
     )
+
+
+def left_out(depths: Mapping[int, LeftOut]) -> str:
+    """Such as `depth 1 would miss the SLO; depth 7 would miss the SLO`; empty: none was."""
+    return "; ".join(f"depth {depth} {why}" for depth, why in sorted(depths.items()))
+
+
+def stays_alone(
+    left: Mapping[int, Mapping[int, LeftOut]], depths: Mapping[int, int], max_batch: int
+) -> tuple[Reason, str]:
+    """Why no bucket moves where no other depth is an option.
+
+    Args:
+        left: by bucket, the depths that were left out, and why.
+        depths: by bucket, the one in force.
+        max_batch: of the engine.
+    """
+    text = ". ".join(
+        f"{batches(bucket, max_batch)} stays at {depths[bucket]}: {left_out(each)}"
+        for bucket, each in left.items()
+        if each
+    )
+    return Reason.EXPLOITING, f"No other depth is an option: {text}."
 
 
 def stays(options: Iterable[DepthOption], max_batch: int, min_gain: float) -> tuple[Reason, str]:

@@ -70,6 +70,9 @@ class Situation:
             )
         rivals = self.policy.nearest_rivals()
         if not rivals and len(self.settings.depths) > 1:
+            left = {bucket: self.policy.left_out(bucket) for bucket in self.policy.shares}
+            if any(left.values()):
+                return sentences.stays_alone(left, self.policy.depths, self.settings.max_batch)
             return Reason.MEASURING, "Measures the step time at the depth in force."
         return sentences.stays(rivals, self.settings.max_batch, self.settings.min_gain)
 

@@ -210,6 +210,28 @@ def test_goodput_says_where_even_the_best_depth_misses_the_slo() -> None:
     assert "exceeds 0.1 ms at batch 3 (" in move.message
 
 
+def test_goodput_says_where_the_slo_leaves_no_other_depth() -> None:
+    """All is measured then, and a user who is told to wait for it would wait for ever."""
+    fleet = Fleet(
+        acceptance=MIDDLE,
+        jitter=0,
+        settings=replace(
+            SETTINGS,
+            named=frozenset({1, 3, 7}),
+            objective=Objective.GOODPUT,
+            tpot_slo_seconds=0.0072,
+        ),
+    )
+    for pod in fleet.pods:
+        pod.difficulty_sd = 0.3
+    fleet.run(600)
+    assert last(fleet).reason is Reason.EXPLOITING
+    assert last(fleet).message == (
+        "No other depth is an option: batch 4 stays at 3: depth 1 would miss the SLO; "
+        "depth 7 would miss the SLO."
+    )
+
+
 def test_goodput_says_nothing_of_an_slo_that_is_kept() -> None:
     fleet = Fleet(
         acceptance=EASY,

@@ -29,6 +29,8 @@ SPEED_SD: Final = 0.05
 """Spread between pods that are all well."""
 SPEED_MEMORY_S: Final = 300.0
 """How long a pod stays slower or faster than usual."""
+PRESENT_S: Final = 1800.0
+"""How long after its last window a pod counts as present: three windows of the longest."""
 USUAL_SD: Final = 0.025
 """Spread of a pod's speed about what is usual for it."""
 USUAL_WINDOWS: Final = 20.0
@@ -137,5 +139,10 @@ class StepTimes:
         return next((each for bucket, each in self.dispersions if bucket == batch_le), 1.0)
 
     def speed(self) -> float:
-        """The pods' present mean factor over the table, as a logarithm."""
-        return sum(pod.log_factor for pod in self.pods) / len(self.pods) if self.pods else 0.0
+        """The pods' present mean factor over the table, as a logarithm.
+
+        Not of those that are remembered from earlier: a pod that is gone slows nobody down.
+        """
+        newest_s = max((pod.at_s for pod in self.pods), default=0.0)
+        present = [pod.log_factor for pod in self.pods if newest_s - pod.at_s <= PRESENT_S]
+        return sum(present) / len(present) if present else 0.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from math import expm1
 
 from fathom.tuning.policy.value import Gain
@@ -17,6 +18,13 @@ class DepthOption:
     gain: Gain
     share: float
     """Of the busy time."""
+
+
+class LeftOut(StrEnum):
+    """Why a depth is no option: half a sentence after its number."""
+
+    SLO = "would miss the SLO"
+    FAILED = "was slower when it was tried, and is left alone for half an hour"
 
 
 @dataclass(frozen=True, slots=True)

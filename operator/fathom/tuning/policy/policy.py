@@ -14,7 +14,7 @@ from typing import Final
 from fathom.core.depth import nearest_depth
 from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_table import MEASURED_SD
-from fathom.tuning.policy.option import Bounds, DepthOption
+from fathom.tuning.policy.option import Bounds, DepthOption, LeftOut
 from fathom.tuning.policy.slo import CHOOSE_BELOW_SHARE, Slo
 from fathom.tuning.policy.value import CERTAIN_Z, Evidence, Gain
 from fathom.tuning.policy.visit import Visit
@@ -166,6 +166,18 @@ class Policy:
             if gain is not None:
                 options.append(DepthOption(bucket, start, depth, gain, share))
         return options
+
+    def left_out(self, bucket: int) -> Mapping[int, LeftOut]:
+        """For people: depths of which something is known, and that are no alternatives."""
+        start, found = self.depths[bucket], dict[int, LeftOut]()
+        for depth in self.bounds.depths:
+            if depth == start or self.evidence.gain(bucket, depth, start) is None:
+                continue
+            if self._failed(bucket, depth):
+                found[depth] = LeftOut.FAILED
+            elif self.gain(bucket, depth, start) is None:
+                found[depth] = LeftOut.SLO
+        return found
 
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         """What going to a depth gains under the objective; None: unknown, or not allowed.

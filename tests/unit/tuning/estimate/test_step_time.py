@@ -6,7 +6,7 @@ import pytest
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS, updated
 from fathom.tuning.estimate.step_table import StepTable
-from fathom.tuning.estimate.step_time import StepTimes
+from fathom.tuning.estimate.step_time import PRESENT_S, StepTimes
 
 D, M = StepKind.DECODE, StepKind.MIXED
 
@@ -268,3 +268,18 @@ def test_the_buckets_of_one_doubling_share_how_step_time_grows_with_the_batch() 
     before = times.speed()
     times = updated(times, [growing(4040.0, 20, 17.0)])
     assert times.speed() == pytest.approx(before, abs=0.05)
+
+
+def test_a_pod_that_is_gone_does_not_count_in_how_fast_pods_are_now() -> None:
+    times = StepTimes()
+    for i in range(1, 40):
+        at_s = 10.0 * i
+        window = [counted("well", at_s, (8, 3, 0.010)), counted("throttled", at_s, (8, 3, 0.014))]
+        times = updated(times, window)
+    assert times.speed() > 0.1
+    for i in range(40, 40 + int(PRESENT_S / 10) + 10):
+        times = updated(times, [counted("well", 10.0 * i, (8, 3, 0.010))])
+    (well,) = (pod for pod in times.pods if pod.pod == "well")
+    assert times.speed() == well.log_factor
+    # Should it come back, it is remembered.
+    assert {pod.pod for pod in times.pods} == {"well", "throttled"}
