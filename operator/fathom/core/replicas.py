@@ -52,9 +52,13 @@ class Fleet:
     @property
     def serving(self) -> int:
         """Ready pods that stay: of more pods than asked for, the surplus is about to go."""
+        return self.serving_at(self.asked)
+
+    def serving_at(self, asked: int) -> int:
+        """Ready pods that stay where so many replicas are asked for."""
         if self.ready_indices is None:
-            return min(self.ready, self.asked)
-        return sum(index < self.asked for index in self.ready_indices)
+            return min(self.ready, asked)
+        return sum(index < asked for index in self.ready_indices)
 
     def last_serves(self, asked: int) -> bool:
         """Whether the one that goes first of so many replicas is a ready one."""
@@ -99,7 +103,10 @@ def replicas_by_revision(
     kept = 0 if bounds.most_new is None else _kept(bounds.most_new, new, others, bounds)
     if sum(fleet.asked for fleet in others) < kept:
         return {wanted: min(new.asked, _most(bounds))} | _scaled(others, kept)
-    return {wanted: _grown(new, others, bounds)} | _shrunk(new, others, bounds, kept)
+    grown = _grown(new, others, bounds)
+    # What it loses itself to a change of N serves nobody when the others have gone.
+    of_new = new.serving_at(min(new.asked, grown))
+    return {wanted: grown} | _shrunk(new, others, bounds, of_new=of_new, kept=kept)
 
 
 def _kept(on_trial: int, new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:
@@ -120,10 +127,9 @@ def _grown(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:
 
 
 def _shrunk(
-    new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds, kept: int
+    new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds, *, of_new: int, kept: int
 ) -> dict[str, int]:
     least = bounds.replicas - bounds.max_unavailable
-    of_new = min(new.serving, bounds.replicas)
     asked = sum(fleet.asked for fleet in others)
     # Nobody waits for the place of the last one yet: others go before it.
     surplus = new.asked + asked > bounds.replicas + bounds.max_surge

@@ -374,6 +374,41 @@ def test_a_surplus_group_that_serves_does_not_count() -> None:
     assert numbered("old", {0, 2}, 2).serving == 1
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "replicas", "left"),
+    [
+        (numbered("old", {0, 1}, 2), numbered("new", {1}, 2), 1, 1),
+        (numbered("old", {0, 1, 2, 3}, 4), numbered("new", {3}, 4), 2, 1),
+    ],
+)
+def test_groups_that_go_with_fewer_replicas_are_not_counted_on(
+    old: Fleet, new: Fleet, replicas: int, left: int
+) -> None:
+    """The wanted revision is cut, too, and its last groups, which serve, are the first to go."""
+    asked = replicas_by_revision("new", (old, new), ReplicaBounds(replicas, 1, 0))
+    assert asked == {"old": left, "new": replicas}
+
+
+_GROUPS = st.tuples(st.sets(st.integers(0, 4)), st.integers(0, 5))
+
+
+@settings(deadline=None)
+@given(_GROUPS, _GROUPS, st.integers(1, 5), st.integers(0, 3), st.integers(0, 2))
+def test_groups_keep_what_must_serve_whatever_changes(
+    old: tuple[set[int], int],
+    new: tuple[set[int], int],
+    replicas: int,
+    unavailable: int,
+    surge: int,
+) -> None:
+    fleets = (numbered("old", *old), numbered("new", *new))
+    bounds = ReplicaBounds(replicas, unavailable, surge)
+    asked = replicas_by_revision("new", fleets, bounds)
+    of_new = sum(index < asked["new"] for index in new[0])
+    left = of_new + sum(index < asked["old"] for index in old[0])
+    assert left >= min(of_new + fleets[0].serving, replicas - unavailable)
+
+
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 4)), st.integers(0, 3), st.integers(0, 2))
 def test_shrinking_groups_keeps_what_must_serve(
