@@ -15,7 +15,7 @@ import structlog
 from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.cluster.kinds import CONFIG_MAP, ObjectKey
+from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.engine.depth_set import named_depths
@@ -332,9 +332,12 @@ class Loop:
         doubt, self._doubt = self._doubt, Doubt.NOTHING
         self._stale = self.edited = False
         self._woken.clear()
-        # What a former operator has decided: a watch may have missed its last word.
-        kept = (CONFIG_MAP, names.tuning_config_map(self.key.name))
-        also = self._memory.unlisted if self._memory else (kept,)
+        also = self._memory.unlisted if self._memory else frozenset[tuple[Kind, str]]()
+        if self._memory is None or doubt is Doubt.PODS:
+            # What was decided, by a former operator, too, of which a watch may have missed the last
+            # word. And a server that shows pods as they were long ago shows this as it was then, so
+            # that the record of a step, which comes first, is refused, and the step with it.
+            also |= {(CONFIG_MAP, names.tuning_config_map(self.key.name))}
         try:
             objects = await read_objects(
                 self._world,

@@ -136,7 +136,7 @@ async def test_what_only_watches_miss_is_not_made_again(bench: Bench, reads: Rea
 
 
 async def test_what_is_missing_is_made_after_a_look_at_pods(bench: Bench, reads: Reads) -> None:
-    """No other kind is listed: making what is there, or a write of what is older, is refused."""
+    """No other kind is: making what is there, or a write of what is older, is refused."""
     async with watches(bench):
         bench.kube.remove(SERVICE, "llm", "kimi")
         for feed in bench.world.children:
@@ -146,7 +146,7 @@ async def test_what_is_missing_is_made_after_a_look_at_pods(bench: Bench, reads:
         assert await later(bench) == 0
         await bench.loop.tick()
         lists = {kind for verb, kind in reads.count if verb == "list"}
-        assert lists - {SERVICE} == {DEPLOYMENT, POD}
+        assert lists - {SERVICE} == {DEPLOYMENT, POD, CONFIG_MAP}
         assert reads.count["list", SERVICE] <= 1
         assert [each.name for each in bench.kube.written("Service")] == ["kimi"]
 
