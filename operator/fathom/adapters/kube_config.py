@@ -1,13 +1,18 @@
 """How to reach the API server, and as whom."""
 
+import os
 from pathlib import Path
 from typing import Final
 
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
+from yaml import YAMLError
 
 IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _OWN_NAMESPACE: Final = IN_CLUSTER.with_name("namespace")
+_DEFAULT: Final = "~/.kube/config"
+_UNUSABLE: Final = (config.ConfigException, OSError, YAMLError, TypeError)
+"""What the library raises of a kubeconfig; the last of one that is empty."""
 
 
 class NoClusterError(Exception):
@@ -17,11 +22,11 @@ class NoClusterError(Exception):
 async def load(
     kubeconfig: Path | None, context: str = "", *, direct: bool = False
 ) -> Configuration:
-    """Read a kubeconfig, the pod's service account, or the user's default kubeconfig.
+    """Read a kubeconfig, or else the service account of the pod, as kubectl does.
 
     Args:
-        kubeconfig: None: the service account of a pod, else what $KUBECONFIG names, else
-            ~/.kube/config.
+        kubeconfig: None: what $KUBECONFIG names, else ~/.kube/config, else the service account of
+            the pod. Whoever names a cluster in a pod means that one.
         context: of the kubeconfig; empty: its current one.
         direct: whether HTTPS_PROXY and the like do not count, as they are meant for others. A proxy
             that the kubeconfig names always does.
@@ -35,12 +40,12 @@ async def load(
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             await config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=None if kubeconfig is None else str(kubeconfig),
+                config_file=_file(kubeconfig),
                 context=context or None,
                 client_configuration=configuration,
             )
-    except (config.ConfigException, OSError) as error:
-        where = f"{kubeconfig}" if kubeconfig else "a service account and the default kubeconfig"
+    except _UNUSABLE as error:
+        where = _file(kubeconfig) or "a service account and the default kubeconfig"
         raise NoClusterError(f"no cluster to talk to: looked at {where}: {error}.") from error
     return configuration
 
@@ -55,9 +60,9 @@ def namespace(kubeconfig: Path | None, context: str = "") -> str:
         return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
     try:
         contexts, current = config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
-            None if kubeconfig is None else str(kubeconfig)
+            _file(kubeconfig)
         )
-    except (config.ConfigException, OSError) as error:
+    except _UNUSABLE as error:
         raise NoClusterError(f"no cluster to talk to: {error}.") from error
     named = {each["name"]: each["context"] for each in contexts}
     chosen = named.get(context) if context else current["context"]
@@ -68,7 +73,16 @@ def namespace(kubeconfig: Path | None, context: str = "") -> str:
 
 
 def _in_cluster(kubeconfig: Path | None, context: str) -> bool:
-    return kubeconfig is None and not context and IN_CLUSTER.exists()
+    return not (_file(kubeconfig) or context) and IN_CLUSTER.exists()
+
+
+def _file(kubeconfig: Path | None) -> str | None:
+    """Its name, or several as in $KUBECONFIG; None: there is none."""
+    if kubeconfig is not None:
+        return str(kubeconfig)
+    # Not Path's, which raises where a user has no name and no HOME, as in some pods.
+    default = os.path.expanduser(_DEFAULT)  # noqa: PTH111
+    return os.environ.get("KUBECONFIG") or (default if Path(default).exists() else None)
 
 
 def client(configuration: Configuration) -> ApiClient:

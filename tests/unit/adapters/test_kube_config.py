@@ -92,3 +92,44 @@ async def test_a_cluster_of_this_machine_is_asked_directly(
     set_proxy(monkeypatch, f"http://127.0.0.1:{free_port()}")
     async with answering() as url, connect(kubeconfig(tmp_path, server=url)) as client:
         assert await KubeApi(client).request("GET", "/api/v1/namespaces/llm/pods/kimi") == FOUND
+
+
+@pytest.fixture
+def in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without a kubeconfig, in a pod with a service account of another cluster."""
+    token = tmp_path / "token"
+    token.write_text("of-the-pod")
+    monkeypatch.setattr(kube_config, "IN_CLUSTER", token)
+    monkeypatch.setattr(kube_config, "_OWN_NAMESPACE", tmp_path / "namespace")
+    (tmp_path / "namespace").write_text("of-the-pod")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return tmp_path
+
+
+async def test_in_a_pod_too_kubeconfig_names_the_cluster(
+    in_a_pod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a command of a pipeline would pause what its runner's own cluster has of that name."""
+    assert kube_config.namespace(None) == "of-the-pod"
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(in_a_pod, server=ELSEWHERE)))
+    assert kube_config.namespace(None) == "default"
+    assert (await kube_config.load(None)).host == ELSEWHERE
+
+
+async def test_in_a_pod_too_the_default_kubeconfig_comes_first(in_a_pod: Path) -> None:
+    (in_a_pod / ".kube").mkdir()
+    kubeconfig(in_a_pod, server=ELSEWHERE).rename(in_a_pod / ".kube" / "config")
+    assert kube_config.namespace(None) == "default"
+
+
+@pytest.mark.parametrize("content", ["", "a: [", "clusters: 7"])
+async def test_a_kubeconfig_that_is_none_is_told_in_a_sentence(
+    tmp_path: Path, content: str
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(content)
+    with pytest.raises(kube_config.NoClusterError, match="no cluster to talk to"):
+        await kube_config.load(file)
+    with pytest.raises(kube_config.NoClusterError, match="no cluster to talk to"):
+        kube_config.namespace(file)

@@ -142,5 +142,5 @@ def _thinned(found: Iterable[Scrape], told: dict[str, float], step_s: float) -> 
 
 
 def _pods_of(name: str) -> str:
-    """A pattern for the names of the pods of a resource's Deployments, of any revision."""
-    return f"{re.escape(name)}-[0-9a-f]{{8}}-[a-z0-9]+-[a-z0-9]+"
+    """A pattern for the names of pods that serve, of any revision: a Deployment's or a group's."""
+    return f"{re.escape(name)}-[0-9a-f]{{8}}-(?:[a-z0-9]+-[a-z0-9]+|[0-9]+)"
