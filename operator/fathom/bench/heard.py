@@ -93,14 +93,17 @@ class Heard:
     """What came to nothing, a sentence each."""
     ended: bool = False
     """Whether nothing more comes."""
+    said: int = 0
+    """Lines that it rests on."""
 
 
 def heard(log: str) -> Heard:
     """Read a log from its beginning; what it holds besides is passed over."""
     runs, now, ended = None, "", False
+    lines = list(_lines(log))
     results: list[ResultLine] = []
     failures: list[str] = []
-    for line in _lines(log):
+    for line in lines:
         match line:
             case _PlanLine():
                 runs = line.runs
@@ -114,7 +117,7 @@ def heard(log: str) -> Heard:
                 failures.append(f"{line.name}: {line.why}" if line.data else line.why)
             case _EndLine():
                 ended = True
-    return Heard(runs, now, tuple(results), tuple(failures), ended)
+    return Heard(runs, now, tuple(results), tuple(failures), ended, len(lines))
 
 
 def _lines(log: str) -> Iterator[_AnyLine]:

@@ -119,13 +119,14 @@ async def follow(
         try:
             job = await cluster.kube.get(JOB, namespace, name)
             if job is None or _run_of(job) != run:
-                raise BenchRefusedError(_gone(namespace, name))
+                return _left_of(told, _gone(namespace, name))
             uid = Meta.model_validate(job["metadata"]).uid
             pods = await cluster.kube.select(POD, namespace, f"controller-uid={uid}")
             pod = ObservedPod.model_validate(pods[0]) if pods else None
             if pod is not None:
                 log = await cluster.logs.read(namespace, pod.name, names.ENGINE_CONTAINER)
-                told = heard(log)
+                # A log goes before its pod does, and takes nothing back.
+                told = max(told, heard(log), key=lambda each: each.said)
         except KubeError as error:
             # What is gone for a moment need not end the watching.
             if not error.transient:
@@ -206,6 +207,17 @@ async def remove(cluster: BenchCluster, sd: SpeculativeDeployment, run: str) -> 
 
 def _run_of(job: Manifest) -> str:
     return Meta.model_validate(job["metadata"]).annotations.get(names.ANNOTATION_BENCH_RUN, "")
+
+
+def _left_of(told: Heard, gone: str) -> Heard:
+    """What a bench had measured before its Job went.
+
+    Raises:
+        BenchRefusedError: nothing.
+    """
+    if not told.results:
+        raise BenchRefusedError(gone)
+    return replace(told, failures=(*told.failures, gone))
 
 
 def _gone(namespace: str, name: str) -> str:

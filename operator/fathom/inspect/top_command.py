@@ -14,7 +14,7 @@ from fathom.adapters import kube_config
 from fathom.adapters.ports import KubeError
 from fathom.inspect.cluster import Listed, connected, read_all
 from fathom.inspect.options import Context, Kubeconfig, Namespace, kube_sentence, refusing
-from fathom.inspect.top_view import top_table
+from fathom.inspect.top_view import print_whole, top_table
 
 EVERY_S: Final = 2.0
 
@@ -46,7 +46,7 @@ async def _show(namespace: str, kubeconfig: Path | None, context: str, *, watch:
     async with connected(kubeconfig, context) as kube:
         listed = await read_all(kube, namespace)
         if not watch:
-            console.print(_screen(listed, namespace, ""))
+            print_whole(console, _screen(listed, namespace, ""))
             return
         with Live(_screen(listed, namespace, ""), console=console, auto_refresh=False) as live:
             while True:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -10,6 +11,8 @@ from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.core.reporting.reading import UNKNOWN, standing
 from fathom.inspect.cluster import Listed
 
+_ENDLESS: Final = 10_000
+"""Columns, where no window bounds them."""
 _NUMBERS: Final = ("READY", "DEPTH", "ACCEPT", "TOK/S", "TPOT", "GAIN")
 
 
@@ -28,6 +31,14 @@ def top_table(listed: Sequence[Listed], *, with_namespace: bool) -> Table:
         namespace = (each.key.namespace,) if with_namespace else ()
         table.add_row(*namespace, each.key.name, *_cells(each.status))
     return table
+
+
+def print_whole(console: Console, shown: RenderableType) -> None:
+    """Print; where it is no terminal, as wide as it takes: somebody may search it for an alarm."""
+    if not console.is_terminal:
+        endless = console.options.update(max_width=_ENDLESS)
+        console.width = max(console.width, console.measure(shown, options=endless).maximum)
+    console.print(shown)
 
 
 def _cells(status: SpeculativeDeploymentStatus) -> tuple[str | Text, ...]:

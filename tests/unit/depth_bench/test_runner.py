@@ -237,6 +237,30 @@ async def test_a_pod_that_ends_early_leaves_what_it_had_measured() -> None:
     assert "low on resource" in why
 
 
+@pytest.mark.parametrize("goes", ["failed", "gone"])
+async def test_a_log_that_goes_before_the_job_takes_back_nothing(goes: str) -> None:
+    """As with a pod that is drained: kubelet has removed its containers before it is gone."""
+
+    def goes_on(scene: Scene) -> None:
+        match scene.pauses:
+            case 1:
+                scene.log = ""
+            case 2 if goes == "failed":
+                scene.job_has("Failed", "Job has reached the specified backoff limit")
+            case 2:
+                scene.kube.remove(JOB, "llm", "kimi-bench")
+
+    scene = Scene(goes_on, log=log('{"said":"plan","runs":4}', result_line(3, 10.0)))
+    scene.kube.put(JOB, job(active=1))
+    scene.pod(phase="Running")
+
+    told = await scene.follow()
+
+    assert len(told.results) == 1
+    (why,) = told.failures
+    assert ("backoff limit" if goes == "failed" else "it was deleted") in why
+
+
 async def test_what_is_gone_for_a_moment_does_not_end_the_watching() -> None:
     def goes_on(scene: Scene) -> None:
         scene.unreadable = None

@@ -12,7 +12,7 @@ from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, Object
 from fathom.core.reporting.reading import standing
 from fathom.inspect.cluster import Listed, read_all, read_resource
 from fathom.inspect.options import kube_sentence
-from fathom.inspect.top_view import top_table
+from fathom.inspect.top_view import print_whole, top_table
 from fathom.tuning.state import TuningState
 from manifest_samples import manifest
 from support.bench import Bench
@@ -78,6 +78,23 @@ def test_a_row_holds_what_the_status_says() -> None:
     assert "Would move batch 5-8 from 3 to 5. Expected: 6.1% (3.1 to 9.0)." in row
     assert "DraftMismatch/AcceptanceCliff" in row
     assert "AcceptanceDecay" not in row
+
+
+@pytest.mark.parametrize("of_a_terminal", [False, True])
+def test_what_is_no_terminal_cuts_nothing_off(*, of_a_terminal: bool) -> None:
+    """Somebody searches it for an alarm."""
+    name = "kimi-k2-instruct-of-the-other-region-eu-west"
+    console = Console(file=StringIO(), width=80, force_terminal=of_a_terminal, color_system=None)
+    listed = [Listed(ObjectKey("llm", name), STATUS)]
+    print_whole(console, top_table(listed, with_namespace=True))
+    assert isinstance(console.file, StringIO)
+    header, row, *_ = console.file.getvalue().splitlines()
+    if of_a_terminal:
+        assert len(row) <= 80
+    else:
+        assert {"ALARMS", "NAME"} <= set(header.split())
+        assert name in row
+        assert "DraftMismatch/AcceptanceCliff" in row
 
 
 def test_what_is_unknown_is_a_dash_and_not_zero() -> None:
