@@ -20,7 +20,7 @@ class NoClusterError(Exception):
 
 
 async def load(
-    kubeconfig: Path | None, context: str = "", *, direct: bool = False
+    kubeconfig: Path | None, context: str = "", *, as_operator: bool = False
 ) -> Configuration:
     """Read a kubeconfig, or else the service account of the pod, as kubectl does.
 
@@ -28,15 +28,17 @@ async def load(
         kubeconfig: None: what $KUBECONFIG names, else ~/.kube/config, else the service account of
             the pod. Whoever names a cluster in a pod means that one.
         context: of the kubeconfig; empty: its current one.
-        direct: whether HTTPS_PROXY and the like do not count, as they are meant for others. A proxy
+        as_operator: whether the service account comes before any kubeconfig that is not named
+            here, and HTTPS_PROXY and the like do not count, as they are meant for others. A proxy
             that the kubeconfig names always does.
 
     Raises:
         NoClusterError: with a sentence that says what was looked for.
     """
-    configuration = Configuration(client_session_kwargs={"trust_env": not direct})
+    configuration = Configuration(client_session_kwargs={"trust_env": not as_operator})
     try:
-        if _in_cluster(kubeconfig, context):
+        by_pod = as_operator and kubeconfig is None and IN_CLUSTER.exists()
+        if by_pod or _in_cluster(kubeconfig, context):
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             await config.load_kube_config(  # type: ignore[no-untyped-call]

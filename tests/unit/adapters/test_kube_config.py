@@ -51,8 +51,8 @@ def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def pod_at(file: Path, *, direct: bool) -> object:
-    configuration = await kube_config.load(file, direct=direct)
+async def pod_at(file: Path, *, as_operator: bool) -> object:
+    configuration = await kube_config.load(file, as_operator=as_operator)
     async with kube_config.client(configuration) as api:
         return await Kube(api, timeout_s=5).get(POD, "llm", "kimi")
 
@@ -65,7 +65,7 @@ async def test_who_asks_directly_takes_no_proxy_from_the_environment(
 ) -> None:
     set_proxy(monkeypatch, f"http://127.0.0.1:{free_port()}")
     async with answering() as url:
-        assert await pod_at(kubeconfig(tmp_path, server=url), direct=True) == FOUND
+        assert await pod_at(kubeconfig(tmp_path, server=url), as_operator=True) == FOUND
 
 
 async def test_a_command_goes_through_the_proxy_that_kubectl_would_take(
@@ -73,17 +73,17 @@ async def test_a_command_goes_through_the_proxy_that_kubectl_would_take(
 ) -> None:
     async with answering() as proxy:
         set_proxy(monkeypatch, proxy)
-        assert await pod_at(kubeconfig(tmp_path, server=ELSEWHERE), direct=False) == FOUND
+        assert await pod_at(kubeconfig(tmp_path, server=ELSEWHERE), as_operator=False) == FOUND
 
 
-@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("as_operator", [True, False])
 async def test_a_proxy_that_the_kubeconfig_names_is_used_in_any_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_operator: bool
 ) -> None:
     set_proxy(monkeypatch, f"http://127.0.0.1:{free_port()}")
     async with answering() as proxy:
         file = kubeconfig(tmp_path, server=ELSEWHERE, **{"proxy-url": proxy})
-        assert await pod_at(file, direct=direct) == FOUND
+        assert await pod_at(file, as_operator=as_operator) == FOUND
 
 
 async def test_a_cluster_of_this_machine_is_asked_directly(
@@ -121,6 +121,15 @@ async def test_in_a_pod_too_the_default_kubeconfig_comes_first(in_a_pod: Path) -
     (in_a_pod / ".kube").mkdir()
     kubeconfig(in_a_pod, server=ELSEWHERE).rename(in_a_pod / ".kube" / "config")
     assert kube_config.namespace(None) == "default"
+
+
+async def test_the_operator_serves_the_cluster_that_it_runs_in(
+    in_a_pod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(in_a_pod, server=ELSEWHERE)))
+    # As in-cluster: here there is no such address, which is said.
+    with pytest.raises(kube_config.NoClusterError, match="Service host/port is not set"):
+        await kube_config.load(None, as_operator=True)
 
 
 @pytest.mark.parametrize("content", ["", "a: [", "clusters: 7"])

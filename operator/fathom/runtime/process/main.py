@@ -96,7 +96,7 @@ def exit_code(operating: Coroutine[None, None, None]) -> int:
 
 async def _operate(options: RunOptions) -> None:
     # A proxy to the hub does not know the cluster's own addresses, and NO_PROXY takes no ranges.
-    configuration = await kube_config.load(options.kubeconfig, direct=True)
+    configuration = await kube_config.load(options.kubeconfig, as_operator=True)
     clock, who = SystemClock(), identity()
     children = ChildCache(clock, options.namespaces)
     # Each watch keeps a connection for itself.
