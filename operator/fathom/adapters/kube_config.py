@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
@@ -41,15 +41,33 @@ async def load(
         if by_pod or _in_cluster(kubeconfig, context):
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
-            await config.load_kube_config(  # type: ignore[no-untyped-call]
+            loader = await config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=_file(kubeconfig),
                 context=context or None,
                 client_configuration=configuration,
             )
+            _renew_by(loader, configuration)
     except _UNUSABLE as error:
         where = _file(kubeconfig) or "a service account and the default kubeconfig"
         raise NoClusterError(f"no cluster to talk to: looked at {where}: {error}.") from error
     return configuration
+
+
+def _renew_by(loader: Any, configuration: Configuration) -> None:
+    """Ask an exec plugin for another token when its last one expires.
+
+    That of EKS lasts for a quarter of an hour, and a bench for hours. The library does so for
+    service accounts only.
+    """
+    if getattr(loader, "exec_plugin_expiry", None) is None:
+        return
+
+    async def renew(configuration: Configuration) -> None:
+        # It runs the plugin only if the token has expired, or soon will; it logs what goes wrong.
+        await loader.load_from_exec_plugin()
+        configuration.api_key["BearerToken"] = loader.token
+
+    configuration.refresh_api_key_hook = renew  # type: ignore[assignment]
 
 
 def namespace(kubeconfig: Path | None, context: str = "") -> str:

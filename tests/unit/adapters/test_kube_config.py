@@ -132,6 +132,53 @@ async def test_the_operator_serves_the_cluster_that_it_runs_in(
         await kube_config.load(None, as_operator=True)
 
 
+async def test_a_token_of_a_plugin_is_renewed_once_it_has_expired(tmp_path: Path) -> None:
+    """EKS's lasts for a quarter of an hour, and a bench for hours."""
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        return web.json_response(FOUND)
+
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"""#!/bin/sh
+echo x >> {tmp_path}/runs
+cat <<END
+{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+  "status": {{"token": "token-$(wc -l < {tmp_path}/runs)", "expirationTimestamp": "$EXPIRES"}}}}
+END
+"""
+    )
+    plugin.chmod(0o755)
+
+    async def asked(expires: str) -> list[str]:
+        seen.clear()
+        content = yaml.safe_load(kubeconfig(tmp_path, server=url).read_text())
+        (user,) = content["users"]
+        user["user"] = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": str(plugin),
+                "env": [{"name": "EXPIRES", "value": expires}],
+            }
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
+        (tmp_path / "runs").unlink(missing_ok=True)
+        configuration = await kube_config.load(tmp_path / "kubeconfig")
+        async with kube_config.client(configuration) as api:
+            for _ in range(2):
+                assert await Kube(api, timeout_s=5).get(POD, "llm", "kimi") == FOUND
+        return seen
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        url = str(server.make_url("")).rstrip("/")
+        assert await asked("2020-01-01T00:00:00Z") == ["Bearer token-2", "Bearer token-3"]
+        assert await asked("2999-01-01T00:00:00Z") == ["Bearer token-1", "Bearer token-1"]
+
+
 @pytest.mark.parametrize("content", ["", "a: [", "clusters: 7"])
 async def test_a_kubeconfig_that_is_none_is_told_in_a_sentence(
     tmp_path: Path, content: str
