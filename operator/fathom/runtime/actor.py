@@ -62,8 +62,8 @@ class Actor:
             program=self._world.program,
             version=self._world.version,
         )
-        # What is made for a new resource needs none: it is refused where it is there already. Each
-        # look lists all kinds, and a sync that makes a thousand resources would hold up all writes.
+        # What is made for a new resource needs no look: it is refused where it is there already.
+        # The lists of a sync that makes a thousand resources would hold up all writes.
         hearsay = objects.from_watches and not objects.untouched
         if hearsay and writes.need_a_look(memory.guard, now_s):
             return None
