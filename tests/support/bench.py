@@ -9,12 +9,20 @@ from typing import Any
 
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    EVENT,
+    POD,
+    SPECULATIVE_DEPLOYMENT,
+    ObjectKey,
+)
 from fathom.core.cluster.served import ServedApis
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
+from fathom.core.times import rfc3339
 from fathom.core.unread import Unread
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.progress import FetchedBytes
@@ -235,6 +243,19 @@ class Bench:
         return [
             pod for pod in self.kube.all_of(POD) if pod["metadata"]["name"].startswith(deployment)
         ]
+
+    def refuse_pod(self, kind: str, owner: str, message: str, at_s: float) -> None:
+        """Kubernetes tells that it refuses a pod of this Job or StatefulSet."""
+        self.kube.put(
+            EVENT,
+            {
+                "metadata": {"name": f"{owner}.{message[-5:]}", "namespace": "llm"},
+                "involvedObject": {"kind": kind, "name": owner},
+                "reason": "FailedCreate",
+                "message": message,
+                "lastTimestamp": rfc3339(at_s),
+            },
+        )
 
     def set_ready(self, pod: str, *, ready: bool = True, **status: Any) -> None:
         found = copy.deepcopy(self.kube.find(POD, pod))

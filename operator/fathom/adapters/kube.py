@@ -28,6 +28,7 @@ from fathom.adapters.kube_answers import (
 )
 from fathom.adapters.kube_discovery import discover
 from fathom.adapters.ports import EventType, KubeError, Page, WatchEvent
+from fathom.adapters.turn import NoTurnError, turn
 from fathom.api import names
 from fathom.core.cluster.kinds import EVENT, Kind
 from fathom.core.cluster.manifest import Manifest, Seen, place_of
@@ -103,15 +104,11 @@ class Kube:
 
     async def select(self, kind: Kind, namespace: str, selector: str) -> tuple[Manifest, ...]:
         try:
-            async with asyncio.timeout(self._in_line_s):
-                await self._lists.acquire()
-        except TimeoutError as error:
+            async with turn(self._lists, self._in_line_s):
+                return await self._listed(kind, namespace, [("labelSelector", selector)])
+        except NoTurnError as error:
             waited = f"no turn to list {kind.plural} in {self._in_line_s:g} s"
             raise KubeError(0, f"the API server is too slow: {waited}") from error
-        try:
-            return await self._listed(kind, namespace, [("labelSelector", selector)])
-        finally:
-            self._lists.release()
 
     async def named(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         query = [("fieldSelector", f"metadata.name={name}")]

@@ -37,8 +37,7 @@ async def load(
     """
     configuration = Configuration(client_session_kwargs={"trust_env": not as_operator})
     try:
-        by_pod = as_operator and kubeconfig is None and IN_CLUSTER.exists()
-        if by_pod or _in_cluster(kubeconfig, context):
+        if _in_cluster(kubeconfig if as_operator else _file(kubeconfig), context):
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             loader = await config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -76,7 +75,7 @@ def namespace(kubeconfig: Path | None, context: str = "") -> str:
     Raises:
         NoClusterError: there is no such kubeconfig or context.
     """
-    if _in_cluster(kubeconfig, context):
+    if _in_cluster(_file(kubeconfig), context):
         return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
     try:
         contexts, current = config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
@@ -92,8 +91,8 @@ def namespace(kubeconfig: Path | None, context: str = "") -> str:
     return str(chosen.get("namespace") or "default")
 
 
-def _in_cluster(kubeconfig: Path | None, context: str) -> bool:
-    return not (_file(kubeconfig) or context) and IN_CLUSTER.exists()
+def _in_cluster(named: Path | str | None, context: str) -> bool:
+    return not (named or context) and IN_CLUSTER.exists()
 
 
 def _file(kubeconfig: Path | None) -> str | None:

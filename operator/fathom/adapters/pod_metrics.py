@@ -1,6 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Final
 
 import aiohttp
@@ -10,6 +9,7 @@ from fathom.adapters.exposition import NotAnEngine
 from fathom.adapters.metrics_page import PageReader
 from fathom.adapters.ports import Clock, PodEndpoint, Sample
 from fathom.adapters.remembered import Remembered
+from fathom.adapters.turn import NoTurnError, turn
 from fathom.core.measurement import PodCounters
 from fathom.core.unread import Unread
 
@@ -94,49 +94,39 @@ class PodMetrics:
         return Unread(pod.pod, cause)
 
     async def _page(self, pod: PodEndpoint) -> bytes:
+        """Its page, once it is its turn.
+
+        Raises:
+            BadAnswerError: there is none.
+        """
         url = pod.url("/metrics")
         # Whoever gets the address of a pod that is gone has been asked nothing yet.
         key = f"{pod.namespace}/{pod.pod} {url}"
-        async with self._turn(self._silent.find(key)):
-            try:
-                page = await whole_answer(
-                    self._session,
-                    url,
-                    most_bytes=self._largest_page_bytes,
-                    timeout_s=self._timeout_s,
-                    connect_s=self._connect_s,
-                    room=self._room,
-                )
-            except NoAnswerError as error:
-                self._silent.keep(key, str(error))
-                raise
-            except BadAnswerError:
-                self._silent.forget(key)
-                raise
+        if (silence := self._silent.find(key)) is None:
+            async with self._turns:
+                return await self._answer(url, key)
+        try:
+            async with turn(self._turns_apart, self._timeout_s):
+                return await self._answer(url, key)
+        except NoTurnError:
+            # Its resource's other pods answer, perhaps, and must not wait for all pods that hang.
+            raise NoAnswerError(silence) from None
+
+    async def _answer(self, url: str, key: str) -> bytes:
+        try:
+            page = await whole_answer(
+                self._session,
+                url,
+                most_bytes=self._largest_page_bytes,
+                timeout_s=self._timeout_s,
+                connect_s=self._connect_s,
+                room=self._room,
+            )
+        except NoAnswerError as error:
+            self._silent.keep(key, str(error))
+            raise
+        except BadAnswerError:
+            self._silent.forget(key)
+            raise
         self._silent.forget(key)
         return page
-
-    @asynccontextmanager
-    async def _turn(self, silence: str | None) -> AsyncIterator[None]:
-        """Have a turn for the length of the block.
-
-        Args:
-            silence: how the pod gave no answer when it was asked last; None: it did, or it was not.
-
-        Raises:
-            NoAnswerError: this does not get its turn soon. Of a resource whose other pods answer,
-                these must not wait for all pods that hang; so what was last is said again.
-        """
-        if silence is None:
-            async with self._turns:
-                yield
-            return
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._turns_apart.acquire()
-        except TimeoutError:
-            raise NoAnswerError(silence) from None
-        try:
-            yield
-        finally:
-            self._turns_apart.release()

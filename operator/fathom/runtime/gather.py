@@ -47,7 +47,6 @@ from fathom.runtime.ports import World
 from fathom_vllm.environment import DEPTH_KEY
 
 _Observed = TypeVar("_Observed", bound=BaseModel)
-_DECISIVE: Final = frozenset({DEPLOYMENT, LEADER_WORKER_SET, POD})
 _MODELS: Final[Mapping[Kind, Any]] = {
     CONFIG_MAP: ObservedConfigMap,
     DEPLOYMENT: ObservedDeployment,
@@ -62,7 +61,7 @@ class Doubt(Enum):
     """What watches have told, and is read all the same."""
 
     NOTHING = frozenset[Kind]()
-    PODS = _DECISIVE
+    PODS = frozenset({DEPLOYMENT, LEADER_WORKER_SET, POD})
     """Pods and what makes them: on their state rests what is decided of them. Of all else a write
     of something older is refused, and so is making what is there; and each list that is not made is
     less for an API server, which goes through all objects of that kind in the namespace."""
@@ -177,7 +176,7 @@ async def _look(
         jobs=jobs,
         refused_pods=await _refused_pods(kube, key.namespace, groups, jobs, pods),
         nodes=await world.nodes() if any(pod.unscheduled is not None for pod in pods) else (),
-        from_watches=not _DECISIVE.isdisjoint(told),
+        from_watches=any(map(Doubt.PODS.covers, told)),
     )
 
 

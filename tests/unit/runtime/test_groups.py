@@ -175,17 +175,7 @@ QUOTA = 'pods "kimi" is forbidden: exceeded quota: gpus'
 
 
 def refuse(bench: Bench, stateful_set: str, at_s: float, message: str = QUOTA) -> None:
-    """Kubernetes tells that it refuses a pod of this StatefulSet."""
-    bench.kube.put(
-        EVENT,
-        {
-            "metadata": {"name": f"{stateful_set}.{message[-5:]}", "namespace": "llm"},
-            "involvedObject": {"kind": "StatefulSet", "name": stateful_set},
-            "reason": "FailedCreate",
-            "message": message,
-            "lastTimestamp": rfc3339(at_s),
-        },
-    )
+    bench.refuse_pod("StatefulSet", stateful_set, message, at_s)
 
 
 def take(bench: Bench, name: str) -> None:

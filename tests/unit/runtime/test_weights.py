@@ -9,14 +9,12 @@ from fathom.core.cluster.kinds import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
     DEPLOYMENT,
-    EVENT,
     JOB,
     LEADER_WORKER_SET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
 )
 from fathom.core.cluster.served import ServedApis
-from fathom.core.times import rfc3339
 from support.bench import Bench
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -255,18 +253,7 @@ QUOTA = 'Error creating: pods "kimi-fetch-x" is forbidden: failed quota: must sp
 
 
 def refuse(bench: Bench, at_s: float) -> None:
-    """Kubernetes tells that it takes no pod of the Job."""
-    name = job_of(bench)["metadata"]["name"]
-    bench.kube.put(
-        EVENT,
-        {
-            "metadata": {"name": f"{name}.refused", "namespace": "llm"},
-            "involvedObject": {"kind": "Job", "name": name},
-            "reason": "FailedCreate",
-            "message": QUOTA,
-            "lastTimestamp": rfc3339(at_s),
-        },
-    )
+    bench.refuse_pod("Job", job_of(bench)["metadata"]["name"], QUOTA, at_s)
 
 
 async def test_a_pod_that_the_cluster_refuses_is_told_in_its_words_until_it_comes() -> None:

@@ -1,14 +1,12 @@
 """What is left of a pass's writes when one of them fails."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import JsonValue
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE, Kind
+from fathom.core.cluster.kinds import CONFIG_MAP, POD, SERVICE
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.operations import Create, Patch
@@ -59,21 +57,14 @@ class SlowKube(FakeKube):
         self.takes_s = takes_s
         self.at_once = self.most_at_once = 0
 
-    async def merge(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Mapping[str, JsonValue],
-        seen: Seen | None,
-    ) -> Manifest:
+    async def merge(self, *asked: Any, **named: Any) -> Manifest | None:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             await asyncio.sleep(self.takes_s)
         finally:
             self.at_once -= 1
-        return await super().merge(kind, namespace, name, patch, seen)
+        return await super().merge(*asked, **named)
 
 
 def nudge(kube: FakeKube, name: str) -> Patch:

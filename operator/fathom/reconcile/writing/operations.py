@@ -261,7 +261,7 @@ def depth_nudges(
         again_at_s: nudge every pod, at this time, although it was told before; None: only those
             whose depths changed.
     """
-    value = str(after.generation)
+    value = told = str(after.generation)
     if again_at_s is not None:
         # The same value twice would be no change, and wake no kubelet.
         value += f".{int(again_at_s)}"
@@ -280,7 +280,6 @@ def depth_nudges(
             or before.for_pod(pod.name) != after.for_pod(pod.name)
         )
     )
-    told = str(after.generation)
     return tuple(
         Patch(POD, pod.name, patch, Seen.of(objects.live[POD, pod.name]), "its depth has changed")
         for pod in sorted(pods, key=lambda pod: _told_generation(pod) == told)
