@@ -85,7 +85,7 @@ def _graphs(spec: SpeculativeDeploymentSpec) -> str:
     with_live, without = graph_cost(price.live.captured), graph_cost(price.static.captured)
     return (
         f"{live}{whose} to capture, {static} if depth were not live{beyond} (by vLLM's own "
-        f"rules, measured on no GPU). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
+        f"rules). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
         f"{_gib(without.memory_bytes)} if depth were not live, and {_minutes(with_live)} of the "
         f"start.{_missed(spec, missed) if missed else ''}"
     )

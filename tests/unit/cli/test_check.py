@@ -127,7 +127,7 @@ def test_prints_what_it_found(tmp_path: Path) -> None:
         "  depth: Live: one of 1, 3, 7, starting at 3.",
         (
             "  CUDA graphs: 484 to capture, 179 if depth were not live (by vLLM's own "
-            "rules, measured on no GPU). Estimated: 5.4 GiB of each GPU, 2.1 GiB if depth were not "
+            "rules). Estimated: 5.4 GiB of each GPU, 2.1 GiB if depth were not "
             "live, and 1 to 2 minutes of the start."
         ),
         (
