@@ -22,7 +22,7 @@ from fathom_bench.gpu.arms import (
     live_setup,
     single_setup,
 )
-from fathom_bench.gpu.figures import DepthChange, change_of, graph_cells, step_ms
+from fathom_bench.gpu.figures import DepthChange, TurnTimes, change_of, graph_cells, turn_times
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.plan import ABBA, SETTLE_SECONDS, GpuBenchPlan, Side
 from fathom_bench.gpu.records import (
@@ -233,7 +233,7 @@ async def _compared(bench: _GpuBench, live: ProbedEngine, single: ProbedEngine, 
     await _held(bench, live, depth)
     for batch in plan.batches:
         bench.view.say(f"depth {depth}, {batch} requests in flight: live beside {single.name}")
-        times: dict[Side, list[float | None]] = {"live": [], "single": []}
+        times: dict[Side, list[TurnTimes | None]] = {"live": [], "single": []}
         for side in ABBA * plan.turn_rounds:
             arm = live if side == "live" else single
             bench.view.doing(f"depth {depth}, {batch} in flight: {arm.name}")
@@ -243,8 +243,8 @@ async def _compared(bench: _GpuBench, live: ProbedEngine, single: ProbedEngine, 
                 first = step_count(arm.directory)
                 await asyncio.sleep(plan.turn_seconds)
                 steps = read_steps(arm.directory, first)
-            times[side].append(step_ms(steps, batch, depth))
-            bench.view.advance(plan.turn_seconds + SETTLE_SECONDS)
+            times[side].append(turn_times(steps, batch, depth))
+            bench.view.advance(plan.whole_turn_seconds)
         bench.comparisons.append(comparison(batch, depth, times["live"], times["single"]))
 
 

@@ -1,9 +1,9 @@
 """The benchmark's result: what is printed, and what `--json` writes. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from fathom_bench.gpu.figures import DepthChange, GraphCell, Model
+from fathom_bench.gpu.figures import DepthChange, GraphCell, Model, TurnTimes
 from fathom_bench.gpu.records import StartUp
 from fathom_local.demo.compare import Ratio, paired_ratio
 from fathom_local.demo.verdict import Claim
@@ -16,11 +16,13 @@ class DepthComparison(Model):
 
     batch: int
     depth: int
-    live_ms: tuple[float, ...]
-    """Median times of a step, turn by turn."""
-    single_ms: tuple[float, ...]
-    live_over_single: Ratio | None
+    live: tuple[TurnTimes, ...]
+    """Turn by turn."""
+    single: tuple[TurnTimes, ...]
+    medians: Ratio | None
     """Of the n-th turn of one over the n-th of the other; null: too few turns had steps."""
+    fastest: Ratio | None
+    """Likewise, of the times that a tenth of the steps fell below."""
 
 
 class CapturedGraphs(Model):
@@ -63,18 +65,31 @@ class GpuBenchReport(Model):
 
 
 def comparison(
-    batch: int, depth: int, live_ms: Sequence[float | None], single_ms: Sequence[float | None]
+    batch: int,
+    depth: int,
+    live: Sequence[TurnTimes | None],
+    single: Sequence[TurnTimes | None],
 ) -> DepthComparison:
     """Put turns side by side; a turn with too few steps of its kind takes its pair out."""
     pairs = [
         (ours, theirs)
-        for ours, theirs in zip(live_ms, single_ms, strict=True)
+        for ours, theirs in zip(live, single, strict=True)
         if ours is not None and theirs is not None
     ]
-    ours, theirs = (tuple(pair[at] for pair in pairs) for at in (0, 1))
-    ratio = paired_ratio(ours, theirs) if len(pairs) >= _FEWEST_PAIRS else None
+    enough = len(pairs) >= _FEWEST_PAIRS
+
+    def ratio(of: Callable[[TurnTimes], float]) -> Ratio | None:
+        if not enough:
+            return None
+        return paired_ratio([of(pair[0]) for pair in pairs], [of(pair[1]) for pair in pairs])
+
     return DepthComparison(
-        batch=batch, depth=depth, live_ms=ours, single_ms=theirs, live_over_single=ratio
+        batch=batch,
+        depth=depth,
+        live=tuple(pair[0] for pair in pairs),
+        single=tuple(pair[1] for pair in pairs),
+        medians=ratio(lambda turn: turn.median_ms),
+        fastest=ratio(lambda turn: turn.fastest_ms),
     )
 
 

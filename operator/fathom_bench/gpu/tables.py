@@ -130,12 +130,15 @@ def comparison_table(report: GpuBenchReport) -> Table:
         row = []
         for batch in batches:
             cell = cells[batch, depth]
-            if cell.live_over_single is None:
+            if cell.medians is None or cell.fastest is None:
                 row.append("too few steps")
                 continue
+            live, single = (
+                median(turn.median_ms for turn in each) for each in (cell.live, cell.single)
+            )
             row.append(
-                f"{median(cell.live_ms):.2f} / {median(cell.single_ms):.2f} ms\n"
-                f"{_ratio(cell.live_over_single)}"
+                f"{live:.2f} / {single:.2f} ms\n"
+                f"{_ratio(cell.medians)}\n[dim]fastest tenth[/dim]\n{_ratio(cell.fastest)}"
             )
         table.add_row(str(depth), *row)
     return table

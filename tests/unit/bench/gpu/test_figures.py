@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from fathom_bench.gpu.figures import GraphCell, change_of, graph_cells, step_ms
+from fathom_bench.gpu.figures import GraphCell, change_of, graph_cells, turn_times
 from fathom_bench.gpu.records import Dispatched, GraphUse, RecordedStep
 
 WRITTEN_AT_S = 10.0
@@ -74,15 +74,30 @@ def test_a_change_that_never_came_is_not_obeyed(found: list[tuple[int, int]]) ->
     assert not change.obeyed
 
 
-def test_step_time_is_that_of_steps_of_one_kind_after_one_of_the_same() -> None:
+def test_step_times_are_those_of_steps_of_one_kind_after_one_of_the_same() -> None:
     same = steps([(3, 3)] * 6)
     slow = same[-1]._replace(ended_at_s=100.0, drafting=5)
 
-    assert step_ms(same, 4, 3) == pytest.approx(100)
-    assert step_ms([*same, slow], 4, 3) == pytest.approx(100)
-    assert step_ms(same[:5], 4, 3) is None
-    assert step_ms(same, 8, 3) is None
-    assert step_ms([step._replace(plain=False) for step in same], 4, 3) is None
+    times = turn_times(same, 4, 3)
+    assert times is not None
+    assert times.median_ms == pytest.approx(100)
+    assert turn_times([*same, slow], 4, 3) == times
+    assert turn_times(same[:5], 4, 3) is None
+    assert turn_times(same, 8, 3) is None
+    assert turn_times([step._replace(plain=False) for step in same], 4, 3) is None
+
+
+def test_the_fastest_tenth_does_not_see_a_machine_that_others_use() -> None:
+    steady = steps([(3, 3)] * 41)
+    late_s, disturbed = 0.0, []
+    for number, step in enumerate(steady):
+        late_s += 0.3 if number > 20 else 0.0
+        disturbed.append(step._replace(ended_at_s=step.ended_at_s + late_s))
+
+    times = turn_times(disturbed, 4, 3)
+    assert times is not None
+    assert times.fastest_ms == pytest.approx(100)
+    assert times.median_ms > 200
 
 
 def test_graphs_are_put_together_by_batch_and_depth() -> None:
