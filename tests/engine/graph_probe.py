@@ -83,6 +83,8 @@ class Answer:
     draft_full: int
     draft_piecewise: int
     replayed: list[list[str]]
+    strays: list[list[bool]]
+    """Likewise, whether the draft's first pass replays a full graph where the target does not."""
     counted: list[tuple[int, int, str, int]]
     """The same as the probe of `make bench-gpu` counts it: batch, depth, what, how often."""
 
@@ -165,14 +167,18 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
     target = ModelCudaGraphManager(config, NOWHERE, mode, deepest + 1, varlen_decode=any_length)
     target._graphs_captured = True
     draft_first = SpeculatorCudaGraphManager(config, NOWHERE, mode, deepest + 1)
+    draft_first._graphs_captured = True
     further_mode = CUDAGraphMode.FULL_DECODE_ONLY
     if mode.decode_mode() != FULL or deepest == 1:
         further_mode = CUDAGraphMode.NONE
     draft_further = SpeculatorCudaGraphManager(config, NOWHERE, further_mode, 1)
     draft_further.capture(*(None,) * 6, specialize_spec_tokens=bool(engine["schedule"]))
     GraphWatch.dispatched.clear()
-    replayed = [
-        [replay(target, batch, depth, any_length=any_length) for depth in range(deepest + 1)]
+    steps = [
+        [
+            Replay(target, draft_first, batch, depth, any_length=any_length)
+            for depth in range(deepest + 1)
+        ]
         for batch in engine["batches"]
     ]
     return Answer(
@@ -186,7 +192,8 @@ def answer_in_its_environment(engine: dict[str, Any]) -> Answer:
         target_piecewise=count(target, CUDAGraphMode.PIECEWISE),
         draft_full=count(draft_first, FULL) + count(draft_further, FULL),
         draft_piecewise=count(draft_first, CUDAGraphMode.PIECEWISE),
-        replayed=replayed,
+        replayed=[[step.of_target for step in row] for row in steps],
+        strays=[[step.stray for step in row] for row in steps],
         counted=[(*each, times) for each, times in GraphWatch.dispatched.items()],
     )
 
@@ -195,10 +202,25 @@ def count(manager: CudaGraphManager, mode: CUDAGraphMode) -> int:
     return len(manager._capture_descs.get(mode, ()))
 
 
-def replay(manager: CudaGraphManager, batch: int, depth: int, *, any_length: bool) -> str:
-    length = depth + 1
-    uniform, longest = (None, length) if any_length else (length, None)
-    return str(manager.dispatch(batch, batch * length, uniform, 0, longest).cg_mode.name)
+class Replay:
+    """What one step gets, of target and draft."""
+
+    def __init__(
+        self,
+        target: CudaGraphManager,
+        draft: CudaGraphManager,
+        batch: int,
+        depth: int,
+        *,
+        any_length: bool,
+    ) -> None:
+        length = depth + 1
+        uniform, longest = (None, length) if any_length else (length, None)
+        graph = target.dispatch(batch, batch * length, uniform, 0, longest)
+        self.of_target = str(graph.cg_mode.name)
+        # As `propose` in spec_decode/target_dependent_ar/speculator.py asks: with padding.
+        drafts = draft.dispatch(batch, graph.num_tokens, length, 0)
+        self.stray = graph.cg_mode == CUDAGraphMode.PIECEWISE and drafts.cg_mode == FULL
 
 
 def main() -> None:

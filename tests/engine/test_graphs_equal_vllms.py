@@ -239,6 +239,9 @@ def test_what_is_captured_and_replayed_is_what_vllm_says(
         for batch, replayed in zip(engine.batches, answer["replayed"], strict=True):
             ours = [graphs.replayed(batch, depth) for depth in range(engine.deepest + 1)]
             assert ours == replayed, (engine, batch)
+        strays = [graphs.strays.get(depth, ()) for depth in range(engine.deepest + 1)]
+        for batch, row in zip(engine.batches, answer["strays"], strict=True):
+            assert [batch in each for each in strays] == row, (engine, batch)
         most = answer["max_num_batched_tokens"]
         sizes = engine.sizes or default_sizes(
             engine.depth_at,
@@ -318,6 +321,7 @@ def test_each_depth_of_the_examples_has_its_full_graphs(
             for depth in set(live.engine.depth_at):
                 if batch * (depth + 1) <= live.answer["sizes"][-1]:
                     assert replayed[depth] == "FULL", (name, batch, depth)
+        assert not any(any(row) for row in live.answer["strays"]), name
         price = graph_price(spec)
         assert isinstance(price, GraphPrice)
         assert price.live.captured == live.captured

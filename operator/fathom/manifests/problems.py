@@ -16,6 +16,7 @@ from fathom.core.cluster.nodes_per_replica import gpus_per_pod
 from fathom.core.engine.capability import engine_problems, has_plugin
 from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
+from fathom.manifests.engine_command.engine_graphs import graph_problems
 from fathom.manifests.engine_command.known_names import name_doubts
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
 from fathom.manifests.engine_command.speculative_config import draft_option_problems
@@ -83,6 +84,7 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
     yield from _max_num_seqs_problems(spec)
     yield from _kv_cache_problems(spec)
     yield from engine_problems(spec)
+    yield from graph_problems(spec)
     if verdict.refused:
         yield Problem(verdict.field, verdict.message)
     yield from _gpu_problems(spec)

@@ -30,7 +30,7 @@ def conflicts(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[str
         version: vLLM's.
     """
     args = spec.engine.args
-    cause = _no_full_graphs(args) if captures_graphs(spec) else "--enforce-eager"
+    cause = no_full_graphs(args) if captures_graphs(spec) else "--enforce-eager"
     if cause:
         yield f"it needs full CUDA graphs, and {cause} in spec.engine.args has none: remove it"
     if cause := why_model_runner_v1(spec):
@@ -46,7 +46,7 @@ def conflicts(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[str
         )
 
 
-def _no_full_graphs(args: Sequence[str]) -> str:
+def no_full_graphs(args: Sequence[str]) -> str:
     """What leaves an engine that captures graphs without full ones; empty: nothing."""
     stated = stated_object(args, "--compilation-config").get(_MODE)
     if stated is not None:

@@ -11,6 +11,7 @@ vllm/v1/worker/gpu/cudagraph_utils.py and `SpeculatorCudaGraphManager` beside th
 tests/engine/test_graphs_equal_vllms.py asks vLLM's own code the same questions.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +57,30 @@ class Captured:
         return self.target + self.draft_full + self.draft_piecewise
 
 
+@dataclass(frozen=True, slots=True)
+class _FullGraphs:
+    """Those that replay a whole step of decodes."""
+
+    tokens: tuple[int, ...]
+    """Numbers of tokens, ascending …"""
+    query_lengths: tuple[frozenset[int], ...]
+    """… and which query lengths have one of so many."""
+
+    @classmethod
+    def of(cls, by_tokens: Mapping[int, frozenset[int]]) -> "_FullGraphs":
+        ascending = tuple(sorted(by_tokens))
+        return cls(ascending, tuple(by_tokens[each] for each in ascending))
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.query_lengths))
+
+    def next_group(self, tokens: int) -> frozenset[int]:
+        """The query lengths of the next larger graphs, which are all that vLLM looks at."""
+        at = bisect_left(self.tokens, tokens)
+        return self.query_lengths[at] if at < len(self.tokens) else frozenset()
+
+
 @dataclass(frozen=True)
 class Graphs:
     """The graphs of one engine, on Model Runner V2.
@@ -80,7 +105,7 @@ class Graphs:
         """What a step of `batch` decodes gets, each of which verifies `depth` drafts."""
         query_length = depth + 1
         tokens = batch * query_length
-        group = next((each for size, each in self._full.items() if size >= tokens), frozenset())
+        group = self._full.next_group(tokens)
         if query_length in group or (group == _ANY and depth <= self.deepest):
             return Replayed.FULL
         if self._piecewise and tokens <= self._piecewise[-1]:
@@ -89,12 +114,38 @@ class Graphs:
 
     def reach(self, depth: int) -> int:
         """The largest batch that has any graph at a depth."""
-        return min(self.sizes[-1] // (depth + 1), self.max_num_seqs)
+        return min(max(self.sizes, default=0) // (depth + 1), self.max_num_seqs)
 
     def missed(self, depth: int) -> int:
         """How many batches within reach replay no full graph at a depth."""
         batches = range(1, self.reach(depth) + 1)
         return sum(self.replayed(batch, depth) is not Replayed.FULL for batch in batches)
+
+    @cached_property
+    def strays(self) -> Mapping[int, tuple[int, ...]]:
+        """By depth, batches whose drafts replay a full graph although the target's step did not.
+
+        The target runs piecewise, padded to a size. The draft's first pass looks for a graph of
+        that size, finds a full one, of more requests, and replays it over what attention was told
+        of fewer: on an H100 single steps then took seconds (docs/gpu.md). So with EAGLE and MTP
+        drafts (`propose` in vllm/v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py).
+        """
+        found = {
+            depth: tuple(
+                batch
+                for batch in range(1, self.reach(depth) + 1)
+                if self._is_stray(batch, depth + 1)
+            )
+            for depth in sorted(self.depths)
+        }
+        return {depth: batches for depth, batches in found.items() if batches}
+
+    def _is_stray(self, batch: int, query_length: int) -> bool:
+        tokens = batch * query_length
+        if self.replayed(batch, query_length - 1) is not Replayed.PIECEWISE:
+            return False
+        padded = self._piecewise[bisect_left(self._piecewise, tokens)]
+        return query_length in self._full_of_one_length.next_group(padded)
 
     @cached_property
     def captured(self) -> Captured:
@@ -110,26 +161,25 @@ class Graphs:
             loops = sum(depth > 1 for depth in self.depths) if len(self.depths) > 1 else 1
             further = loops * sum(size <= self.max_num_seqs for size in self.sizes)
         return Captured(
-            target_full=_count(self._full),
+            target_full=self._full.count,
             target_piecewise=piecewise,
-            draft_full=_count(self._full_of_one_length) + further,
+            draft_full=self._full_of_one_length.count + further,
             draft_piecewise=piecewise,
         )
 
     @cached_property
-    def _full(self) -> Mapping[int, frozenset[int]]:
-        """By number of tokens, ascending, the query lengths that have a full graph."""
+    def _full(self) -> "_FullGraphs":
         if self.any_length and self.mode in _WITH_FULL_DECODES - {GraphMode.FULL}:
-            return dict.fromkeys((size for size in self.sizes if size <= self._most), _ANY)
+            return _FullGraphs.of(dict.fromkeys((n for n in self.sizes if n <= self._most), _ANY))
         return self._full_of_one_length
 
     @cached_property
-    def _full_of_one_length(self) -> Mapping[int, frozenset[int]]:
+    def _full_of_one_length(self) -> "_FullGraphs":
         """The same where adaptive verification is off."""
         if self.mode not in _WITH_FULL_DECODES:
-            return {}
+            return _FullGraphs.of({})
         if self.mode is GraphMode.FULL:
-            return dict.fromkeys(self.sizes, _ANY)
+            return _FullGraphs.of(dict.fromkeys(self.sizes, _ANY))
         found: dict[int, set[int]] = {}
         for query_length in {depth + 1 for depth in self.depths}:
             for size in self.sizes:
@@ -137,7 +187,7 @@ class Graphs:
                 tokens = requests * query_length
                 if tokens <= min(self._most, self.sizes[-1]) and requests <= self.max_num_seqs:
                     found.setdefault(tokens, set()).add(query_length)
-        return {tokens: frozenset(found[tokens]) for tokens in sorted(found)}
+        return _FullGraphs.of({tokens: frozenset(lengths) for tokens, lengths in found.items()})
 
     @property
     def _most(self) -> int:
@@ -157,10 +207,6 @@ _ANY: Final = frozenset({0})
 """One graph for every query length."""
 _INTERACTIVE_TOKENS: Final = 32
 """Up to which `--performance-mode interactivity` gives each step a size of its own."""
-
-
-def _count(graphs: Mapping[int, frozenset[int]]) -> int:
-    return sum(len(lengths) for lengths in graphs.values())
 
 
 def default_sizes(
@@ -188,14 +234,31 @@ def default_sizes(
         for requests in {*_grid(min(most, ceiling)), min(most, ceiling)}
         if requests * query_length <= largest
     }
-    sizes = {*decodes, *_grid(largest)}
+    sizes = {*decodes, *sizes_up_to(largest, max_num_batched_tokens, interactive=interactive)}
+    return within(max_num_batched_tokens, sizes)
+
+
+def sizes_up_to(
+    largest: int, max_num_batched_tokens: int | None = None, *, interactive: bool = False
+) -> tuple[int, ...]:
+    """What vLLM captures for when it is told the largest size (`max_cudagraph_capture_size`)."""
+    sizes = {*_grid(largest)}
     if interactive:
         sizes |= {*range(1, min(largest, _INTERACTIVE_TOKENS) + 1)}
-    if max_num_batched_tokens is not None:
-        sizes = {size for size in sizes if size <= max_num_batched_tokens}
-        if max_num_batched_tokens <= largest:
-            sizes.add(max_num_batched_tokens)
-    return tuple(sorted(sizes))
+    if max_num_batched_tokens is not None and max_num_batched_tokens <= largest:
+        sizes.add(max_num_batched_tokens)
+    return within(max_num_batched_tokens, sizes)
+
+
+def within(max_num_batched_tokens: int | None, sizes: Iterable[int]) -> tuple[int, ...]:
+    """Those that a step can have, ascending, each once: vLLM drops the others."""
+    return tuple(
+        sorted(
+            size
+            for size in {*sizes}
+            if max_num_batched_tokens is None or size <= max_num_batched_tokens
+        )
+    )
 
 
 def _grid(most: int) -> Iterable[int]:

@@ -140,7 +140,7 @@ def capture_sizes(depths: tuple[int, ...], max_num_seqs: int, ceiling: int) -> t
         for top in (largest, *(max_num_seqs * length for length in lengths)):
             if top <= largest and top % step(top):
                 last = top // step(top) * step(top)
-                yield range(last + 1, last + step(top))
+                yield range(last + 1, last + step(top) + 1)
 
     def is_step(tokens: int) -> bool:
         return any(tokens % length == 0 and tokens // length <= max_num_seqs for length in lengths)

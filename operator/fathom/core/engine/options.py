@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +23,7 @@ _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     {
         "--compilation-config": "--compi",
+        "--cudagraph-capture-sizes": "--cudagraph-c",
         "--download-dir": "--dow",
         "--enable-batch-sharded-sampling": "--enable-ba",
         "--enable-dbo": "--enable-db",
@@ -32,6 +34,7 @@ SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
         "--kv-cache-dtype": "--kv-cache-d",
         "--kv-transfer-config": "--kv-t",
         "--load-format": "--load",
+        "--max-cudagraph-capture-size": "--max-cu",
         "--max-model-len": "--max-mo",
         "--max-num-batched-tokens": "--max-num-b",
         "--max-num-seqs": "--max-num-se",
@@ -96,6 +99,20 @@ def last_value(args: Sequence[str], name: str) -> str | None:
     """
     values = [option.value or "" for option in _spelled(args, name) if not option.keys]
     return values[-1] if values else None
+
+
+def stated_numbers(args: Sequence[str], name: str) -> tuple[int, ...]:
+    """The whole numbers that an option names which takes several; none: it is absent.
+
+    Args:
+        args: the arguments.
+        name: the option, spelled out: one of `SHORTEST`.
+    """
+    stated: Sequence[str] = ()
+    for option in _spelled(args, name):
+        behind = takewhile(str.isdecimal, args[option.index + 1 :])
+        stated = [option.value or ""] if "=" in args[option.index] else [*behind]
+    return tuple(int(each) for each in stated if each.isdecimal())
 
 
 def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:

@@ -3,23 +3,40 @@
 By vLLM's own rules (`fathom.core.engine.cuda_graphs`): computed. An H100 captured as many. Pure.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
+from fathom.api.accelerators import preset_for
 from fathom.api.choices import Method
+from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.engine.capability import live_depth
-from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
-from fathom.core.engine.depth_set import named_depths
+from fathom.core.engine.cuda_graphs import Captured, Graphs, default_sizes
+from fathom.core.engine.depth_set import WIDEST_GRID, named_depths
 from fathom.core.engine.model_runner import captures_graphs
-from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling, sets_graphs
+from fathom.manifests.engine_command.capture_sizes import (
+    added_sizes,
+    ceiling,
+    sets_graphs,
+    stated_mode,
+    stated_sizes,
+)
 from fathom.manifests.engine_command.startup_schedule import startup_schedule
 from fathom.manifests.engine_command.stated_args import (
     max_batch,
     stated_performance_mode,
     stated_tokens_per_step,
 )
+
+_HOPPER: Final = 9
+"""The `compute_capability` of H100 and H200."""
+_TOLD: Final = 3
+"""Batches that a refusal names."""
+_DRAFTS_AFTER_THE_TARGET: Final = frozenset({Method.EAGLE, Method.EAGLE3, Method.MTP})
+"""Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ def graph_price(spec: SpeculativeDeploymentSpec) -> GraphPrice | str:
     return GraphPrice(
         live=_live(spec),
         static=_static(spec),
-        counts_draft=spec.draft.method in {Method.EAGLE, Method.EAGLE3, Method.MTP},
+        counts_draft=spec.draft.method in _DRAFTS_AFTER_THE_TARGET,
     )
 
 
@@ -65,10 +82,54 @@ def captured_by(spec: SpeculativeDeploymentSpec) -> Captured | None:
     return (_live(spec) if live_depth(spec) else _static(spec)).captured
 
 
+def graph_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    """Graphs of depths that would make an engine's steps take seconds (`Graphs.strays`)."""
+    if not (live_depth(spec) and captures_graphs(spec) and _drafts_over_the_targets(spec)):
+        return
+    strays = _live(spec).strays
+    if not strays:
+        return
+    tokens = spec.speculation.tokens
+    depth = tokens if tokens in strays else max(strays)
+    batches = strays[depth]
+    what = (
+        f"vLLM's CUDA graphs of these depths do not fit together: at depth {depth} with "
+        f"{_some(batches)} requests in a step drafts replay a graph of more requests than the step "
+        "has, and such steps took seconds on an H100"
+    )
+    if sets_graphs(spec):
+        yield Problem(
+            "spec.engine.args",
+            f"{what}: take out what says the sizes or the mode of graphs, and Fathom adds sizes "
+            "that fit.",
+        )
+    else:
+        yield Problem(
+            "spec.speculation.depths",
+            f"{what}: leave them out, or name depths of which each, plus one, divides one number "
+            f"up to {WIDEST_GRID}.",
+        )
+
+
+def _some(batches: Sequence[int]) -> str:
+    some = ", ".join(map(str, batches[:_TOLD]))
+    return f"{some}, …" if len(batches) > _TOLD else some
+
+
+def _drafts_over_the_targets(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether a draft's first pass may go by a plan that attention made for the target's step.
+
+    Of NVIDIA's GPUs that is Hopper's, where FlashAttention 3 and FlashMLA keep a plan by request
+    for their graphs; others' are not known. Read in vllm/v1/attention/backends, 0.32.
+    """
+    hopper = preset_for(spec.node_pool).compute_capability in {0, _HOPPER}
+    return hopper and spec.draft.method in _DRAFTS_AFTER_THE_TARGET
+
+
 def _live(spec: SpeculativeDeploymentSpec) -> Graphs:
     most, deepest = max_batch(spec), spec.speculation.effective_max_tokens
     live = startup_schedule(named_depths(spec), most)
-    sizes = added_sizes(spec, most) or _default_sizes(spec, live, deepest)
+    sizes = added_sizes(spec, most) or stated_sizes(spec) or _default_sizes(spec, live, deepest)
     return _graphs(spec, live, deepest, sizes)
 
 
@@ -82,7 +143,7 @@ def _graphs(
     spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int, sizes: tuple[int, ...]
 ) -> Graphs:
     graphs = Graphs(
-        mode=GraphMode.FULL_AND_PIECEWISE,
+        mode=stated_mode(spec),
         sizes=sizes,
         max_num_seqs=max_batch(spec),
         depths=frozenset(part.depth for part in schedule),

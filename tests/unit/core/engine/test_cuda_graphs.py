@@ -3,6 +3,8 @@
 tests/engine/test_graphs_equal_vllms.py holds it against vLLM itself.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from fathom.core.depth import depth_at
@@ -60,6 +62,31 @@ def test_a_depth_that_is_not_named_runs_piecewise_and_beyond_the_sizes_nothing_d
     assert found.replayed(8, 4) is Replayed.PIECEWISE
     assert found.replayed(64, 7) is Replayed.FULL
     assert found.replayed(65, 7) is Replayed.NONE
+
+
+def test_drafts_stray_where_an_h100_took_seconds() -> None:
+    """docs/gpu.md: 61 at depth 3 ran piecewise in 248 tokens, where their drafts found 62's graph.
+
+    Of the batches from 48 to 64 it had, these six ran piecewise, and each had such steps.
+    """
+    depth_at = [3] * 249 + [0, 1, 2, 4, 5, 6, 7]
+    sizes = default_sizes(depth_at, 7, ceiling=H100, max_num_batched_tokens=8192)
+    found = graphs(tuple(range(8)), sizes)
+    assert {*found.strays[3]} & {*range(48, 65)} == {49, 51, 55, 57, 59, 61}
+    assert {depth: len(each) for depth, each in found.strays.items()} == {
+        0: 118,
+        1: 96,
+        2: 9,
+        3: 35,
+    }
+    assert found.replayed(61, 3) is Replayed.PIECEWISE
+    without_piecewise = replace(found, mode=GraphMode.FULL_DECODE_ONLY)
+    assert without_piecewise.missed(3) > 0
+    assert without_piecewise.strays == {}
+
+
+def test_nothing_strays_on_the_grid_or_at_one_depth() -> None:
+    assert on_the_grid((0, 1, 3, 7), H100).strays == on_default_sizes((3,), H100).strays == {}
 
 
 def test_with_adaptive_verification_one_graph_takes_any_length() -> None:

@@ -86,6 +86,17 @@ def test_the_set_holds_what_it_must(deepest: int) -> None:
         assert {0, 1, tokens} <= set(depths) <= set(range(deepest + 1))
 
 
+@pytest.mark.parametrize("max_num_seqs", [130, 133, 256])
+@pytest.mark.parametrize("depths", [(0, 1, 2), (0, 1, 5), (0, 1, 6), (0, 2, 5), (0, 1, 2, 5)])
+def test_no_size_beside_the_grid_s_takes_a_graph(
+    depths: tuple[int, ...], max_num_seqs: int
+) -> None:
+    """Of sizes for the largest batch alone, the last is rounded up to more than one of them."""
+    live = _graphs(depths, capture_sizes(depths, max_num_seqs, 512), max_num_seqs)
+    assert [live.missed(depth) for depth in depths] == [0] * len(depths)
+    assert live.strays == {}
+
+
 @pytest.mark.parametrize("ceiling", [512, 1024])
 @pytest.mark.parametrize("max_num_seqs", [1, 5, 16, 64, 100, 200, 256, 300, 512, 1024])
 @pytest.mark.parametrize("tokens", [2, 3, 4, 6])

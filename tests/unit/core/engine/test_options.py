@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.core.engine.options import SHORTEST, last_value, stated_object
+from fathom.core.engine.options import SHORTEST, last_value, stated_numbers, stated_object
 
 OBJECT = "--kv-transfer-config"
 
@@ -43,6 +43,23 @@ def test_no_beginning_stands_for_two_of_them(name: str) -> None:
 )
 def test_an_object_is_read_as_json_or_key_by_key(line: str, stated: object) -> None:
     assert stated_object(line.replace("OBJECT", OBJECT).split(), OBJECT) == stated
+
+
+@pytest.mark.parametrize(
+    ("line", "numbers"),
+    [
+        ("SIZES 1 2 4 --other 8", (1, 2, 4)),
+        ("SIZES=8 SIZES 1 2", (1, 2)),
+        ("SIZES 1 2 SIZES=8", (8,)),
+        ("--cudagraph_c 16", (16,)),
+        ("SIZES", ()),
+        ("SIZES many", ()),
+        ("--other 1", ()),
+    ],
+)
+def test_numbers_behind_an_option_are_read(line: str, numbers: tuple[int, ...]) -> None:
+    name = "--cudagraph-capture-sizes"
+    assert stated_numbers(line.replace("SIZES", name).split(), name) == numbers
 
 
 def test_a_short_name_stands_for_an_option_as_a_whole_only() -> None:

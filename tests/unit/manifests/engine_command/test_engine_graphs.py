@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fathom.core.engine.cuda_graphs import Replayed
-from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
+from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price, graph_problems
 from fathom.preflight.memory_estimate import graph_cost
 from manifest_samples import resource
 
@@ -88,3 +88,57 @@ def test_what_is_missed_is_counted_within_reach_and_to_its_last_batch() -> None:
     # Beyond its reach there is none either, which is not counted.
     assert [on_a_grid.missed(depth) for depth in (1, 3, 7)] == [0, 0, 0]
     assert on_a_grid.replayed(65, 7) is not Replayed.FULL
+
+
+ALL_TO_4 = {"speculation.depths": [1, 2, 3, 4]}
+
+
+def refused(changes: dict[str, Any]) -> list[str]:
+    return [each.field for each in graph_problems(resource(H100 | changes).spec)]
+
+
+def sizes(text: str) -> dict[str, Any]:
+    own = {"speculation.depths": [3, 6], "speculation.maxTokens": 6, "speculation.minTokens": 1}
+    return own | {"engine.args": text.split(" ")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({}, None),
+        ({"speculation.depths": [1, 3, 5]}, None),
+        (ALL_TO_4, "spec.speculation.depths"),
+        (ALL_TO_4 | {"nodePool.accelerator": "MI300X"}, "spec.speculation.depths"),
+        (ALL_TO_4 | {"draft.method": "draft_model"}, None),
+        (ALL_TO_4 | {"nodePool.accelerator": "GB200"}, None),
+        (ALL_TO_4 | {"speculation.tuning.mode": "Static"}, None),
+        (ALL_TO_4 | {"engine.args": ["--enforce-eager"]}, None),
+        (ALL_TO_4 | {"engine.args": ["-O1"]}, None),
+        (ALL_TO_4 | {"engine.args": ["-O2"]}, "spec.engine.args"),
+        (sizes("-cc.cudagraph_mode=FULL_DECODE_ONLY"), None),
+        (
+            sizes('--compilation-config {"cudagraph_capture_sizes":[4,8,240,248]}'),
+            "spec.engine.args",
+        ),
+        (sizes('--compilation-config {"cudagraph_capture_sizes":[28,56,84]}'), None),
+        (sizes("--cudagraph-capture-sizes 4 8 240 248"), "spec.engine.args"),
+        (sizes("--cudagraph-capture-sizes 28 56 240 248 --max-num-batched-tokens 100"), None),
+        (sizes("--max-cudagraph-capture-size 512"), "spec.engine.args"),
+        (sizes("--max-cudagraph-capture-size 1"), None),
+        (sizes("--max-cudagraph-capture-size many"), "spec.engine.args"),
+    ],
+)
+def test_depths_whose_drafts_stray_are_refused_where_that_was_seen_or_is_not_known(
+    changes: dict[str, Any], field: str | None
+) -> None:
+    assert refused(changes) == ([] if field is None else [field])
+
+
+def test_the_refusal_says_where_and_what_to_do() -> None:
+    (problem,) = graph_problems(resource(H100 | ALL_TO_4).spec)
+    assert "at depth 3 with 5, " in problem.message
+    assert "leave them out, or name depths of which each, plus one, divides" in problem.message
+    args = {"engine.args": ["--cudagraph-capture-sizes", "4", "8", "240", "248"]}
+    (problem,) = graph_problems(resource(H100 | sizes("x") | args).spec)
+    assert "at depth 3 with 3, 61 requests in a step drafts replay" in problem.message
+    assert "Fathom adds sizes that fit" in problem.message
