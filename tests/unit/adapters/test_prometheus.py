@@ -108,6 +108,31 @@ def test_the_past_counts_it_once_too(labels: dict[str, str]) -> None:
     assert counters(found.points, pod="p", at_s=found.at_s) == ONCE
 
 
+def after(earlier: list[Series], later: list[Series]) -> list[Series]:
+    """Both scrapes of the same series."""
+    pairs = zip(earlier, later, strict=True)
+    return [replace(each, values=each.values + more.values) for each, more in pairs]
+
+
+@pytest.mark.parametrize("arrived", [1, 10, -1], ids=["one series", "ten", "all but one"])
+def test_a_scrape_that_arrived_in_part_is_not_read_yet(arrived: int) -> None:
+    """As by remote write: what is missing would be taken for the counters of another life."""
+    earlier, later = scraped(ENGINE, 70), scraped(FakeEngine(engines=2, tokens=999), 100)
+    both = after(earlier, later)
+
+    found = read([*both[:arrived], *earlier[arrived:]])
+
+    assert found == replace(ONCE, at_s=70)
+    assert read(both) == read(later)
+
+
+def test_what_a_restarted_engine_shows_no_more_is_missed_for_one_scrape_only() -> None:
+    earlier_life = scraped(ENGINE, 70)
+    shown = after(*(scraped(FakeEngine(), at_s) for at_s in (100, 130)))
+
+    assert read([*earlier_life, *shown]) == read(scraped(FakeEngine(), 130))
+
+
 def test_engines_of_one_pod_that_count_the_same_are_still_two() -> None:
     alike = FakeEngine(engines=2, tokens=7)
 

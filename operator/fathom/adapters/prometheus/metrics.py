@@ -221,16 +221,25 @@ def _up_to(scraped_s: Mapping[str, float], series: Iterable[Series]) -> Iterator
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:
-    """The samples of one pod's newest scrape, each once, and its time.
+    """The samples of one pod's newest whole scrape, each once, and its time.
 
     All samples of a scrape share one time, so series of an earlier life of the pod fall away. So
     do those of a second job that scrapes the same pod, which would count everything twice.
+
+    A scrape that came by remote write may have arrived in part. Then some series end at the one
+    before it, which is taken. So is it, once, where an engine that restarted shows less.
     """
-    at_s, target = max((each.values[-1][0], each.target) for each in series)
+    newest_s, target = max((each.values[-1][0], each.target) for each in series)
+    ours = [each for each in series if each.target == target]
+    there = [each for each in ours if each.values[-1][0] == newest_s]
+    before_s = max((each.values[-2][0] for each in there if len(each.values) > 1), default=None)
+    in_part = any(each.values[-1][0] == before_s for each in ours)
+    at_s = before_s if in_part and before_s is not None else newest_s
     return at_s, once(
-        Point(each.name, each.metric, each.values[-1][1])
-        for each in series
-        if each.values[-1][0] == at_s and each.target == target
+        Point(each.name, each.metric, value)
+        for each in ours
+        for sampled_s, value in each.values[-2:]
+        if sampled_s == at_s
     )
 
 
