@@ -32,7 +32,9 @@ def watched_on(before: CanaryWatch | None, pod: ObservedPod | None, now_s: float
     if watch.ready_since_s is None:
         restarts = restarts_of(pod)
         return replace(watch, ready_since_s=now_s, unready_since_s=None, restarts=restarts)
-    return replace(watch, unready_since_s=None)
+    # What was down for a while has baked that much less.
+    down_s = 0.0 if watch.unready_since_s is None else now_s - watch.unready_since_s
+    return replace(watch, ready_since_s=watch.ready_since_s + down_s, unready_since_s=None)
 
 
 def _come_back(watch: CanaryWatch, uid: str, now_s: float) -> CanaryWatch:

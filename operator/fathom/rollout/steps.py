@@ -29,6 +29,8 @@ from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_
 
 SETTLE_S: Final = 10.0
 """A spec that has just changed may change again: edits within this time are one rollout."""
+_DOWN_S: Final = 60.0
+"""Until what serves no more is taken for broken: a probe that fails, or a busy node, takes less."""
 WARM_UP_S: Final = 120.0
 """After a canary became ready its prefix cache is cold: what it counts so early is left out."""
 
@@ -173,12 +175,8 @@ def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:
 def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     if given.now_s - rollout.began_at_s < SETTLE_S:
         return RolloutStep(rollout)
-    if given.held:
-        return RolloutStep(replace(rollout, message=f"begins when {given.held}."))
-    if rollout.arm and not given.ready(rollout.stable):
-        return RolloutStep(
-            replace(rollout, message="begins when a replica serves to compare it with.")
-        )
+    if awaited := _awaited(rollout, given):
+        return RolloutStep(replace(rollout, message=f"begins when {awaited}."))
     if given.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
         promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, given.now_s)
@@ -200,6 +198,28 @@ def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
     )
     return RolloutStep(canary, (_normal("Canary", message),))
+
+
+def _awaited(rollout: Rollout, given: RolloutInput) -> str:
+    """What has to be before the canary is made, in words; empty: nothing."""
+    if given.held:
+        return given.held
+    if given.ready(rollout.stable):
+        return ""
+    if rollout.arm:
+        return "a replica serves to compare it with"
+    if _down_for_a_moment(rollout.stable, given):
+        return (
+            f"a replica of revision {rollout.stable} serves again, or none has for "
+            f"{_DOWN_S:.0f} seconds"
+        )
+    return ""
+
+
+def _down_for_a_moment(revision: str, given: RolloutInput) -> bool:
+    """Whether some pod of it has been unready for so short that nothing is known to be broken."""
+    since_s = (pod.unready_since_s for pod in given.of_revision(revision))
+    return any(each is not None and 0 <= given.now_s - each < _DOWN_S for each in since_s)
 
 
 def _alone(given: RolloutInput) -> bool:

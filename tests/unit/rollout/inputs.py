@@ -7,6 +7,7 @@ from typing import Any
 from fathom.api import names
 from fathom.core.cluster.observed import ObservedDeployment, ObservedLeaderWorkerSet
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.times import rfc3339
 from fathom.rollout.input import RolloutInput, RolloutSettings
 
 NOW_S = 1_800_000_000.0
@@ -32,8 +33,13 @@ def pod(
     fetch_restarts: int = 0,
     sidecar_restarts: int = 0,
     waiting: str = "",
+    since_s: float | None = None,
 ) -> ObservedPod:
-    """One pod: its engine, what fetches before that, and a sidecar of either kind."""
+    """One pod: its engine, what fetches before that, and a sidecar of either kind.
+
+    Args:
+        since_s: when it became ready, or unready.
+    """
     state = {"waiting": {"reason": waiting}} if waiting else {}
     engine = {"name": "vllm", "image": "vllm:new", "restartCount": restarts, "state": state}
     fetch = {"name": "fetch", "image": "vllm:new", "restartCount": fetch_restarts, "state": {}}
@@ -64,7 +70,13 @@ def pod(
                 ],
             },
             "status": {
-                "conditions": [{"type": "Ready", "status": str(ready)}],
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": str(ready),
+                        "lastTransitionTime": None if since_s is None else rfc3339(since_s),
+                    }
+                ],
                 "containerStatuses": [sidecars[0], engine],
                 "initContainerStatuses": [sidecars[1], fetch],
             },

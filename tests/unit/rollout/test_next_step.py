@@ -82,6 +82,21 @@ def test_where_nothing_serves_nothing_is_put_at_risk() -> None:
     assert after(SETTLING, given(10, pods=one)).stage is Stage.CANARY
 
 
+def test_what_is_down_for_a_moment_is_protected_all_the_same() -> None:
+    """Every replica's probe fails at once, say, while the spec is edited."""
+
+    def settled(after_s: float, *more: ObservedPod) -> Rollout:
+        down = (pod("old", "a", since_s=NOW_S - 5000), pod("old", "b", since_s=NOW_S))
+        return after(SETTLING, given(after_s, pods=(*down, *more)))
+
+    assert settled(59).stage is Stage.SETTLING
+    assert settled(59).message == (
+        "begins when a replica of revision old serves again, or none has for 60 seconds."
+    )
+    assert settled(59, pod("old", "c", ready=True)).stage is Stage.CANARY
+    assert settled(60).reason is Reason.NOTHING_TO_PROTECT
+
+
 def test_what_an_operator_without_a_record_had_promoted_goes_on() -> None:
     for replicas, stage in ((1, Stage.SETTLING), (2, Stage.PROMOTED)):
         workloads = (deployment("old", 2), deployment("new", replicas))
@@ -295,7 +310,7 @@ def watched(before: CanaryWatch | None, after_s: float, *pods: ObservedPod) -> C
     return found
 
 
-def test_a_canary_that_is_down_for_a_moment_bakes_on() -> None:
+def test_a_canary_that_is_down_for_a_minute_bakes_on_for_one_more() -> None:
     ready = watched(None, 100, pod(ready=True, restarts=2))
     assert ready == CanaryWatch(
         "canary", ready_since_s=NOW_S + 100, restarts=2, uid="uid of canary"
@@ -303,7 +318,8 @@ def test_a_canary_that_is_down_for_a_moment_bakes_on() -> None:
     down = watched(ready, 200, pod(restarts=2))
     assert down == replace(ready, unready_since_s=NOW_S + 200)
     assert watched(down, 230, pod(restarts=2)) == down
-    assert watched(down, 260, pod(ready=True, restarts=2)) == ready
+    back = watched(down, 260, pod(ready=True, restarts=2))
+    assert back == replace(ready, ready_since_s=NOW_S + 160)
 
 
 def test_another_pod_in_its_place_bakes_anew_and_has_no_more_time_to_start() -> None:

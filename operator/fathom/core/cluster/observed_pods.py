@@ -254,6 +254,14 @@ class ObservedPod(Revised):
         return condition.last_transition_time.timestamp()
 
     @property
+    def unready_since_s(self) -> float | None:
+        """Unix seconds; None: ready, or not known."""
+        condition = self.condition("Ready")
+        if self.ready or condition is None or condition.last_transition_time is None:
+            return None
+        return condition.last_transition_time.timestamp()
+
+    @property
     def engine_restarts(self) -> int:
         """Of the container that serves; sidecars come and go without it."""
         return sum(
