@@ -128,9 +128,11 @@ def _served_last(before: Rollout, given: RolloutInput) -> str:
     """What a newer revision than that of `before` is tried beside, and goes back to."""
     if before.stage is not Stage.PROMOTED:
         return before.stable
-    # What was promoted and does not serve is no measure while the one before it still does.
-    deserted = not given.ready(before.revision) and given.ready(before.stable)
-    return before.stable if deserted else before.revision
+    if given.ready(before.revision):
+        return before.revision
+    # What was promoted and does not serve (yet) is no measure while another one still does.
+    serving = (each for each in given.others if given.ready(each))
+    return next(serving, before.revision)
 
 
 def _begun(given: RolloutInput, stable: str) -> Rollout:

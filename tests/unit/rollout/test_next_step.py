@@ -82,6 +82,22 @@ def test_where_nothing_serves_nothing_is_put_at_risk() -> None:
     assert after(SETTLING, given(10, pods=one)).stage is Stage.CANARY
 
 
+def test_what_serves_while_the_spec_is_turned_back_is_protected_from_the_next_edit() -> None:
+    """Once `new` serves everywhere, the spec goes back to `old`, and on to a third at once."""
+    back = replace(PROMOTED, revision="old", stable="old", reason=Reason.REVERTED)
+    served = (pod("new", "c", ready=True), pod("new", "d", ready=True), pod("old", "a"))
+    third = given(
+        5,
+        revision="third",
+        pods=served,
+        workloads=(deployment("old", 1), deployment("new", 2)),
+    )
+
+    begun = after(back, third)
+    assert (begun.stage, begun.stable) == (Stage.SETTLING, "new")
+    assert after(begun, replace(third, now_s=NOW_S + 100)).stage is Stage.CANARY
+
+
 def test_what_is_down_for_a_moment_is_protected_all_the_same() -> None:
     """Every replica's probe fails at once, say, while the spec is edited."""
 
