@@ -97,7 +97,7 @@ def last_value(args: Sequence[str], name: str) -> str | None:
         args: the arguments.
         name: the option, spelled out: one of `SHORTEST`.
     """
-    values = [option.value or "" for option in _spelled(args, name) if not option.keys]
+    values = [option.value or "" for option in spelled(args, name) if not option.keys]
     return values[-1] if values else None
 
 
@@ -109,7 +109,7 @@ def stated_numbers(args: Sequence[str], name: str) -> tuple[int, ...]:
         name: the option, spelled out: one of `SHORTEST`.
     """
     stated: Sequence[str] = ()
-    for option in _spelled(args, name):
+    for option in spelled(args, name):
         behind = takewhile(str.isdecimal, args[option.index + 1 :])
         stated = [option.value or ""] if "=" in args[option.index] else [*behind]
     return tuple(int(each) for each in stated if each.isdecimal())
@@ -128,7 +128,7 @@ def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:
         name: the option, spelled out: one of `SHORTEST`.
     """
     by_spelling: dict[str, dict[str, JsonValue]] = {}
-    for option in _spelled(args, name):
+    for option in spelled(args, name):
         if 0 < len(option.keys) <= DEEPEST:
             *above, last = option.keys
             text = option.value or ""
@@ -142,7 +142,7 @@ def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:
     return whole if isinstance(whole, dict) else {}
 
 
-def _spelled(args: Sequence[str], name: str) -> Iterator[EngineOption]:
+def spelled(args: Sequence[str], name: str) -> Iterator[EngineOption]:
     """The options that mean one of `SHORTEST`, as JSON or key by key."""
     shortest = SHORTEST[name]
     for option in options(args):

@@ -1,6 +1,7 @@
 """The sizes of CUDA graphs: those that are added to the command of a tunable engine, or others'."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, preset_for
@@ -9,7 +10,7 @@ from fathom.core.engine.adaptive_conflicts import no_full_graphs
 from fathom.core.engine.cuda_graphs import GraphMode, sizes_up_to, within
 from fathom.core.engine.depth_set import capture_sizes, named_depths
 from fathom.core.engine.model_runner import captures_graphs
-from fathom.core.engine.options import last_value, options, stated_numbers, stated_object
+from fathom.core.engine.options import last_value, spelled, stated_numbers, stated_object
 from fathom.manifests.engine_command.stated_args import (
     stated_performance_mode,
     stated_tokens_per_step,
@@ -17,45 +18,49 @@ from fathom.manifests.engine_command.stated_args import (
 
 _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024
-_SETTING_GRAPHS: Final = (
-    "--cudagraph-capture-sizes",
-    "--max-cudagraph-capture-size",
-    "--compilation-config",
-)
-_SETTING_GRAPHS_SHORT: Final = ("-cc", "-O")
+_CONFIG: Final = "--compilation-config"
+_LISTED, _LARGEST = "--cudagraph-capture-sizes", "--max-cudagraph-capture-size"
+_KEYS: Final = frozenset({"cudagraph_capture_sizes", "max_cudagraph_capture_size"})
 
 
 def added_sizes(spec: SpeculativeDeploymentSpec, max_num_seqs: int) -> tuple[int, ...]:
     """In tokens, ascending; none: nothing is captured, or vLLM or `engine.args` say for what."""
-    if not captures_graphs(spec) or sets_graphs(spec):
+    if not captures_graphs(spec) or sets_graphs(spec) or no_full_graphs(spec.engine.args):
         return ()
     sizes = capture_sizes(named_depths(spec), max_num_seqs, ceiling(spec.node_pool))
     # vLLM drops those beyond, and warns.
     return within(stated_tokens_per_step(spec) or None, sizes)
 
 
+def compilation_config(spec: SpeculativeDeploymentSpec, sizes: Sequence[int]) -> str:
+    """What `engine.args` say in `--compilation-config`, with these sizes, as JSON."""
+    config = {**stated_object(spec.engine.args, _CONFIG), "cudagraph_capture_sizes": [*sizes]}
+    return json.dumps(config, separators=(",", ":"))
+
+
 def sets_graphs(spec: SpeculativeDeploymentSpec) -> bool:
-    """Whether `engine.args` say what is captured."""
-    said = {option.name for option in options(spec.engine.args)}
-    # vLLM takes any beginning of a long one, and a value right behind a short one.
-    return any(
-        name.startswith(_SETTING_GRAPHS_SHORT)
-        or (name.startswith("--") and any(each.startswith(name) for each in _SETTING_GRAPHS))
-        for name in said
-    )
+    """Whether `engine.args` say which sizes are captured, or leave no place to say it.
+
+    An object that is written key by key takes the place of all others, wherever it stands.
+    """
+    args = spec.engine.args
+    config, stated = stated_object(args, _CONFIG), tuple(spelled(args, _CONFIG))
+    unmerged = bool(stated) and (not config or any(option.keys for option in stated))
+    listed = any(last_value(args, name) is not None for name in (_LISTED, _LARGEST))
+    return listed or unmerged or not _KEYS.isdisjoint(config)
 
 
 def stated_sizes(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
     """What `engine.args` have captured, in tokens, ascending; none: they do not say."""
     args, most = spec.engine.args, stated_tokens_per_step(spec) or None
-    config = stated_object(args, "--compilation-config")
+    config = stated_object(args, _CONFIG)
     listed = config.get("cudagraph_capture_sizes")
-    sizes = stated_numbers(args, "--cudagraph-capture-sizes") or (
+    sizes = stated_numbers(args, _LISTED) or (
         tuple(_whole(listed)) if isinstance(listed, list) else ()
     )
     if sizes:
         return within(most, sizes)
-    largest = last_value(args, "--max-cudagraph-capture-size")
+    largest = last_value(args, _LARGEST)
     for found in _whole([largest or config.get("max_cudagraph_capture_size")]):
         interactive = stated_performance_mode(spec) == "interactivity"
         return sizes_up_to(min(found, most or found), most, interactive=interactive)
@@ -70,7 +75,7 @@ def stated_mode(spec: SpeculativeDeploymentSpec) -> GraphMode:
     """The `cudagraph_mode` that `engine.args` say, or vLLM's own."""
     if no_full_graphs(spec.engine.args):
         return GraphMode.PIECEWISE
-    stated = stated_object(spec.engine.args, "--compilation-config").get("cudagraph_mode", "")
+    stated = stated_object(spec.engine.args, _CONFIG).get("cudagraph_mode", "")
     known = {mode.value: mode for mode in GraphMode}
     return known.get(str(stated).upper(), GraphMode.FULL_AND_PIECEWISE)
 

@@ -15,7 +15,7 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured, Graphs, default_sizes
-from fathom.core.engine.depth_set import WIDEST_GRID, named_depths
+from fathom.core.engine.depth_set import WIDEST_GRID, capture_sizes, named_depths
 from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import (
     added_sizes,
@@ -97,11 +97,11 @@ def graph_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
         f"{_some(batches)} requests in a step drafts replay a graph of more requests than the step "
         "has, and such steps took seconds on an H100"
     )
-    if sets_graphs(spec):
+    if capture_sizes(named_depths(spec), max_batch(spec), ceiling(spec.node_pool)):
         yield Problem(
             "spec.engine.args",
-            f"{what}: take out what says the sizes or the mode of graphs, and Fathom adds sizes "
-            "that fit.",
+            f"{what}: take out the sizes of graphs, and write --compilation-config as one object "
+            "of JSON; Fathom adds sizes that fit.",
         )
     else:
         yield Problem(

@@ -114,7 +114,10 @@ def sizes(text: str) -> dict[str, Any]:
         (ALL_TO_4 | {"speculation.tuning.mode": "Static"}, None),
         (ALL_TO_4 | {"engine.args": ["--enforce-eager"]}, None),
         (ALL_TO_4 | {"engine.args": ["-O1"]}, None),
-        (ALL_TO_4 | {"engine.args": ["-O2"]}, "spec.engine.args"),
+        (ALL_TO_4 | {"engine.args": ["-O2"]}, "spec.speculation.depths"),
+        ({"speculation.depths": [1, 2, 3, 5], "engine.args": ["-O2"]}, None),
+        (sizes('-cc {"pass_config":{}}'), None),
+        (sizes("-cc.pass_config.fuse_allreduce_rms=true"), "spec.engine.args"),
         (sizes("-cc.cudagraph_mode=FULL_DECODE_ONLY"), None),
         (
             sizes('--compilation-config {"cudagraph_capture_sizes":[4,8,240,248]}'),
