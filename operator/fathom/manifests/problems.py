@@ -14,6 +14,7 @@ from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.nodes_per_replica import gpus_per_pod
 from fathom.core.engine.capability import engine_problems, has_plugin
+from fathom.core.engine.options import is_count
 from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
 from fathom.manifests.engine_command.engine_graphs import graph_problems
@@ -129,7 +130,7 @@ def _gpu_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
 
 def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     stated = stated_max_num_seqs(spec)
-    if stated is not None and not (stated.isdecimal() and int(stated) >= 1):
+    if stated is not None and not (is_count(stated) and int(stated) >= 1):
         yield Problem(
             "spec.engine.args",
             f"--max-num-seqs needs a whole number of 1 or more, not {stated!r}.",

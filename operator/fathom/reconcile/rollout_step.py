@@ -71,6 +71,7 @@ def desired_state(
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
         live=follows(following, revision, wanted.spec),
+        specs_known=frozenset(found for found, _ in checkpoint.specs()),
         refused_pods=objects.refused_pods,
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,

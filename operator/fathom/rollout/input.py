@@ -67,6 +67,8 @@ class RolloutInput:
     """Whether the stable revision's spec is known, so that it can be gone back to."""
     live: bool
     """Whether the depth of `revision`'s pods is changed live."""
+    specs_known: frozenset[str] = frozenset()
+    """Revisions whose spec is known, so that they could be gone back to."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
     held: str = ""

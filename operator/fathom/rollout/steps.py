@@ -131,7 +131,8 @@ def _served_last(before: Rollout, given: RolloutInput) -> str:
     if given.ready(before.revision):
         return before.revision
     # What was promoted and does not serve (yet) is no measure while another one still does.
-    serving = (each for each in given.others if given.ready(each))
+    gone_back_to = given.specs_known | {before.stable}
+    serving = (each for each in given.others if given.ready(each) and each in gone_back_to)
     return next(serving, before.revision)
 
 
@@ -210,7 +211,8 @@ def _awaited(rollout: Rollout, given: RolloutInput) -> str:
         return ""
     if rollout.arm:
         return "a replica serves to compare it with"
-    if _down_for_a_moment(rollout.stable, given):
+    young = given.now_s - rollout.began_at_s < SETTLE_S + _DOWN_S
+    if young and _down_for_a_moment(rollout.stable, given):
         return (
             f"a replica of revision {rollout.stable} serves again, or none has for "
             f"{_DOWN_S:.0f} seconds"
@@ -221,7 +223,7 @@ def _awaited(rollout: Rollout, given: RolloutInput) -> str:
 def _down_for_a_moment(revision: str, given: RolloutInput) -> bool:
     """Whether some pod of it has been unready for so short that nothing is known to be broken."""
     since_s = (pod.unready_since_s for pod in given.of_revision(revision))
-    return any(each is not None and 0 <= given.now_s - each < _DOWN_S for each in since_s)
+    return any(each is not None and given.now_s - each < _DOWN_S for each in since_s)
 
 
 def _alone(given: RolloutInput) -> bool:

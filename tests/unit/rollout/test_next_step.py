@@ -91,8 +91,11 @@ def test_what_serves_while_the_spec_is_turned_back_is_protected_from_the_next_ed
         revision="third",
         pods=served,
         workloads=(deployment("old", 1), deployment("new", 2)),
+        specs_known=frozenset({"old", "new"}),
     )
 
+    # What cannot be gone back to is nothing to be tried beside.
+    assert after(back, replace(third, specs_known=frozenset({"old"}))).stable == "old"
     begun = after(back, third)
     assert (begun.stage, begun.stable) == (Stage.SETTLING, "new")
     assert after(begun, replace(third, now_s=NOW_S + 100)).stage is Stage.CANARY
@@ -111,6 +114,9 @@ def test_what_is_down_for_a_moment_is_protected_all_the_same() -> None:
     )
     assert settled(59, pod("old", "c", ready=True)).stage is Stage.CANARY
     assert settled(60).reason is Reason.NOTHING_TO_PROTECT
+    flapping = pod("old", "c", since_s=NOW_S + 65)
+    assert settled(69, flapping).stage is Stage.SETTLING
+    assert settled(70, flapping).reason is Reason.NOTHING_TO_PROTECT
 
 
 def test_what_an_operator_without_a_record_had_promoted_goes_on() -> None:

@@ -20,6 +20,9 @@ from fathom.core.foreign_json import DEEPEST, json_or_text
 _WITH_SUFFIX: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
+_MOST_DIGITS: Final = 7
+"""Of a number that is gone through one by one, or made a number at all."""
+
 SHORTEST: Final[Mapping[str, str]] = MappingProxyType(
     {
         "--compilation-config": "--compi",
@@ -112,7 +115,12 @@ def stated_numbers(args: Sequence[str], name: str) -> tuple[int, ...]:
     for option in spelled(args, name):
         behind = takewhile(str.isdecimal, args[option.index + 1 :])
         stated = [option.value or ""] if "=" in args[option.index] else [*behind]
-    return tuple(int(each) for each in stated if each.isdecimal())
+    return tuple(int(each) for each in stated if is_count(each))
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a whole number of a size that any engine has."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:

@@ -10,7 +10,7 @@ from fathom.core.engine.adaptive_conflicts import no_full_graphs
 from fathom.core.engine.cuda_graphs import GraphMode, sizes_up_to, within
 from fathom.core.engine.depth_set import capture_sizes, named_depths
 from fathom.core.engine.model_runner import captures_graphs
-from fathom.core.engine.options import last_value, spelled, stated_numbers, stated_object
+from fathom.core.engine.options import is_count, last_value, spelled, stated_numbers, stated_object
 from fathom.manifests.engine_command.stated_args import (
     stated_performance_mode,
     stated_tokens_per_step,
@@ -18,8 +18,11 @@ from fathom.manifests.engine_command.stated_args import (
 
 _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024
+_MOST_TOKENS: Final = 16_384
+"""Beyond which no size is looked at: twice the tokens of a step of vLLM's own on most GPUs."""
 _CONFIG: Final = "--compilation-config"
 _LISTED, _LARGEST = "--cudagraph-capture-sizes", "--max-cudagraph-capture-size"
+_MODES: Final = {mode.value: mode for mode in GraphMode}
 _KEYS: Final = frozenset({"cudagraph_capture_sizes", "max_cudagraph_capture_size"})
 
 
@@ -52,7 +55,8 @@ def sets_graphs(spec: SpeculativeDeploymentSpec) -> bool:
 
 def stated_sizes(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
     """What `engine.args` have captured, in tokens, ascending; none: they do not say."""
-    args, most = spec.engine.args, stated_tokens_per_step(spec) or None
+    args = spec.engine.args
+    most = min(stated_tokens_per_step(spec) or _MOST_TOKENS, _MOST_TOKENS)
     config = stated_object(args, _CONFIG)
     listed = config.get("cudagraph_capture_sizes")
     sizes = stated_numbers(args, _LISTED) or (
@@ -63,21 +67,21 @@ def stated_sizes(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
     largest = last_value(args, _LARGEST)
     for found in _whole([largest or config.get("max_cudagraph_capture_size")]):
         interactive = stated_performance_mode(spec) == "interactivity"
-        return sizes_up_to(min(found, most or found), most, interactive=interactive)
+        return sizes_up_to(min(found, most), most, interactive=interactive)
     return ()
 
 
 def _whole(values: Iterable[object]) -> Iterable[int]:
-    return (int(text) for text in map(str, values) if text.isdecimal())
+    return (int(text) for text in map(str, values) if is_count(text))
 
 
 def stated_mode(spec: SpeculativeDeploymentSpec) -> GraphMode:
     """The `cudagraph_mode` that `engine.args` say, or vLLM's own."""
     if no_full_graphs(spec.engine.args):
         return GraphMode.PIECEWISE
-    stated = stated_object(spec.engine.args, _CONFIG).get("cudagraph_mode", "")
-    known = {mode.value: mode for mode in GraphMode}
-    return known.get(str(stated).upper(), GraphMode.FULL_AND_PIECEWISE)
+    stated = str(stated_object(spec.engine.args, _CONFIG).get("cudagraph_mode", "")).upper()
+    # vLLM takes its number too, and 0 and 1 are without full graphs.
+    return _MODES.get("FULL" if stated == "2" else stated, GraphMode.FULL_AND_PIECEWISE)
 
 
 def ceiling(pool: NodePoolSpec) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from fathom.api.accelerators import preset_for
+from fathom.api.accelerators import NVIDIA, preset_for
 from fathom.api.choices import Method
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
@@ -33,10 +33,17 @@ from fathom.manifests.engine_command.stated_args import (
 
 _HOPPER: Final = 9
 """The `compute_capability` of H100 and H200."""
+_PLAN_NOTHING: Final = frozenset(
+    {"flashinfer", "flashinfer_mla", "tokenspeed_mla", "triton_attn", "triton_mla"}
+)
+"""Attention backends that plan nothing by request, or read rows that vLLM has set to zero."""
 _TOLD: Final = 3
 """Batches that a refusal names."""
 _DRAFTS_AFTER_THE_TARGET: Final = frozenset({Method.EAGLE, Method.EAGLE3, Method.MTP})
 """Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
+
+
+_AT_ONE_DEPTH: Final = "with tuning.mode Static there is one depth, and nothing to fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +107,14 @@ def graph_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     if capture_sizes(named_depths(spec), max_batch(spec), ceiling(spec.node_pool)):
         yield Problem(
             "spec.engine.args",
-            f"{what}: take out the sizes of graphs, and write --compilation-config as one object "
-            "of JSON; Fathom adds sizes that fit.",
+            f"{what}: take out the sizes of graphs, or write --compilation-config as one object of "
+            f"JSON, and Fathom adds sizes that fit; {_AT_ONE_DEPTH}.",
         )
     else:
         yield Problem(
             "spec.speculation.depths",
             f"{what}: leave them out, or name depths of which each, plus one, divides one number "
-            f"up to {WIDEST_GRID}.",
+            f"up to {WIDEST_GRID}; {_AT_ONE_DEPTH}.",
         )
 
 
@@ -120,10 +127,12 @@ def _drafts_over_the_targets(spec: SpeculativeDeploymentSpec) -> bool:
     """Whether a draft's first pass may go by a plan that attention made for the target's step.
 
     Of NVIDIA's GPUs that is Hopper's, where FlashAttention 3 and FlashMLA keep a plan by request
-    for their graphs; others' are not known. Read in vllm/v1/attention/backends, 0.32.
+    for their graphs. Read in vllm/v1/attention/backends, 0.32. Custom may be Hopper.
     """
-    hopper = preset_for(spec.node_pool).compute_capability in {0, _HOPPER}
-    return hopper and spec.draft.method in _DRAFTS_AFTER_THE_TARGET
+    preset = preset_for(spec.node_pool)
+    may_be_hopper = preset.vendor is NVIDIA and preset.compute_capability in {0, _HOPPER}
+    plans = spec.engine.attention_backend.lower() not in _PLAN_NOTHING
+    return may_be_hopper and plans and spec.draft.method in _DRAFTS_AFTER_THE_TARGET
 
 
 def _live(spec: SpeculativeDeploymentSpec) -> Graphs:

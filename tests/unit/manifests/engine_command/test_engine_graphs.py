@@ -1,5 +1,6 @@
 """What live depth costs in CUDA graphs, told of a spec."""
 
+import time
 from typing import Any
 
 import pytest
@@ -108,7 +109,13 @@ def sizes(text: str) -> dict[str, Any]:
         ({}, None),
         ({"speculation.depths": [1, 3, 5]}, None),
         (ALL_TO_4, "spec.speculation.depths"),
-        (ALL_TO_4 | {"nodePool.accelerator": "MI300X"}, "spec.speculation.depths"),
+        (
+            ALL_TO_4 | {"nodePool": {"accelerator": "Custom", "gpusPerNode": 8}},
+            "spec.speculation.depths",
+        ),
+        (ALL_TO_4 | {"nodePool.accelerator": "MI300X"}, None),
+        (ALL_TO_4 | {"engine.attentionBackend": "TRITON_ATTN"}, None),
+        (sizes("-cc.cudagraph_mode=2"), None),
         (ALL_TO_4 | {"draft.method": "draft_model"}, None),
         (ALL_TO_4 | {"nodePool.accelerator": "GB200"}, None),
         (ALL_TO_4 | {"speculation.tuning.mode": "Static"}, None),
@@ -135,6 +142,22 @@ def test_depths_whose_drafts_stray_are_refused_where_that_was_seen_or_is_not_kno
     changes: dict[str, Any], field: str | None
 ) -> None:
     assert refused(changes) == ([] if field is None else [field])
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "--max-cudagraph-capture-size 9999999 --max-num-seqs 9999999",
+        f"--max-cudagraph-capture-size {'9' * 5000}",
+        f"--cudagraph-capture-sizes 8 5000000 {'9' * 5000} --max-num-seqs 1000000",
+        f'-cc {{"cudagraph_capture_sizes":["{"9" * 5000}",8]}}',
+    ],
+    ids=["large", "no number", "large ones", "no number in JSON"],
+)
+def test_numbers_that_no_engine_has_take_no_time(stated: str) -> None:
+    began_s = time.monotonic()
+    refused(sizes(stated))
+    assert time.monotonic() - began_s < 2  # it took minutes, or the memory of the machine
 
 
 def test_the_refusal_says_where_and_what_to_do() -> None:
