@@ -100,9 +100,9 @@ def graph_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     depth = tokens if tokens in strays else max(strays)
     batches = strays[depth]
     what = (
-        f"vLLM's CUDA graphs of these depths do not fit together: at depth {depth} with "
-        f"{_some(batches)} requests in a step drafts replay a graph of more requests than the step "
-        "has, and such steps took seconds on an H100"
+        f"vLLM's CUDA graphs of these depths do not fit together: at depth {depth} and batch "
+        f"{_some(batches)} drafts replay a graph of more requests than the step has, and such "
+        "steps took seconds on an H100"
     )
     if capture_sizes(named_depths(spec), max_batch(spec), ceiling(spec.node_pool)):
         yield Problem(

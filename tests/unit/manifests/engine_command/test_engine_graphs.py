@@ -162,9 +162,9 @@ def test_numbers_that_no_engine_has_take_no_time(stated: str) -> None:
 
 def test_the_refusal_says_where_and_what_to_do() -> None:
     (problem,) = graph_problems(resource(H100 | ALL_TO_4).spec)
-    assert "at depth 3 with 5, " in problem.message
+    assert "at depth 3 and batch 5, " in problem.message
     assert "leave them out, or name depths of which each, plus one, divides" in problem.message
     args = {"engine.args": ["--cudagraph-capture-sizes", "4", "8", "240", "248"]}
     (problem,) = graph_problems(resource(H100 | sizes("x") | args).spec)
-    assert "at depth 3 with 3, 61 requests in a step drafts replay" in problem.message
+    assert "at depth 3 and batch 3, 61 drafts replay" in problem.message
     assert "Fathom adds sizes that fit" in problem.message
