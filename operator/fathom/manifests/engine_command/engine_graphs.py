@@ -101,7 +101,7 @@ def graph_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     batches = strays[depth]
     what = (
         f"vLLM's CUDA graphs of these depths do not fit together: at depth {depth} and batch "
-        f"{_some(batches)} drafts replay a graph of more requests than the step has, and such "
+        f"{_some(batches)}, drafts replay a graph of more requests than the step has, and such "
         "steps took seconds on an H100"
     )
     if capture_sizes(named_depths(spec), max_batch(spec), ceiling(spec.node_pool)):

@@ -166,5 +166,5 @@ def test_the_refusal_says_where_and_what_to_do() -> None:
     assert "leave them out, or name depths of which each, plus one, divides" in problem.message
     args = {"engine.args": ["--cudagraph-capture-sizes", "4", "8", "240", "248"]}
     (problem,) = graph_problems(resource(H100 | sizes("x") | args).spec)
-    assert "at depth 3 and batch 3, 61 drafts replay" in problem.message
+    assert "at depth 3 and batch 3, 61, drafts replay" in problem.message
     assert "Fathom adds sizes that fit" in problem.message
