@@ -231,10 +231,12 @@ def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:
     """
     newest_s, target = max((each.values[-1][0], each.target) for each in series)
     ours = [each for each in series if each.target == target]
-    there = [each for each in ours if each.values[-1][0] == newest_s]
-    before_s = max((each.values[-2][0] for each in there if len(each.values) > 1), default=None)
-    in_part = any(each.values[-1][0] == before_s for each in ours)
-    at_s = before_s if in_part and before_s is not None else newest_s
+    before_s = max(
+        (each.values[-2][0] for each in ours if each.values[-1][0] == newest_s and each.values[1:]),
+        default=newest_s,
+    )
+    ends_s = {each.values[-1][0] for each in ours}
+    at_s = before_s if before_s in ends_s else newest_s
     return at_s, once(
         Point(each.name, each.metric, value)
         for each in ours

@@ -247,17 +247,18 @@ class ObservedPod(Revised):
 
     @property
     def ready_since_s(self) -> float | None:
-        """Unix seconds; None: not ready."""
-        condition = self.condition("Ready")
-        if not self.ready or condition is None or condition.last_transition_time is None:
-            return None
-        return condition.last_transition_time.timestamp()
+        """Unix seconds; None: not ready, or not known."""
+        return self._readiness_since_s if self.ready else None
 
     @property
     def unready_since_s(self) -> float | None:
         """Unix seconds; None: ready, or not known."""
+        return None if self.ready else self._readiness_since_s
+
+    @property
+    def _readiness_since_s(self) -> float | None:
         condition = self.condition("Ready")
-        if self.ready or condition is None or condition.last_transition_time is None:
+        if condition is None or condition.last_transition_time is None:
             return None
         return condition.last_transition_time.timestamp()
 

@@ -1,7 +1,6 @@
 """The sizes of CUDA graphs: those that are added to the command of a tunable engine, or others'."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, preset_for
@@ -33,12 +32,6 @@ def added_sizes(spec: SpeculativeDeploymentSpec, max_num_seqs: int) -> tuple[int
     sizes = capture_sizes(named_depths(spec), max_num_seqs, ceiling(spec.node_pool))
     # vLLM drops those beyond, and warns.
     return within(stated_tokens_per_step(spec) or None, sizes)
-
-
-def compilation_config(spec: SpeculativeDeploymentSpec, sizes: Sequence[int]) -> str:
-    """What `engine.args` say in `--compilation-config`, with these sizes, as JSON."""
-    config = {**stated_object(spec.engine.args, _CONFIG), "cudagraph_capture_sizes": [*sizes]}
-    return json.dumps(config, separators=(",", ":"))
 
 
 def sets_graphs(spec: SpeculativeDeploymentSpec) -> bool:

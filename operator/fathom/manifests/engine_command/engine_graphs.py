@@ -41,8 +41,6 @@ _TOLD: Final = 3
 """Batches that a refusal names."""
 _DRAFTS_AFTER_THE_TARGET: Final = frozenset({Method.EAGLE, Method.EAGLE3, Method.MTP})
 """Whose first pass goes over the tokens of the target's step, with graphs of the same sizes."""
-
-
 _AT_ONE_DEPTH: Final = "with tuning.mode Static there is one depth, and nothing to fit"
 
 

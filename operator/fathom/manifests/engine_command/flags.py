@@ -16,8 +16,8 @@ from fathom.core.cluster.nodes_per_replica import nodes_per_replica, spans_nodes
 from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
 from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
-from fathom.core.engine.options import last_value
-from fathom.manifests.engine_command.capture_sizes import added_sizes, compilation_config
+from fathom.core.engine.options import last_value, stated_object
+from fathom.manifests.engine_command.capture_sizes import added_sizes
 from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
 from fathom.manifests.engine_command.speculative_config import speculative_config
 from fathom.manifests.engine_command.stated_args import max_batch, stated_max_num_seqs
@@ -75,8 +75,10 @@ def _max_num_seqs(spec: SpeculativeDeploymentSpec, _role: Role) -> str | bool:
 
 
 def _compilation_config(spec: SpeculativeDeploymentSpec, _role: Role) -> str | bool:
+    """What `engine.args` say in it, too: vLLM takes the last one."""
     sizes = added_sizes(spec, max_batch(spec)) if live_depth(spec) else ()
-    return compilation_config(spec, sizes) if sizes else False
+    stated = stated_object(spec.engine.args, "--compilation-config")
+    return _compact({**stated, "cudagraph_capture_sizes": sizes}) if sizes else False
 
 
 def _where_nodes_meet(value: Callable[[SpeculativeDeploymentSpec, Role], str]) -> Value:
