@@ -5,7 +5,7 @@ its steps into objects, and comparing those with what is live, is `runtime.opera
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -124,25 +124,29 @@ def plan_of(
         held: whether the revision's pods may not be created yet.
         frozen: whether nothing moves between revisions, as while `rollout.paused` is set.
     """
-    rollout = spec.rollout
+    rollout, paused = spec.rollout, spec.rollout.paused or frozen
     fleets = fleets_of(objects, stable)
-    if held and all(fleet.revision != revision for fleet in fleets):
+    missing = all(fleet.revision != revision for fleet in fleets)
+    not_yet = held or (bool(fleets) and (paused or most_new == 0))
+    if held and missing:
         # Others must not make room for what cannot come.
         most_new = 0
     bounds = ReplicaBounds(
-        spec.replicas,
-        rollout.max_unavailable,
-        rollout.max_surge,
-        rollout.paused or frozen,
-        most_new,
+        spec.replicas, rollout.max_unavailable, rollout.max_surge, paused, most_new
     )
     replicas = replicas_by_revision(revision, fleets, bounds)
+    if missing and not not_yet:
+        # Others make room once its workload is there: one that the cluster refuses costs nobody.
+        without = replicas_by_revision(revision, fleets, replace(bounds, most_new=0))
+        for fleet in fleets:
+            least = min(fleet.asked, without[fleet.revision])
+            replicas[fleet.revision] = max(replicas[fleet.revision], least)
     emptied = _emptied(revision, fleets, bounds)
     present = {each.revision: each for each in objects.workloads}
     steps = []
     for each, count in sorted(replicas.items()):
         workload = present.get(each)
-        if each in emptied or (workload is None and (held or (count == 0 and present))):
+        if each in emptied or (workload is None and not_yet):
             continue
         steps.append(
             WorkloadStep(

@@ -175,11 +175,24 @@ def test_nothing_makes_room_for_what_may_not_start_yet(other: str) -> None:
 
 
 def test_an_old_revision_is_kept_while_it_shrinks() -> None:
-    found = plan(deployment("old", 2), pod("a", "old"), pod("b", "old"))
+    serving = (pod("a", "old"), pod("b", "old"))
+    found = plan(deployment("old", 2), deployment("new", 0), *serving)
     # Nothing of the new one yet: no GPU is free for it.
-    assert steps(found) == [("kimi-old", 1, Template.KEEP)]
+    assert steps(found) == [("kimi-new", 0, Template.RENDER), ("kimi-old", 1, Template.KEEP)]
     assert found.progress.reason is Reason.ROLLING_OUT
-    assert not found.renders_pods
+
+
+@pytest.mark.parametrize(
+    ("replicas", "theirs"), [(2, 2), (1, 1), (5, 2)], ids=["as before", "fewer", "more"]
+)
+def test_nothing_makes_room_for_a_workload_that_is_not_there(replicas: int, theirs: int) -> None:
+    """It may be refused. What a change of replicas takes goes at once; what it adds is the new."""
+    serving = (pod("a", "old"), pod("b", "old"))
+    found = plan(deployment("old", 2), *serving, changes={"replicas": replicas})
+    assert steps(found) == [
+        ("kimi-new", max(0, replicas - 2), Template.RENDER),
+        ("kimi-old", theirs, Template.KEEP),
+    ]
 
 
 def test_an_emptied_revision_goes_once_the_new_one_serves() -> None:
@@ -261,7 +274,10 @@ def test_over_several_nodes_a_revision_is_a_leader_worker_set() -> None:
 def test_a_revision_of_the_other_kind_gives_way_as_any_other() -> None:
     serving = [pod("a", "old"), pod("b", "old")]
     found = plan(deployment("old", 2), *serving, changes=TWO_TRAYS)
-    assert [(step.kind, step.replicas) for step in found.workloads] == [(DEPLOYMENT, 1)]
+    assert [(step.kind, step.replicas) for step in found.workloads] == [
+        (LEADER_WORKER_SET, 0),
+        (DEPLOYMENT, 2),
+    ]
     room = plan(deployment("old", 1), serving[0], changes=TWO_TRAYS)
     assert [(step.kind, step.replicas) for step in room.workloads] == [
         (LEADER_WORKER_SET, 1),

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import structlog
 
-from fathom.core.cluster.kinds import CONFIG_MAP
+from fathom.adapters.ports import KubeError
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, Kind
 from support.played_cluster import Engine, PlayedCluster
 
 OLD = "vllm/vllm-openai:v0.32.0"
@@ -21,7 +22,12 @@ LONGEST_S = 12 * 3600.0
 Steps = list[tuple[str, dict[str, int]]]
 
 SETTLING = ("Settling", {"A": 3})
-CANARY: Steps = [SETTLING, ("Canary", {"A": 2}), ("Canary", {"A": 2, "B": 1})]
+CANARY: Steps = [
+    SETTLING,
+    ("Canary", {"A": 3}),  # B's workload, without a replica
+    ("Canary", {"A": 2}),
+    ("Canary", {"A": 2, "B": 1}),
+]
 PROMOTED: Steps = [
     ("Promoted", {"A": 1, "B": 1}),
     ("Promoted", {"A": 1, "B": 2}),
@@ -124,6 +130,7 @@ SCENARIOS = {
         Engine(),
         [
             ("Settling", {"A": 1}),
+            ("Canary", {"A": 1}),
             ("Canary", {}),
             ("Canary", {"B": 1}),
             ("Promoted", {"B": 1}),
@@ -136,6 +143,7 @@ SCENARIOS = {
         Engine(crashes=True),
         [
             ("Settling", {"A": 1}),
+            ("Canary", {"A": 1}),
             ("Canary", {}),
             ("Canary", {"B": 1}),
             ("RolledBack", {}),
@@ -253,6 +261,27 @@ async def test_no_free_gpu_for_a_surge_ends_with_everything_as_it_was() -> None:
     assert cluster.least_ready == 3
 
 
+async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
+    def refuse(verb: str, kind: Kind) -> KubeError | None:
+        refused = verb == "create" and kind == DEPLOYMENT
+        return KubeError(403, "denied by policy: the image is not signed") if refused else None
+
+    cluster = await serving()
+    cluster.bench.kube.fail = refuse
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(1800)
+    assert cluster.least_ready == 3
+    assert "the image is not signed" in cluster.bench.condition("Degraded")["message"]
+
+    cluster.edit({"replicas": 2})
+    await cluster.run(60)
+    assert cluster.ready() == {"A": 2}
+
+    cluster.bench.kube.fail = lambda _verb, _kind: None
+    await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 2})
+    assert cluster.least_ready == 1
+
+
 async def test_a_stable_node_lost_in_mid_bake_does_not_end_it() -> None:
     cluster = await serving()
     cluster.nodes = 4
@@ -362,7 +391,7 @@ async def test_rapid_edits_are_one_rollout() -> None:
         cluster.edit({"engine.image": image})
         await cluster.tick()
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "None" and ended(cluster))
-    assert cluster.steps[:3] == [SETTLING, ("Canary", {"A": 2}), ("Canary", {"A": 2, "C": 1})]
+    assert cluster.steps[:4] == [*CANARY[:3], ("Canary", {"A": 2, "C": 1})]
     assert cluster.ready() == {"C": 3}
 
 
