@@ -62,4 +62,5 @@ def stays(options: Iterable[DepthOption], max_batch: int, min_gain: float) -> tu
         return Reason.EXPLOITING, f"The depths in force are the best known: {text}."
     if best.gain.mean < log1p(min_gain):
         return Reason.GAIN_TOO_SMALL, f"No change gains {min_gain:.1%} or more: {text}."
-    return Reason.GAIN_UNCERTAIN, f"A gain is possible, but within the error: {text}."
+    why = "within the error" if best.gain.step_time_measured else "is to be tried first"
+    return Reason.GAIN_UNCERTAIN, f"A gain is possible, but {why}: {text}."

@@ -13,7 +13,7 @@ answer is the decision:
 6. `returning`: behind the user's own depth: return to it, and rest (*);
 7. `moving`: judge the last move; take it back if it lost (*);
 8. `moving`: a depth is better beyond doubt: move;
-9. `probing`: a depth may be better, or a look is due: try it on one pod;
+9. `probing`: a depth may be better, or a look is due: try it on one pod, or say what it waits for;
 10. `probing`: the pod of a probe that has just ended gets its depth back.
 
 If none answers, depth stays, and the decision says why. (*) Not where a probe has just ended: its

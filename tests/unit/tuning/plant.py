@@ -175,11 +175,7 @@ class Pod:
         self, now_s: float, batch: int, acceptance: tuple[float, ...], tick_s: float = TICK_S
     ) -> float:
         """Serve for one tick; returns the tokens made."""
-        for due_s, document in list(self.pending):
-            if now_s >= due_s and not self.deaf:
-                self.schedule = document.for_pod(self.name)
-                self.generation = document.generation
-                self.pending.remove((due_s, document))
+        self._read_documents(now_s)
         # A speed that wanders within a few percent, with a memory of half a minute.
         keep = exp(-tick_s / 30)
         self.speed = keep * self.speed + self.random.gauss(0, self.speed_sd * sqrt(1 - keep * keep))
@@ -221,6 +217,15 @@ class Pod:
         if self.difficulty_sd is not None:
             self._finish(made / ANSWER_TOKENS, tick_s / steps, acceptance, depth)
         return made
+
+    def _read_documents(self, now_s: float) -> None:
+        arrived = [each for each in self.pending if each[0] <= now_s and not self.deaf]
+        for each in arrived:
+            self.pending.remove(each)
+            _, document = each
+            if document.generation > self.generation:  # an engine never goes back
+                self.schedule = document.for_pod(self.name)
+                self.generation = document.generation
 
     def _finish(
         self, requests: float, step_s: float, acceptance: tuple[float, ...], depth: int

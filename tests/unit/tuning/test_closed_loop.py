@@ -81,6 +81,37 @@ def test_a_change_of_class_is_answered_within_a_minute(
     assert fleet.shortfall() <= 0.03, fleet.log()
 
 
+class H100(Hardware):
+    """Medians of steps on one, of the constructed pair at the depths that its graphs allow."""
+
+    MILLISECONDS: ClassVar = {
+        4: {0: 3.8, 1: 4.5, 3: 5.4, 7: 6.0},
+        16: {0: 5.0, 1: 6.2, 3: 6.3, 7: 6.5},
+        64: {0: 7.7, 1: 8.2, 3: 8.8, 7: 10.8},
+    }
+
+    def step_seconds(self, batch: int, depth: int) -> float:
+        return self.MILLISECONDS[batch][depth] / 1000
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_a_turn_to_a_batch_of_which_little_is_known_is_answered_within_a_window_and_a_half(
+    seed: int,
+) -> None:
+    """On an H100 one pod rested after a probe, then for a window, at two thirds of the speed."""
+    has = frozenset({0, 1, 3, 7})
+    settings = replace(SETTINGS, window_seconds=30.0, min_tokens=0, max_batch=256, named=has)
+    fleet = Fleet(settings, replicas=1, seed=seed, hardware=H100(), jitter=0)
+    for acceptance, concurrency in ((EASY, 4), (HARD, 16)):
+        fleet.acceptance, fleet.concurrency = acceptance, concurrency
+        fleet.run(180)
+    fleet.acceptance, fleet.concurrency = EASY, 64
+    turned_at_s = fleet.now_s
+    while fleet.depth() != 7:
+        fleet.run(0.5)
+        assert fleet.now_s - turned_at_s <= 45, fleet.log()
+
+
 def test_classes_that_alternate_are_each_served_nearly_as_well_as_by_their_best_depth() -> None:
     fleet = Fleet(acceptance=EASY).run(180)
     for name in ("hard", "easy", "hard", "easy"):

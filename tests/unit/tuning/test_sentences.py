@@ -1,5 +1,7 @@
 """Why depth moves or stays, in words."""
 
+from dataclasses import replace
+
 import pytest
 
 from fathom.api.conditions import Reason
@@ -31,6 +33,13 @@ def test_the_best_other_depth_says_why_none_is_taken(
     assert told is reason
     assert text.startswith(begins)
     assert text.count("stays at 3, next best 5") == len(means)
+
+
+def test_what_was_never_tried_is_not_said_to_be_within_the_error() -> None:
+    predicted = replace(option(0.94), gain=replace(option(0.94).gain, step_time_measured=False))
+    told, text = stays([predicted], 256, 0.02)
+    assert told is Reason.GAIN_UNCERTAIN
+    assert text.startswith("A gain is possible, but is to be tried first: batch 8 stays at 3")
 
 
 def test_each_batch_that_moves_is_named() -> None:

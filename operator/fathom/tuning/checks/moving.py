@@ -8,7 +8,7 @@ from fathom.api.choices import Objective
 from fathom.api.conditions import Reason
 from fathom.tuning import sentences
 from fathom.tuning.buckets import batches
-from fathom.tuning.checks.probing import SOON_S
+from fathom.tuning.checks.probing import SOON_S, ProbeChoice, next_probe
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
 from fathom.tuning.policy.visit import Visit
@@ -52,10 +52,19 @@ def move(given: Situation) -> TuningDecision | None:
             Reason.MOVED,
             f"Moves {sentences.moves(options, given.settings.max_batch)}.{_slo(given, options)}",
             after.next_document(given.policy.after(options), None),
+            wake_after_s=SOON_S if _more_to_try(after, moved) else None,
             notable=True,
         ),
         expected_gain=gain,
         expected_gain_sd=expected_gain_sd(options),
+    )
+
+
+def _more_to_try(after: Situation, moved: set[int]) -> bool:
+    """Whether a probe is due in buckets that do not move: it need not wait for a window."""
+    choice = next_probe(after, sum(pod.ready for pod in after.snapshot.pods))
+    return isinstance(choice, ProbeChoice) and any(
+        each.bucket not in moved for each in choice.options
     )
 
 

@@ -95,10 +95,11 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     rest_s = _rest_s(given, pods, stake) - (given.now_s - state.probe_ended_at_s)
     undisturbed = state.trial is None
-    may_try = rest_s <= 0 and (undisturbed or stake >= MUCH_GAIN)
     due = options or control(policy, plan)
-    if may_try and due:
-        return ProbeChoice(due)
+    # The budget is for what may be slower: to try what is faster beyond doubt costs nothing.
+    now = due if rest_s <= 0 else tuple(each for each in options if each.gain.lower() > 0)
+    if now and (undisturbed or stake >= MUCH_GAIN):
+        return ProbeChoice(now)
     # Once in a fleet's life for each bucket, so they need no budget.
     if given.settings.probing and undisturbed and (unseen := ends(policy, plan)):
         return ProbeChoice(unseen)
@@ -106,7 +107,7 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
         return ProbeChoice(blind, sentinel=True)
     if not due:
         return NoProbe("is expected to be worth more than it costs")
-    rests = f"for {rest_s:.0f} s: probes have had their share of the traffic"
+    rests = "for now, as probes have had their share of the traffic"
     return NoProbe(rests if rest_s > 0 else "until the last move is judged", due)
 
 
@@ -180,7 +181,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
     """Let one pod try what is chosen."""
     choice = next_probe(given, sum(pod.ready for pod in given.snapshot.pods))
     if isinstance(choice, NoProbe):
-        return None
+        return clear_override(given) or _waits(given, choice)
     options = choice.options
     if not given.settings.probing:
         return given.hold(
@@ -207,6 +208,14 @@ def start_probe(given: Situation) -> TuningDecision | None:
         ),
         expected_gain=expected_gain(options),
     )
+
+
+def _waits(given: Situation, for_now: NoProbe) -> TuningDecision | None:
+    """Where a gain is possible: why it is not tried yet."""
+    reason, message = given.why_stay()
+    if reason is not Reason.GAIN_UNCERTAIN or not for_now.later:
+        return None
+    return given.hold(reason, f"{message} No probe {for_now.why}.")
 
 
 def _sentinel_plan(given: Situation, pods: int) -> ProbePlan:

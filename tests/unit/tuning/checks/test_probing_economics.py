@@ -10,7 +10,7 @@ import pytest
 from fathom.api.conditions import Reason
 from fathom.core.depth import depth_at, flat
 from fathom.tuning.checks.probing import start_probe
-from fathom.tuning.interface import Action
+from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import worth
 from fathom.tuning.policy.option import DepthOption, ProbePlan
@@ -33,6 +33,7 @@ QUARTER_S, HALF_HOUR_S, HOUR_S = 900.0, 1800.0, 3600.0
 DEAR_DRAFT = Hardware(per_token_s=0.004)
 NO_LEAST = replace(WINDOW_30, min_tokens=0)
 HOPELESS = (0.05,) * 16
+RATHER_EASY = (0.85,) * 16
 SOMEWHAT_HARD = (0.55,) * 16
 """Hardly anything is better than the user's own depth."""
 FLAT_OPTIMUM = (0.8,) * 16
@@ -125,8 +126,8 @@ def test_the_longer_a_losing_probe_takes_the_less_it_is_worth(policy: Policy) ->
 
 @pytest.mark.parametrize(
     ("acceptance", "rests"),
-    [(EASY, 1.0), (MIDDLE, 4.0)],
-    ids=["very much at stake", "much at stake"],
+    [(EASY, 0.0), (RATHER_EASY, 1.0), (MIDDLE, 4.0)],
+    ids=["faster beyond doubt", "very much at stake", "much at stake"],
 )
 def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
     acceptance: tuple[float, ...], rests: float
@@ -140,14 +141,22 @@ def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
         given, snapshot=replace(given.snapshot, settings=replace(given.settings, probing=True))
     )
 
-    def probes_after(seconds: float) -> bool:
+    def decided_after(seconds: float) -> TuningDecision:
         ended = replace(
             given.state, probe_ended_at_s=given.now_s - seconds, probe_lasted_s=20.0, trial=None
         )
-        return start_probe(given.with_state(ended)) is not None
+        decision = start_probe(given.with_state(ended))
+        assert decision is not None
+        return decision
 
-    assert not probes_after(20 * rests - 1)
-    assert probes_after(20 * rests + 1)
+    if rests:
+        waits = decided_after(20 * rests - 1)
+        assert waits.action is Action.HOLD
+        assert "is to be tried first" in waits.message
+        assert waits.message.endswith(
+            "No probe for now, as probes have had their share of the traffic."
+        )
+    assert decided_after(20 * rests + 1).action is Action.PROBE
 
 
 @pytest.mark.parametrize(
@@ -164,8 +173,8 @@ def test_only_if_much_is_at_stake_is_anything_tried_before_a_move_is_judged(
     )
     moved = Trial(changes=(), expected_gain=0.1, at_s=given.now_s)
     judging = given.with_state(replace(given.state, trial=moved))
-    assert start_probe(given) is not None
-    assert (start_probe(judging) is not None) is tries
+    begins = (start_probe(each) for each in (given, judging))
+    assert [each is not None and each.action is Action.PROBE for each in begins] == [True, tries]
 
 
 # Over an hour, once warm
@@ -211,7 +220,7 @@ def test_one_pod_probes_less_than_eight() -> None:
 def test_where_the_best_is_plain_its_neighbours_and_the_users_own_depth_are_looked_at_again(
     acceptance: tuple[float, ...],
 ) -> None:
-    """In each of two buckets, the user's own every half hour and a neighbour in an hour."""
+    """In each of three buckets, the user's own every half hour and a neighbour in an hour."""
     fleet, since_s = warm_hour(2, acceptance)
     tried = {
         depth_at(schedule, fleet.concurrency)
@@ -221,7 +230,7 @@ def test_where_the_best_is_plain_its_neighbours_and_the_users_own_depth_are_look
     }
     best = fleet.depth()
     assert tried <= {SETTINGS.tokens, best - 1, best, best + 1}
-    assert probes(fleet, since_s) <= 2 * (HOUR_S / HALF_HOUR_S + 1) + 1
+    assert probes(fleet, since_s) <= 3 * (HOUR_S / HALF_HOUR_S + 1) + 1
 
 
 def looks_at(fleet: Fleet, depth: int, batch: int) -> int:
