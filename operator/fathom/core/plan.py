@@ -126,19 +126,19 @@ def plan_of(
     """
     rollout, paused = spec.rollout, spec.rollout.paused or frozen
     fleets = fleets_of(objects, stable)
-    missing = all(fleet.revision != revision for fleet in fleets)
-    not_yet = held or (bool(fleets) and (paused or most_new == 0))
-    if held and missing:
+    new = next((fleet for fleet in fleets if fleet.revision == revision), None)
+    not_yet = held or (bool(fleets) and (paused or most_new == 0 or not spec.replicas))
+    if held and (new is None or not new.held):
         # Others must not make room for what cannot come.
         most_new = 0
     bounds = ReplicaBounds(
         spec.replicas, rollout.max_unavailable, rollout.max_surge, paused, most_new
     )
     replicas = replicas_by_revision(revision, fleets, bounds)
-    if missing and not not_yet:
-        # Others make room once its workload is there: one that the cluster refuses costs nobody.
+    if new is None and not not_yet:
+        # What serves makes room once its workload is there: one that is refused costs nobody.
         without = replicas_by_revision(revision, fleets, replace(bounds, most_new=0))
-        for fleet in fleets:
+        for fleet in [each for each in fleets if each.stable] or fleets:
             least = min(fleet.asked, without[fleet.revision])
             replicas[fleet.revision] = max(replicas[fleet.revision], least)
     emptied = _emptied(revision, fleets, bounds)

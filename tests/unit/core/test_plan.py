@@ -117,11 +117,10 @@ def plan(
     *found: ObservedWorkload | ObservedPod | ObservedConfigMap,
     revision: str = "new",
     changes: Mapping[str, Any] | None = None,
-    most_new: int | None = None,
-    held: bool = False,
+    **more: Any,
 ) -> Plan:
     spec = resource({"replicas": 2, **(changes or {})}).spec
-    return plan_of(objects_of(*found), spec, revision, OURS, most_new=most_new, held=held)
+    return plan_of(objects_of(*found), spec, revision, OURS, **more)
 
 
 def steps(found: Plan) -> list[tuple[str, int, Template]]:
@@ -172,6 +171,12 @@ def test_what_mounts_another_plugin_is_kept() -> None:
 def test_nothing_makes_room_for_what_may_not_start_yet(other: str) -> None:
     theirs = (deployment(other, 2), pod("a", other), pod("b", other))
     assert steps(plan(*theirs, held=True)) == [(f"kimi-{other}", 2, Template.KEEP)]
+    # Nor where its workload stands without a pod.
+    empty = plan(*theirs, deployment("new", 0), held=True)
+    assert {step.name: step.replicas for step in empty.workloads} == {
+        f"kimi-{other}": 2,
+        "kimi-new": 0,
+    }
 
 
 def test_an_old_revision_is_kept_while_it_shrinks() -> None:
@@ -193,6 +198,23 @@ def test_nothing_makes_room_for_a_workload_that_is_not_there(replicas: int, thei
         ("kimi-new", max(0, replicas - 2), Template.RENDER),
         ("kimi-old", theirs, Template.KEEP),
     ]
+
+
+def test_a_canary_that_is_superseded_goes_before_the_next_one_is_there() -> None:
+    serving = (pod("a", "old"), pod("b", "canary"))
+    found = plan(deployment("old", 1), deployment("canary", 1), *serving, stable="old", most_new=1)
+    assert steps(found) == [
+        ("kimi-canary", 0, Template.KEEP),
+        ("kimi-new", 0, Template.RENDER),
+        ("kimi-old", 1, Template.KEEP),
+    ]
+
+
+def test_without_replicas_a_new_revision_has_no_workload() -> None:
+    """It would take the place of the one before, and has shown nothing."""
+    found = plan(deployment("old", 0), changes={"replicas": 0})
+    assert steps(found) == [("kimi-old", 0, Template.KEEP)]
+    assert found.emptied == ()
 
 
 def test_an_emptied_revision_goes_once_the_new_one_serves() -> None:

@@ -269,9 +269,10 @@ async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
     cluster = await serving()
     cluster.bench.kube.fail = refuse
     cluster.edit({"engine.image": NEW})
-    await cluster.run(1800)
+    await cluster.run(3 * 3600)  # longer than a canary may take to start
     assert cluster.least_ready == 3
     assert "the image is not signed" in cluster.bench.condition("Degraded")["message"]
+    assert "once its workload is there" in cluster.bench.condition("Progressing")["message"]
 
     cluster.edit({"replicas": 2})
     await cluster.run(60)
@@ -280,6 +281,21 @@ async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
     cluster.bench.kube.fail = lambda _verb, _kind: None
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"B": 2})
     assert cluster.least_ready == 1
+
+
+async def test_a_workload_that_cannot_be_made_just_now_keeps_nobody_from_growing() -> None:
+    def fail(verb: str, kind: Kind) -> KubeError | None:
+        failed = verb == "create" and kind == DEPLOYMENT
+        return KubeError(500, "failed calling webhook") if failed else None
+
+    cluster = await serving()
+    cluster.nodes = 6
+    cluster.bench.kube.fail = fail
+    cluster.edit({"engine.image": NEW})
+    await cluster.run(60, until=lambda: cluster.stage == "Canary")
+    cluster.edit({"replicas": 6})
+    await cluster.run(600)
+    assert cluster.ready() == {"A": 5}
 
 
 async def test_a_stable_node_lost_in_mid_bake_does_not_end_it() -> None:

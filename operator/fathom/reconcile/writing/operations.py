@@ -165,9 +165,15 @@ def _grouped(objects: Objects) -> list[ObservedPod]:
 def _workloads(
     objects: Objects, plan: Plan, children: Children, as_rendered: AsRendered
 ) -> Iterator[Operation]:
-    # What shrinks goes first: what grows may need its GPUs.
+    # What shrinks goes first: what grows may need its GPUs. Last comes what is only to be there.
     asked = {each.name: each.replicas for each in objects.workloads}
-    steps = sorted(plan.workloads, key=lambda step: step.replicas - asked.get(step.name, 0))
+    steps = sorted(
+        plan.workloads,
+        key=lambda step: (
+            not step.replicas and step.name not in asked,
+            step.replicas - asked.get(step.name, 0),
+        ),
+    )
     for step in steps:
         operation = (
             _rendered(objects, step, children, as_rendered)
