@@ -95,9 +95,7 @@ class H100(Hardware):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5])
-def test_a_turn_to_a_batch_of_which_little_is_known_is_answered_within_a_window_and_a_half(
-    seed: int,
-) -> None:
+def test_a_turn_to_a_batch_of_which_little_is_known_is_answered_without_a_rest(seed: int) -> None:
     """On an H100 one pod rested after a probe, then for a window, at two thirds of the speed."""
     has = frozenset({0, 1, 3, 7})
     settings = replace(SETTINGS, window_seconds=30.0, min_tokens=0, max_batch=256, named=has)

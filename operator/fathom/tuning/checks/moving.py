@@ -7,7 +7,7 @@ from typing import Final
 from fathom.api.choices import Objective
 from fathom.api.conditions import Reason
 from fathom.tuning import sentences
-from fathom.tuning.buckets import batches
+from fathom.tuning.buckets import Depths, batches
 from fathom.tuning.checks.probing import SOON_S, ProbeChoice, next_probe
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
@@ -30,7 +30,7 @@ def move(given: Situation) -> TuningDecision | None:
         return None
     epoch = given.state.text.epoch
     gain = expected_gain(options)
-    moved = {each.bucket for each in options}
+    moved, depths = {each.bucket for each in options}, given.policy.after(options)
     after = given.with_state(
         replace(
             given.state,
@@ -51,8 +51,8 @@ def move(given: Situation) -> TuningDecision | None:
             Action.MOVE,
             Reason.MOVED,
             f"Moves {sentences.moves(options, given.settings.max_batch)}.{_slo(given, options)}",
-            after.next_document(given.policy.after(options), None),
-            wake_after_s=SOON_S if _more_to_try(after, moved) else None,
+            after.next_document(depths, None),
+            wake_after_s=SOON_S if _more_to_try(after, depths, moved) else None,
             notable=True,
         ),
         expected_gain=gain,
@@ -60,8 +60,9 @@ def move(given: Situation) -> TuningDecision | None:
     )
 
 
-def _more_to_try(after: Situation, moved: set[int]) -> bool:
+def _more_to_try(after: Situation, depths: Depths, moved: set[int]) -> bool:
     """Whether a probe is due in buckets that do not move: it need not wait for a window."""
+    after = replace(after, policy=replace(after.policy, depths=depths))
     choice = next_probe(after, sum(pod.ready for pod in after.snapshot.pods))
     return isinstance(choice, ProbeChoice) and any(
         each.bucket not in moved for each in choice.options

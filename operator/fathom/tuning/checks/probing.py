@@ -62,6 +62,7 @@ class ProbeChoice:
     options: tuple[DepthOption, ...]
     """One depth in each of some buckets."""
     sentinel: bool = False
+    sure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,12 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
     options = experiments(policy, plan)
     stake = sum(each.share * each.gain.expected_improvement for each in options)
     rest_s = _rest_s(given, pods, stake) - (given.now_s - state.probe_ended_at_s)
-    undisturbed = state.trial is None
+    undisturbed, rests = state.trial is None, rest_s > 0
     due = options or control(policy, plan)
     # The budget is for what may be slower: to try what is faster beyond doubt costs nothing.
-    now = due if rest_s <= 0 else tuple(each for each in options if each.gain.lower() > 0)
+    now = experiments(policy, plan, sure=True) if rests else due
     if now and (undisturbed or stake >= MUCH_GAIN):
-        return ProbeChoice(now)
+        return ProbeChoice(now, sure=rests)
     # Once in a fleet's life for each bucket, so they need no budget.
     if given.settings.probing and undisturbed and (unseen := ends(policy, plan)):
         return ProbeChoice(unseen)
@@ -107,8 +108,8 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
         return ProbeChoice(blind, sentinel=True)
     if not due:
         return NoProbe("is expected to be worth more than it costs")
-    rests = "for now, as probes have had their share of the traffic"
-    return NoProbe(rests if rest_s > 0 else "until the last move is judged", due)
+    had_theirs = "for now, as probes have had their share of the traffic"
+    return NoProbe(had_theirs if rests else "until the last move is judged", due)
 
 
 def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | None, Situation]:
@@ -196,6 +197,7 @@ def start_probe(given: Situation) -> TuningDecision | None:
         depths=tuple((each.bucket, each.to) for each in options),
         started_at_s=given.now_s,
         sentinel=choice.sentinel,
+        sure=choice.sure,
     )
     after = given.with_state(replace(given.state, probe=probe))
     return replace(
@@ -271,6 +273,8 @@ def _over(given: Situation, probe: Probe) -> Situation:
             )
         )
     after = given.noted(_measured(given, probe))
+    if probe.sure:
+        return after.with_state(replace(after.state, probe=None))
     return after.with_state(
         replace(after.state, probe=None, probe_ended_at_s=given.now_s, probe_lasted_s=lasted_s)
     )

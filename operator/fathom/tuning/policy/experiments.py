@@ -17,11 +17,16 @@ OVERHEAD_LOSS: Final = 0.002
 """What any probe costs the probed pod: two changes of depth, steps that mix both."""
 
 
-def experiments(policy: Policy, probe: ProbePlan) -> tuple[DepthOption, ...]:
+def experiments(policy: Policy, probe: ProbePlan, *, sure: bool = False) -> tuple[DepthOption, ...]:
     """The depth most worth trying in each bucket under load, if it is worth more than it costs.
 
     Worth: what knowing it better gains all pods for an hour. Cost: what the probed pod is
     expected to lose in the meantime.
+
+    Args:
+        policy: what is known.
+        probe: how it would be tried.
+        sure: only of depths that are faster beyond doubt, as predicted, and by enough for a move.
     """
     wanted: list[tuple[float, DepthOption]] = []
     for bucket, share in policy.measurable.items():
@@ -31,6 +36,7 @@ def experiments(policy: Policy, probe: ProbePlan) -> tuple[DepthOption, ...]:
             if policy.may_visit(bucket, option.to, _most_rest_s(policy, option))
             and _in_reach(policy, bucket, option.to)
             and policy.may_try(option, probe.pods)
+            and (not sure or _is_sure(policy, option))
             and (gained := worth(policy, option, probe)) > 0
         ]
         if options:
@@ -50,6 +56,17 @@ def worth(policy: Policy, option: DepthOption, probe: ProbePlan) -> float:
     taught = option.gain.knowledge_gradient(log1p(policy.bounds.min_gain), noise)
     cost = option.gain.expected_loss + OVERHEAD_LOSS
     return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
+
+
+def _is_sure(policy: Policy, option: DepthOption) -> bool:
+    # Of its speed: an SLO may make a slower depth a gain.
+    speed = policy.evidence.gain(option.bucket, option.to, option.start)
+    return (
+        speed is not None
+        and not speed.step_time_measured
+        and speed.lower() > 0
+        and speed.mean >= policy.least_gain(option)
+    )
 
 
 def _most_rest_s(policy: Policy, option: DepthOption) -> float:

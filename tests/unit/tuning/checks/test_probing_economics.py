@@ -12,7 +12,7 @@ from fathom.core.depth import depth_at, flat
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.judging import assess
-from fathom.tuning.policy.experiments import worth
+from fathom.tuning.policy.experiments import experiments, worth
 from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.value import Gain
@@ -159,6 +159,44 @@ def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
     assert decided_after(20 * rests + 1).action is Action.PROBE
 
 
+def test_what_is_tried_beyond_the_budget_leaves_it_as_it_was() -> None:
+    """Else a short one would wipe out a long one's rest, or put off what waits for its end."""
+    fleet = Fleet(acceptance=EASY, replicas=1, settings=replace(SETTINGS, probing=False))
+    fleet.run(31)
+    ended_at_s = fleet.now_s - 1
+    fleet.state = replace(fleet.state, probe_ended_at_s=ended_at_s, probe_lasted_s=20.0)
+    fleet.change(probing=True)
+    fleet.run(15)
+    assert fleet.actions(Action.PROBE)
+    assert fleet.state.probe is None
+    assert (fleet.state.probe_ended_at_s, fleet.state.probe_lasted_s) == (ended_at_s, 20.0)
+
+
+def sure(policy: Policy) -> set[int]:
+    """Depths that are tried beyond the budget."""
+    plan = ProbePlan(15.0, 1)
+    return {each.to for each in experiments(policy, plan, sure=True) if each.bucket == 4}
+
+
+def test_only_what_was_never_measured_and_would_be_moved_to_is_tried_beyond_the_budget() -> None:
+    fleet = Fleet(acceptance=EASY, replicas=1, settings=replace(SETTINGS, probing=False), jitter=0)
+    fleet.run(31)
+    assert fleet.document is not None
+    predicted = assess(fleet.snapshot(), fleet.document).policy
+    assert sure(predicted) == {5}
+    asks_for_more = replace(predicted, bounds=replace(predicted.bounds, min_gain=0.5))
+    assert sure(asks_for_more) == set()
+
+    fleet.change(probing=True)
+    fleet.run(200)
+    known = assess(fleet.snapshot(), fleet.document).policy
+    back = replace(known, depths={**known.depths, 4: 3}, visits=())
+    measured = back.evidence.gain(4, 7, 3)
+    assert measured is not None
+    assert measured.lower() > 0
+    assert 7 not in sure(back)
+
+
 @pytest.mark.parametrize(
     ("acceptance", "tries"), [(EASY, True), (MIDDLE, True), (SOMEWHAT_HARD, False)]
 )
@@ -220,7 +258,10 @@ def test_one_pod_probes_less_than_eight() -> None:
 def test_where_the_best_is_plain_its_neighbours_and_the_users_own_depth_are_looked_at_again(
     acceptance: tuple[float, ...],
 ) -> None:
-    """In each of three buckets, the user's own every half hour and a neighbour in an hour."""
+    """In each of three buckets, the user's own every half hour and a neighbour in an hour.
+
+    Of eight seeds two try one depth more.
+    """
     fleet, since_s = warm_hour(2, acceptance)
     tried = {
         depth_at(schedule, fleet.concurrency)
@@ -229,7 +270,7 @@ def test_where_the_best_is_plain_its_neighbours_and_the_users_own_depth_are_look
         if at_s > since_s
     }
     best = fleet.depth()
-    assert tried <= {SETTINGS.tokens, best - 1, best, best + 1}
+    assert len(tried - {SETTINGS.tokens, best - 1, best, best + 1}) <= 1
     assert probes(fleet, since_s) <= 3 * (HOUR_S / HALF_HOUR_S + 1) + 1
 
 
