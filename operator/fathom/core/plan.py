@@ -138,7 +138,7 @@ def plan_of(
     if new is None and not not_yet:
         # What serves makes room once its workload is there: one that is refused costs nobody.
         without = replicas_by_revision(revision, fleets, replace(bounds, most_new=0))
-        for fleet in [each for each in fleets if each.stable] or fleets:
+        for fleet in fleets:
             least = min(fleet.asked, without[fleet.revision])
             replicas[fleet.revision] = max(replicas[fleet.revision], least)
     emptied = _emptied(revision, fleets, bounds)

@@ -107,6 +107,12 @@ def _too_slow(
     minutes = f"within {counted(waited_s / 60, 'minute')}"
     if (trouble := _trouble(rollout, pod, given)) is not None:
         return Failure(trouble.reason, f"not ready {minutes}: {trouble.message}")
+    if all(each.revision != rollout.revision for each in given.workloads):
+        return Failure(
+            Reason.CHILD_REFUSED,
+            f"its workload could not be made {minutes}. Mend what refuses it (a policy, a webhook, "
+            "a quota) before it is tried again.",
+        )
     if pod is None:
         return Failure(Reason.CANARY_NOT_READY, f"its pod did not come into being {minutes}.")
     return Failure(

@@ -54,8 +54,9 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
     rollout, events = _of_this_spec(before, given)
     if rollout is None:
         return RolloutStep(None)
-    if rollout.stage is Stage.CANARY and (message := _not_to_be_watched(rollout, given)):
-        # It neither failed nor passed, so it is watched from where it was once it can be there.
+    if rollout.stage is Stage.CANARY and not given.settings.replicas:
+        # It neither failed nor passed, so it is watched from where it was once there are replicas.
+        message = "the canary comes back with the others: spec.replicas is 0."
         held = replace(
             standing_still(rollout, given.now_s), reason=Reason.CANARY_STARTING, message=message
         )
@@ -67,15 +68,6 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
         return RolloutStep(rollout, events)
     step = _advanced(resumed(rollout, given.now_s), given)
     return RolloutStep(step.rollout, (*events, *step.events))
-
-
-def _not_to_be_watched(canary: Rollout, given: RolloutInput) -> str:
-    """Why there is no canary, for no fault of its own; empty: there may be one."""
-    if not given.settings.replicas:
-        return "the canary comes back with the others: spec.replicas is 0."
-    if all(each.revision != canary.revision for each in given.workloads):
-        return "the canary comes once its workload is there: Degraded says what refuses it, if so."
-    return ""
 
 
 def _of_this_spec(

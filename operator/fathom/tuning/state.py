@@ -51,8 +51,6 @@ class Probe:
     """Windows of the probed pod that ended since it is in force."""
     sentinel: bool = False
     """It only looks whether drafts are accepted where none are made."""
-    sure: bool = False
-    """It was made beyond the budget of probes, which it leaves as it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,13 +200,15 @@ def test_nothing_makes_room_for_a_workload_that_is_not_there(replicas: int, thei
     ]
 
 
-def test_a_canary_that_is_superseded_goes_before_the_next_one_is_there() -> None:
-    serving = (pod("a", "old"), pod("b", "canary"))
-    found = plan(deployment("old", 1), deployment("canary", 1), *serving, stable="old", most_new=1)
+@pytest.mark.parametrize("most_new", [1, None])
+def test_nor_does_a_canary_that_is_superseded(most_new: int | None) -> None:
+    """It may be all that serves."""
+    canary = (deployment("old", 0), deployment("canary", 2), pod("a", "canary"), pod("b", "canary"))
+    found = plan(*canary, stable="old", most_new=most_new)
     assert steps(found) == [
-        ("kimi-canary", 0, Template.KEEP),
+        ("kimi-canary", 2, Template.KEEP),
         ("kimi-new", 0, Template.RENDER),
-        ("kimi-old", 1, Template.KEEP),
+        ("kimi-old", 0, Template.KEEP),
     ]
 
 

@@ -62,7 +62,6 @@ class ProbeChoice:
     options: tuple[DepthOption, ...]
     """One depth in each of some buckets."""
     sentinel: bool = False
-    sure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
     # The budget is for what may be slower: to try what is faster beyond doubt costs nothing.
     now = experiments(policy, plan, sure=True) if rests else due
     if now and (undisturbed or stake >= MUCH_GAIN):
-        return ProbeChoice(now, sure=rests)
+        return ProbeChoice(now)
     # Once in a fleet's life for each bucket, so they need no budget.
     if given.settings.probing and undisturbed and (unseen := ends(policy, plan)):
         return ProbeChoice(unseen)
@@ -197,7 +196,6 @@ def start_probe(given: Situation) -> TuningDecision | None:
         depths=tuple((each.bucket, each.to) for each in options),
         started_at_s=given.now_s,
         sentinel=choice.sentinel,
-        sure=choice.sure,
     )
     after = given.with_state(replace(given.state, probe=probe))
     return replace(
@@ -273,8 +271,6 @@ def _over(given: Situation, probe: Probe) -> Situation:
             )
         )
     after = given.noted(_measured(given, probe))
-    if probe.sure:
-        return after.with_state(replace(after.state, probe=None))
     return after.with_state(
         replace(after.state, probe=None, probe_ended_at_s=given.now_s, probe_lasted_s=lasted_s)
     )

@@ -159,19 +159,6 @@ def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
     assert decided_after(20 * rests + 1).action is Action.PROBE
 
 
-def test_what_is_tried_beyond_the_budget_leaves_it_as_it_was() -> None:
-    """Else a short one would wipe out a long one's rest, or put off what waits for its end."""
-    fleet = Fleet(acceptance=EASY, replicas=1, settings=replace(SETTINGS, probing=False))
-    fleet.run(31)
-    ended_at_s = fleet.now_s - 1
-    fleet.state = replace(fleet.state, probe_ended_at_s=ended_at_s, probe_lasted_s=20.0)
-    fleet.change(probing=True)
-    fleet.run(15)
-    assert fleet.actions(Action.PROBE)
-    assert fleet.state.probe is None
-    assert (fleet.state.probe_ended_at_s, fleet.state.probe_lasted_s) == (ended_at_s, 20.0)
-
-
 def sure(policy: Policy) -> set[int]:
     """Depths that are tried beyond the budget."""
     plan = ProbePlan(15.0, 1)
