@@ -141,7 +141,7 @@ def plan_of(
         for fleet in fleets:
             least = min(fleet.asked, without[fleet.revision])
             replicas[fleet.revision] = max(replicas[fleet.revision], least)
-    emptied = _emptied(revision, fleets, bounds)
+    emptied = _emptied(new, fleets, bounds)
     present = {each.revision: each for each in objects.workloads}
     steps = []
     for each, count in sorted(replicas.items()):
@@ -215,11 +215,10 @@ def _template(
     return Template.RENDER if wanted and ours else Template.KEEP
 
 
-def _emptied(revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> tuple[str, ...]:
+def _emptied(new: Fleet | None, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> tuple[str, ...]:
     if bounds.most_new is not None:
         # At no replicas, or at one, a canary is all that is asked for, and proves nothing yet.
         return ()
-    new = next((fleet for fleet in fleets if fleet.revision == revision), None)
     if new is None or new.serving < bounds.replicas or new.asked < bounds.replicas:
         return ()
     return tuple(fleet.revision for fleet in fleets if fleet is not new and fleet.held == 0)

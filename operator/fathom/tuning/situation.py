@@ -46,10 +46,14 @@ class Situation:
         return self.snapshot.settings.window_seconds
 
     @property
+    def ready_pods(self) -> int:
+        return sum(pod.ready for pod in self.snapshot.pods)
+
+    @property
     def _headroom(self) -> float | None:
-        ready = sum(pod.ready for pod in self.snapshot.pods)
         measured = self.state.measured
-        return headroom(self.policy, measured.tokens_per_second if measured else None, ready)
+        rate = measured.tokens_per_second if measured else None
+        return headroom(self.policy, rate, self.ready_pods)
 
     def hold(
         self, reason: Reason, message: str, *, wake_after_s: float | None = None

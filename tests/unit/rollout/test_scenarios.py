@@ -3,7 +3,7 @@
 `A` is the revision that served before, `B` the one that the spec asks for, `C` a later one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -261,13 +261,18 @@ async def test_no_free_gpu_for_a_surge_ends_with_everything_as_it_was() -> None:
     assert cluster.least_ready == 3
 
 
-async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
-    def refuse(verb: str, kind: Kind) -> KubeError | None:
-        refused = verb == "create" and kind == DEPLOYMENT
-        return KubeError(403, "denied by policy: the image is not signed") if refused else None
+def no_new_deployment(status: int, says: str) -> Callable[[str, Kind], KubeError | None]:
+    """An API server on which creating one fails."""
 
+    def fail(verb: str, kind: Kind) -> KubeError | None:
+        return KubeError(status, says) if verb == "create" and kind == DEPLOYMENT else None
+
+    return fail
+
+
+async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
     cluster = await serving()
-    cluster.bench.kube.fail = refuse
+    cluster.bench.kube.fail = no_new_deployment(403, "denied by policy: the image is not signed")
     cluster.edit({"engine.image": NEW})
     await cluster.run(1800)
     assert cluster.least_ready == 3
@@ -284,9 +289,7 @@ async def test_a_workload_that_the_cluster_refuses_costs_no_replica() -> None:
 
 async def test_a_workload_that_stays_refused_ends_the_rollout_with_that_reason() -> None:
     cluster = await serving()
-    cluster.bench.kube.fail = lambda verb, kind: (
-        KubeError(403, "denied by policy") if verb == "create" and kind == DEPLOYMENT else None
-    )
+    cluster.bench.kube.fail = no_new_deployment(403, "denied by policy")
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "RolledBack")
     assert cluster.bench.status["rollout"]["reason"] == "ChildRefused"
@@ -295,13 +298,9 @@ async def test_a_workload_that_stays_refused_ends_the_rollout_with_that_reason()
 
 
 async def test_a_workload_that_cannot_be_made_just_now_keeps_nobody_from_growing() -> None:
-    def fail(verb: str, kind: Kind) -> KubeError | None:
-        failed = verb == "create" and kind == DEPLOYMENT
-        return KubeError(500, "failed calling webhook") if failed else None
-
     cluster = await serving()
     cluster.nodes = 6
-    cluster.bench.kube.fail = fail
+    cluster.bench.kube.fail = no_new_deployment(500, "failed calling webhook")
     cluster.edit({"engine.image": NEW})
     await cluster.run(60, until=lambda: cluster.stage == "Canary")
     cluster.edit({"replicas": 6})

@@ -63,7 +63,7 @@ def move(given: Situation) -> TuningDecision | None:
 def _more_to_try(after: Situation, depths: Depths, moved: set[int]) -> bool:
     """Whether a probe is due in buckets that do not move: it need not wait for a window."""
     after = replace(after, policy=replace(after.policy, depths=depths))
-    choice = next_probe(after, sum(pod.ready for pod in after.snapshot.pods))
+    choice = next_probe(after, after.ready_pods)
     return isinstance(choice, ProbeChoice) and any(
         each.bucket not in moved for each in choice.options
     )

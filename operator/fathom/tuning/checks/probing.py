@@ -179,7 +179,7 @@ def clear_override(given: Situation) -> TuningDecision | None:
 
 def start_probe(given: Situation) -> TuningDecision | None:
     """Let one pod try what is chosen."""
-    choice = next_probe(given, sum(pod.ready for pod in given.snapshot.pods))
+    choice = next_probe(given, given.ready_pods)
     if isinstance(choice, NoProbe):
         return clear_override(given) or _waits(given, choice)
     options = choice.options

@@ -33,10 +33,10 @@ def experiments(policy: Policy, probe: ProbePlan, *, sure: bool = False) -> tupl
         options = [
             (gained, option)
             for option in policy.alternatives(bucket, share)
-            if policy.may_visit(bucket, option.to, _most_rest_s(policy, option))
+            if (not sure or _is_sure(policy, option))
+            and policy.may_visit(bucket, option.to, _most_rest_s(policy, option))
             and _in_reach(policy, bucket, option.to)
             and policy.may_try(option, probe.pods)
-            and (not sure or _is_sure(policy, option))
             and (gained := worth(policy, option, probe)) > 0
         ]
         if options:
