@@ -220,6 +220,45 @@ async def test_a_page_of_something_else_is_a_failure(
     assert of(sample, "pod-a") is None
 
 
+async def test_clusters_behind_one_prometheus_are_told_apart_by_their_labels(
+    exporters: Exporters, tmp_path: Path
+) -> None:
+    name = "kimi-0a1b2c3d-0"
+    scraped = [
+        {
+            "job_name": cluster,
+            "static_configs": [
+                {
+                    "targets": [f"127.0.0.1:{exporters.ports[pod]}"],
+                    "labels": {"pod": name, "namespace": NAMESPACE, "cluster": cluster},
+                }
+            ],
+        }
+        for cluster, pod in zip(("eu.1", "eu-1"), PODS, strict=True)
+    ]
+    for tokens, pod in enumerate(PODS, start=1):
+        exporters.engines[pod].tokens = tokens
+    here = PodEndpoint(NAMESPACE, name, "10.0.0.1", 8000)
+    async with running_prometheus(scraped, tmp_path) as url, http_session(1) as session:
+        for tokens, cluster in enumerate(("eu.1", "eu-1"), start=1):
+            labels = {"cluster": cluster}
+            reader = PrometheusMetrics(session, url, timeout_s=5, labels=labels)
+            history = PrometheusHistory(session, url, timeout_s=5, labels=labels)
+
+            async def read(reader: MetricsPort = reader) -> bool:
+                return bool((await reader.sample([here])).counters)
+
+            await eventually(read, f"a scrape of {cluster}")
+            now_s, key = time.time(), ObjectKey(NAMESPACE, "kimi")
+            past = [
+                counters(each.points, pod=each.pod, at_s=each.at_s)
+                async for chunk in history.chunks(key, now_s - 60, now_s, step_s=0.0)
+                for each in chunk.scrapes
+            ]
+            (now,) = (await reader.sample([here])).counters
+            assert {each.engine.generation_tokens for each in (now, *past)} == {tokens}
+
+
 async def test_the_past_is_told_scrape_by_scrape(exporters: Exporters, tmp_path: Path) -> None:
     pod = "kimi-0a1b2c3d-5f6g7-x8z9q"
     await exporters.start(pod)

@@ -217,6 +217,9 @@ class MetricsSpec(ApiModel):
     Prometheus if a URL is given, else the pods."""
     prometheus_url: Annotated[str, Field(max_length=2048, alias="prometheusURL")] = ""
     """Base URL of a Prometheus that scrapes the pods."""
+    prometheus_labels: Annotated[Texts, Field(max_length=16)] = Field(default_factory=dict)
+    """Labels of all series of this cluster there, such as `cluster: eu-1`, for a Prometheus that
+    holds several clusters."""
     pod_monitor: AutoOrNever = AutoOrNever.AUTO
     """Whether to create a PodMonitor where the cluster has that API."""
     pod_monitor_labels: Texts = Field(default_factory=dict)

@@ -17,6 +17,7 @@ from fathom.core.engine.capability import engine_problems, has_plugin
 from fathom.core.engine.options import is_count
 from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
+from fathom.core.prometheus_labels import bad_label_names
 from fathom.manifests.engine_command.engine_graphs import graph_problems
 from fathom.manifests.engine_command.known_names import name_doubts
 from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
@@ -77,6 +78,12 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
             f"{spec.engine.version!r} is not a version: write vLLM's, such as 0.32.0.",
         )
     yield from _model_name_problems(spec)
+    for label in bad_label_names(spec.metrics.prometheus_labels):
+        yield Problem(
+            "spec.metrics.prometheusLabels",
+            f"{label!r} is no label of a Prometheus: write letters, digits and _, with no digit at "
+            "its beginning.",
+        )
     yield from owned_flag_problems(spec.engine.args, plugin=has_plugin(spec))
     yield from lone_argument_problems(spec.engine.args)
     yield from _variable_problems(spec)

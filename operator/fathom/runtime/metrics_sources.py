@@ -12,6 +12,9 @@ from fathom.adapters.prometheus.metrics import ROOM_BYTES, PrometheusMetrics
 from fathom.api.choices import MetricsSource
 from fathom.api.spec import MetricsSpec
 
+_Where = tuple[str, frozenset[tuple[str, str]]]
+"""URL and labels."""
+
 
 class MetricsSources:
     """Opens a reader when a spec asks for it; one that nobody uses any more is gone."""
@@ -30,15 +33,17 @@ class MetricsSources:
         self._pods = PodMetrics(pods, clock)
         self._session = prometheus
         self._room = Room(ROOM_BYTES)
-        self._prometheus: WeakValueDictionary[str, PrometheusMetrics] = WeakValueDictionary()
+        self._prometheus: WeakValueDictionary[_Where, PrometheusMetrics] = WeakValueDictionary()
 
     def of(self, spec: MetricsSpec) -> MetricsPort:
         """The reader that a spec's `metrics` asks for."""
         if choose(spec) is MetricsSource.PODS:
             return self._pods
         url = spec.prometheus_url.rstrip("/")
-        reader = self._prometheus.get(url)
+        labels = spec.prometheus_labels
+        where = (url, frozenset(labels.items()))
+        reader = self._prometheus.get(where)
         if reader is None:
-            reader = PrometheusMetrics(self._session, url, room=self._room)
-            self._prometheus[url] = reader
+            reader = PrometheusMetrics(self._session, url, room=self._room, labels=labels)
+            self._prometheus[where] = reader
         return reader

@@ -21,7 +21,7 @@ from fathom.adapters.prometheus.metrics import (
     PrometheusMetrics,
     newest_scrape,
 )
-from fathom.adapters.prometheus.query import PrometheusQuery, any_of, selector
+from fathom.adapters.prometheus.query import PrometheusQuery, any_of
 from fathom.core.measurement import PodCounters
 from fathom_bench.pages.figures import PrometheusCost
 from fathom_local.errors import LocalClusterError
@@ -108,7 +108,7 @@ async def _whole_lookback(query: PrometheusQuery) -> list[PodCounters]:
     for start in range(0, len(_PODS), _PODS_TOGETHER):
         named = _PODS[start : start + _PODS_TOGETHER]
         patterns = {"namespace": any_of([_NAMESPACE]), "pod": any_of(named)}
-        series = await query.series(selector(patterns, _LOOKBACK_SECONDS))
+        series = await query.series(patterns, _LOOKBACK_SECONDS)
         for pod in named:
             at_s, points = newest_scrape([each for each in series if each.pod == pod])
             found.append(counters(points, pod=pod, at_s=at_s))

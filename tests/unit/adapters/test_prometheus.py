@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -17,9 +17,10 @@ from fathom.adapters.prometheus.history import scrapes
 from fathom.adapters.prometheus.metrics import (
     LARGEST_ANSWER_BYTES,
     PrometheusMetrics,
+    at_its_address,
     newest_scrape,
 )
-from fathom.adapters.prometheus.query import Series
+from fathom.adapters.prometheus.query import NO_LABELS, Series
 from fathom.core.measurement import PodCounters
 from support.bad_server import Answer, BadServer, answering, saying
 from support.engine_page import FakeEngine
@@ -133,6 +134,24 @@ def test_what_a_restarted_engine_shows_no_more_is_missed_for_one_scrape_only() -
     assert read([*earlier_life, *shown]) == read(scraped(FakeEngine(), 130))
 
 
+ELSEWHERE = scraped(FakeEngine(tokens=9e9), 110, instance="10.9.0.1:8000")
+
+
+@pytest.mark.parametrize(
+    ("ip", "instance"), [("10.0.0.1", "10.0.0.1:8000"), ("fd00::1", "[fd00::1]:8000")]
+)
+def test_a_pod_of_that_name_in_another_cluster_is_not_read(ip: str, instance: str) -> None:
+    ours = scraped(ENGINE, 100, instance=instance)
+
+    assert read(at_its_address([*ours, *ELSEWHERE], ip)) == ONCE
+
+
+def test_a_pod_is_read_under_whatever_name_it_is_scraped() -> None:
+    renamed = scraped(ENGINE, 100, instance="kimi-0")
+
+    assert read(at_its_address(renamed, "10.0.0.1")) == ONCE
+
+
 def test_engines_of_one_pod_that_count_the_same_are_still_two() -> None:
     alike = FakeEngine(engines=2, tokens=7)
 
@@ -150,11 +169,16 @@ async def asked_for(answer: object, *names: str) -> Sample:
     return (await asked(saying(json.dumps(answer).encode()), *names))[0]
 
 
-async def asked(answer: Answer, *names: str) -> tuple[Sample, list[dict[str, str]]]:
+async def asked(
+    answer: Answer,
+    *names: str,
+    ip: str = "127.0.0.1",
+    labels: Mapping[str, str] = NO_LABELS,
+) -> tuple[Sample, list[dict[str, str]]]:
     """What is read of these pods, and the parameters of every question that it took."""
     async with answering(answer) as server, http_session(4) as session:
-        pods = [PodEndpoint("llm", name, "127.0.0.1", 1) for name in names]
-        sample = await PrometheusMetrics(session, server.url).sample(pods)
+        pods = [PodEndpoint("llm", name, ip, 1) for name in names]
+        sample = await PrometheusMetrics(session, server.url, labels=labels).sample(pods)
     return sample, [dict(parse_qsl(urlsplit(each).query)) for each in server.asked]
 
 
@@ -168,6 +192,8 @@ class Scrapes:
     """Of the Prometheus behind the same address that answers every second question."""
     most_pods: int = 100
     """More of them in one answer are too many bytes."""
+    elsewhere: dict[str, list[float]] = field(default_factory=dict)
+    """Of pods of these names at another address."""
     failed: dict[str, float] = field(default_factory=dict)
     """Moments at which a scrape failed, as VictoriaMetrics shows them."""
 
@@ -182,13 +208,16 @@ class Scrapes:
         if "kubernetes" in query and "kubernetes_pod_name" not in self.labels:
             pods = []
         found: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
-        for pod in pods:
-            for at_s in (each for each in moments[pod] if since_s < each <= until_s):
-                for each in scraped(ENGINE, at_s, **self.labels):
-                    if of_everything or each.name == EVERY_ENGINE:
-                        key = tuple({**each.metric, "pod": pod}.items())
-                        value = "NaN" if self.failed.get(pod) == at_s else str(each.values[0][1])
-                        found.setdefault(key, []).append([at_s, value])
+        told = [(pod, at_s, OURS["instance"]) for pod in pods for at_s in moments[pod]]
+        told += [
+            (pod, at_s, "10.9.0.1:8000") for pod in pods for at_s in self.elsewhere.get(pod, ())
+        ]
+        for pod, at_s, instance in (each for each in told if since_s < each[1] <= until_s):
+            for each in scraped(ENGINE, at_s, **self.labels, instance=instance):
+                if of_everything or each.name == EVERY_ENGINE:
+                    key = tuple({**each.metric, "pod": pod}.items())
+                    value = "NaN" if self.failed.get(pod) == at_s else str(each.values[0][1])
+                    found.setdefault(key, []).append([at_s, value])
         said = [{"metric": dict(key), "values": values} for key, values in found.items()]
         body = json.dumps({"status": "success", "data": {"result": said}}).encode()
         if of_everything and len(pods) > self.most_pods:
@@ -227,6 +256,32 @@ async def test_another_prometheus_behind_the_address_may_answer_the_second_quest
     sample, _ = await asked(Scrapes(ours, others=others), "p")
 
     assert sample.counters == (replace(ONCE, at_s=975.0),)
+
+
+async def test_where_a_pod_was_scraped_last_is_told_by_its_own_address() -> None:
+    scrapes = Scrapes({"p": [930.0, 960.0]}, elsewhere={"p": [965.0, 995.0]})
+
+    sample, questions = await asked(scrapes, "p", ip="10.0.0.1")
+
+    assert sample.counters == (replace(ONCE, at_s=960.0),)
+    assert [each["time"] for each in questions_for_all(questions)] == ["960.0"]
+
+
+async def test_labels_of_the_cluster_stand_in_every_question() -> None:
+    scrapes = Scrapes({"p": [990.0]})
+
+    _, questions = await asked(scrapes, "p", "q", labels={"cluster": "eu.1", "pod": "p"})
+
+    assert len(questions) > len(questions_for_all(questions)) > 0
+    for each in questions:
+        assert r',cluster=~"eu\\.1",pod=~"p"}[' in each["query"]
+
+
+async def test_where_nothing_is_found_the_labels_are_named() -> None:
+    sample, _ = await asked(Scrapes({}), "p", labels={"tenant": "a", "cluster": "eu"})
+
+    (failure,) = sample.failures
+    assert failure.cause.endswith("with labels namespace and pod and cluster=eu and tenant=a")
 
 
 async def test_pods_whose_scrapes_are_far_apart_are_not_asked_for_together() -> None:

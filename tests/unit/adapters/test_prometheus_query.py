@@ -5,7 +5,7 @@ from fathom.api.spec import MetricsSpec
 
 
 def test_label_values_are_escaped_for_the_pattern_and_for_the_string() -> None:
-    query = selector({"namespace": any_of(["a.b"]), "pod": any_of(['x"y', "p|q"])}, 60)
+    query = selector([("namespace", any_of(["a.b"])), ("pod", any_of(['x"y', "p|q"]))], 60)
 
     assert 'namespace=~"a\\\\.b"' in query
     assert 'pod=~"x\\"y|p\\\\|q"' in query

@@ -121,6 +121,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "metrics.source": Case("Pods", unseen="Auto is Pods where no URL is given"),
     "metrics.prometheusURL": Case("http://prometheus:9090", unseen="it is read, not written"),
+    "metrics.prometheusLabels": Case({"cluster": "eu"}, unseen="it is read by, not written"),
     "metrics.podMonitor": Case("Never"),
     "metrics.podMonitorLabels": Case({"release": "one"}),
     "rollout.maxUnavailable": Case(2),

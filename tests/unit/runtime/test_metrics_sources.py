@@ -14,8 +14,8 @@ def sources() -> MetricsSources:
     return MetricsSources(session, session, ManualClock())
 
 
-def at(url: str) -> MetricsSpec:
-    return MetricsSpec.model_validate({"prometheusURL": url})
+def at(url: str, **labels: str) -> MetricsSpec:
+    return MetricsSpec.model_validate({"prometheusURL": url, "prometheusLabels": labels})
 
 
 def test_all_that_name_one_prometheus_share_its_reader() -> None:
@@ -24,6 +24,14 @@ def test_all_that_name_one_prometheus_share_its_reader() -> None:
     assert isinstance(reader, PrometheusMetrics)
     assert found.of(at("http://prometheus:9090/")) is reader
     assert found.of(at("http://another:9090")) is not reader
+
+
+def test_labels_have_a_reader_of_their_own_in_whatever_order() -> None:
+    found, url = sources(), "http://prometheus:9090"
+    reader = found.of(at(url, cluster="eu", tenant="a"))
+    assert found.of(at(url, tenant="a", cluster="eu")) is reader
+    assert found.of(at(url, cluster="us", tenant="a")) is not reader
+    assert found.of(at(url)) is not reader
 
 
 def test_without_a_url_the_pods_are_read() -> None:

@@ -7,7 +7,7 @@ dead pod showed last for five minutes.
 
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -20,11 +20,11 @@ from fathom.adapters.prometheus.metrics import once
 from fathom.adapters.prometheus.query import (
     LABEL_PAIRS,
     NAMESPACE_LABELS,
+    NO_LABELS,
     POD_LABELS,
     PrometheusQuery,
     Series,
     any_of,
-    selector,
 )
 from fathom.core.cluster.kinds import ObjectKey
 
@@ -67,6 +67,7 @@ class PrometheusHistory:
         session: aiohttp.ClientSession,
         url: str,
         *,
+        labels: Mapping[str, str] = NO_LABELS,
         timeout_s: float = TIMEOUT_S,
         largest_answer_bytes: int = LARGEST_ANSWER_BYTES,
     ) -> None:
@@ -75,6 +76,7 @@ class PrometheusHistory:
         Args:
             session: best one from `http_session`.
             url: base URL of the Prometheus.
+            labels: that every series of these pods has there.
             timeout_s: seconds one query may take in all.
             largest_answer_bytes: of one query.
         """
@@ -84,6 +86,7 @@ class PrometheusHistory:
             timeout_s=timeout_s,
             most_bytes=largest_answer_bytes,
             room=Room(largest_answer_bytes),
+            labels=labels,
         )
 
     async def chunks(
@@ -106,7 +109,7 @@ class PrometheusHistory:
             series: list[Series] = []
             for pod_label, namespace_label in LABEL_PAIRS:
                 patterns = {namespace_label: any_of([key.namespace]), pod_label: _pods_of(key.name)}
-                series.extend(await self._query.series(selector(patterns, CHUNK_S), until_s))
+                series.extend(await self._query.series(patterns, CHUNK_S, at_s=until_s))
             yield Chunk(until_s, tuple(_thinned(scrapes(series), told, step_s)))
 
 

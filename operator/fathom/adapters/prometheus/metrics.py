@@ -20,14 +20,15 @@ from fathom.adapters.exposition import EVERY_ENGINE, PAGE_LABELS, NotAnEngine, P
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus.query import (
     LABEL_PAIRS,
+    NO_LABELS,
     PrometheusAnswerTooLargeError,
     PrometheusQuery,
     PrometheusUnreadableError,
     Series,
     any_of,
-    selector,
 )
 from fathom.core.measurement import PodCounters
+from fathom.core.prometheus_labels import pod_labels
 from fathom.core.unread import Unread
 
 TIMEOUT_S: Final = 10.0
@@ -67,6 +68,7 @@ class PrometheusMetrics:
         url: str,
         *,
         timeout_s: float = TIMEOUT_S,
+        labels: Mapping[str, str] = NO_LABELS,
         lookback_s: int = LOOKBACK_S,
         largest_answer_bytes: int = LARGEST_ANSWER_BYTES,
         looks_at_once: int = LOOKS_AT_ONCE,
@@ -78,6 +80,7 @@ class PrometheusMetrics:
             session: best one from `http_session`, and not one that reads anything else.
             url: base URL of the Prometheus.
             timeout_s: seconds one look may take, with all its queries and the wait for a turn.
+            labels: that every series of these pods has there.
             lookback_s: age in seconds beyond which a pod's last sample is not reported at all.
             largest_answer_bytes: of one query.
             looks_at_once: looks that ask at the same time.
@@ -89,6 +92,7 @@ class PrometheusMetrics:
             timeout_s=timeout_s,
             most_bytes=largest_answer_bytes,
             room=room or Room(ROOM_BYTES),
+            labels=labels,
         )
         self._timeout_s = timeout_s
         self._lookback_s = lookback_s
@@ -134,8 +138,7 @@ class PrometheusMetrics:
         for pair in LABEL_PAIRS:
             for part in together(await self._scraped(pods, pair)):
                 patterns = _patterns(pods[0].namespace, (each.pod for each in part), pair)
-                query = selector(patterns, range_s(part))
-                found = await self._query.series(query, part[-1].at_s)
+                found = await self._query.series(patterns, range_s(part), at_s=part[-1].at_s)
                 series += _up_to({each.pod: each.at_s for each in part}, found)
         return series
 
@@ -148,16 +151,12 @@ class PrometheusMetrics:
         a scrape is left out of ranges, or, by VictoriaMetrics, shown as NaN.
         """
         patterns = _patterns(pods[0].namespace, (pod.pod for pod in pods), pair)
-        found: dict[str, Scraped] = {}
-        for each in await self._query.series(selector(patterns, self._lookback_s, [EVERY_ENGINE])):
-            moments = [at_s for at_s, value in each.values if not isnan(value)]
-            if not moments:
-                continue
-            every_s = moments[-1] - moments[-2] if len(moments) > 1 else LONGEST_RANGE_S
-            name = each.metric[pair[0]]
-            scraped = Scraped(moments[-1], every_s, name)
-            found[name] = max(found.get(name, scraped), scraped)
-        return found.values()
+        by_pod: defaultdict[str, list[Series]] = defaultdict(list)
+        one = [EVERY_ENGINE]
+        for each in await self._query.series(patterns, self._lookback_s, families=one):
+            by_pod[each.metric[pair[0]]].append(each)
+        last = (_last(pod.pod, at_its_address(by_pod[pod.pod], pod.ip)) for pod in pods)
+        return [each for each in last if each is not None]
 
     def _sample(self, pods: Sequence[PodEndpoint], series: Iterable[Series]) -> Sample:
         by_pod: defaultdict[str, list[Series]] = defaultdict(list)
@@ -165,18 +164,19 @@ class PrometheusMetrics:
             by_pod[each.pod].append(each)
         found: list[PodCounters] = []
         failures: list[Unread] = []
-        for name in (pod.pod for pod in pods):
+        for pod in pods:
+            name = pod.pod
             if name not in by_pod:
                 failures.append(
                     Unread(
                         name,
                         f"{self._query.where} has no vllm: metrics of it within the last "
                         f"{self._lookback_s} s: check that it scrapes the pod, with labels "
-                        "namespace and pod",
+                        f"{pod_labels(self._query.labels)}",
                     )
                 )
                 continue
-            at_s, points = newest_scrape(by_pod[name])
+            at_s, points = newest_scrape(at_its_address(by_pod[name], pod.ip))
             try:
                 found.append(counters(points, pod=name, at_s=at_s))
             except NotAnEngine as error:
@@ -184,6 +184,16 @@ class PrometheusMetrics:
                     Unread(name, f"what {self._query.where} has of it cannot be used: {error}")
                 )
         return Sample(tuple(found), tuple(failures))
+
+
+def _last(pod: str, series: Iterable[Series]) -> Scraped | None:
+    found = []
+    for each in series:
+        moments = [at_s for at_s, value in each.values if not isnan(value)]
+        if moments:
+            every_s = moments[-1] - moments[-2] if len(moments) > 1 else LONGEST_RANGE_S
+            found.append(Scraped(moments[-1], every_s, pod))
+    return max(found, default=None)
 
 
 def together(scraped: Iterable[Scraped]) -> list[list[Scraped]]:
@@ -218,6 +228,14 @@ def _up_to(scraped_s: Mapping[str, float], series: Iterable[Series]) -> Iterator
             yield each
         elif values := tuple(value for value in each.values if value[0] <= last_s):
             yield replace(each, values=values)
+
+
+def at_its_address(series: Sequence[Series], ip: str) -> Sequence[Series]:
+    """Of series of one pod's name, those scraped at the pod's own address, if there are any.
+
+    Another cluster may have a pod of the same name: those of groups are numbered.
+    """
+    return [each for each in series if each.address == ip] or series
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:

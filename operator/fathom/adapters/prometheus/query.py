@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,6 +18,9 @@ POD_LABELS: Final = ("pod", "kubernetes_pod_name")
 NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
 """By the Prometheus operator, and by the annotation-driven scrape configurations."""
 LABEL_PAIRS: Final = tuple(zip(POD_LABELS, NAMESPACE_LABELS, strict=True))
+
+
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class PrometheusUnreadableError(Exception):
@@ -44,6 +48,11 @@ class Series:
         return next(self.metric[label] for label in POD_LABELS if label in self.metric)
 
     @property
+    def address(self) -> str:
+        """Where it was scraped, without the port: an IP address, unless somebody relabelled it."""
+        return self.metric.get("instance", "").rpartition(":")[0].strip("[]")
+
+    @property
     def target(self) -> tuple[str, str]:
         return (self.metric.get("job", ""), self.metric.get("instance", ""))
 
@@ -59,6 +68,7 @@ class PrometheusQuery:
         timeout_s: float,
         most_bytes: int,
         room: Room,
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
         """Borrow a session; the caller closes it.
 
@@ -68,6 +78,7 @@ class PrometheusQuery:
             timeout_s: seconds one query may take in all.
             most_bytes: of one answer.
             room: shared with other answers that are read at the same time.
+            labels: that every series has to have, beside what a question names.
         """
         self.where = f"Prometheus at {_host(url)}"
         self._session = session
@@ -75,18 +86,29 @@ class PrometheusQuery:
         self._timeout_s = timeout_s
         self._most_bytes = most_bytes
         self._room = room
+        self.labels = labels
 
-    async def series(self, query: str, at_s: float | None = None) -> tuple[Series, ...]:
+    async def series(
+        self,
+        patterns: Mapping[str, str],
+        lookback_s: float,
+        *,
+        families: Collection[str] = FAMILIES,
+        at_s: float | None = None,
+    ) -> tuple[Series, ...]:
         """Ask for a range selector's series. Idempotent.
 
         Args:
-            query: an instant query that is a range selector.
-            at_s: the end of its range (Unix seconds); None: now.
+            patterns: an anchored regular expression (RE2) per label.
+            lookback_s: length of the range in seconds, to the millisecond.
+            families: that are asked for; unless given, all that are read.
+            at_s: the end of the range (Unix seconds); None: now.
 
         Raises:
             PrometheusAnswerTooLargeError: its answer is larger than one may be.
             PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
         """
+        query = selector([*patterns.items(), *self._of_all()], lookback_s, families)
         time = {} if at_s is None else {"time": str(at_s)}
         try:
             answer = await whole_answer(
@@ -107,6 +129,9 @@ class PrometheusQuery:
                 "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
             ) from error
 
+    def _of_all(self) -> Iterator[tuple[str, str]]:
+        return ((label, any_of([value])) for label, value in self.labels.items())
+
     def unreadable(self, why: str) -> PrometheusUnreadableError:
         return PrometheusUnreadableError(self._unreadable(why))
 
@@ -120,18 +145,19 @@ def any_of(values: Iterable[str]) -> str:
 
 
 def selector(
-    patterns: dict[str, str], lookback_s: float, families: Collection[str] = FAMILIES
+    patterns: Iterable[tuple[str, str]], lookback_s: float, families: Collection[str] = FAMILIES
 ) -> str:
     """A range selector.
 
     Args:
-        patterns: an anchored regular expression (RE2) per label.
+        patterns: labels, and for each an anchored regular expression (RE2). All hold, also of two
+            for one label.
         lookback_s: length of the range in seconds, to the millisecond.
         families: that are asked for; unless given, all that are read.
     """
-    matchers = {"__name__": any_of(sorted(families)), **patterns}
+    matchers = [("__name__", any_of(sorted(families))), *patterns]
     # A PromQL string literal's escapes are a superset of JSON's.
-    terms = ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in matchers.items())
+    terms = ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in matchers)
     return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
 
 

@@ -1,7 +1,7 @@
 """`fathom replay`."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from rich.console import Console
 from fathom.adapters.clock import SystemClock
 from fathom.api.choices import Objective
 from fathom.core.cluster.kinds import ObjectKey
+from fathom.core.prometheus_labels import bad_label_names, pod_labels
 from fathom.inspect.options import refuse
 from fathom.inspect.page_file import write_page
 from fathom.inspect.replaying.feeding import Complain, Past, Take, feed_files, feed_prometheus
@@ -50,6 +51,13 @@ def replay_command(
     prometheus: Annotated[str, typer.Option(metavar="URL", help="Read from here instead.")] = "",
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="Of the pods.")] = "default",
     name: Annotated[str, typer.Option(help="Of the SpeculativeDeployment.")] = "",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=VALUE",
+            help="Of all series, as metrics.prometheusLabels. Again for more.",
+        ),
+    ] = None,
     since: Annotated[
         timedelta, typer.Option(parser=_duration, metavar="DURATION", help="How far to go back.")
     ] = "24h",  # type: ignore[assignment] # typer parses the default too
@@ -97,12 +105,19 @@ def replay_command(
         now_s = SystemClock().now_s()
         key = ObjectKey(namespace, name)
         from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
-        past = Past(prometheus, key, from_s, now_s, step_s, save)
+        past = Past(prometheus, _labels(label or ()), key, from_s, now_s, step_s, save)
         replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
     _show(replayed, json)
     if page is not None and shown is not None:
         named = key if name else ObjectKey("", page.stem)
         write_page(recording_page(shown.view(named, replayed)), page)
+
+
+def _labels(stated: Sequence[str]) -> Mapping[str, str]:
+    labels = dict(each.partition("=")[::2] for each in stated)
+    if bad_label_names(labels) or not all("=" in each for each in stated):
+        refuse("--label: write LABEL=VALUE, such as cluster=eu-1.")
+    return labels
 
 
 def _feed_past(past: Past, take: Take, complain: Complain) -> None:
@@ -115,7 +130,7 @@ def _feed_past(past: Past, take: Take, complain: Complain) -> None:
 def _no_sample_at(past: Past) -> str:
     return (
         f"Prometheus at {past.url} has no sample of the pods of {past.key} in that time; "
-        "check that it scrapes them, with labels namespace and pod"
+        f"check that it scrapes them, with labels {pod_labels(past.labels)}"
     )
 
 

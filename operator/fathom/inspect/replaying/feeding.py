@@ -1,6 +1,6 @@
 """Looks from recordings or from a Prometheus, in the order of time, with progress on a terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass
 from heapq import merge
@@ -31,6 +31,8 @@ class Past:
     """What to ask a Prometheus for."""
 
     url: str
+    labels: Mapping[str, str]
+    """Of all series that are meant."""
     key: ObjectKey
     """The resource whose pods are meant."""
     from_s: float
@@ -71,7 +73,7 @@ async def feed_prometheus(past: Past, take: Take, complain: Complain) -> None:
     """
     async with AsyncExitStack() as opened:
         session = await opened.enter_async_context(http_session(connections=1))
-        history = PrometheusHistory(session, past.url)
+        history = PrometheusHistory(session, past.url, labels=past.labels)
         progress = opened.enter_context(_progress())
         writer = None
         if past.save is not None:

@@ -100,6 +100,14 @@ def test_the_manifest_gives_the_wishes_and_the_command_line_has_the_last_word(
             ["--prometheus", "http://127.0.0.1:1", "--name", "sd", "--since", "1m"],
             "Prometheus at 127.0.0.1:1 cannot be read: ",
         ),
+        (
+            ["--prometheus", "http://127.0.0.1:1", "--name", "sd", "--label", "eu"],
+            "--label: write LABEL=VALUE, such as cluster=eu-1.",
+        ),
+        (
+            ["--prometheus", "http://127.0.0.1:1", "--name", "sd", "--label", "=eu"],
+            "--label: write LABEL=VALUE, such as cluster=eu-1.",
+        ),
         (["EMPTY", "--since", "soon"], "'soon' is not a duration such as"),
     ],
 )

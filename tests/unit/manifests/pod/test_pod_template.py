@@ -402,6 +402,13 @@ def test_a_pod_template_that_does_not_fit_is_refused(
             {"engine.args": ["--max-num-seqs"]},
             "spec.engine.args: --max-num-seqs needs a whole number of 1 or more, not ''.",
         ),
+        (
+            {"metrics.prometheusLabels": {"cluster": "eu", 'x="y"} or {a': "b"}},
+            (
+                "spec.metrics.prometheusLabels: 'x=\"y\"} or {a' is no label of a Prometheus: "
+                "write letters, digits and _, with no digit at its beginning."
+            ),
+        ),
     ],
     ids=str,
 )
