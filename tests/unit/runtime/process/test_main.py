@@ -49,7 +49,7 @@ async def running(
         # As container runtimes start programs.
         *("prlimit", "--nofile=1024:"),
         sys.executable,
-        *("-c", "from fathom.cli import app; app()", "run", f"--kubeconfig={file}", *options),
+        *("-m", "fathom", "run", f"--kubeconfig={file}", *options),
         env={
             **os.environ,
             "POD_NAME": "operator-0",
