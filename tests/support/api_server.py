@@ -55,6 +55,9 @@ class ApiServer:
         """Empty: nobody has taken it."""
         self.lease_writes = 0
         self.lease_renewals = 0
+        self.may_write_lease = asyncio.Event()
+        """Until it is set, what is asked of the lease has arrived, and is not done yet."""
+        self.may_write_lease.set()
         self.acted_without_lease = False
         """Whether resources were asked for before the lease was taken."""
 
@@ -77,13 +80,19 @@ class ApiServer:
         return web.json_response(self.lease)
 
     async def _take(self, request: web.Request) -> web.Response:
-        before = self.lease.get("spec", {}).get("holderIdentity")
         self.lease_writes += 1
-        self.lease = await request.json()
-        if before and before == self.lease["spec"].get("holderIdentity"):
+        taking = self._taken(request.match_info["namespace"], await request.json())
+        # What has arrived is done, also where nobody waits for the answer any more.
+        return web.json_response(await asyncio.shield(asyncio.ensure_future(taking)))
+
+    async def _taken(self, namespace: str, lease: dict[str, Any]) -> dict[str, Any]:
+        await self.may_write_lease.wait()
+        before = self.lease.get("spec", {}).get("holderIdentity")
+        self.lease = lease
+        if before and before == lease["spec"].get("holderIdentity"):
             self.lease_renewals += 1
-        self.lease["metadata"]["namespace"] = request.match_info["namespace"]
-        return web.json_response(self.lease)
+        lease["metadata"]["namespace"] = namespace
+        return lease
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info["path"]

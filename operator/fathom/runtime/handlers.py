@@ -45,7 +45,7 @@ async def watch(
             it lets loops go on until all else has ended.
 
     Raises:
-        Exception: Kopf's, after several in a row.
+        Exception: Kopf's, after several in a row; or of the search for what it missed.
     """
 
     async def operate() -> None:
@@ -61,22 +61,23 @@ async def watch(
         )
         await kopf.run_tasks(tasks, ignored=_NotKopfs())
 
-    watching = asyncio.create_task(
-        again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
-    )
-    beside = [
-        asyncio.create_task(sweep(kube, namespaces, loops)),
-        asyncio.create_task(tell_what_is_refused(kube, namespaces)),
-    ]
+    async def search() -> None:
+        await tell_what_is_refused(kube, namespaces)
+        await sweep(kube, namespaces, loops)
+
+    watching = again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
+    # Without either of them nobody would notice that resources are missed.
+    tasks = [asyncio.create_task(each) for each in (watching, search())]
     try:
-        await asyncio.wait([watching])
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         # First: Kopf takes its time to end, and tells of resources until then.
         loops.close()
-        for each in (watching, *beside):
+        for each in tasks:
             each.cancel()
-        await asyncio.wait([watching])
-    watching.result()
+        await asyncio.wait(tasks)
+    for each in ended:
+        each.result()
 
 
 class _NotKopfs(Collection["asyncio.Task[Any]"]):

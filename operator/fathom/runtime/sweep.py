@@ -1,14 +1,15 @@
 """Finds resources that no watch told of, and forgets those that are gone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import structlog
 
 from fathom.adapters.ports import KubeError, KubePort
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
-from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.manifest import place_of
 from fathom.runtime.loops import Loops
 
 SWEEP_S: Final = 300.0
@@ -26,7 +27,7 @@ async def sweep(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Every few minutes, for ever, list all there is.
+    """Every few minutes, for ever, list all there is. What fails is told and tried again.
 
     Args:
         kube: to list from.
@@ -37,13 +38,10 @@ async def sweep(
     while True:
         await sleep(SWEEP_S)
         for namespace in namespaces or ("",):
-            try:
+            with _told(namespace):
                 found = await kube.select(SPECULATIVE_DEPLOYMENT, namespace, "")
-            except KubeError as error:
-                _tell(namespace, error)
-                continue
-            there = (Meta.model_validate(each["metadata"]) for each in found)
-            loops.listed(namespace, [ObjectKey(each.namespace, each.name) for each in there])
+                # Whatever else is wrong with one of them is its own loop's to tell.
+                loops.listed(namespace, [ObjectKey(*place_of(each)) for each in found])
 
 
 async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> None:
@@ -54,12 +52,24 @@ async def tell_what_is_refused(kube: KubePort, namespaces: Sequence[str]) -> Non
         namespaces: to look into; empty: all.
     """
     for namespace in namespaces or ("",):
-        try:
-            # The cheapest list there is.
-            await kube.named(SPECULATIVE_DEPLOYMENT, namespace, _ANY_NAME)
-        except KubeError as error:
-            if error.forbidden:
-                _tell(namespace, error)
+        with _told(namespace):
+            try:
+                # The cheapest list there is.
+                await kube.named(SPECULATIVE_DEPLOYMENT, namespace, _ANY_NAME)
+            except KubeError as error:
+                if error.forbidden:
+                    raise
+
+
+@contextmanager
+def _told(namespace: str) -> Iterator[None]:
+    """Tell what fails, and go on: the next sweep may find what this one has missed."""
+    try:
+        yield
+    except KubeError as error:
+        _tell(namespace, error)
+    except Exception:  # noqa: BLE001  # the last resort, logged with its traceback
+        _log.exception("resources not listed", namespace=namespace)
 
 
 def _tell(namespace: str, error: KubeError) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
@@ -58,6 +59,9 @@ def test_operator_runs_as_the_chart_s_user(root: Path, render: Render) -> None:
 def test_operator_starts_by_exec(root: Path) -> None:
     (entrypoint,) = arguments(root / "images/operator/Dockerfile", "ENTRYPOINT")
     assert entrypoint == '["fathom"]'
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    # The one that heeds a signal at once: tests/unit/cli/test_entry.py.
+    assert project["scripts"]["fathom"] == "fathom.__main__:main"
 
 
 def test_engine_image_is_the_engine_of_the_examples(root: Path) -> None:

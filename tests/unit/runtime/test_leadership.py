@@ -28,6 +28,7 @@ from fathom.runtime.leading.loop_beside import loop_beside
 from fathom.runtime.leading.pulse import LIFELESS_AFTER_S, Pulse
 from fathom.runtime.process.main import exit_code
 from support.api_server import ApiServer, served
+from support.bench import until
 from support.fake_kube import FakeKube
 
 Work = Callable[[], Awaitable[None]]
@@ -120,6 +121,26 @@ async def test_a_lease_that_another_has_taken_is_not_given_back() -> None:
     async with served(api) as url:
         await leading(url, work, Tenure())
     assert api.lease["spec"]["holderIdentity"] == "another"
+
+
+async def test_who_is_told_to_end_while_it_takes_the_lease_gives_it_back() -> None:
+    """Else nobody would lead until it runs out: the answer that it is taken never comes."""
+    api, tenure = ApiServer(), Tenure()
+    api.may_write_lease.clear()
+
+    async def never() -> None:
+        raise AssertionError("it is told to end before it leads")
+
+    async with served(api) as url:
+        taking = asyncio.create_task(leading(url, never, tenure))
+        await until(lambda: api.lease_writes)
+        taking.cancel()
+        # Long after whoever asked for it has stopped waiting.
+        asyncio.get_running_loop().call_later(0.1, api.may_write_lease.set)
+        await asyncio.gather(taking, return_exceptions=True)
+        await until(lambda: api.lease)
+    assert "holderIdentity" not in api.lease["spec"]
+    assert not tenure.holds
 
 
 async def leading(url: str, work: Work, tenure: Tenure) -> None:

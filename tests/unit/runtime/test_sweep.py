@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, ObjectKey
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.loops import Loops
 from fathom.runtime.sweep import SWEEP_S, sweep, tell_what_is_refused
 from support.bench import KEY, Bench, until
@@ -31,10 +31,11 @@ class Sweeping:
 
     async def once(self) -> None:
         """Let it look once, and wait until it has."""
-        await self._waiting.wait()
-        self._due.release()
-        await asyncio.sleep(0)
-        await self._waiting.wait()
+        async with asyncio.timeout(10):
+            await self._waiting.wait()
+            self._due.release()
+            await asyncio.sleep(0)
+            await self._waiting.wait()
 
 
 @pytest.fixture
@@ -72,6 +73,42 @@ async def test_a_server_that_does_not_answer_is_asked_again(
     bench.kube.fail = lambda _verb, _kind: None
     await sweeping.once()
     assert len(loops) == 1
+
+
+async def test_one_that_is_strange_hides_no_other(
+    bench: Bench, loops: Loops, sweeping: Sweeping
+) -> None:
+    other = put_another(bench, "elsewhere")
+    strange = bench.kube.find(SPECULATIVE_DEPLOYMENT, other.name, other.namespace)
+    strange["metadata"]["creationTimestamp"] = "the day before yesterday"
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, strange)
+    await sweeping.once()
+    assert len(loops) == 2
+
+
+def unforeseen(_verb: str, _kind: Kind) -> KubeError | None:
+    raise ValueError("what no adapter has foreseen")
+
+
+async def test_a_sweep_that_fails_in_any_way_is_told_and_not_the_last_one(
+    bench: Bench, loops: Loops, sweeping: Sweeping
+) -> None:
+    bench.kube.fail = unforeseen
+    with structlog.testing.capture_logs() as logs:
+        await sweeping.once()
+    assert [(each["event"], each["log_level"]) for each in logs] == [
+        ("resources not listed", "error")
+    ]
+    bench.kube.fail = lambda _verb, _kind: None
+    await sweeping.once()
+    assert len(loops) == 1
+
+
+async def test_whatever_fails_in_one_namespace_the_next_is_asked_for(bench: Bench) -> None:
+    bench.kube.fail = unforeseen
+    with structlog.testing.capture_logs() as logs:
+        await tell_what_is_refused(bench.kube, ("llm", "c"))
+    assert [each["namespace"] for each in logs] == ["llm", "c"]
 
 
 async def test_what_may_not_be_listed_is_told_with_what_to_do(bench: Bench, loops: Loops) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 from kubernetes.aio.client import Configuration
 
+from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.handlers import (
@@ -170,6 +171,24 @@ async def test_when_the_watches_are_cancelled_all_loops_end_at_once(
         await asyncio.gather(run, return_exceptions=True)
         loops.seen(KEY)
         assert len(loops) == 0
+
+
+class _WorstError(BaseException):
+    """What is caught nowhere."""
+
+
+async def test_nobody_works_on_without_the_search_for_what_watches_missed(
+    bench: Bench, loops: Loops
+) -> None:
+    def fail(_verb: str, _kind: Kind) -> KubeError | None:
+        raise _WorstError
+
+    bench.kube.fail = fail
+    async with served(ApiServer()) as url:
+        with pytest.raises(_WorstError):
+            async with asyncio.timeout(10):
+                await watching(loops, bench, url)
+    assert loops.closed
 
 
 async def test_a_namespace_that_is_forbidden_is_taken_up_once_it_is_not(

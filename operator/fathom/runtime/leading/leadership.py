@@ -103,6 +103,8 @@ class _PatientLock(LeaseLock):
         super().__init__(key.name, key.namespace, who, api)
         self._tenure = tenure
         self._pulse = pulse
+        self._writing: asyncio.Future[bool] | None = None
+        """The last write; None: the lease was never this operator's."""
 
     async def get(self, name: str, namespace: str) -> _Answer:
         try:
@@ -132,10 +134,11 @@ class _PatientLock(LeaseLock):
 
     async def give_back(self) -> None:
         """Let the next operator begin at once, and not a lease later. Never raises."""
-        held = self._tenure.holds
-        self._tenure.given_back()
-        if not held:
+        if self._writing is None:
             return
+        # It may be what takes the lease. What is read before it is done is another lease.
+        await asyncio.wait([self._writing])
+        self._tenure.given_back()
         name, namespace = self.name, self.namespace
         try:
             async with asyncio.timeout(_CALL_TIMEOUT_S):
@@ -157,6 +160,11 @@ class _PatientLock(LeaseLock):
                 lease=f"{self.namespace}/{self.name}",
             )
             return False
+        self._writing = asyncio.ensure_future(self._written(call))
+        # A write that is cut off may take effect all the same, and nobody would know.
+        return await asyncio.shield(self._writing)
+
+    async def _written(self, call: Coroutine[Any, Any, bool]) -> bool:
         asked_at = self._tenure.now()
         try:
             async with asyncio.timeout(_CALL_TIMEOUT_S):

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import closing
+from functools import partial
 from socket import has_dualstack_ipv6
 from typing import Final
 
@@ -154,7 +156,9 @@ async def _operate(options: RunOptions) -> None:
                 await watch(loops, kube, configuration, options.namespaces, heed_signals)
 
             try:
-                await _when_leading(work, options, configuration, who, tenure)
+                await _when_leading(
+                    partial(at_work, loops, work), options, configuration, who, tenure
+                )
             finally:
                 _leave_soon()
                 await loops.stop()
@@ -180,7 +184,7 @@ def ender(loops: Loops, leave_soon: Callable[[], None] = _leave_soon) -> Callabl
 
     def end() -> None:
         if loops.closed:
-            # A second signal: what gives the lease back shall not be cut off.
+            # It is leaving: what gives the lease back shall not be cut off.
             return
         loops.close()
         leave_soon()
@@ -191,6 +195,19 @@ def ender(loops: Loops, leave_soon: Callable[[], None] = _leave_soon) -> Callabl
             running.add_signal_handler(each, end)
 
     return heed_signals
+
+
+async def at_work(loops: Loops, work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Work. However that ends, by a lost lease, too, is how this operator ends.
+
+    A signal that comes later changes nothing of it: see `ender`.
+
+    Args:
+        loops: that act; none does any more then.
+        work: what to do.
+    """
+    with closing(loops):
+        await work()
 
 
 async def _when_leading(

@@ -8,13 +8,16 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import aiohttp
+import pytest
 import yaml
 
+from fathom.runtime.leading.leadership import LeadershipLostError, work_while_held
 from fathom.runtime.loops import Loops
-from fathom.runtime.process.main import ender
+from fathom.runtime.process.main import at_work, ender
 from support.api_server import ApiServer, served
 from support.bench import until
 
@@ -46,7 +49,7 @@ async def running(
         # As container runtimes start programs.
         *("prlimit", "--nofile=1024:"),
         sys.executable,
-        *("-c", "from fathom.cli import app; app()", "run", f"--kubeconfig={file}", *options),
+        *("-m", "fathom", "run", f"--kubeconfig={file}", *options),
         env={
             **os.environ,
             "POD_NAME": "operator-0",
@@ -197,3 +200,30 @@ async def test_a_second_signal_cuts_nothing_off(loops: Loops) -> None:
     assert done.is_set()
     assert len(told_to_leave) == 1
     assert loops.closed
+
+
+async def test_a_signal_after_the_lease_was_lost_makes_it_no_good_end(loops: Loops) -> None:
+    """Its exit code would say that it was told to stop, while somebody looks for why it ended."""
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    leaving, left = asyncio.Event(), asyncio.Event()
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def operate() -> None:
+        ender(loops, lambda: None)()
+        work = partial(at_work, loops, forever)
+        try:
+            await work_while_held(lost, work, lease="fathom/operator", holds=lambda: True)
+        finally:
+            leaving.set()
+            await left.wait()
+
+    operating = asyncio.create_task(operate())
+    await asyncio.sleep(0)
+    lost.set_result(None)
+    await leaving.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    asyncio.get_running_loop().call_later(0.1, left.set)
+    with pytest.raises(LeadershipLostError):
+        await operating
