@@ -84,7 +84,8 @@ def no_traffic(given: Situation) -> TuningDecision | None:
     seen_s = min((state.looks[pod].at_s for pod in known), default=0.0)
     pause_s = window_s
     if len(known) == ready and state.probe is None:
-        pause_s = IDLE_WINDOWS * window_s
+        # From that look on: what wakes it in between does not put off the next one.
+        pause_s = max(window_s, IDLE_WINDOWS * window_s - (given.now_s - seen_s))
     if not state.traffic.loads:
         return given.hold(
             Reason.MEASURING, "Waits for the first window with traffic.", wake_after_s=pause_s

@@ -155,3 +155,19 @@ def test_headroom_is_that_of_the_pods_whose_load_is_known() -> None:
     assert whole > 0
     # Both serve alike: of one, half of it is known.
     assert known == pytest.approx(whole / 2, rel=0.3)
+
+
+def test_traffic_that_begins_at_rest_is_seen_within_a_minute_whatever_wakes_it() -> None:
+    fleet = idle().run(300)
+    fleet.busy = False
+    fleet.run(300)
+    while fleet.decisions[-1][0] != fleet.now_s - fleet.tick_s:
+        fleet.run(fleet.tick_s)
+    looked_at_s, traffic = fleet.decisions[-1][0], fleet.state.traffic
+    fleet.busy = True
+    fleet.run(20)
+    # As when a watch tells of something else: too soon to measure by.
+    fleet.step()
+    assert fleet.state.traffic == traffic
+    fleet.run(looked_at_s + 61 - fleet.now_s)
+    assert fleet.state.traffic.at_s > traffic.at_s
