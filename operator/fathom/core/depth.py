@@ -123,8 +123,9 @@ _WireSchedule = Annotated[tuple[_WireRange, ...], Field(min_length=1)]
 
 
 class _Wire(BaseModel):
-    # Strict, as the engines are: what they refuse must not be taken for what they obey.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # As the engines read it: what they refuse must not be taken for what they obey, and they obey
+    # the rest of a document with a key that they do not know.
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     generation: Annotated[int, Field(ge=1, le=LAST_GENERATION)]
     schedule: _WireSchedule

@@ -60,7 +60,8 @@ class Question:
 class QualityCheck:
     """One check, at one of its steps. Frozen: each step makes another."""
 
-    # Pydantic reads it: what another version of Fathom kept is not half understood.
+    # Pydantic reads it: what another version of Fathom kept is not half understood. A verdict
+    # rests on all of it, and a check that begins again costs a minute or two.
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     request_id: str

@@ -1,7 +1,7 @@
 """What the tuner remembers, as the tuning ConfigMap keeps it: its state, and what was gained.
 
-The two are apart for the sake of other releases: one that does not know what was gained reads the
-state all the same, and what was learnt is worth a fleet's probes.
+What an earlier release does not know of it, it passes over, and reads the rest all the same: what
+was learnt is worth a fleet's probes.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class KeptState:
 
     state: TuningState
     lost: tuple[str, ...]
-    """Keys that are there and cannot be read: what they told is begun anew."""
+    """What is there and cannot be read, keys or parts of one: what it told is begun anew."""
 
 
 def state_data(state: TuningState) -> dict[str, str]:
@@ -32,10 +32,14 @@ def state_data(state: TuningState) -> dict[str, str]:
 
 def kept_state(data: Mapping[str, str]) -> KeptState:
     """Read from the ConfigMap's data. Never raises; what is not there is fresh."""
-    state = TuningState.read(data[STATE_KEY]) if STATE_KEY in data else TuningState()
+    text = data.get(STATE_KEY)
+    state, whole = (TuningState(), True) if text is None else TuningState.known_part(text)
     gained = Gained.read(data[GAINED_KEY]) if GAINED_KEY in data else Gained()
     found = {STATE_KEY: state, GAINED_KEY: gained}
     return KeptState(
         replace(state or TuningState(), gained=gained or Gained()),
-        tuple(key for key, each in found.items() if each is None),
+        (
+            *(key for key, each in found.items() if each is None),
+            *([f"parts of {STATE_KEY}"] if state is not None and not whole else []),
+        ),
     )

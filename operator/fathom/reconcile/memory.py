@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from fathom.api import names
-from fathom.api.conditions import Reason
 from fathom.api.status import (
     MeasuredStatus,
     RolloutStatus,
@@ -28,7 +27,7 @@ from fathom.reconcile.kept_state import kept_state
 from fathom.reconcile.said import Said
 from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.as_rendered import AsRendered
-from fathom.rollout.rollout import Rollout, Stage
+from fathom.rollout.rollout import Rollout, Stage, named_reason
 from fathom.tuning.state import TuningState
 
 Asked = tuple[str | None, ...]
@@ -153,7 +152,7 @@ def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:
     if reported is None or began_at_s is None:
         return None
     try:
-        stage, reason = Stage(reported.stage), Reason(reported.reason)
+        stage = Stage(reported.stage)
     except ValueError:  # it is complete, or of another Fathom
         return None
     return Rollout(
@@ -161,7 +160,7 @@ def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:
         reported.stable,
         stage,
         began_at_s,
-        reason,
+        named_reason(reported.reason, stage),
         message=reported.message,
         why=reported.why,
     )

@@ -49,7 +49,8 @@ class PastRefresh:
 class RefreshLog:
     """The refreshes of the last day. To be stored before the pod is deleted."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    # Others' fields are passed over: with the log lost, more would be restarted within the day.
+    __pydantic_config__ = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     refreshes: tuple[PastRefresh, ...] = ()
 

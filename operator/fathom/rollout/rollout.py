@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
 from fathom.api.conditions import Reason
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.later_kinds import read_known
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.evidence import CanaryEvidence
 from fathom.rollout.unix_seconds import UnixSeconds
@@ -108,11 +109,32 @@ class Rollout:
 
     @classmethod
     def from_json(cls, text: str) -> "Rollout | None":
-        """None: it is not one, or one of another Fathom."""
+        """None: it is not one, or at a stage of another Fathom."""
         try:
-            return _ROLLOUT.validate_python(parsed_json(text))
-        except (UnreadableJsonError, ValidationError):
+            document = parsed_json(text)
+        except UnreadableJsonError:
             return None
+        return read_known(_with_named_reason(document), _ROLLOUT.validate_python)[0]
+
+
+def named_reason(reason: str, stage: str) -> Reason:
+    """The reason that was given; one that only a later Fathom has is told by the stage.
+
+    It decides nothing, and the message says the same in words. A veto must not be lost for it.
+    """
+    try:
+        return Reason(reason)
+    except ValueError:
+        return Reason.ROLLED_BACK if stage == Stage.ROLLED_BACK else Reason.ROLLING_OUT
+
+
+def _with_named_reason(document: JsonValue) -> JsonValue:
+    if not isinstance(document, dict):
+        return document
+    reason, stage = document.get("reason"), document.get("stage")
+    if not (isinstance(reason, str) and isinstance(stage, str)):
+        return document
+    return {**document, "reason": named_reason(reason, stage)}
 
 
 def _step(rollout: Rollout) -> tuple[object, ...]:

@@ -28,6 +28,8 @@ class Convergence:
     """Of those: long enough to tell them again."""
     disobeying: tuple[str, ...]
     """Not in force after the deadline."""
+    unread: tuple[str, ...]
+    """Of those: the ones that cannot be read any more, and did not obey when they could."""
     sentence: str
     """Why, for a person."""
 
@@ -37,7 +39,8 @@ class Convergence:
 
         One pod that is behind must not hold a large fleet at yesterday's depth.
         """
-        return len(self.disobeying) >= LOST_SHARE * self.judged > 0 and bool(self.disobeying)
+        found = len(self.disobeying) - len(self.unread)
+        return found >= LOST_SHARE * self.judged > 0 and found > 0
 
 
 def convergence(
@@ -78,12 +81,25 @@ def convergence(
         waiting.append(pod.name)
         if waited > POKE_AFTER_S:
             late.append(pod.name)
+    unread = _unread(snapshot, state)
     return Convergence(
         judged=judged,
         waiting=tuple(waiting),
         late=tuple(late),
-        disobeying=(*behind, *unplugged, *unseen),
+        disobeying=(*behind, *unplugged, *unseen, *unread),
+        unread=unread,
         sentence=_sentence(document.generation, behind, unplugged, unseen),
+    )
+
+
+def _unread(snapshot: TuningSnapshot, state: TuningState) -> tuple[str, ...]:
+    """Who did not obey, and cannot be read: that is no sign that it does by now."""
+    return tuple(
+        pod.name
+        for pod in snapshot.pods
+        if pod.ready
+        and pod.name in state.disobeying
+        and (pod.counters is None or is_stale(pod.counters, snapshot))
     )
 
 

@@ -8,8 +8,8 @@ tokens per second: with the bucket's mean batch, at the pods' present speed, and
 that the present traffic brings, as overhead: the busy seconds of the last windows over what their
 steps would have taken without it. What a pod can serve is the most of that over the buckets in
 which the depth in force was measured and which, with objective Goodput, keep the SLO. The headroom
-is that times the ready pods, less what is served now. Beyond the largest batch that was measured
-nothing is known, and nothing is counted.
+is that times the ready pods that can be read, less what they serve now. Beyond the largest batch
+that was measured nothing is known, and nothing is counted.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ def headroom(policy: Policy, served_now: float | None, pods: int) -> float | Non
 
     Args:
         policy: what is known, and the depths in force.
-        served_now: tokens per second of all pods; None: not measured.
-        pods: that are ready.
+        served_now: tokens per second of all pods that can be read; None: not measured.
+        pods: of these, the ready ones.
     """
     # As of the last step: at rest nothing becomes less certain, so that nothing is written.
     evidence = replace(policy.evidence, now_s=policy.evidence.traffic.at_s)

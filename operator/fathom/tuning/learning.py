@@ -48,6 +48,18 @@ def stale_after_s(snapshot: TuningSnapshot) -> float:
     return max(STALE_WINDOWS * snapshot.settings.window_seconds, STALE_S)
 
 
+def pods_known(snapshot: TuningSnapshot, looks: Mapping[str, PodCounters]) -> frozenset[str]:
+    """Ready pods with a look that still says something of the present.
+
+    Of the others nothing is known: who cannot be read need not be idle.
+    """
+    return frozenset(
+        pod.name
+        for pod in snapshot.pods
+        if pod.ready and (look := looks.get(pod.name)) is not None and not is_stale(look, snapshot)
+    )
+
+
 def learn(snapshot: TuningSnapshot) -> Learnt:
     """Take in what the pods counted since they were last looked at. Idempotent."""
     state = snapshot.state

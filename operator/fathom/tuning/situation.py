@@ -13,6 +13,7 @@ from fathom.tuning.convergence import Convergence
 from fathom.tuning.estimate.tail import LEAST_REQUESTS
 from fathom.tuning.headroom import headroom
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
+from fathom.tuning.learning import pods_known
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.visit import Visit
 from fathom.tuning.state import MOST_VISITS, Probe, TuningState
@@ -53,7 +54,8 @@ class Situation:
     def _headroom(self) -> float | None:
         measured = self.state.measured
         rate = measured.tokens_per_second if measured else None
-        return headroom(self.policy, rate, self.ready_pods)
+        # What is served by pods that cannot be read is in no rate.
+        return headroom(self.policy, rate, len(pods_known(self.snapshot, self.state.looks)))
 
     def hold(
         self, reason: Reason, message: str, *, wake_after_s: float | None = None

@@ -7,10 +7,12 @@ large, and costs one window to have again.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
+from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.core.later_kinds import read_known
 from fathom.core.measurement import PodCounters
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.estimate.acceptance import Acceptance
@@ -77,10 +79,13 @@ class Trial:
 class TuningState:
     """All that is carried from one decision to the next. Frozen; bounded; versioned."""
 
-    # Pydantic reads it: a state with NaN in it would decide nonsense for ever.
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    # Pydantic reads it, and all that nests in it alike. Fields of another Fathom are passed over:
+    # to go back to an earlier one must not cost what was learnt. With NaN in it, it would decide
+    # nonsense for ever.
+    __pydantic_config__ = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     version: Literal[1] = 1
+    """Another one where a field that stays means something else: then all of it is begun anew."""
     step_times: StepTimes = field(default_factory=StepTimes)
     survival: Survival = field(default_factory=Survival)
     yields: Yields | None = None
@@ -139,28 +144,25 @@ class TuningState:
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Read a state; None: it is none of this version's."""
+        return cls.known_part(text)[0]
+
+    @classmethod
+    def known_part(cls, text: str) -> tuple[Self | None, bool]:
+        """As `read`; and whether nothing was left out for being of a kind without a name here."""
         if len(text) > LARGEST_BYTES:
-            return None
+            return None, False
         try:
-            state = _ADAPTER.validate_json(text)
-        except ValidationError:
-            return None
+            document = parsed_json(text)
+        except UnreadableJsonError:
+            return None, False
+        state, whole = read_known(document, _ADAPTER.validate_python)
+        if state is None:
+            return None, False
         # A look or a step cannot have survived.
-        return replace(  # type: ignore[return-value]
-            state, looks=MappingProxyType({}), stepped=(), gained=Gained()
-        )
-
-
-def _without_retired(value: object) -> object:
-    if not isinstance(value, dict):
-        return value
-    return {name: each for name, each in value.items() if name not in _RETIRED}
+        bare = replace(state, looks=MappingProxyType({}), stepped=(), gained=Gained())
+        return bare, whole  # type: ignore[return-value]
 
 
 _APART: Final = {"looks", "stepped", "gained"}
 """What is not persisted, or not with the rest."""
-_RETIRED: Final = frozenset({"rolls"})
-"""What earlier versions remembered and this one does not: an upgrade must not cost the rest."""
-_ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(
-    Annotated[TuningState, BeforeValidator(_without_retired)]
-)
+_ADAPTER: Final = TypeAdapter(TuningState)

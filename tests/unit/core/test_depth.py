@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fathom.core.depth import DepthDocument, DepthRange, same_depths
+from fathom_vllm.schedule import parse_depth_document
 
 
 def read(generation: object) -> DepthDocument | None:
@@ -28,6 +29,13 @@ def test_what_no_engine_can_report_is_no_generation(generation: object) -> None:
 )
 def test_a_schedule_of_nothing_is_none(empty: dict[str, object]) -> None:
     assert DepthDocument.from_json(json.dumps({"generation": 1, **empty})) is None
+
+
+def test_a_key_of_a_later_operator_is_passed_over_as_the_engines_do() -> None:
+    later = {"generation": 7, "schedule": [[1, 8, 3]], "pods": {}, "later": {"a": 1}}
+    text = json.dumps(later)
+    assert DepthDocument.from_json(text) == read(7)
+    assert parse_depth_document(text, pod="pod-0", max_depth=3).generation == 7
 
 
 @pytest.mark.parametrize(

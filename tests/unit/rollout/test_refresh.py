@@ -1,5 +1,6 @@
 """When a replica is restarted for its age, and all that keeps it from being."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -252,6 +253,8 @@ def test_the_log_survives_a_restart_of_the_operator() -> None:
     written = log(("x", 1), ("y", 23))
 
     assert RefreshLog.read(written.to_json()) == written
+    later = {**json.loads(written.to_json()), "later": 1}
+    assert RefreshLog.read(json.dumps(later)) == written
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"refreshes": [{"pod": "a", "at_s": NaN}]}'])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
+from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, SPECULATIVE_DEPLOYMENT
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef
 from support.bench import Bench
@@ -169,6 +169,23 @@ async def test_who_takes_the_junk_away_ends_the_waiting() -> None:
 
 
 async def test_a_veto_survives_the_loss_of_the_rollout() -> None:
+    bench, before, _ = await vetoed()
+    write(bench, "rollout.json", JUNK["deep"])
+    bench.restart()
+    await passes(bench, 60)
+    assert bench.condition("Degraded")["reason"] == "RolledBack"
+    assert bench.kube.find(DEPLOYMENT, before)["spec"]["replicas"] == 3
+
+
+def report(bench: Bench, **rollout: str) -> None:
+    """In the status, as another Fathom would have."""
+    resource = copy.deepcopy(bench.resource)
+    resource["status"]["rollout"] |= rollout
+    bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
+
+
+async def vetoed() -> tuple[Bench, str, str]:
+    """A fleet that has gone back to the first of two revisions."""
     bench = await serving()
     (before,) = bench.kube.names(DEPLOYMENT)
     bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
@@ -182,11 +199,52 @@ async def test_a_veto_survives_the_loss_of_the_rollout() -> None:
     await bench.tick()
     assert bench.status["rollout"]["stage"] == "RolledBack"
     await passes(bench, 5)
-    write(bench, "rollout.json", JUNK["deep"])
+    return bench, before, canary
+
+
+@pytest.mark.parametrize("kept_too", [True, False], ids=["kept", "in the status alone"])
+async def test_a_veto_for_a_reason_of_a_later_fathom_stands(*, kept_too: bool) -> None:
+    bench, before, canary = await vetoed()
+    later = {**json.loads(kept(bench)["rollout.json"]), "reason": "CanaryHotter", "later": [1]}
+    write(bench, "rollout.json", json.dumps(later) if kept_too else JUNK["deep"])
+    report(bench, reason="CanaryHotter")
     bench.restart()
     await passes(bench, 60)
-    assert bench.condition("Degraded")["reason"] == "RolledBack"
+    assert len(events(bench, "BegunAnew")) == (0 if kept_too else 1)
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "RolledBack"
+    assert later["message"] in degraded["message"]
     assert bench.kube.find(DEPLOYMENT, before)["spec"]["replicas"] == 3
+    if canary in bench.kube.names(DEPLOYMENT):
+        assert bench.kube.find(DEPLOYMENT, canary)["spec"]["replicas"] == 0
+
+
+async def test_a_rollout_at_a_stage_of_a_later_fathom_begins_anew() -> None:
+    bench, before, _ = await vetoed()
+    later = {**json.loads(kept(bench)["rollout.json"]), "stage": "Halfway"}
+    write(bench, "rollout.json", json.dumps(later))
+    report(bench, stage="Halfway")
+    bench.restart()
+    await bench.tick()
+    assert len(events(bench, "BegunAnew")) == 1
+    # From what serves, and by one canary, as any other.
+    assert bench.status["rollout"]["stage"] == "Settling"
+    assert bench.kube.find(DEPLOYMENT, before)["spec"]["replicas"] == 3
+    assert events(bench, "InternalError") == []
+
+
+async def test_what_a_later_fathom_has_learnt_besides_is_told_and_costs_nothing() -> None:
+    bench = await serving()
+    later = {**json.loads(kept(bench)["state.json"]), "later": {"a": 1}, "generation": 7}
+    watch = dict.fromkeys(("message", "recommendation"), "")
+    seen = dict.fromkeys(("first_seen_s", "last_seen_s", "later"), 1.0)
+    later["watches"] = [{"kind": "DraftTooWarm", "reason": "WarmerThanItWas", **watch, **seen}]
+    write(bench, "state.json", json.dumps(later))
+    bench.restart()
+    await passes(bench, 70)
+    (message,) = events(bench, "BegunAnew")
+    assert message.startswith("parts of state.json of ConfigMap kimi-tuning cannot be read")
+    assert json.loads(kept(bench)["state.json"])["generation"] >= 7
 
 
 @pytest.mark.parametrize("began_at_s", ["1e308", "NaN", "Infinity", "-5", '"soon"', "9" * 400])

@@ -60,7 +60,7 @@ def test_pods_that_hear_again_are_said_to() -> None:
     since_s = fleet.now_s
     fleet.run(60)
     told = [d for at_s, d in fleet.decisions if at_s >= since_s and d.notable]
-    assert any("pod-0, pod-1 obey again, or are gone." in d.message for d in told)
+    assert any("pod-0, pod-1 obey again, or serve no more." in d.message for d in told)
     fleet.run(300)
     assert fleet.shortfall() <= 0.03
 

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,6 @@ def test_looks_are_not_persisted() -> None:
         "null",
         "[]",
         '{"version": 2}',
-        '{"version": 1, "surprise": 1}',
         '{"version": 1, "probe_ended_at_s": NaN}',
         '{"version": 1, "survival": {"at_s": "soon"}}',
         " " * (LARGEST_BYTES + 1),
@@ -148,6 +148,47 @@ def test_what_an_earlier_version_remembered_besides_costs_nothing() -> None:
     }
     assert TuningState.read(json.dumps({**json.loads(text), "rolls": rolls})) == largest()
     assert TuningState.read('{"version": 1, "rolls": null}') == TuningState()
+
+
+def with_a_field_everywhere(value: Any) -> Any:
+    """As a later Fathom might keep it: each object has one field more."""
+    if isinstance(value, dict):
+        return {**{k: with_a_field_everywhere(v) for k, v in value.items()}, "later": {"a": [1]}}
+    if isinstance(value, list):
+        return [with_a_field_everywhere(each) for each in value]
+    return value
+
+
+@pytest.mark.parametrize("state", [largest(), largest_of_cut_drafts()], ids=["whole", "cut"])
+def test_what_a_later_version_remembers_besides_costs_nothing(state: TuningState) -> None:
+    small = replace(state, disobeying=(), visits=state.visits[:3], watches=state.watches[:2])
+    later = json.dumps(with_a_field_everywhere(json.loads(small.to_json())))
+    assert TuningState.known_part(later) == (small, True)
+
+
+def test_what_is_of_a_kind_without_a_name_here_costs_itself_alone() -> None:
+    state = largest()
+    later = json.loads(state.to_json())
+    later["watches"][1]["kind"] = "DraftTooWarm"
+    later["watches"][2]["reason"] = "WarmerThanItWas"
+    later["step_times"]["cells"][5]["step"] = "encode"
+
+    found, whole = TuningState.known_part(json.dumps(later))
+    cells = state.step_times.cells
+    assert found == replace(
+        state,
+        watches=(state.watches[0], *state.watches[3:]),
+        step_times=replace(state.step_times, cells=(*cells[:5], *cells[6:])),
+    )
+    assert not whole
+
+
+def test_other_junk_beside_it_is_refused() -> None:
+    later = json.loads(largest().to_json())
+    later["watches"][1]["kind"] = "DraftTooWarm"
+    later["generation"] = "soon"
+    assert TuningState.read(json.dumps(later)) is None
+    assert TuningState.read('{"watches": [{"kind": 7}]}') is None
 
 
 def test_what_was_tried_last_is_remembered_and_no_more() -> None:

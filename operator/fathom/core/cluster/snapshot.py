@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from fathom.api.pruning import pruned
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import Kind, ObjectKey
@@ -19,6 +17,7 @@ from fathom.core.cluster.observed import (
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.served import ServedApis
 from fathom.core.depth import DepthDocument
+from fathom.core.later_kinds import read_known
 from fathom.core.measurement import PodCounters
 from fathom.core.unread import Unread
 
@@ -101,12 +100,12 @@ class Snapshot:
 
 
 def status_in(resource: Manifest) -> SpeculativeDeploymentStatus | None:
-    """The status a resource carries; None if there is none that this version understands."""
+    """The status a resource carries; None if there is none that this version understands.
+
+    Without what a later one has added: a condition of another kind must not cost the rest.
+    """
     status = resource.get("status")
     if not isinstance(status, dict) or not status:
         return None
-    try:
-        known = pruned(SpeculativeDeploymentStatus, status).known
-        return SpeculativeDeploymentStatus.model_validate(known)
-    except ValidationError:
-        return None
+    known = pruned(SpeculativeDeploymentStatus, status).known
+    return read_known(known, SpeculativeDeploymentStatus.model_validate)[0]

@@ -7,7 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.core.counted import counted
 from fathom.tuning.checks.probing import GIVE_UP_S, SOON_S, end_probe
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.learning import is_stale, stale_after_s
+from fathom.tuning.learning import is_stale, pods_known, stale_after_s
 from fathom.tuning.situation import Situation
 
 TRAFFIC_WINDOWS: Final = 2.5
@@ -68,29 +68,40 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
         )
     if before and not found.disobeying:
         return replace(
-            given.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or are gone."),
+            given.hold(Reason.MEASURING, f"{', '.join(before)} obey again, or serve no more."),
             notable=True,
         )
     return None
 
 
 def no_traffic(given: Situation) -> TuningDecision | None:
-    pods, looks = given.snapshot.pods, given.snapshot.state.looks
-    # After a restart of the operator there is nothing yet to compare with: unknown is not idle.
-    compared = any(pod.name in looks for pod in pods)
-    windows = IDLE_WINDOWS if compared and given.state.probe is None else 1.0
-    pause_s = windows * given.window_seconds
-    if not given.state.traffic.loads:
+    state, window_s, ready = given.state, given.window_seconds, given.ready_pods
+    read = pods_known(given.snapshot, state.looks)
+    # After a restart of the operator, and of a pod that is new, there is nothing yet to compare
+    # with: unknown is not idle.
+    known = read & given.snapshot.state.looks.keys()
+    # Up to the last look at each and not up to now: a Prometheus may scrape seldom.
+    seen_s = min((state.looks[pod].at_s for pod in known), default=0.0)
+    pause_s = window_s
+    if len(known) == ready and state.probe is None:
+        # From that look on: what wakes it in between does not put off the next one.
+        pause_s = max(window_s, IDLE_WINDOWS * window_s - (given.now_s - seen_s))
+    if not state.traffic.loads:
         return given.hold(
             Reason.MEASURING, "Waits for the first window with traffic.", wake_after_s=pause_s
         )
-    # Up to the last look and not up to now: a Prometheus may scrape seldom.
-    seen_s = max((pod.counters.at_s for pod in pods if pod.counters is not None), default=0.0)
-    if not compared or seen_s - given.state.traffic.at_s <= TRAFFIC_WINDOWS * given.window_seconds:
+    if not known or seen_s - state.traffic.at_s <= TRAFFIC_WINDOWS * window_s:
         return None
+    reason, why = Reason.NO_TRAFFIC, "No engine step lately"
+    if unknown := ready - len(known):
+        reason = Reason.NO_METRICS if len(read) < ready else Reason.MEASURING
+        why = (
+            f"Whether {unknown} of {counted(ready, 'ready pod')} serves is not known, and the "
+            "others have made no step lately"
+        )
     # Without the age, as above.
-    message = "No engine step lately; depth stays as it is."
-    return replace(_or_end_probe(given, Reason.NO_TRAFFIC, message), wake_after_s=pause_s)
+    message = f"{why}; depth stays as it is."
+    return replace(_or_end_probe(given, reason, message), wake_after_s=pause_s)
 
 
 def not_in_force_yet(given: Situation) -> TuningDecision | None:
