@@ -4,22 +4,17 @@ Source: `_validate_adaptive_verification` and what else asks for it in vllm/conf
 vllm/config/speculative.py. tests/engine/test_parser_matrix.py asks vLLM.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
 
 from packaging.version import Version
 
 from fathom.api.choices import Method
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.engine.capability_table import ADAPTIVE_FLAGS
+from fathom.core.engine.graph_mode import no_full_graphs
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
-from fathom.core.engine.options import EngineOption, last_value, options, stated_object
+from fathom.core.engine.options import last_value
 from fathom.core.foreign_json import is_true
-
-_MODE: Final = "cudagraph_mode"
-_MODES_WITHOUT_FULL_GRAPHS: Final = ("NONE", "PIECEWISE")
-"""In the order of their numbers, which vLLM takes as well."""
-_LEVELS_WITHOUT_FULL_GRAPHS: Final = frozenset({"0", "1"})
 
 
 def conflicts(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[str]:
@@ -44,22 +39,3 @@ def conflicts(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[str
             "spec.draft.options.use_local_argmax_reduction leaves it without the draft's logits, "
             "by which it tells what will be accepted: remove it"
         )
-
-
-def no_full_graphs(args: Sequence[str]) -> str:
-    """What leaves an engine that captures graphs without full ones; empty: nothing."""
-    stated = stated_object(args, "--compilation-config").get(_MODE)
-    if stated is not None:
-        for number, mode in enumerate(_MODES_WITHOUT_FULL_GRAPHS):
-            if str(stated).upper() in {mode, str(number)}:
-                return f"{_MODE} {mode}"
-        return ""
-    levels = [level for option in options(args) if (level := _level(option))]
-    return f"-O{levels[-1]}" if levels and levels[-1] in _LEVELS_WITHOUT_FULL_GRAPHS else ""
-
-
-def _level(option: EngineOption) -> str:
-    """The optimization level that an option states, such as 0 in -O0; empty: none."""
-    if option.name.startswith("-O"):
-        return option.name.removeprefix("-O") or option.value or ""
-    return (option.value or "") if option.name.startswith("--optimization-l") else ""

@@ -5,9 +5,9 @@ from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, preset_for
 from fathom.api.spec import NodePoolSpec, SpeculativeDeploymentSpec
-from fathom.core.engine.adaptive_conflicts import no_full_graphs
-from fathom.core.engine.cuda_graphs import GraphMode, sizes_up_to, within
+from fathom.core.engine.cuda_graphs import sizes_up_to, within
 from fathom.core.engine.depth_set import capture_sizes, named_depths
+from fathom.core.engine.graph_mode import CONFIG, no_full_graphs
 from fathom.core.engine.model_runner import captures_graphs
 from fathom.core.engine.options import is_count, last_value, spelled, stated_numbers, stated_object
 from fathom.manifests.engine_command.stated_args import (
@@ -19,9 +19,7 @@ _CEILING: Final = 512
 _CEILING_BLACKWELL: Final = 1024
 _MOST_TOKENS: Final = 16_384
 """Beyond which no size is looked at: twice the tokens of a step of vLLM's own on most GPUs."""
-_CONFIG: Final = "--compilation-config"
 _LISTED, _LARGEST = "--cudagraph-capture-sizes", "--max-cudagraph-capture-size"
-_MODES: Final = {mode.value: mode for mode in GraphMode}
 _KEYS: Final = frozenset({"cudagraph_capture_sizes", "max_cudagraph_capture_size"})
 
 
@@ -40,7 +38,7 @@ def sets_graphs(spec: SpeculativeDeploymentSpec) -> bool:
     An object that is written key by key takes the place of all others, wherever it stands.
     """
     args = spec.engine.args
-    config, stated = stated_object(args, _CONFIG), tuple(spelled(args, _CONFIG))
+    config, stated = stated_object(args, CONFIG), tuple(spelled(args, CONFIG))
     unmerged = bool(stated) and (not config or any(option.keys for option in stated))
     listed = any(last_value(args, name) is not None for name in (_LISTED, _LARGEST))
     return listed or unmerged or not _KEYS.isdisjoint(config)
@@ -50,7 +48,7 @@ def stated_sizes(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
     """What `engine.args` have captured, in tokens, ascending; none: they do not say."""
     args = spec.engine.args
     most = min(stated_tokens_per_step(spec) or _MOST_TOKENS, _MOST_TOKENS)
-    config = stated_object(args, _CONFIG)
+    config = stated_object(args, CONFIG)
     listed = config.get("cudagraph_capture_sizes")
     sizes = stated_numbers(args, _LISTED) or (
         tuple(_whole(listed)) if isinstance(listed, list) else ()
@@ -66,15 +64,6 @@ def stated_sizes(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
 
 def _whole(values: Iterable[object]) -> Iterable[int]:
     return (int(text) for text in map(str, values) if is_count(text))
-
-
-def stated_mode(spec: SpeculativeDeploymentSpec) -> GraphMode:
-    """The `cudagraph_mode` that `engine.args` say, or vLLM's own."""
-    if no_full_graphs(spec.engine.args):
-        return GraphMode.PIECEWISE
-    stated = str(stated_object(spec.engine.args, _CONFIG).get("cudagraph_mode", "")).upper()
-    # vLLM takes its number too, and 0 and 1 are without full graphs.
-    return _MODES.get("FULL" if stated == "2" else stated, GraphMode.FULL_AND_PIECEWISE)
 
 
 def ceiling(pool: NodePoolSpec) -> int:

@@ -16,12 +16,12 @@ from fathom.core.depth import DepthRange, Schedule, depth_at
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.cuda_graphs import Captured, Graphs, default_sizes
 from fathom.core.engine.depth_set import WIDEST_GRID, capture_sizes, named_depths
+from fathom.core.engine.graph_mode import stated_mode
 from fathom.core.engine.model_runner import captures_graphs
 from fathom.manifests.engine_command.capture_sizes import (
     added_sizes,
     ceiling,
     sets_graphs,
-    stated_mode,
     stated_sizes,
 )
 from fathom.manifests.engine_command.startup_schedule import startup_schedule
@@ -150,7 +150,7 @@ def _graphs(
     spec: SpeculativeDeploymentSpec, schedule: Schedule, deepest: int, sizes: tuple[int, ...]
 ) -> Graphs:
     graphs = Graphs(
-        mode=stated_mode(spec),
+        mode=stated_mode(spec.engine.args).mode,
         sizes=sizes,
         max_num_seqs=max_batch(spec),
         depths=frozenset(part.depth for part in schedule),
