@@ -53,6 +53,7 @@ class ApiServer:
         """What was asked for, by the last part of its path."""
         self.lease: dict[str, Any] = {}
         """Empty: nobody has taken it."""
+        self.lease_reads = 0
         self.lease_writes = 0
         self.lease_renewals = 0
         self.may_write_lease = asyncio.Event()
@@ -75,6 +76,7 @@ class ApiServer:
         return application
 
     async def _look_at_lease(self, _: web.Request) -> web.Response:
+        self.lease_reads += 1
         if not self.lease:
             return web.json_response({"kind": "Status", "code": 404}, status=404)
         return web.json_response(self.lease)

@@ -11,6 +11,8 @@ from pydantic import JsonValue, ValidationError
 
 _Read = TypeVar("_Read")
 _Path = tuple[str | int, ...]
+_MOST_ERRORS: Final = 1000
+"""Beyond which it is junk: to list all that is wrong with it takes longer than to find it."""
 _UNNAMED: Final = "enum"
 """Pydantic's type of the error: none of the enum's members."""
 
@@ -41,6 +43,8 @@ def read_known(
 
 def _unnamed(document: JsonValue, error: ValidationError) -> frozenset[_Path]:
     """Where something stands of a kind without a name; empty: more than that is wrong."""
+    if error.error_count() > _MOST_ERRORS:
+        return frozenset()
     found = error.errors(include_url=False)
     if any(each["type"] != _UNNAMED or not isinstance(each["input"], str) for each in found):
         return frozenset()

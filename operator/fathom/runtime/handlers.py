@@ -62,8 +62,7 @@ async def watch(
         await kopf.run_tasks(tasks, ignored=_NotKopfs())
 
     async def search() -> None:
-        await tell_what_is_refused(kube, namespaces)
-        await sweep(kube, namespaces, loops)
+        await asyncio.gather(tell_what_is_refused(kube, namespaces), sweep(kube, namespaces, loops))
 
     watching = again_and_again(operate, sleep=asyncio.sleep, now_s=time.monotonic)
     # Without either of them nobody would notice that resources are missed.

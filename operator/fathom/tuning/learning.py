@@ -49,14 +49,16 @@ def stale_after_s(snapshot: TuningSnapshot) -> float:
 
 
 def pods_known(snapshot: TuningSnapshot, looks: Mapping[str, PodCounters]) -> frozenset[str]:
-    """Ready pods with a look that still says something of the present.
+    """Ready pods that were read just now, or with a look that says something of the present yet.
 
     Of the others nothing is known: who cannot be read need not be idle.
     """
     return frozenset(
         pod.name
         for pod in snapshot.pods
-        if pod.ready and (look := looks.get(pod.name)) is not None and not is_stale(look, snapshot)
+        if pod.ready
+        and (look := looks.get(pod.name)) is not None
+        and (pod.counters is not None or not is_stale(look, snapshot))
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, Self
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.later_kinds import read_known
@@ -152,10 +152,9 @@ class TuningState:
         if len(text) > LARGEST_BYTES:
             return None, False
         try:
-            document = parsed_json(text)
-        except UnreadableJsonError:
-            return None, False
-        state, whole = read_known(document, _ADAPTER.validate_python)
+            state, whole = _ADAPTER.validate_json(text), True
+        except ValidationError:
+            state, whole = _known_part(text)
         if state is None:
             return None, False
         # A look or a step cannot have survived.
@@ -163,6 +162,14 @@ class TuningState:
         return bare, whole  # type: ignore[return-value]
 
 
+def _known_part(text: str) -> tuple[TuningState | None, bool]:
+    try:
+        document = parsed_json(text)
+    except UnreadableJsonError:
+        return None, False
+    return read_known(document, _ADAPTER.validate_python)
+
+
 _APART: Final = {"looks", "stepped", "gained"}
 """What is not persisted, or not with the rest."""
-_ADAPTER: Final = TypeAdapter(TuningState)
+_ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(TuningState)

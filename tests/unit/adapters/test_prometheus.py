@@ -152,6 +152,15 @@ def test_a_pod_is_read_under_whatever_name_it_is_scraped() -> None:
     assert read(at_its_address(renamed, "10.0.0.1")) == ONCE
 
 
+def test_of_two_jobs_of_which_one_names_another_address_the_newest_is_read() -> None:
+    by_name = scraped(FakeEngine(engines=2, tokens=999), 110, instance="kimi-0:8000")
+    ours = scraped(ENGINE, 100)
+
+    found = at_its_address([*ours, *by_name, *ELSEWHERE], "10.0.0.1")
+
+    assert read(found) == read(by_name)
+
+
 def test_engines_of_one_pod_that_count_the_same_are_still_two() -> None:
     alike = FakeEngine(engines=2, tokens=7)
 

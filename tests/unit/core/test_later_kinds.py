@@ -80,3 +80,11 @@ def test_a_condition_of_a_later_kind_does_not_cost_the_status() -> None:
     assert [each.type for each in found.conditions] == ["Ready", "DraftMismatch"]
     assert found.tuning.summary == "Auto/Exploiting"
     assert found.quality is None
+
+
+@pytest.mark.parametrize(("later", "whole"), [(1000, Document("a")), (1001, None)])
+def test_where_nothing_is_known_it_is_junk(later: int, whole: Document | None) -> None:
+    """To list all errors of a quarter of a megabyte of it took 13 s, and 300 MiB."""
+    document: JsonValue = {"name": "a", "entries": [LATER] * later}
+
+    assert read_known(document, READ) == (whole, False)

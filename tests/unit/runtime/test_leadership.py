@@ -123,6 +123,19 @@ async def test_a_lease_that_another_has_taken_is_not_given_back() -> None:
     assert api.lease["spec"]["holderIdentity"] == "another"
 
 
+async def test_who_has_lost_the_lease_leaves_without_asking_for_it() -> None:
+    """An API server that answers nobody is how most leases are lost: it would take its time."""
+    api, tenure, reads = ApiServer(), Tenure(), []
+
+    async def work() -> None:
+        tenure.given_back()
+        reads.append(api.lease_reads)
+
+    async with served(api) as url:
+        await leading(url, work, tenure)
+    assert reads == [api.lease_reads]
+
+
 async def test_who_is_told_to_end_while_it_takes_the_lease_gives_it_back() -> None:
     """Else nobody would lead until it runs out: the answer that it is taken never comes."""
     api, tenure = ApiServer(), Tenure()

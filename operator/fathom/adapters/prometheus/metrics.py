@@ -231,11 +231,13 @@ def _up_to(scraped_s: Mapping[str, float], series: Iterable[Series]) -> Iterator
 
 
 def at_its_address(series: Sequence[Series], ip: str) -> Sequence[Series]:
-    """Of series of one pod's name, those scraped at the pod's own address, if there are any.
+    """Of series of one pod's name, those that are its own, as far as addresses tell.
 
     Another cluster may have a pod of the same name: those of groups are numbered.
     """
-    return [each for each in series if each.address == ip] or series
+    if all(each.ip != ip for each in series):
+        return series
+    return [each for each in series if each.ip in {ip, ""}]
 
 
 def newest_scrape(series: Sequence[Series]) -> tuple[float, list[Point]]:

@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
 from math import isfinite
 from types import MappingProxyType
 from typing import Final
@@ -48,9 +50,10 @@ class Series:
         return next(self.metric[label] for label in POD_LABELS if label in self.metric)
 
     @property
-    def address(self) -> str:
-        """Where it was scraped, without the port: an IP address, unless somebody relabelled it."""
-        return self.metric.get("instance", "").rpartition(":")[0].strip("[]")
+    def ip(self) -> str:
+        """Where it was scraped; empty: somebody relabelled it."""
+        host = self.metric.get("instance", "").rpartition(":")[0].strip("[]")
+        return host if _is_ip(host) else ""
 
     @property
     def target(self) -> tuple[str, str]:
@@ -156,9 +159,20 @@ def selector(
         families: that are asked for; unless given, all that are read.
     """
     matchers = [("__name__", any_of(sorted(families))), *patterns]
-    # A PromQL string literal's escapes are a superset of JSON's.
-    terms = ",".join(f"{label}=~{json.dumps(pattern)}" for label, pattern in matchers)
+    # A PromQL string literal's escapes are JSON's and more, but for halves of characters.
+    terms = ",".join(
+        f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" for label, pattern in matchers
+    )
     return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
+
+
+@lru_cache(maxsize=8192)
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _host(url: str) -> str:

@@ -136,9 +136,13 @@ class _PatientLock(LeaseLock):
         """Let the next operator begin at once, and not a lease later. Never raises."""
         if self._writing is None:
             return
+        in_flight = not self._writing.done()
         # It may be what takes the lease. What is read before it is done is another lease.
         await asyncio.wait([self._writing])
+        held = self._tenure.holds
         self._tenure.given_back()
+        if not (held or in_flight):
+            return
         name, namespace = self.name, self.namespace
         try:
             async with asyncio.timeout(_CALL_TIMEOUT_S):

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import closing
 from functools import partial
 from socket import has_dualstack_ipv6
 from typing import Final
@@ -197,7 +196,11 @@ def ender(loops: Loops, leave_soon: Callable[[], None] = _leave_soon) -> Callabl
     return heed_signals
 
 
-async def at_work(loops: Loops, work: Callable[[], Coroutine[None, None, None]]) -> None:
+async def at_work(
+    loops: Loops,
+    work: Callable[[], Coroutine[None, None, None]],
+    leave_soon: Callable[[], None] = _leave_soon,
+) -> None:
     """Work. However that ends, by a lost lease, too, is how this operator ends.
 
     A signal that comes later changes nothing of it: see `ender`.
@@ -205,9 +208,13 @@ async def at_work(loops: Loops, work: Callable[[], Coroutine[None, None, None]])
     Args:
         loops: that act; none does any more then.
         work: what to do.
+        leave_soon: sees to it that the process ends, whatever hangs.
     """
-    with closing(loops):
+    try:
         await work()
+    finally:
+        loops.close()
+        leave_soon()
 
 
 async def _when_leading(

@@ -76,16 +76,18 @@ def not_obeyed(given: Situation) -> TuningDecision | None:
 
 def no_traffic(given: Situation) -> TuningDecision | None:
     state, window_s, ready = given.state, given.window_seconds, given.ready_pods
-    read = pods_known(given.snapshot, state.looks)
     # After a restart of the operator, and of a pod that is new, there is nothing yet to compare
     # with: unknown is not idle.
-    known = read & given.snapshot.state.looks.keys()
+    compared = given.snapshot.state.looks.keys()
+    known = pods_known(given.snapshot, state.looks) & compared
     # Up to the last look at each and not up to now: a Prometheus may scrape seldom.
     seen_s = min((state.looks[pod].at_s for pod in known), default=0.0)
     pause_s = window_s
     if len(known) == ready and state.probe is None:
-        # From that look on: what wakes it in between does not put off the next one.
-        pause_s = max(window_s, IDLE_WINDOWS * window_s - (given.now_s - seen_s))
+        pause_s = IDLE_WINDOWS * window_s
+        if not given.deltas:
+            # Too soon after the last look: what wakes it in between does not put off the next one.
+            pause_s = max(window_s, pause_s - (given.now_s - seen_s))
     if not state.traffic.loads:
         return given.hold(
             Reason.MEASURING, "Waits for the first window with traffic.", wake_after_s=pause_s
@@ -94,11 +96,8 @@ def no_traffic(given: Situation) -> TuningDecision | None:
         return None
     reason, why = Reason.NO_TRAFFIC, "No engine step lately"
     if unknown := ready - len(known):
-        reason = Reason.NO_METRICS if len(read) < ready else Reason.MEASURING
-        why = (
-            f"Whether {unknown} of {counted(ready, 'ready pod')} serves is not known, and the "
-            "others have made no step lately"
-        )
+        reason, whose = Reason.MEASURING, f"{unknown} of {counted(ready, 'ready pod')}"
+        why = f"Whether {whose} serves is not known, and the others have made no step lately"
     # Without the age, as above.
     message = f"{why}; depth stays as it is."
     return replace(_or_end_probe(given, reason, message), wake_after_s=pause_s)

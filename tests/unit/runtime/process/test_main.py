@@ -205,14 +205,14 @@ async def test_a_second_signal_cuts_nothing_off(loops: Loops) -> None:
 async def test_a_signal_after_the_lease_was_lost_makes_it_no_good_end(loops: Loops) -> None:
     """Its exit code would say that it was told to stop, while somebody looks for why it ended."""
     lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    leaving, left = asyncio.Event(), asyncio.Event()
+    leaving, left, told_to_leave = asyncio.Event(), asyncio.Event(), []
 
     async def forever() -> None:
         await asyncio.Event().wait()
 
     async def operate() -> None:
         ender(loops, lambda: None)()
-        work = partial(at_work, loops, forever)
+        work = partial(at_work, loops, forever, lambda: told_to_leave.append(None))
         try:
             await work_while_held(lost, work, lease="fathom/operator", holds=lambda: True)
         finally:
@@ -223,6 +223,8 @@ async def test_a_signal_after_the_lease_was_lost_makes_it_no_good_end(loops: Loo
     await asyncio.sleep(0)
     lost.set_result(None)
     await leaving.wait()
+    # Whatever hangs from here on, no signal would be heeded.
+    assert len(told_to_leave) == 1
     os.kill(os.getpid(), signal.SIGTERM)
     asyncio.get_running_loop().call_later(0.1, left.set)
     with pytest.raises(LeadershipLostError):

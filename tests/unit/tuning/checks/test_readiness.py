@@ -1,9 +1,11 @@
 """What is said of engines of which some cannot be read: of those, nothing is known."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from unit.tuning.plant import EASY, WINDOW_30, Fleet, Pod
 
 UNKNOWN = (
@@ -42,6 +44,26 @@ class Idle(Fleet):
         return [each for made_s, each in self.decisions if made_s > at_s]
 
 
+@dataclass
+class Scraped(Idle):
+    """An idle fleet behind a Prometheus."""
+
+    busy = False
+    every_s: float = 60.0
+    lag_s: float = 0.0
+    """Of a remote write."""
+
+    def snapshot(self) -> TuningSnapshot:
+        found = super().snapshot()
+        pods = []
+        for number, pod in enumerate(found.pods):
+            first_s = number * self.every_s / len(found.pods)
+            ago_s = (self.now_s - self.lag_s - first_s) % self.every_s + self.lag_s
+            assert pod.counters is not None
+            pods.append(replace(pod, counters=replace(pod.counters, at_s=self.now_s - ago_s)))
+        return replace(found, pods=tuple(pods))
+
+
 def idle(**changes: object) -> Idle:
     return Idle(settings=WINDOW_30, acceptance=EASY, **changes)  # type: ignore[arg-type]
 
@@ -52,7 +74,7 @@ def test_an_idle_pod_does_not_hide_a_busy_one_that_cannot_be_read() -> None:
     before_s = fleet.now_s
     fleet.run(600)
 
-    assert fleet.last.reason is Reason.NO_METRICS
+    assert fleet.last.reason is Reason.MEASURING
     assert fleet.last.message == UNKNOWN
     assert Reason.NO_TRAFFIC not in {each.reason for each in fleet.since(before_s)}
     # It is looked for at every window, and nothing is decided meanwhile.
@@ -171,3 +193,18 @@ def test_traffic_that_begins_at_rest_is_seen_within_a_minute_whatever_wakes_it()
     assert fleet.state.traffic == traffic
     fleet.run(looked_at_s + 61 - fleet.now_s)
     assert fleet.state.traffic.at_s > traffic.at_s
+
+
+@pytest.mark.parametrize(("every_s", "lag_s"), [(15, 5), (30, 0.2), (60, 20), (60, 40), (120, 1)])
+def test_idle_pods_behind_a_prometheus_stay_idle_and_are_looked_at_once_a_minute(
+    every_s: float, lag_s: float
+) -> None:
+    fleet = Scraped(settings=WINDOW_30, acceptance=EASY, replicas=3, every_s=every_s, lag_s=lag_s)
+    fleet.state = idle().run(300).state
+    fleet.run(600)
+    before_s = fleet.now_s
+    fleet.run(1800)
+    told = fleet.since(before_s)
+
+    assert {each.reason for each in told} <= {Reason.NO_TRAFFIC}
+    assert len(told) <= 31
