@@ -4,15 +4,9 @@ import gc
 import weakref
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
-from fathom.runtime.process.garbage import (
-    EVERYTHING_S,
-    LONGEST_S,
-    give_back,
-    short_collections,
-)
+from fathom.runtime.process.garbage import EVERYTHING_S, LONGEST_S, short_collections
 
 
 class Cycle:
@@ -28,20 +22,16 @@ class Time:
     def __init__(self) -> None:
         self.at_s = 0.0
         self.takes_s = 2 * LONGEST_S
-        self.given_back = 0
 
     def now_s(self) -> float:
         self.at_s += self.takes_s
         return self.at_s
 
-    def give_back(self) -> None:
-        self.given_back += 1
-
 
 @pytest.fixture
 def time() -> Iterator[Time]:
     time = Time()
-    with short_collections(time.now_s, time.give_back):
+    with short_collections(time.now_s):
         yield time
     assert gc.get_freeze_count() == 0
 
@@ -82,22 +72,3 @@ def test_what_was_put_aside_is_freed_in_the_end(time: Time) -> None:
     time.at_s += EVERYTHING_S
     gc.collect()
     assert gone() is None
-
-
-def test_memory_is_given_back_once_all_was_looked_at(time: Time) -> None:
-    gc.collect()
-    assert time.given_back == 0
-    time.at_s += EVERYTHING_S
-    gc.collect()
-    gc.collect()
-    assert time.given_back == 1
-
-
-def test_what_is_free_goes_back_to_the_system() -> None:
-    pieces = [bytearray(64 * 1024) for _ in range(1000)]  # by the C library, and not from mmap
-    last = bytearray(64 * 1024)  # on top of them: else they would go back by themselves
-    before = psutil.Process().memory_info().rss
-    del pieces
-    give_back()
-    assert before - psutil.Process().memory_info().rss > 32 * 1024 * 1024
-    assert last
