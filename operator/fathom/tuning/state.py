@@ -151,10 +151,7 @@ class TuningState:
         """As `read`; and whether nothing was left out for being of a kind without a name here."""
         if len(text) > LARGEST_BYTES:
             return None, False
-        try:
-            state, whole = _ADAPTER.validate_json(text), True
-        except ValidationError:
-            state, whole = _known_part(text)
+        state, whole = _known_part(text)
         if state is None:
             return None, False
         # A look or a step cannot have survived.
@@ -163,6 +160,10 @@ class TuningState:
 
 
 def _known_part(text: str) -> tuple[TuningState | None, bool]:
+    try:
+        return _ADAPTER.validate_json(text), True
+    except ValidationError:
+        pass  # it is junk, or of another Fathom
     try:
         document = parsed_json(text)
     except UnreadableJsonError:
