@@ -105,7 +105,8 @@ def replay_command(
         now_s = SystemClock().now_s()
         key = ObjectKey(namespace, name)
         from_s, step_s = now_s - since.total_seconds(), step.total_seconds()
-        past = Past(prometheus, _labels(label or ()), key, from_s, now_s, step_s, save)
+        labels = _labels(label or ())
+        past = Past(prometheus, key, from_s, now_s, step_s, save, labels)
         replayed = run(replay, partial(_feed_past, past), _no_sample_at(past))
     _show(replayed, json)
     if page is not None and shown is not None:

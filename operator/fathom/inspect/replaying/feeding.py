@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import merge
 from pathlib import Path
 
@@ -31,8 +31,6 @@ class Past:
     """What to ask a Prometheus for."""
 
     url: str
-    labels: Mapping[str, str]
-    """Of all series that are meant."""
     key: ObjectKey
     """The resource whose pods are meant."""
     from_s: float
@@ -41,6 +39,8 @@ class Past:
     """Scrapes that follow each other sooner are passed over."""
     save: Path | None = None
     """Where to write a recording of it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of all series that are meant."""
 
 
 def feed_files(files: Sequence[Path], take: Take, complain: Complain) -> None:
