@@ -36,10 +36,7 @@ def kept_state(data: Mapping[str, str]) -> KeptState:
     state, whole = (TuningState(), True) if text is None else TuningState.known_part(text)
     gained = Gained.read(data[GAINED_KEY]) if GAINED_KEY in data else Gained()
     found = {STATE_KEY: state, GAINED_KEY: gained}
-    return KeptState(
-        replace(state or TuningState(), gained=gained or Gained()),
-        (
-            *(key for key, each in found.items() if each is None),
-            *([f"parts of {STATE_KEY}"] if state is not None and not whole else []),
-        ),
-    )
+    lost = [key for key, each in found.items() if each is None]
+    if state is not None and not whole:
+        lost.append(f"parts of {STATE_KEY}")
+    return KeptState(replace(state or TuningState(), gained=gained or Gained()), tuple(lost))

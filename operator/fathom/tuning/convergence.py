@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.core.depth import DepthDocument
+from fathom.core.measurement import PodCounters
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.learning import is_stale
 from fathom.tuning.state import TuningState
@@ -59,14 +60,15 @@ def convergence(
     unseen: list[str] = []
     judged = 0
     for pod in snapshot.pods:
-        if not pod.ready or pod.counters is None or is_stale(pod.counters, snapshot):
+        counters = _present(pod, snapshot)
+        if not pod.ready or counters is None:
             continue
         judged += 1
-        if not pod.counters.live_depth:
+        if not counters.live_depth:
             if pod.ready_for_s > DEADLINE_S:
-                (unplugged if pod.counters.counters_shown else unseen).append(pod.name)
+                (unplugged if counters.counters_shown else unseen).append(pod.name)
             continue
-        if pod.counters.depth_generation == document.generation:
+        if counters.depth_generation == document.generation:
             continue
         if pod.name in state.disobeying:
             # It is no less behind for a newer document that it does not read either.
@@ -97,10 +99,14 @@ def _unread(snapshot: TuningSnapshot, state: TuningState) -> tuple[str, ...]:
     return tuple(
         pod.name
         for pod in snapshot.pods
-        if pod.ready
-        and pod.name in state.disobeying
-        and (pod.counters is None or is_stale(pod.counters, snapshot))
+        if pod.ready and pod.name in state.disobeying and _present(pod, snapshot) is None
     )
+
+
+def _present(pod: TunedPod, snapshot: TuningSnapshot) -> PodCounters | None:
+    """What it counts; None: it cannot be read, or what was read is of the past."""
+    counters = pod.counters
+    return None if counters is None or is_stale(counters, snapshot) else counters
 
 
 def _waited(pod: TunedPod, snapshot: TuningSnapshot) -> float:

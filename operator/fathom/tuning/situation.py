@@ -51,11 +51,15 @@ class Situation:
         return sum(pod.ready for pod in self.snapshot.pods)
 
     @property
+    def known_pods(self) -> frozenset[str]:
+        return pods_known(self.snapshot, self.state.looks)
+
+    @property
     def _headroom(self) -> float | None:
         measured = self.state.measured
         rate = measured.tokens_per_second if measured else None
         # What is served by pods that cannot be read is in no rate.
-        return headroom(self.policy, rate, len(pods_known(self.snapshot, self.state.looks)))
+        return headroom(self.policy, rate, len(self.known_pods))
 
     def hold(
         self, reason: Reason, message: str, *, wake_after_s: float | None = None

@@ -13,6 +13,7 @@ from itertools import count
 from math import exp, inf, sqrt
 from random import Random
 from statistics import NormalDist
+from typing import Self
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind
@@ -359,16 +360,20 @@ class Fleet:
         self.wake_at_s = self.now_s + decision.wake_after_s
         return decision
 
-    def run(self, seconds: float) -> "Fleet":
+    def batch_of(self, _pod: Pod) -> int:
+        """What it serves in the next tick."""
+        if not self.concurrency:
+            return 0
+        return max(1, self.concurrency + self.random.randint(-self.jitter, self.jitter))
+
+    def run(self, seconds: float) -> Self:
         """Let time pass."""
         until = self.now_s + seconds
         while self.now_s < until:
             if self.now_s >= self.wake_at_s:
                 self.step()
             for pod in self.pods:
-                batch = self.concurrency
-                if batch:
-                    batch = max(1, batch + self.random.randint(-self.jitter, self.jitter))
+                batch = self.batch_of(pod)
                 self.tokens += pod.tick(self.now_s, batch, self.acceptance, self.tick_s)
                 pod.ready_for_s += self.tick_s
             self.now_s += self.tick_s

@@ -20,8 +20,6 @@ POD_LABELS: Final = ("pod", "kubernetes_pod_name")
 NAMESPACE_LABELS: Final = ("namespace", "kubernetes_namespace")
 """By the Prometheus operator, and by the annotation-driven scrape configurations."""
 LABEL_PAIRS: Final = tuple(zip(POD_LABELS, NAMESPACE_LABELS, strict=True))
-
-
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -52,8 +50,7 @@ class Series:
     @property
     def ip(self) -> str:
         """Where it was scraped; empty: somebody relabelled it."""
-        host = self.metric.get("instance", "").rpartition(":")[0].strip("[]")
-        return host if _is_ip(host) else ""
+        return _ip_in(self.metric.get("instance", ""))
 
     @property
     def target(self) -> tuple[str, str]:
@@ -90,6 +87,7 @@ class PrometheusQuery:
         self._most_bytes = most_bytes
         self._room = room
         self.labels = labels
+        self._of_all = [(label, any_of([value])) for label, value in labels.items()]
 
     async def series(
         self,
@@ -111,7 +109,7 @@ class PrometheusQuery:
             PrometheusAnswerTooLargeError: its answer is larger than one may be.
             PrometheusUnreadableError: it is away, too slow, refuses, or is no Prometheus.
         """
-        query = selector([*patterns.items(), *self._of_all()], lookback_s, families)
+        query = selector([*patterns.items(), *self._of_all], lookback_s, families)
         time = {} if at_s is None else {"time": str(at_s)}
         try:
             answer = await whole_answer(
@@ -131,9 +129,6 @@ class PrometheusQuery:
             raise self.unreadable(
                 "its answer is not a Prometheus's; check the URL (metrics.prometheusURL)"
             ) from error
-
-    def _of_all(self) -> Iterator[tuple[str, str]]:
-        return ((label, any_of([value])) for label, value in self.labels.items())
 
     def unreadable(self, why: str) -> PrometheusUnreadableError:
         return PrometheusUnreadableError(self._unreadable(why))
@@ -166,13 +161,14 @@ def selector(
     return f"{{{terms}}}[{round(1000 * lookback_s)}ms]"
 
 
-@lru_cache(maxsize=8192)
-def _is_ip(host: str) -> bool:
+@lru_cache(maxsize=8192)  # asked of each series, and all of a scrape say the same
+def _ip_in(instance: str) -> str:
+    host = instance.rpartition(":")[0].strip("[]")
     try:
         ip_address(host)
     except ValueError:
-        return False
-    return True
+        return ""
+    return host
 
 
 def _host(url: str) -> str:

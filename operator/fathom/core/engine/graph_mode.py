@@ -41,7 +41,7 @@ def stated_mode(args: Sequence[str]) -> StatedMode:
     stated = stated_object(args, CONFIG).get(_KEY)
     if stated is not None:
         text = str(stated).upper()
-        mode = _BY_NUMBER.get(text) or next((each for each in GraphMode if each == text), None)
+        mode = _BY_NUMBER.get(text) or GraphMode.__members__.get(text)
         return StatedMode(mode, f"{_KEY} {mode}") if mode else VLLMS_OWN
     levels = [level for option in options(args) if (level := _level(option))]
     mode = _BY_LEVEL.get(levels[-1]) if levels else None

@@ -104,7 +104,7 @@ class _PatientLock(LeaseLock):
         self._tenure = tenure
         self._pulse = pulse
         self._writing: asyncio.Future[bool] | None = None
-        """The last write; None: the lease was never this operator's."""
+        """The last write of the lease; None: there was none."""
 
     async def get(self, name: str, namespace: str) -> _Answer:
         try:

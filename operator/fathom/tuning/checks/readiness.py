@@ -7,7 +7,7 @@ from fathom.api.conditions import Reason
 from fathom.core.counted import counted
 from fathom.tuning.checks.probing import GIVE_UP_S, SOON_S, end_probe
 from fathom.tuning.interface import Action, TuningDecision
-from fathom.tuning.learning import is_stale, pods_known, stale_after_s
+from fathom.tuning.learning import is_stale, stale_after_s
 from fathom.tuning.situation import Situation
 
 TRAFFIC_WINDOWS: Final = 2.5
@@ -78,8 +78,7 @@ def no_traffic(given: Situation) -> TuningDecision | None:
     state, window_s, ready = given.state, given.window_seconds, given.ready_pods
     # After a restart of the operator, and of a pod that is new, there is nothing yet to compare
     # with: unknown is not idle.
-    compared = given.snapshot.state.looks.keys()
-    known = pods_known(given.snapshot, state.looks) & compared
+    known = given.known_pods & given.snapshot.state.looks.keys()
     # Up to the last look at each and not up to now: a Prometheus may scrape seldom.
     seen_s = min((state.looks[pod].at_s for pod in known), default=0.0)
     pause_s = window_s

@@ -20,17 +20,8 @@ class Idle(Fleet):
 
     busy = True
 
-    def run(self, seconds: float) -> "Idle":
-        until = self.now_s + seconds
-        while self.now_s < until:
-            if self.now_s >= self.wake_at_s:
-                self.step()
-            self.pods[0].tick(self.now_s, 4 if self.busy else 0, self.acceptance, self.tick_s)
-            for pod in self.pods:
-                pod._read_documents(self.now_s)
-                pod.ready_for_s += self.tick_s
-            self.now_s += self.tick_s
-        return self
+    def batch_of(self, pod: Pod) -> int:
+        return 4 if self.busy and pod is self.busy_pod else 0
 
     @property
     def last(self) -> TuningDecision:
