@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,11 @@ def crash(name: str, write: int) -> Ran:
     return _timed(f"{name}, dies at write {write}", CRASHES[name], write or None)
 
 
+def again(file: Path) -> Ran:
+    """Run a history that is in a file."""
+    return _timed(file.stem, History.from_json(file.read_text(encoding="utf-8")), None)
+
+
 def _timed(name: str, history: History, die_at: int | None) -> Ran:
     began_s = time.process_time()
     try:
@@ -55,6 +60,12 @@ def seeds(first: int, last: int, jobs: int) -> Iterator[Ran]:
     """Run seeds, each in one of some processes; in order."""
     with _pool(jobs) as pool:
         yield from pool.map(seed, range(first, last + 1))
+
+
+def files(paths: Sequence[Path], jobs: int) -> Iterator[Ran]:
+    """Run the histories of some files."""
+    with _pool(jobs) as pool:
+        yield from pool.map(again, paths)
 
 
 def crashes(jobs: int) -> Iterator[Ran]:
@@ -94,13 +105,16 @@ def main() -> int:
     """Exit code 0 if every invariant held in every history."""
     parser = argparse.ArgumentParser(prog="storms", description=__doc__)
     parser.add_argument(
-        "what", help="seeds such as 1-200, one to look at such as 17, a file, or `crashes`"
+        "what",
+        help="seeds such as 1-200, one to look at such as 17, a file, a folder of them, or `crashes`",
     )
     parser.add_argument("--shrink", metavar="FILE", type=Path, help="shrink it, and write it here")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if asked.what == "crashes":
         return told(crashes(asked.jobs))
+    if (folder := Path(asked.what)).is_dir():
+        return told(files(sorted(folder.glob("*.json")), asked.jobs))
     first, dash, last = asked.what.partition("-")
     if dash and last.isdecimal():
         return told(seeds(int(first), int(last), asked.jobs))

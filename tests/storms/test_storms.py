@@ -7,13 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from storms.history import History, drawn
 from storms.shrink import shrunk
 
 HERE = Path(__file__).parent
-FOUND = sorted((HERE / "found").glob("*.json"))
+FOUND = HERE / "found"
 
 
 def _storms(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,11 +25,12 @@ def _storms(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_two_hundred_histories_break_nothing() -> None:
-    ran = _storms("1-200")
+def test_a_hundred_and_twenty_histories_break_nothing() -> None:
+    """`make test-storms` runs thousands, and the bites have 200 to be found in."""
+    ran = _storms("1-120")
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout
-    assert "200 histories, 0 broken" in ran.stdout
+    assert "120 histories, 0 broken" in ran.stdout
 
 
 def test_an_operator_that_dies_at_any_of_its_writes_breaks_nothing() -> None:
@@ -40,10 +39,11 @@ def test_an_operator_that_dies_at_any_of_its_writes_breaks_nothing() -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.parametrize("history", FOUND, ids=lambda path: path.stem)
-def test_what_once_found_a_fault_breaks_nothing(history: Path) -> None:
-    ran = _storms(str(history))
+def test_what_once_found_a_fault_breaks_nothing() -> None:
+    ran = _storms(str(FOUND))
+    print(ran.stdout)
     assert ran.returncode == 0, ran.stdout
+    assert f"{len(list(FOUND.glob('*.json')))} histories, 0 broken" in ran.stdout
 
 
 def test_a_seed_is_one_history_to_the_byte() -> None:

@@ -8,6 +8,9 @@ counts every process of the tier, those that a test made a daemon and those in n
 own included: this process adopts whatever loses its parent (`PR_SET_CHILD_SUBREAPER`, prctl(2)),
 and the kernel counts a child once it has ended and was waited for. Hence nothing may still run when
 the tier has ended: what does is ended, named, and fails the tier.
+
+Two tiers may run side by side: each line that the tests print is printed whole, after the name of
+its tier.
 """
 
 import argparse
@@ -18,10 +21,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
+from threading import Thread
 from typing import Final
 
 from fathom_local.slowness import slowness_seen
@@ -50,11 +54,15 @@ def main() -> int:
     _say(f"\n==> {given.tier}")
     started_s = time.monotonic()
     _adopt_orphans()
+    tests = subprocess.Popen(given.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    printing = Thread(target=_print_lines, args=(tests.stdout or (), f"{given.tier:7} | "))
+    printing.start()
     with slowness_seen() as seen:
-        code = _run(given.command)
+        code = _ended(tests)
     slow = min(MOST_SLOWNESS, max(1.0, fmean(seen)))
     budget_s = given.budget * slow
     left = _end_what_is_left(given.patience)
+    printing.join()  # nobody has the other end of the pipe any more
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     _say(
@@ -90,9 +98,8 @@ def _adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def _run(command: Sequence[str]) -> int:
-    """Return the command's exit code; adopted children that end meanwhile are waited for."""
-    process = subprocess.Popen(command)
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Wait for its exit code, and for adopted children that end meanwhile."""
     # Ctrl-C reaches the tests, too: they clean up and end, and so does this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -100,6 +107,11 @@ def _run(command: Sequence[str]) -> int:
         if pid == process.pid:
             process.returncode = os.waitstatus_to_exitcode(status)
             return abs(process.returncode)
+
+
+def _print_lines(lines: Iterable[bytes], prefix: str) -> None:
+    for line in lines:
+        print(prefix + line.decode(errors="replace"), end="", flush=True)  # noqa: T201 - see _say
 
 
 def _end_what_is_left(patience_s: float) -> list[str]:

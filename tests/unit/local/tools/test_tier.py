@@ -43,3 +43,14 @@ def test_what_is_left_running_is_ended_named_and_a_fault() -> None:
     assert done.returncode == 1
     assert "left processes running" in done.stderr
     assert "time.sleep(600) (pid " in done.stderr
+
+
+def test_each_line_of_the_tests_is_printed_whole_after_the_name_of_its_tier() -> None:
+    lines = "import sys; print('one'); print('two', end='', flush=True); print('!', file=sys.stderr)"
+    done = tier(sys.executable, "-c", lines)
+    assert done.stdout.splitlines() == ["light   | one", "light   | two!"]
+
+
+def test_what_a_daemon_prints_last_is_not_lost() -> None:
+    late = "import time; time.sleep(0.3); print('late')"
+    assert "light   | late" in tier(sys.executable, "-c", DAEMON, late).stdout
