@@ -3,11 +3,17 @@
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fathom.core.depth_bench import RESULT_KEY, DepthBench
+from fathom_bench.job.prompts import share_gpt
+from fathom_bench.job.truth import compared
+from fathom_local.engine.walk import EASY
+from fathom_local.images import BASE_PATH
 from support.local_cluster import TestNamespace, eventually
 from support.operated import SPEC, Resource
 from support.operator_process import account, install_crd
@@ -15,6 +21,8 @@ from support.operator_process import account, install_crd
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 FATHOM = str(Path(sys.executable).with_name("fathom"))
+LOAD = Path(__file__).parents[1] / "support" / "simulated_load.py"
+PROMPTS, TOKENS = 20, 96
 RIGHTS = (
     {"apiGroups": ["fathom.dev"], "resources": ["speculativedeployments"], "verbs": ["get"]},
     {
@@ -51,16 +59,72 @@ async def resource_of(namespace: TestNamespace, **changes: Any) -> Resource:
     return resource
 
 
+async def no_pods(namespace: TestNamespace) -> bool:
+    return await namespace.all_of("Pod") == []
+
+
 async def nothing_left(namespace: TestNamespace) -> bool:
     kinds = ("Job", "Pod", "ConfigMap")
     found = [each for kind in kinds for each in await namespace.all_of(kind)]
     return not any("-bench" in each["metadata"]["name"] for each in found)
 
 
-async def test_an_engine_is_held_at_each_depth_and_what_it_says_is_read(
+def with_load(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, whose image has a `vllm` that makes the load: `support.simulated_load`."""
+    pod = spec["podTemplate"]["spec"]
+    (vllm,) = pod["containers"]
+    mount = {"name": "load", "mountPath": "/opt/load", "readOnly": True}
+    path = {"name": "PATH", "value": f"/opt/load:{Path(sys.executable).parent}:{BASE_PATH}"}
+    return {
+        **spec,
+        "podTemplate": {
+            "spec": {
+                **pod,
+                "volumes": [{"name": "load", "configMap": {"name": "load", "defaultMode": 0o755}}],
+                "containers": [{**vllm, "volumeMounts": [mount], "env": [path]}],
+            }
+        },
+    }
+
+
+async def give(namespace: TestNamespace, name: str, data: Mapping[str, str]) -> None:
+    await namespace.create({"kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+
+
+async def test_a_bench_measures_each_depth_and_finds_the_acceptance_that_is_known(
     namespace: TestNamespace, tmp_path: Path
 ) -> None:
-    """The engine is simulated, and its image has no load generator: that is what is said of it."""
+    """The same with a real engine and vLLM's own load: `make bench-job`."""
+    resource = await resource_of(namespace, **with_load(SPEC))
+    await give(namespace, "load", {"vllm": LOAD.read_text()})
+    await give(namespace, "prompts", {"easy.json": share_gpt(EASY, PROMPTS)})
+    kubeconfig = await account(namespace, tmp_path, RIGHTS)
+
+    code, out, err = await fathom(
+        *(kubeconfig, "bench", resource.name, "-n", namespace.name),
+        *("--prompts", "configmap:prompts/easy.json", "--num-prompts", str(PROMPTS)),
+        *("--output-tokens", str(TOKENS), "--depths", "0,3", "--concurrency", "1"),
+    )
+
+    assert code == 0, out + err
+    kept = await namespace.get("ConfigMap", f"{resource.name}-bench")
+    assert kept is not None
+    found = DepthBench.from_json(kept["data"][RESULT_KEY])
+    assert found is not None
+    assert found.not_measured == ()
+    assert {row.depth for row in found.rows} == {None, 0, 3}
+    (drafting,) = compared(found, {"easy": "easy"}, TOKENS)
+    assert drafting.row.acceptance is not None
+    assert drafting.row.acceptance.mean == pytest.approx(drafting.truth, abs=0.1)
+    assert drafting.row.over_depth_0
+    assert drafting.row.over_true_off
+    assert await namespace.all_of("Deployment") == []
+    await eventually(lambda: no_pods(namespace), "the pod goes with its Job")
+
+
+async def test_an_image_without_vllms_load_is_told_for_each_depth(
+    namespace: TestNamespace, tmp_path: Path
+) -> None:
     resource = await resource_of(namespace)
     kubeconfig = await account(namespace, tmp_path, RIGHTS)
 

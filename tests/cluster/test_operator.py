@@ -1,9 +1,13 @@
 """The operator against a real control plane, with simulated engines in real pods."""
 
+from collections.abc import Collection
+
 import pytest
 
-from support.local_cluster import TestNamespace, eventually
-from support.operated import SPEC, Resource, operator, resource
+from fathom_local.engine.traffic import LoadGenerator, Phase
+from fathom_local.engine.walk import EASY
+from support.local_cluster import TestNamespace, eventually, is_ready
+from support.operated import SIMULATED, SPEC, Resource, operator, resource
 from support.operator_process import Operator
 
 __all__ = ["operator", "resource"]
@@ -46,6 +50,42 @@ async def test_a_change_that_needs_new_pods_rolls_and_says_so_first(
     events = await namespace.all_of("Event")
     (rolling,) = [event for event in events if event["reason"] == "Rolling"]
     assert "spec.speculation.maxTokens" in rolling["message"]
+
+
+@pytest.mark.usefixtures("operator")
+async def test_drafting_off_and_mode_static_need_new_pods_and_lose_no_request(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    """The price is told before it is paid."""
+    engine = {name: each for name, each in SPEC["engine"].items() if name != "drainSeconds"}
+    vllm = {"name": "vllm", "command": SIMULATED}
+    # Engines that drain as they would elsewhere.
+    template = {"podTemplate": {"spec": {"containers": [vllm]}}, "engine": engine}
+    await resource.apply({**SPEC, **template, "rollout": {"canaryMinutes": 0}})
+    await resource.wait("Ready", "True")
+    service = await namespace.get("Service", resource.name)
+    assert service is not None
+    url = f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+
+    async with LoadGenerator(url, "pair") as load:
+        load.set_phase(Phase(EASY, concurrency=2, pause_s=0.05))
+        for drafting, mode, depth in (("Disabled", "Auto", "off"), ("Enabled", "Static", "3")):
+            before = {pod["metadata"]["name"] for pod in await namespace.all_of("Pod")}
+            await resource.edit({"speculation": {"drafting": drafting, "tuning": {"mode": mode}}})
+
+            async def rolled(before: Collection[str] = before) -> bool:
+                pods = await namespace.all_of("Pod")
+                new = [pod for pod in pods if pod["metadata"]["name"] not in before]
+                return len(pods) == len(new) == sum(map(is_ready, new)) == 2
+
+            await eventually(rolled, "only new pods are left, and serve", 240)
+            await resource.wait("Progressing", "False", "UpToDate")
+            assert (await resource.get())["status"]["depth"]["summary"] == depth
+    assert [result.error for result in load.results if not result.ok] == []
+    assert len(load.results) > 20
+    events = await namespace.all_of("Event")
+    rolling = [event["message"] for event in events if event["reason"] == "Rolling"]
+    assert sum("spec.speculation.drafting" in message for message in rolling) == 2, rolling
 
 
 @pytest.mark.usefixtures("operator")

@@ -13,6 +13,9 @@ from fathom_local.control_plane.audit import AuditEvent, read_events
 from fathom_local.demo.fleet import DemoFleet
 from fathom_local.demo.stage import OPERATOR_NAMESPACE
 
+GUARD_SECONDS = 1500.0
+"""For whatever is waited for: ten times what the longest, a rollout, takes on a quiet machine."""
+POLL_SECONDS = 0.5
 OPERATOR = f"system:serviceaccount:{OPERATOR_NAMESPACE}:fathom"
 
 
@@ -38,21 +41,19 @@ async def depth_in_force(fleet: DemoFleet, batch: int) -> int | None:
     return depth_at(document.schedule, batch)
 
 
-async def until(
-    holds: Callable[[], Awaitable[bool]], within_seconds: float, every: float = 0.5
-) -> float:
+async def until(holds: Callable[[], Awaitable[bool]]) -> float:
     """Wait for a condition.
 
     Returns:
         Seconds it took.
 
     Raises:
-        TimeoutError: it did not hold in time.
+        TimeoutError: it did not hold before the outer guard.
     """
     started = time.monotonic()
-    async with asyncio.timeout(within_seconds):
+    async with asyncio.timeout(GUARD_SECONDS):
         while not await holds():
-            await asyncio.sleep(every)
+            await asyncio.sleep(POLL_SECONDS)
     return time.monotonic() - started
 
 

@@ -1,4 +1,4 @@
-"""Rollouts of real engines behind one Service, under traffic. In order, on one fleet of three."""
+"""Rollouts of real engines behind one Service, under traffic. In order, on one fleet of two."""
 
 import asyncio
 import json
@@ -11,22 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import yaml
+from kubernetes.aio.client.exceptions import ApiException
 
-from e2e.observation import depth_in_force, until
+from e2e.observation import GUARD_SECONDS, by_operator, depth_in_force, until
 from fathom.api import names
-from fathom_local.cluster import LocalCluster
 from fathom_local.demo.fleet import DemoFleet
-from fathom_local.demo.stage import (
-    EXAMPLE,
-    condition,
-    create,
-    create_namespace,
-    install_operator,
-    wait_ready,
-)
+from fathom_local.demo.stage import EXAMPLE, DemoStage, condition, create, wait_ready
 from fathom_local.engine.model_pair import pair_directory
 from fathom_local.engine.setup import ensure_engine
 from fathom_local.engine.traffic import LoadGenerator, Phase
@@ -35,18 +27,16 @@ from fathom_local.kube import MERGE_PATCH, Object
 from fathom_local.paths import cache_dir
 from support.local_cluster import is_ready
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.e2e
 
-NAMESPACE = "llm"
-REPLICAS = 3
+REPLICAS = 2
 MOST_MISSING = 1
 DEPTH = 3
 CONCURRENCY = REPLICAS
 """Whichever replica goes, it has a request to lose."""
+PAUSE_SECONDS = 0.2
+"""Between requests: an engine that starts needs processors, too."""
 SAMPLE_SECONDS = 0.2
-START_SECONDS = 600.0
-"""For three engines at a time on two processors."""
-ROLLOUT_SECONDS = 1500.0
 ARGS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "1024", "--max-num-seqs")
 
 
@@ -66,8 +56,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def fleet(models: Path) -> AsyncIterator[DemoFleet]:
-    """Three engines that serve with the weak draft."""
+async def fleet(stage: DemoStage, models: Path) -> DemoFleet:
+    """Two engines that serve with the weak draft."""
     example: Object = yaml.safe_load(EXAMPLE.read_text())
     spec = example["spec"]
     spec["replicas"] = REPLICAS
@@ -75,20 +65,12 @@ async def fleet(models: Path) -> AsyncIterator[DemoFleet]:
     # Both revisions at one depth, so that they are compared from the first minute on.
     spec["speculation"] = {"tokens": DEPTH, "tuning": {"mode": "Advise"}}
     spec["engine"]["args"] = [*ARGS, "16"]
-    # No processors of their own: a fourth engine on two of them would have to share anyway.
-    spec["engine"]["resources"] = {"limits": {"cpu": "600m"}}
     spec["rollout"] = {"canaryMinutes": 1}
-    async with (
-        LocalCluster.start("e2e-rollouts") as cluster,
-        cluster.api() as api,
-        aiohttp.ClientSession() as http,
-    ):
-        await install_operator(cluster)
-        await create_namespace(api, NAMESPACE)
-        fleet = DemoFleet(api, http, NAMESPACE, "eagle")
-        await create(fleet, example)
-        await wait_ready(fleet, say, START_SECONDS)
-        yield fleet
+    fleet = DemoFleet(stage.api, stage.fleet.http, stage.fleet.namespace, "rolled")
+    await removed(stage.fleet)  # two processors are its own engines' then
+    await create(fleet, example)
+    await wait_ready(fleet, say, GUARD_SECONDS)
+    return fleet
 
 
 async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost(
@@ -96,13 +78,13 @@ async def test_a_change_of_args_is_promoted_by_its_canary_and_no_request_is_lost
 ) -> None:
     before = {pod.name for pod in await fleet.pods()}
     async with under_traffic(fleet, CONCURRENCY) as (load, seen):
-        await until(lambda: served(load, 10), within_seconds=60)
+        await until(lambda: served(load, 10))
         await edit(fleet, {"draft": {"id": "/models/draft"}, "engine": {"args": [*ARGS, "8"]}})
-        await until(lambda: is_complete(fleet), ROLLOUT_SECONDS)
-        await wait_ready(fleet, say)
-        await until(lambda: is_in_force(fleet), within_seconds=60)
+        await until(lambda: is_complete(fleet))
+        await wait_ready(fleet, say, GUARD_SECONDS)
+        await until(lambda: is_in_force(fleet))
         after = len(load.results)
-        await until(lambda: served(load, after + 20), within_seconds=60)
+        await until(lambda: served(load, after + 20))
 
     say(f"{len(load.results)} requests; {seen}")
     assert failures(load) == []
@@ -128,8 +110,8 @@ async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
     good = (await fleet.resource())["spec"]["draft"]["id"]
     async with under_traffic(fleet, 1) as (load, seen):
         await edit(fleet, {"draft": {"id": str(models / "broken")}})
-        await until(lambda: stage_is(fleet, "RolledBack"), ROLLOUT_SECONDS)
-        await until(lambda: all_of_old_serve(fleet), START_SECONDS)
+        await until(lambda: stage_is(fleet, "RolledBack"))
+        await until(lambda: all_of_old_serve(fleet))
 
         resource = await fleet.resource()
         degraded, rollout = condition(resource, "Degraded"), resource["status"]["rollout"]
@@ -142,10 +124,10 @@ async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
             assert "Engine core initialization failed" in said
 
         await edit(fleet, {"draft": {"id": good}})
-        await until(lambda: is_well(fleet), within_seconds=60)
-        await until(lambda: served(load, 100), within_seconds=120)
+        await until(lambda: is_well(fleet))
+        await until(lambda: served(load, 60))
         # The watch looks now and then: it has to see what is_well has just seen.
-        await until(lambda: shows(seen, "Complete"), within_seconds=60)
+        await until(lambda: shows(seen, "Complete"))
 
     say(f"{len(load.results)} requests; {seen}")
     assert failures(load) == []
@@ -158,6 +140,11 @@ async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
     pods = await raw_pods(fleet)
     assert len(before & {pod["metadata"]["uid"] for pod in pods}) == REPLICAS - MOST_MISSING
     assert [pod.restarts for pod in await fleet.pods()] == [0] * REPLICAS
+
+
+async def test_the_operator_is_refused_nothing(stage: DemoStage) -> None:
+    """In all of these tests. That it uses all that it may do: tests/cluster/test_rights.py."""
+    assert [event for event in by_operator(stage.cluster) if event.code == 403] == []
 
 
 @dataclass
@@ -187,8 +174,8 @@ async def under_traffic(
 ) -> AsyncIterator[tuple[LoadGenerator, Seen]]:
     """Requests without a pause, and every change of the fleet noted.
 
-    Few while an engine starts: on two processors, what the others compute makes it start slowly.
-    All of them again once it is ready, which is when the next one goes.
+    One sender while an engine starts: on two processors, what the others compute makes it start
+    slowly. All of them again once it is ready, which is when the next one goes.
     """
     model = (await fleet.resource())["spec"]["model"]["id"]
     seen = Seen()
@@ -198,7 +185,8 @@ async def under_traffic(
             stage = (await fleet.resource())["status"].get("rollout", {}).get("stage", "")
             pods = await raw_pods(fleet)
             seen.add(pods, stage)
-            load.set_phase(Phase(EASY, concurrency if all(map(is_ready, pods)) else 1))
+            senders = concurrency if all(map(is_ready, pods)) else 1
+            load.set_phase(Phase(EASY, senders, pause_s=PAUSE_SECONDS))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async with LoadGenerator(await fleet.service_url(), model) as load:
@@ -210,6 +198,17 @@ async def under_traffic(
             with suppress(asyncio.CancelledError):
                 await watching
             await load.stop()
+
+
+async def removed(fleet: DemoFleet) -> None:
+    """Delete the resource of another module's tests, if it is there, and wait for its pods."""
+    with suppress(ApiException):
+        await fleet.api.request("DELETE", fleet.path)
+    await until(lambda: no_pods(fleet))
+
+
+async def no_pods(fleet: DemoFleet) -> bool:
+    return not await fleet.pods()
 
 
 def say(line: str) -> None:

@@ -106,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="storms", description=__doc__)
     parser.add_argument(
         "what",
-        help="seeds such as 1-200, one to look at such as 17, a file, a folder of them, or `crashes`",
+        help="seeds such as 1-200, one to look at such as 17, a file, a folder, or `crashes`",
     )
     parser.add_argument("--shrink", metavar="FILE", type=Path, help="shrink it, and write it here")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

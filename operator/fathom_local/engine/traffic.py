@@ -27,6 +27,8 @@ class Phase:
     concurrency: int
     max_tokens: int = 96
     prompt_tokens: int = 8
+    pause_s: float = 0.0
+    """Between an answer and the next request: engines that share few processors have some left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,8 @@ class LoadGenerator:
         while (phase := self._phase) is not None and number < phase.concurrency:
             result = await self._request(phase)
             self.results.append(result)
-            if not result.ok:
-                await asyncio.sleep(0.1)  # an endpoint that is down is not to be hammered
+            # An endpoint that is down is not to be hammered.
+            await asyncio.sleep(phase.pause_s if result.ok else max(0.1, phase.pause_s))
 
     async def _request(self, phase: Phase) -> RequestResult:
         traffic = phase.traffic

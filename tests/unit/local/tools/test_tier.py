@@ -46,8 +46,10 @@ def test_what_is_left_running_is_ended_named_and_a_fault() -> None:
 
 
 def test_each_line_of_the_tests_is_printed_whole_after_the_name_of_its_tier() -> None:
-    lines = "import sys; print('one'); print('two', end='', flush=True); print('!', file=sys.stderr)"
-    done = tier(sys.executable, "-c", lines)
+    lines = (
+        "import sys; print('one'); print('two', end='', flush=True); print('!', file=sys.stderr)"
+    )
+    done = tier("sh", "-c", lines)
     assert done.stdout.splitlines() == ["light   | one", "light   | two!"]
 
 
