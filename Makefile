@@ -53,11 +53,11 @@ bench-tuner: setup ## The tuner in simulated fleets, beside other policies and t
 # its two lines; one that is no pytest has a rule of its own.
 TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
-light_TESTS := -n 2 --dist worksteal tests/unit tests/property tests/golden \
+light_TESTS := -n 2 --dist worksteal tests/unit tests/scenarios tests/property tests/golden \
 	tests/contract -m "not cluster and not engine"
 light_CPU_SECONDS := 640
 # Histories of faults in the simulator; it uses both cores by itself.
-storms_TESTS := tests/storms
+storms_TESTS := -v tests/storms
 storms_CPU_SECONDS := 1050
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
@@ -66,7 +66,7 @@ cluster_CPU_SECONDS := 640
 engine_TESTS := -n 2 --dist loadfile tests/engine tests/contract -m engine
 engine_CPU_SECONDS := 900
 # One fleet at a time: it is measured.
-e2e_TESTS := tests/e2e
+e2e_TESTS := -v tests/e2e
 e2e_CPU_SECONDS := 1600
 
 tier-%:

@@ -76,9 +76,11 @@ def test_whatever_the_fleet_does(
 def test_looks_at_the_users_own_depth_and_at_depth_0_are_foreseen(
     min_tokens: int, acceptance: tuple[float, ...]
 ) -> None:
-    """Three hours: what was measured of the user's own depth is too old after half an hour."""
+    """What was measured of the user's own depth is too old after half an hour."""
     chosen = replace(SETTINGS, min_tokens=min_tokens)
     fleet = ExplainedFleet(settings=chosen, acceptance=acceptance, replicas=3, tick_s=1.0)
-    fleet.run(3 * 3600)
-    assert fleet.probes[True] > 1
-    assert fleet.probes[False] > 1
+    for _ in range(18):
+        fleet.run(600)
+        if min(fleet.probes[True], fleet.probes[False]) > 1:
+            return
+    raise AssertionError(f"probes that were foreseen, and not, in three hours: {fleet.probes}")

@@ -3,9 +3,12 @@
 import asyncio
 import copy
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pytest
+import structlog
 
 from fathom.adapters.ports import MetricsPort, PodEndpoint, Sample
 from fathom.api.conditions import Reason
@@ -336,6 +339,23 @@ def replica_set(deployment: str) -> dict[str, Any]:
 def moved(decision: TuningDecision, document: DepthDocument, **changes: Any) -> TuningDecision:
     """A decision that changes depth instead."""
     return replace(decision, document=document, **changes)
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    """Two replicas, up and at rest."""
+    bench = Bench({"replicas": 2})
+    await bench.until_ready()
+    bench.kube.writes.clear()
+    return bench
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    """What the loop logs is not what these tests are about."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    yield
+    structlog.reset_defaults()
 
 
 async def until(holds: Callable[[], object]) -> None:

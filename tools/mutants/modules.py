@@ -28,7 +28,15 @@ MODULES: Final[Mapping[str, Module]] = {
         ("operator/fathom/core/plan.py", "operator/fathom/core/replicas.py"),
         ("tests/unit/core/test_plan.py", "tests/unit/core/test_replicas.py"),
     ),
-    "rollout": Module(("operator/fathom/rollout",), ("tests/unit/rollout",)),
+    "rollout": Module(
+        ("operator/fathom/rollout",),
+        (
+            "tests/unit/rollout",
+            "tests/scenarios/test_rollouts.py",
+            "tests/scenarios/test_scaled_to_one.py",
+            "tests/scenarios/test_unwatched_time.py",
+        ),
+    ),
     "tuning": Module(
         ("operator/fathom/tuning",),
         (
@@ -46,16 +54,17 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/golden",
             "tests/property/test_manifests_revision.py",
             "tests/unit/preflight/test_verdict.py",
-            "tests/unit/runtime/test_optional_children.py",
+            "tests/scenarios/test_optional_children.py",
         ),
     ),
     "fathom_vllm": Module(
         ("operator/fathom_vllm",), ("tests/unit/vllm", "tests/unit/local/engine/test_simulated.py")
     ),
     "reconcile": Module(
-        ("operator/fathom/reconcile",), ("tests/unit/reconcile", "tests/unit/runtime")
+        ("operator/fathom/reconcile",),
+        ("tests/unit/reconcile", "tests/unit/runtime", "tests/scenarios"),
     ),
-    "runtime": Module(("operator/fathom/runtime",), ("tests/unit/runtime",)),
+    "runtime": Module(("operator/fathom/runtime",), ("tests/unit/runtime", "tests/scenarios")),
 }
 
 

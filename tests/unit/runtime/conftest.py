@@ -1,19 +1,11 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from fathom.runtime.loops import Loops
-from support.bench import Bench
+from support.bench import Bench, bench, quiet_logs
 
-
-@pytest.fixture
-async def bench() -> Bench:
-    """Two replicas, up and at rest."""
-    bench = Bench({"replicas": 2})
-    await bench.until_ready()
-    bench.kube.writes.clear()
-    return bench
+__all__ = ["bench", "quiet_logs"]
 
 
 @pytest.fixture
@@ -21,11 +13,3 @@ async def loops(bench: Bench) -> AsyncIterator[Loops]:
     loops = Loops(bench.world, settle_s=0, steady_s=bench.clock.steady_s)
     yield loops
     await loops.stop()
-
-
-@pytest.fixture(autouse=True)
-def _quiet_logs() -> Iterator[None]:
-    """What the loop logs is not what these tests are about."""
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    yield
-    structlog.reset_defaults()

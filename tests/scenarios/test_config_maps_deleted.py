@@ -8,11 +8,11 @@ import pytest
 
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from fathom.tuning.tuner import decide as tune
+from scenarios import test_earlier_adaptive_fleets as adaptive
+from scenarios.test_arm import compared, pass_minutes
+from scenarios.test_judged_otherwise import FLEET, LIVE, deeper, schedule, upgraded
+from scenarios.test_quality_in_the_loop import document
 from support.bench import Bench
-from unit.runtime import test_earlier_adaptive_fleets as adaptive
-from unit.runtime.test_arm import compared, pass_minutes
-from unit.runtime.test_judged_otherwise import FLEET, LIVE, deeper, schedule, upgraded
-from unit.runtime.test_quality_in_the_loop import document
 
 TUNING, DEPTH = "kimi-tuning", "kimi-depth"
 

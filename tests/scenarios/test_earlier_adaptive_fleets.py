@@ -14,8 +14,8 @@ from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.revision import revision_of
 from manifest_samples import resource
+from scenarios.test_arm import FLEET, Serving, compared, pass_minutes, pods_with_it, replicas
 from support.bench import START_S, Bench
-from unit.runtime.test_arm import FLEET, Serving, compared, pass_minutes, pods_with_it, replicas
 
 FIELD = "speculation.adaptiveVerification"
 OF_EARLIER = "28057f8c"

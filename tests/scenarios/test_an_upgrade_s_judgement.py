@@ -9,8 +9,8 @@ from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
 from fathom.core.engine import capability
 from fathom.core.engine.capability_table import LIVE_DEPTH, Capability
 from fathom.tuning.tuner import decide
+from scenarios.test_quality_in_the_loop import document
 from support.bench import Bench
-from unit.runtime.test_quality_in_the_loop import document
 
 NONE = Capability(SpecifierSet("<0"), LIVE_DEPTH.methods)
 

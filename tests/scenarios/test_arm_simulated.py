@@ -12,9 +12,7 @@ from fathom_bench.tuner.fleet.engine import CourseEngine
 from fathom_bench.tuner.fleet.load import Batch
 from fathom_bench.tuner.fleet.normals import normals
 from fathom_bench.tuner.fleet.plant import CoursePlant
-from support.bench import START_S, Bench, FakeMetrics
-from unit.bench.tuner.worlds import TICK_S, course, world
-from unit.runtime.test_arm import (
+from scenarios.test_arm import (
     CANARY,
     FLEET,
     compared,
@@ -22,6 +20,8 @@ from unit.runtime.test_arm import (
     pods_with_it,
     replicas,
 )
+from support.bench import START_S, Bench, FakeMetrics
+from unit.bench.tuner.worlds import TICK_S, course, world
 
 TOKENS = 3
 NOISE = {"design_effect": 12, "step_spread": 0.25}

@@ -18,9 +18,9 @@ from fathom.core.revision import revisions_of
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as tune
 from manifest_samples import resource
+from scenarios.test_quality_in_the_loop import checked, document
+from scenarios.test_quality_in_the_loop import decide as started
 from support.bench import START_S, Bench, holding, moved
-from unit.runtime.test_quality_in_the_loop import checked, document
-from unit.runtime.test_quality_in_the_loop import decide as started
 
 FLEET = {"replicas": 3, "engine.image": "ghcr.io/llm-d/llm-d-cuda:v0.32.0"}
 LIVE = "90541534"
