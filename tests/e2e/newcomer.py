@@ -4,6 +4,7 @@ import re
 from html import unescape
 from typing import Any, Final
 
+from e2e.observation import GUARD_SECONDS
 from fathom_local.demo.stage import DemoStage, wait_ready
 from support.pages import DOCS, commands
 from support.terminal import Terminal
@@ -28,7 +29,6 @@ SAYS: Final = {
     "get service fathom-page": r"fathom-page +ClusterIP +[\d.]+ ",
 }
 """By words of a command: what it prints, at the latest after a while."""
-WITHIN_SECONDS: Final = 120.0
 TRIES: Final = 5
 
 
@@ -79,7 +79,7 @@ async def looks_on(terminal: Terminal) -> None:
 async def _types(terminal: Terminal, command: str) -> None:
     print(f"$ {command}")
     wanted = next((words for part, words in SAYS.items() if part in command), "")
-    await terminal.says(command, wanted, seconds=WITHIN_SECONDS)
+    await terminal.says(command, wanted, seconds=GUARD_SECONDS)
 
 
 async def report_beside_status(terminal: Terminal, stage: DemoStage) -> tuple[str, dict[str, Any]]:

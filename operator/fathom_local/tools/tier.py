@@ -111,7 +111,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 
 def _print_lines(lines: Iterable[bytes], prefix: str) -> None:
     for line in lines:
-        print(prefix + line.decode(errors="replace"), end="", flush=True)  # noqa: T201 - see _say
+        print(prefix + line.decode(errors="replace").rstrip("\n"), flush=True)  # noqa: T201 - see _say
 
 
 def _end_what_is_left(patience_s: float) -> list[str]:
