@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from fathom_local.tools.tier import over_budget
+
 COMPUTES = "import time\nwhile time.process_time() < 0.5: pass"
 DAEMON = """
 import subprocess, sys, time
@@ -30,11 +32,18 @@ def test_within_its_budget_the_code_is_that_of_the_tests() -> None:
     assert tier("sh", "-c", "exit 5").returncode == 5
 
 
-def test_a_daemons_time_counts_and_too_much_is_told_with_what_to_do() -> None:
+def test_a_daemons_time_counts_and_twice_the_budget_fails_with_what_to_do() -> None:
     done = tier(sys.executable, "-c", DAEMON, COMPUTES, budget=0.01)
     assert done.returncode == 1
     assert "more than its budget of 0 by the Makefile" in done.stderr
     assert "share an engine or a cluster" in done.stderr
+
+
+def test_what_is_over_its_budget_is_told_what_fails() -> None:
+    assert over_budget("light", 100.0, 100.0) == ""
+    said = over_budget("light", 150.0, 100.0)
+    assert "took 150 CPU seconds, 50% more than its budget of 100 by the Makefile" in said
+    assert "2 times the budget fails" in said
 
 
 def test_what_is_left_running_is_ended_named_and_a_fault() -> None:
