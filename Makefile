@@ -9,7 +9,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup engine engines local-build prerequisites browser page-picture demo bench-tuner test test-fast test-cluster test-engine \
-	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants lint format verify regenerate known-names constraints dist clean
+	test-e2e try-engine test-storms test-storms-bite bench-engine bench-parts bench-gpu bench-hook bench-pages bench-scale krew-archive mutants rbac-mutants one-by-one lint format verify regenerate known-names constraints dist clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,10 +47,10 @@ demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, li
 bench-tuner: setup ## The tuner in simulated fleets, beside other policies and the clairvoyant
 	@$(BIN)/fathom local bench-tuner $(ARGS)
 
-# The tests, in tiers: what can wait for each other shares one, and what one leaves running must not
-# slow down what the next measures. Of each: what pytest is given, and its budget: the CPU seconds
-# that its processes use on two quiet cores, and half as much again. Another tier is a name here, and
-# its two lines; one that is no pytest has a rule of its own.
+# The tests, in tiers: what can wait for each other shares one. `make test` runs what waits (cluster)
+# beside what computes (light, then storms), and what starts engines (engine, e2e) by itself. Of each
+# tier: what pytest is given, and its budget: the CPU seconds that its processes use on two quiet
+# cores, and half as much again. Another tier is a name here, its two lines, and its place in `test`.
 TIERS := light storms cluster engine e2e
 # On both cores: what needs neither a cluster nor an engine.
 light_TESTS := -n 2 --dist worksteal tests/unit tests/scenarios tests/property tests/golden \
@@ -70,12 +70,16 @@ e2e_TESTS := -v tests/e2e
 e2e_CPU_SECONDS := 1600
 
 tier-%:
-	@$(BIN)/python -m fathom_local.tools.tier $* --budget $($*_CPU_SECONDS) -- \
+	@MAKEFLAGS= $(BIN)/python -m fathom_local.tools.tier $* --budget $($*_CPU_SECONDS) -- \
 		$(PYTEST) $($*_TESTS) --durations=10 $(ARGS)
 
 test: setup ## Every check and every test, real parts included
 	@$(MAKE) --no-print-directory -j3 -Oline local-build engines browser lint
 	@$(MAKE) --no-print-directory verify
+	@$(MAKE) --no-print-directory -j2 tier-cluster one-by-one TIERS="light storms"
+	@$(MAKE) --no-print-directory one-by-one TIERS="engine e2e"
+
+one-by-one:
 	@set -e; for tier in $(TIERS); do $(MAKE) --no-print-directory tier-$$tier; done
 
 test-fast: setup ## What needs neither a cluster nor an engine: a few minutes
