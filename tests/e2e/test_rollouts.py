@@ -35,7 +35,9 @@ DEPTH = 3
 CONCURRENCY = REPLICAS
 """Whichever replica goes, it has a request to lose."""
 PAUSE_SECONDS = 0.2
-"""Between requests: an engine that starts needs processors, too."""
+"""Between requests, while a canary is compared: each window needs thirty steps."""
+START_PAUSE_SECONDS = 1.0
+"""While an engine starts, which needs processors, too."""
 SAMPLE_SECONDS = 0.2
 ARGS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "1024", "--max-num-seqs")
 
@@ -125,7 +127,7 @@ async def test_a_draft_that_the_engine_cannot_load_is_rolled_back_by_itself(
 
         await edit(fleet, {"draft": {"id": good}})
         await until(lambda: is_well(fleet))
-        await until(lambda: served(load, 60))
+        await until(lambda: served(load, 30))
         # The watch looks now and then: it has to see what is_well has just seen.
         await until(lambda: shows(seen, "Complete"))
 
@@ -185,8 +187,11 @@ async def under_traffic(
             stage = (await fleet.resource())["status"].get("rollout", {}).get("stage", "")
             pods = await raw_pods(fleet)
             seen.add(pods, stage)
-            senders = concurrency if all(map(is_ready, pods)) else 1
-            load.set_phase(Phase(EASY, senders, pause_s=PAUSE_SECONDS))
+            all_ready = all(map(is_ready, pods))
+            senders, pause_s = (
+                (concurrency, PAUSE_SECONDS) if all_ready else (1, START_PAUSE_SECONDS)
+            )
+            load.set_phase(Phase(EASY, senders, pause_s=pause_s))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async with LoadGenerator(await fleet.service_url(), model) as load:
