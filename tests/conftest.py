@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# An example may take as long as a slow machine takes for it.
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any")
 
 NEEDS = ("cluster", "engine", "e2e")
 """Folders whose name is what their tests need; anywhere else a test says so itself."""

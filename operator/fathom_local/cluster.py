@@ -37,7 +37,7 @@ from fathom_local.processes import (
 from fathom_local.state import ClusterState, all_states, load_state, locked
 
 PREREQUISITES = {"ip": "iproute2", "nsenter": "util-linux", "sleep": "coreutils"}
-NODES_READY_SECONDS = 60.0
+NODES_READY_SECONDS = 600.0
 KUBELET_EXIT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"

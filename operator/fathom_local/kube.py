@@ -20,7 +20,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import load_kube_config
 
-REQUEST_SECONDS = 15.0
+REQUEST_SECONDS = 60.0
 WATCH_SECONDS = 300
 RETRY_SECONDS = 1.0
 MERGE_PATCH = "application/merge-patch+json"

@@ -14,11 +14,12 @@ from fathom_bench.job.prompts import share_gpt
 from fathom_bench.job.truth import compared
 from fathom_local.engine.walk import EASY
 from fathom_local.images import BASE_PATH
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import account, install_crd
+from support.waiting import guarded, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 FATHOM = str(Path(sys.executable).with_name("fathom"))
 LOAD = Path(__file__).parents[1] / "support" / "simulated_load.py"
@@ -45,7 +46,8 @@ async def fathom(kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 120)
+    async with guarded(f"fathom {arguments[0]} ends"):
+        out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
 
@@ -119,7 +121,7 @@ async def test_a_bench_measures_each_depth_and_finds_the_acceptance_that_is_know
     assert drafting.row.over_depth_0
     assert drafting.row.over_true_off
     assert await namespace.all_of("Deployment") == []
-    await eventually(lambda: no_pods(namespace), "the pod goes with its Job")
+    await until(lambda: no_pods(namespace), "the pod goes with its Job")
 
 
 async def test_an_image_without_vllms_load_is_told_for_each_depth(
@@ -136,7 +138,7 @@ async def test_an_image_without_vllms_load_is_told_for_each_depth(
     assert code == 1, err
     for depth in (1, 4):
         assert f"random 1024, 1 at a time, depth {depth}: vllm bench serve cannot be sta" in out
-    await eventually(lambda: nothing_left(namespace), "pod and code go with their Job")
+    await until(lambda: nothing_left(namespace), "pod and code go with their Job")
 
 
 async def test_without_room_nothing_is_left_and_the_user_is_told_what_it_needs(
@@ -152,4 +154,4 @@ async def test_without_room_nothing_is_left_and_the_user_is_told_what_it_needs(
     assert code == 2, err
     assert "There is no room for the bench" in err
     assert "needs what a replica needs, 1 nvidia.com/gpu on one node" in err
-    await eventually(lambda: nothing_left(namespace), "pod and code go with their Job")
+    await until(lambda: nothing_left(namespace), "pod and code go with their Job")

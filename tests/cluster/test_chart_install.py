@@ -22,7 +22,7 @@ from fathom_local.control_plane.credentials import ADMIN
 from fathom_local.control_plane.obtain import ensure_binaries
 from fathom_local.kube import KubeApi, connect
 from fathom_local.tools.helm import Helm, Release, find_helm
-from support.local_cluster import eventually
+from support.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -115,7 +115,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 async def installed(server: Server) -> AsyncIterator[Server]:
     """Once for all: whoever uninstalls it installs it again."""
     await server.install()
-    await eventually(server.served, "the API is served")
+    await until(server.served, "the API is served")
     yield server
     await server.uninstall()
 
@@ -186,7 +186,7 @@ async def test_users_of_the_built_in_roles_get_the_same_on_models(installed: Ser
     async def aggregated() -> bool:
         return await installed.may("edit", "create", "speculativedeployments.fathom.dev")
 
-    await eventually(aggregated, "the role edit covers SpeculativeDeployments")
+    await until(aggregated, "the role edit covers SpeculativeDeployments")
     assert await installed.may("view", "list", "speculativedeployments.fathom.dev")
     assert not await installed.may("view", "patch", "speculativedeployments.fathom.dev")
     assert not await installed.may("edit", "patch", "speculativedeployments.fathom.dev/status")

@@ -21,11 +21,12 @@ from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
 from fathom_local.kube import Object
 from fathom_local.tools.helm import Helm, Release, find_helm
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import CRDS
+from support.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.cluster
 
 CHART = Path(__file__).parents[2] / "charts" / "fathom"
 PREVIOUS = Path(__file__).parents[1] / "support" / "charts" / "fathom-0.1.0-before-watches.tgz"
@@ -86,7 +87,7 @@ async def remove_crd(namespace: TestNamespace) -> None:
             raise
         return False
 
-    await eventually(gone, "there is no CRD")
+    await until(gone, "there is no CRD")
 
 
 async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
@@ -112,7 +113,7 @@ async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
         async def two() -> bool:
             return len(await operators(namespace)) == 2
 
-        await eventually(two, "two operators, and none of before")
+        await until(two, "two operators, and none of before")
 
         await release.rollback(1)
         await follows(resource, tokens=4)
@@ -124,7 +125,7 @@ async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
         async def stopped() -> bool:
             return await operators(namespace) == []
 
-        await eventually(stopped, "the operator is gone")
+        await until(stopped, "the operator is gone")
         served = len(load.results)
         assert await Serving.of(resource) == before
         assert await namespace.all_of("Role") == []
@@ -132,7 +133,7 @@ async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
         async def still_serves() -> bool:
             return len(load.results) > served + 10
 
-        await eventually(still_serves, "requests are answered without an operator")
+        await until(still_serves, "requests are answered without an operator")
 
         # As documented: the CRD that was kept is the release's again, and the resource, too.
         await release.install(CHART, replicas=1)
@@ -201,7 +202,7 @@ async def follows(resource: Resource, tokens: int) -> None:
         async def followed() -> bool:
             return await depth_in_force(fleet, batch=2) == tokens
 
-        await eventually(followed, f"depth is {tokens} in all engines", 90)
+        await until(followed, f"depth is {tokens} in all engines")
 
 
 async def known_fields(namespace: TestNamespace) -> set[str]:

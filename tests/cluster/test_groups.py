@@ -17,16 +17,14 @@ from fathom_local.engine.walk import EASY
 from fathom_local.kube import Object
 from support.group_controllers import group_controllers
 from support.group_watch import GroupWatch
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource
 from support.operator_process import operator_in
+from support.waiting import until
 
 __all__ = ["resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-
-COLLECTED_SECONDS = 120.0
-"""The garbage collector looks for new kinds every half minute."""
+pytestmark = pytest.mark.cluster
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -83,7 +81,7 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
             depth = (await resource.get())["status"]["depth"]
             return bool(depth["schedule"][0][2] > 3 and depth.get("appliedReplicas") == 2)
 
-        await eventually(deeper, "depth moves beyond the user's tokens in both groups", 180)
+        await until(deeper, "depth moves beyond the user's tokens in both groups")
     assert {p["metadata"]["uid"] for p in await namespace.all_of("Pod")} == {
         p["metadata"]["uid"] for p in pods
     }
@@ -94,7 +92,7 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
     async def restarted() -> bool:
         return groups.restarted == [workers[0]["metadata"]["name"].rsplit("-", 1)[0]]
 
-    await eventually(restarted, "the worker's group is made anew")
+    await until(restarted, "the worker's group is made anew")
     await resource.wait("Ready", "False")
     await resource.wait("Ready", "True")
     after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
@@ -118,7 +116,7 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
         status = (await resource.get())["status"]
         return len(sets) == 1 and "12" in arguments[0] and status["ready"] == "2/2"
 
-    await eventually(rolled, "both groups are of the new revision", 180)
+    await until(rolled, "both groups are of the new revision")
     assert groups.fewest_ready["sd"] == 1, "two groups were down at once"
 
     # Pods go before the domain: its driver would take NVLink from under them.
@@ -128,7 +126,7 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
         left = [await namespace.all_of(kind) for kind in ("Pod", "ComputeDomain")]
         return not any(left)
 
-    await eventually(gone, "pods and then the domain are collected", COLLECTED_SECONDS)
+    await until(gone, "pods and then the domain are collected")
     assert groups.stranded == []
 
 
@@ -145,7 +143,7 @@ async def test_a_spec_that_fits_a_tray_again_gives_the_domain_up(
         status = (await resource.get())["status"]
         return not sets and not domains and status["ready"] == "1/1"
 
-    await eventually(moved, "a Deployment serves, and groups and domain are gone", 180)
+    await until(moved, "a Deployment serves, and groups and domain are gone")
     (pod,) = await namespace.all_of("Pod")
     assert "leaderworkerset.sigs.k8s.io/name" not in pod["metadata"]["labels"]
     assert groups.stranded == []

@@ -15,8 +15,9 @@ from storms.history import Deed, History, Scenario
 from storms.hub import BAD_DRAFT
 from storms.on_the_server import Fleet, fleet_in
 from support.local_cluster import a_namespace
+from support.waiting import GUARD_S
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 
 
 def history(*deeds: Deed, replicas: int = 1, operators: int = 1, latency_s: float = 0.0) -> History:
@@ -71,8 +72,8 @@ ALONE: Mapping[str, History] = {
     ),
     "again": history(Deed(4.0, "user deletes and creates again", {"after_s": 10.0}), latency_s=0.4),
     "taken": history(
-        Deed(0.0, "name is taken", {"kind": "Service", "for_s": 60.0}),
-        Deed(0.0, "name is taken", {"kind": "ConfigMap", "for_s": 60.0}),
+        Deed(0.0, "name is taken", {"kind": "Service", "for_s": GUARD_S}),
+        Deed(0.0, "name is taken", {"kind": "ConfigMap", "for_s": GUARD_S}),
     ),
     "unfit": history(
         Deed(0.0, "hub is slow", {"takes_s": 6.0, "for_s": 9.0}),

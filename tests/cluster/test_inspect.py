@@ -15,9 +15,10 @@ from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd
+from support.waiting import guarded
 from unit.tuning.plant import EASY, Fleet
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 FATHOM = str(Path(sys.executable).with_name("fathom"))
 COLUMNS = {"COLUMNS": "160"}
@@ -48,7 +49,8 @@ async def fathom(namespace: TestNamespace, *arguments: str) -> tuple[int, str, s
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    async with guarded(f"fathom {arguments[0]} ends"):
+        out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
 
@@ -139,7 +141,8 @@ async def test_names_are_completed(namespace: TestNamespace, resource: Resource)
         *words,
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    async with guarded("the names are there"):
+        out, _ = await process.communicate()
 
     assert out.decode().splitlines() == [resource.name, ":4"]
 
@@ -192,10 +195,11 @@ async def test_ctrl_c_ends_watching_without_a_word(
     )
     os.close(theirs)
     shown = b""
-    while resource.name.encode() not in shown:
-        shown += await asyncio.wait_for(asyncio.to_thread(os.read, ours, 4096), 60)
-    process.send_signal(signal.SIGINT)
-    _, err = await asyncio.wait_for(process.communicate(), 10)
+    async with guarded("it watches, and ends"):
+        while resource.name.encode() not in shown:
+            shown += await asyncio.to_thread(os.read, ours, 4096)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
     os.close(ours)
 
     assert (process.returncode, err) == (0, b"")

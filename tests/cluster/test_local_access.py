@@ -6,9 +6,10 @@ import pytest
 
 from fathom_local.control_plane.audit import AuditEvent, read_events
 from fathom_local.control_plane.credentials import ADMIN
-from support.local_cluster import TestNamespace, eventually, shell_container, shell_pod
+from support.local_cluster import TestNamespace, shell_container, shell_pod
+from support.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 ASK = (
@@ -63,7 +64,7 @@ async def test_audit_log_tells_writes_from_reads(namespace: TestNamespace) -> No
         ]
         return events if len(events) >= 3 else []
 
-    events = await eventually(written, "three requests in the audit log", seconds=5)
+    events = await until(written, "three requests in the audit log")
     assert [(event.verb, event.is_write) for event in events] == [
         ("create", True),
         ("get", False),
@@ -105,5 +106,5 @@ async def test_killed_kubelet_takes_its_pods_along_and_the_next_one_restarts_the
     async def started_twice() -> bool:
         return len(namespace.output("stays").split()) == 2
 
-    await eventually(started_twice, "the pod's second start")
+    await until(started_twice, "the pod's second start")
     await namespace.wait_ready("stays")

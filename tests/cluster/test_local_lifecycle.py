@@ -12,9 +12,10 @@ import pytest
 from fathom_local.cluster import LocalCluster, down, up
 from fathom_local.processes import ProcessRecord
 from fathom_local.state import ClusterState, load_state
-from support.local_cluster import eventually, is_ready, shell_pod
+from support.local_cluster import is_ready, shell_pod
+from support.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 
 def traces(state: ClusterState) -> list[str]:
@@ -57,7 +58,7 @@ async def killed_while_starting(name: str) -> tuple[ProcessRecord, ...]:
             state = load_state(name)
             return () if state is None else state.processes
 
-        await eventually(recorded, "a process of the cluster is recorded")
+        await until(recorded, "a process of the cluster is recorded")
     finally:
         command.kill()
         await command.wait()
@@ -86,7 +87,7 @@ async def test_down_leaves_nothing_behind_and_clusters_do_not_meet(
             async def ready() -> bool:
                 return is_ready(await api.request("GET", f"{pods}/left-behind"))
 
-            await eventually(ready, "the pod is ready")
+            await until(ready, "the pod is ready")
         state = second.state
         pids = descendants_and_self([record.pid for record in state.processes])
         assert len(pids) > len(state.processes)

@@ -11,14 +11,14 @@ from fathom.adapters.pod_log import PodLog
 from support.local_cluster import (
     TestNamespace,
     container_state,
-    eventually,
     is_finished,
     is_ready,
     shell_container,
     shell_pod,
 )
+from support.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 SERVE = "exec python3 -m http.server 8000"
 READY_WHEN_SERVING = {
@@ -146,11 +146,9 @@ async def test_config_map_volume_follows_its_source_all_files_at_once(
     url = f"http://{pod['status']['podIP']}:8000"
     assert (await http.get(f"{url}/a")).text == "1"
     await namespace.patch("ConfigMap", "conf", {"data": {"a": "2", "b": None, "c": "2"}})
-
-    async def changed() -> bool:
-        return (await http.get(f"{url}/a")).text == "2"
-
-    await eventually(changed, "the new content in the pod", seconds=5)
+    # Who looks now and then would look later: a pod that is made after it has ended by then.
+    await namespace.run("true")
+    assert (await http.get(f"{url}/a")).text == "2"
     assert (await http.get(f"{url}/c")).text == "2"
     assert (await http.get(f"{url}/b")).status_code == 404
     assert (await http.get(f"{url}/..data/a")).text == "2"
@@ -224,7 +222,7 @@ async def test_a_claim_outlives_its_pods_and_its_files_go_with_it(namespace: Tes
     async def removed() -> bool:
         return not await asyncio.to_thread(folder.exists)
 
-    await eventually(removed, "the claim's files are gone")
+    await until(removed, "the claim's files are gone")
 
 
 async def test_a_container_leaves_a_message(namespace: TestNamespace) -> None:
@@ -318,55 +316,76 @@ async def test_failed_liveness_restarts_the_container(namespace: TestNamespace) 
 
 
 async def test_startup_probe_holds_readiness_back(namespace: TestNamespace) -> None:
+    """It is up as soon as a ConfigMap says so."""
+    probe = {"periodSeconds": 1, "timeoutSeconds": 3600}
+    tried = "echo tried > /proc/1/fd/1; cat /gate/up"
     await namespace.create(
+        {"kind": "ConfigMap", "metadata": {"name": "gate"}, "data": {}},
         shell_pod(
             "slow",
-            "sleep 3; touch /tmp/up; sleep 600",
+            "sleep 3600",
             container={
                 "startupProbe": {
-                    "exec": {"command": ["cat", "/tmp/up"]},
-                    "periodSeconds": 1,
-                    "failureThreshold": 30,
+                    "exec": {"command": ["bash", "-c", tried]},
+                    "failureThreshold": 3600,
+                    **probe,
                 },
                 "livenessProbe": {
-                    "exec": {"command": ["cat", "/tmp/up"]},
-                    "periodSeconds": 1,
+                    "exec": {"command": ["cat", "/gate/up"]},
                     "failureThreshold": 1,
+                    **probe,
                 },
+                "volumeMounts": [{"name": "gate", "mountPath": "/gate"}],
             },
-        )
+            volumes=[{"name": "gate", "configMap": {"name": "gate"}}],
+        ),
     )
-    running = await namespace.wait(
-        "Pod", "slow", lambda pod: "running" in container_state(pod).get("state", {})
-    )
-    assert not is_ready(running)
+    await until(lambda: namespace.output("slow").count("tried") > 2, "it is tried again and again")
+    pod = await namespace.get("Pod", "slow")
+    assert pod is not None
+    assert "running" in container_state(pod)["state"]
+    assert not is_ready(pod)
+
+    await namespace.patch("ConfigMap", "gate", {"data": {"up": "yes"}})
+
     (ready,) = await namespace.wait_ready("slow")
     assert container_state(ready)["restartCount"] == 0
 
 
-async def test_drain_runs_the_hook_then_terminates_then_kills(namespace: TestNamespace) -> None:
+async def test_drain_runs_the_hook_then_terminates(namespace: TestNamespace) -> None:
+    hook = ["bash", "-c", "sleep 1; echo hook > /proc/1/fd/1"]
     await namespace.create(
         shell_pod(
             "drained",
-            'trap "echo TERM" TERM; echo up; while true; do sleep 0.1; done',
-            container={
-                "lifecycle": {
-                    "preStop": {
-                        "exec": {"command": ["bash", "-c", "sleep 1; echo hook > /proc/1/fd/1"]}
-                    }
-                }
-            },
-            terminationGracePeriodSeconds=3,
+            'trap "echo TERM; exit" TERM; echo up; while true; do sleep 0.1; done',
+            container={"lifecycle": {"preStop": {"exec": {"command": hook}}}},
+            terminationGracePeriodSeconds=3600,
         )
     )
     await namespace.wait_ready("drained")
     await namespace.delete("Pod", "drained")
-    await namespace.wait_gone("Pod", "drained", seconds=10)
+    await namespace.wait_gone("Pod", "drained")
     assert namespace.output("drained").splitlines() == ["up", "hook", "TERM"]
 
 
+async def test_drain_kills_what_has_not_ended_in_its_time(namespace: TestNamespace) -> None:
+    await namespace.create(
+        shell_pod(
+            "deaf",
+            'trap "" TERM; echo up; while true; do sleep 0.1; done',
+            terminationGracePeriodSeconds=2,
+        )
+    )
+    await namespace.wait_ready("deaf")
+    await until(lambda: namespace.output("deaf"), "it is deaf by now")
+    await namespace.delete("Pod", "deaf")
+    await namespace.wait_gone("Pod", "deaf")
+    assert namespace.output("deaf").splitlines() == ["up"]
+
+
 async def test_forced_deletion_leaves_no_process(namespace: TestNamespace) -> None:
-    await namespace.create(shell_pod("forced", "sleep 600", terminationGracePeriodSeconds=600))
+    deaf = 'trap "" TERM; while true; do sleep 1; done'
+    await namespace.create(shell_pod("forced", deaf, terminationGracePeriodSeconds=3600))
     (pod,) = await namespace.wait_ready("forced")
     await namespace.delete("Pod", "forced", gracePeriodSeconds=0)
     folder = namespace.cluster.state.directory / "pods" / pod["metadata"]["uid"]
@@ -374,7 +393,7 @@ async def test_forced_deletion_leaves_no_process(namespace: TestNamespace) -> No
     async def removed() -> bool:
         return not await asyncio.to_thread(folder.exists)
 
-    await eventually(removed, f"{folder} removed", seconds=10)
+    await until(removed, f"{folder} removed")
 
 
 async def test_operator_image_runs_this_project_on_a_read_only_root(
@@ -421,5 +440,5 @@ async def test_output_is_read_through_the_api_server(namespace: TestNamespace) -
     async def said() -> bool:
         return await log.read(namespace.name, "says", "main") == "one\ntwo\n"
 
-    await eventually(said, "the pod's output")
+    await until(said, "the pod's output")
     assert await log.read(namespace.name, "nobody", "main") == ""

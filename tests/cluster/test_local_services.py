@@ -8,23 +8,28 @@ import httpx
 import pytest
 
 from fathom_local.kube import Object
-from support.local_cluster import (
-    TestNamespace,
-    eventually,
-    shell_pod,
-)
+from support.local_cluster import TestNamespace, shell_pod
+from support.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
-# Answers with the pod's name; a request for /slow takes two seconds, and SIGTERM lets it finish.
+# Answers with the pod's name; a request for /slow takes until SIGTERM, which lets it finish.
 SERVER = """
-import http.server, os, signal, socketserver, sys, threading, time
+import http.server, os, pathlib, signal, socketserver, sys, threading
+
+told, waiting = threading.Event(), []
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
     def do_GET(self):
-        time.sleep(2 if self.path == "/slow" else 0)
         body = os.environ["HOSTNAME"].encode()
+        if self.path == "/slow":
+            waiting.append(self)
+            told.wait()
+        elif self.path == "/waiting":
+            body = str(len(waiting)).encode()
+        elif self.path == "/leave":
+            pathlib.Path("/tmp/leave").touch()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -33,14 +38,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = False
 
+def end(*_):
+    told.set()
+    threading.Thread(target=server.shutdown).start()
+
 server = Server(("", 8000), Handler)
-signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+signal.signal(signal.SIGTERM, end)
 server.serve_forever()
 server.server_close()
 """
+STAYS_UNTIL_ASKED = "until [ -e /tmp/leave ]; do sleep 0.1; done"
 
 
-def web_pod(name: str) -> Object:
+def web_pod(name: str, *, before_it_leaves: str = "true") -> Object:
     pod = shell_pod(
         name,
         "",
@@ -48,9 +58,9 @@ def web_pod(name: str) -> Object:
             "command": ["python3", "-c", SERVER],
             "ports": [{"name": "http", "containerPort": 8000}],
             "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
-            "lifecycle": {"preStop": {"exec": {"command": ["sleep", "1"]}}},
+            "lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", before_it_leaves]}}},
         },
-        terminationGracePeriodSeconds=10,
+        terminationGracePeriodSeconds=3600,
     )
     pod["metadata"]["labels"] = {"app": "web"}
     return pod
@@ -87,7 +97,7 @@ async def test_service_spreads_requests_over_ready_pods(
     await namespace.create(web_pod("a"), web_pod("b"), SERVICE)
     await namespace.wait_ready("a", "b")
     url = await service_url(namespace, endpoints=2)
-    await eventually(lambda: answers(http, url), "an answer from the service")
+    await until(lambda: answers(http, url), "an answer from the service")
     seen = Counter([(await http.get(url)).text for _ in range(40)])
     # In turn, but for a connection that has not quite ended when the next one begins.
     assert seen.total() == 40
@@ -118,11 +128,17 @@ async def test_service_without_ready_pods_refuses_connections(
 async def test_leaving_pod_finishes_its_requests_and_gets_no_new_ones(
     namespace: TestNamespace, http: httpx.AsyncClient
 ) -> None:
-    await namespace.create(web_pod("a"), SERVICE)
-    await namespace.wait_ready("a")
+    await namespace.create(web_pod("a", before_it_leaves=STAYS_UNTIL_ASKED), SERVICE)
+    (pod,) = await namespace.wait_ready("a")
+    pod_url = f"http://{pod['status']['podIP']}:8000"
     url = await service_url(namespace, endpoints=1)
-    await eventually(lambda: answers(http, url), "an answer from the service")
+    await until(lambda: answers(http, url), "an answer from the service")
     slow = asyncio.create_task(http.get(f"{url}/slow"))
+
+    async def arrived() -> bool:
+        return (await http.get(f"{pod_url}/waiting")).text == "1"
+
+    await until(arrived, "the slow request is in the pod")
     await namespace.create(web_pod("b"))
     await namespace.wait_ready("b")
     await namespace.delete("Pod", "a")
@@ -130,7 +146,9 @@ async def test_leaving_pod_finishes_its_requests_and_gets_no_new_ones(
     async def only_b() -> bool:
         return {(await http.get(url)).text for _ in range(4)} == {"b"}
 
-    await eventually(only_b, "all new requests go to the other pod", seconds=5)
+    await until(only_b, "all new requests go to the other pod")
+    assert not slow.done()
+    await http.get(f"{pod_url}/leave")
     answer = await slow
     assert (answer.status_code, answer.text) == (200, "a")
     await namespace.wait_gone("Pod", "a")

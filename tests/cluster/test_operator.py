@@ -6,13 +6,14 @@ import pytest
 
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
-from support.local_cluster import TestNamespace, eventually, is_ready
+from support.local_cluster import TestNamespace, is_ready
 from support.operated import SIMULATED, SPEC, Resource, operator, resource
 from support.operator_process import Operator
+from support.waiting import until
 
 __all__ = ["operator", "resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.usefixtures("operator")
@@ -45,7 +46,7 @@ async def test_a_change_that_needs_new_pods_rolls_and_says_so_first(
         names = [each["metadata"]["name"] for each in deployments]
         return len(names) == 1 and names != [before["metadata"]["name"]]
 
-    await eventually(rolled, "only the new revision is left", 120)
+    await until(rolled, "only the new revision is left")
     await resource.wait("Progressing", "False", "UpToDate")
     events = await namespace.all_of("Event")
     (rolling,) = [event for event in events if event["reason"] == "Rolling"]
@@ -78,7 +79,7 @@ async def test_drafting_off_and_mode_static_need_new_pods_and_lose_no_request(
                 new = [pod for pod in pods if pod["metadata"]["name"] not in before]
                 return len(pods) == len(new) == sum(map(is_ready, new)) == 2
 
-            await eventually(rolled, "only new pods are left, and serve", 240)
+            await until(rolled, "only new pods are left, and serve")
             await resource.wait("Progressing", "False", "UpToDate")
             assert (await resource.get())["status"]["depth"]["summary"] == depth
     assert [result.error for result in load.results if not result.ok] == []
@@ -100,7 +101,7 @@ async def test_deletion_leaves_nothing_behind(namespace: TestNamespace, resource
         ours = [item for item in left if item["metadata"].get("labels", {}).get("fathom.dev/name")]
         return not ours
 
-    await eventually(nothing_left, "every child is gone", 90)
+    await until(nothing_left, "every child is gone")
 
 
 async def test_a_signal_stops_it_at_once_and_changes_nothing(

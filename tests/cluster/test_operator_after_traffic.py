@@ -5,22 +5,16 @@ import json
 
 import pytest
 
-from fathom.reconcile.said import QUIET_S
-from fathom.tuning.checks.probing import GIVE_UP_S
-from fathom.tuning.checks.readiness import TRAFFIC_WINDOWS
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource, under_traffic
 from support.operator_process import Operator
+from support.waiting import until
 
 __all__ = ["operator", "resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
-WINDOW_SECONDS = 10
-SPECULATION = {**SPEC["speculation"], "tuning": {"windowSeconds": WINDOW_SECONDS}}
-REST_SECONDS = TRAFFIC_WINDOWS * WINDOW_SECONDS + GIVE_UP_S + QUIET_S + 15
-"""From the last request: the tuner's windows, a probe that nobody sees any more, and the wait of
-what is not urgent, with some seconds for the operator's passes."""
+SPECULATION = {**SPEC["speculation"], "tuning": {"windowSeconds": 10}}
 
 
 async def test_when_traffic_has_ended_nothing_is_written(
@@ -38,7 +32,7 @@ async def test_when_traffic_has_ended_nothing_is_written(
         async def measured() -> bool:
             return "measured" in await status()
 
-        await eventually(measured, "the traffic is measured", 120)
+        await until(measured, "the traffic is measured")
 
     async def rests() -> bool:
         """Whether the status says that there is no traffic, and is up to date with the depth."""
@@ -50,7 +44,7 @@ async def test_when_traffic_has_ended_nothing_is_written(
         reported = depth["generation"] == document["generation"] and depth["appliedReplicas"] == 2
         return reported and not document.get("pods") and tuning["summary"] == "Auto/NoTraffic"
 
-    await eventually(rests, "the operator sees that traffic has ended", REST_SECONDS)
+    await until(rests, "the operator sees that traffic has ended")
     before = len(operator.writes())
     await asyncio.sleep(60)
     assert operator.writes()[before:] == []

@@ -1,17 +1,19 @@
 """A resource on a real control plane comes to rest, and its operator may die there."""
 
 import asyncio
-import time
+import datetime as dt
 
 import pytest
 
-from support.local_cluster import TestNamespace, eventually
+from fathom.api import names
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource
 from support.operator_process import Operator
+from support.waiting import until
 
 __all__ = ["operator", "resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.cluster
 
 POD = SPEC["podTemplate"]["spec"]
 # Also where zeros are written that the server drops, or replaces by its own defaults.
@@ -51,24 +53,25 @@ async def test_a_resource_becomes_ready_rests_and_survives_the_operator(
         events = await namespace.all_of("Event")
         return any(event["reason"] == "AllReplicasReady" for event in events)
 
-    await eventually(in_force, "both engines report the depth document", 90)
-    await eventually(told, "an event tells that all replicas are ready")
+    await until(in_force, "both engines report the depth document")
+    await until(told, "an event tells that all replicas are ready")
 
     before = len(operator.writes())
     await asyncio.sleep(AT_REST_SECONDS)
     assert operator.writes()[before:] == []
 
     operator.kill()
+    killed_at = dt.datetime.now(dt.UTC)
     operator.start()
-    started = time.monotonic()
 
     async def looked() -> bool:
-        requests = operator.requests()
-        return sum(event.verb == "watch" for event in requests) > 4 or (
-            time.monotonic() - started > 20
+        look = (names.PLURAL, "get")
+        return any(
+            (event.resource, event.verb) == look and event.at > killed_at
+            for event in operator.requests()
         )
 
-    await eventually(looked, "the restarted operator looks around")
+    await until(looked, "the restarted operator looks at the resource")
     await asyncio.sleep(10)
     assert operator.writes()[before:] == []
     assert {pod["metadata"]["uid"] for pod in await namespace.all_of("Pod")} == pods

@@ -19,7 +19,7 @@ from support.operator_process import install_crd
 
 __all__ = ["operator"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 REFUSED_BY_THE_SERVER = {
     "unknown method": "spec.draft.method",

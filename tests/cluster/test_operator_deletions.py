@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource
 from support.operator_process import Operator
+from support.waiting import until
 
 __all__ = ["operator", "resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 
 async def test_no_pod_goes_and_depth_stays(
@@ -38,7 +39,7 @@ async def test_no_pod_goes_and_depth_stays(
     async def live() -> bool:
         return (await resource.get())["status"]["depth"].get("appliedReplicas") == 1
 
-    await eventually(live, "it comes back live", 90)
+    await until(live, "it comes back live")
     (again,) = await namespace.all_of("Deployment")
     (pod,) = await namespace.all_of("Pod")
     assert again["metadata"]["name"] == deployment["metadata"]["name"]
@@ -53,7 +54,7 @@ async def test_no_pod_goes_and_depth_stays(
     async def shown() -> bool:
         return (await resource.get())["status"]["depth"]["summary"] == "5"
 
-    await eventually(shown, "the depth that was written is in the status")
+    await until(shown, "the depth that was written is in the status")
     operator.kill()
     await namespace.delete("ConfigMap", "sd-depth")
     await namespace.delete("ConfigMap", "sd-tuning")
@@ -62,7 +63,7 @@ async def test_no_pod_goes_and_depth_stays(
     async def written() -> bool:
         return await namespace.get("ConfigMap", "sd-depth") is not None
 
-    await eventually(written, "the depth document is written anew")
+    await until(written, "the depth document is written anew")
     anew = await document(namespace)
     assert anew["schedule"] == moved["schedule"]
     assert anew["generation"] > moved["generation"]

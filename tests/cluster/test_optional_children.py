@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from support.foreign_kinds import crd
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, resource
 from support.operator_process import CRDS, Operator, install_crd, operator_in
+from support.waiting import until
 
 __all__ = ["resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 SERVES_BUDGETS = (1, 21)
 """The release of Kubernetes from which on there is policy/v1."""
@@ -50,6 +51,6 @@ async def test_a_pod_monitor_comes_rests_and_goes(
     async def gone() -> bool:
         return await namespace.all_of("PodMonitor") == []
 
-    await eventually(gone, "the PodMonitor goes when it is not asked for")
+    await until(gone, "the PodMonitor goes when it is not asked for")
     applied = [e for e in operator.writes() if e.resource == "podmonitors" and e.verb == "patch"]
     assert len(applied) == 1, f"written again although it was at rest at version {version}"

@@ -1,9 +1,8 @@
-"""The operator's page in a real browser: what it shows, whom it keeps out, how fast it is."""
+"""The operator's page in a real browser: what it shows, whom it keeps out, how large it is."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from time import process_time
 
 import pytest
 from playwright.async_api import Browser, Page
@@ -26,7 +25,7 @@ from unit.tuning.plant import EASY, Fleet
 
 __all__ = ["resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 NARROW, WIDE = 320, 1600
 LARGEST_PICTURE_BYTES = 150 * 1024
@@ -159,7 +158,7 @@ async def test_names_and_messages_stay_text(browser: Browser, pages: dict[str, s
         assert await page.locator("img").count() == 0
 
 
-async def test_a_thousand_resources_are_shown_within_a_second_of_one_core(
+async def test_a_thousand_resources_are_little_work_for_a_browser(
     browser: Browser, tmp_path: Path
 ) -> None:
     subject, now_s = lived()
@@ -167,19 +166,18 @@ async def test_a_thousand_resources_are_shown_within_a_second_of_one_core(
         (ObjectKey(f"namespace-{number % 20}", f"some-model-{number:04}"), subject.status)
         for number in range(MOST_ROWS)
     ]
-    file, began_s = tmp_path / "overview.html", process_time()
+    file = tmp_path / "overview.html"
     file.write_text(overview_page(overview_of(found), now_s), encoding="utf-8")
-    made_s = process_time() - began_s
     async with opened(browser, "about:blank") as page:
-        # Seconds of the page's own thread: others compute beside it, and waiting is no work.
         session = await page.context.new_cdp_session(page)
-        await session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        await session.send("Performance.enable")
         await page.goto(file.as_uri())
         assert await page.locator("tbody tr").count() == MOST_ROWS
         told = (await session.send("Performance.getMetrics"))["metrics"]
-    shown_s = next(each["value"] for each in told if each["name"] == "TaskDuration")
-    assert shown_s > 0
-    assert made_s + shown_s < 1
+    work = {each["name"]: each["value"] for each in told}
+    # Some 20 for a row; what it takes to make the page: tests/unit/page/test_overview.py.
+    assert MOST_ROWS < work["Nodes"] < 40 * MOST_ROWS
+    assert MOST_ROWS < work["LayoutObjects"] < 40 * MOST_ROWS
 
 
 async def test_the_picture_in_the_documentation_is_small(browser: Browser, tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from fathom_local.kube import Object
 from support.hub_server import COMMIT, HubServer, Repository, serving
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource, operator, resource
+from support.waiting import until
 
 __all__ = ["operator", "resource"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.usefixtures("operator")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("operator")]
 
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 SIZES = {ONE: 3_000_000, TWO: 40_000_000}
@@ -50,7 +51,7 @@ async def test_weights_are_fetched_once_whatever_is_killed_and_pods_wait_for_the
         weights: Object = (await resource.get())["status"].get("weights", {})
         return weights if weights.get("percent", 0) >= 50 else None
 
-    shown = await eventually(half_way, "the status shows more than half of the bytes", 90)
+    shown = await until(half_way, "the status shows more than half of the bytes")
     assert shown["percent"] < 100
     assert " of 41 MiB" in shown["summary"]
     assert await namespace.all_of("Deployment") == []
@@ -108,7 +109,7 @@ async def test_what_cannot_be_fetched_is_told_tried_again_and_leaves_the_claim(
         left = [item for kind in kinds for item in await namespace.all_of(kind)]
         return not any("fathom.dev/name" in (i["metadata"].get("labels") or {}) for i in left)
 
-    await eventually(gone, "every child is gone", 90)
+    await until(gone, "every child is gone")
     (claim,) = await namespace.all_of("PersistentVolumeClaim")
     assert claim["status"]["phase"] == "Bound"
 

@@ -30,7 +30,7 @@ from support.newer_server import as_older, refusals
 from support.operator_process import CRDS, install_crd
 from support.pages import PAGES, manifests
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 BUNDLE = PluginBundle({"fathom_vllm/__init__.py": '"""The plugin."""\n'}, "0123456789ab")
 PROGRAM = FetchProgram({"fathom_fetch/__init__.py": '"""The program."""\n'}, "0123456789ab")

@@ -14,7 +14,7 @@ from fathom.core.cluster.diff import first_difference
 from support.local_cluster import TestNamespace
 from support.pod_zeros import zeros
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 APPLY = "application/apply-patch+yaml"
 DRY_RUN = {"dryRun": "All", "fieldManager": "fathom", "force": "true"}

@@ -8,13 +8,14 @@ import yaml
 
 from fathom_local.tools.prometheus import find_promtool
 from support.monitoring import RULES, alerts
+from support.waiting import GUARD_S
 
 TESTS = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
 
 
 def promtool(*arguments: str | Path) -> None:
     done = subprocess.run(
-        [find_promtool(), *arguments], capture_output=True, text=True, timeout=60, check=False
+        [find_promtool(), *arguments], capture_output=True, text=True, timeout=GUARD_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,8 +1,6 @@
 """The chart's dashboards against a real Prometheus, which scrapes the operator and an engine."""
 
-import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +21,8 @@ from fathom_local.engine.process import EngineProcess, simulated_setup
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
 from support.monitoring import DASHBOARDS, alerts, dashboard, metrics_of, queries
-from support.prometheus import DEADLINE_S, running_prometheus
+from support.prometheus import running_prometheus
+from support.waiting import until
 
 GOOD, BAD = ObjectKey("llm", "kimi"), ObjectKey("llm", "glm")
 VARIABLES = {"$__rate_interval": "3s", "$namespace": GOOD.namespace, "$name": GOOD.name}
@@ -159,9 +158,16 @@ async def test_every_panel_shows_something(engine: EngineProcess, tmp_path: Path
             values = [float(each["value"][1]) for each in told["data"]["result"]]
             return "" if any(map(math.isfinite, values)) else f"no data, but {values}: {query}"
 
-        found = {"nothing": "was asked yet"}
-        end = time.monotonic() + DEADLINE_S
-        while found and time.monotonic() < end:
-            await asyncio.sleep(0.5)
-            found = {where: why for where, query in queries() if (why := await trouble(query))}
-    assert found == {}
+        found: dict[str, str] = {}
+
+        async def all_show() -> bool:
+            found.clear()
+            for where, query in queries():
+                if why := await trouble(query):
+                    found[where] = why
+            return not found
+
+        try:
+            await until(all_show, "every panel shows something", every_s=0.5)
+        except pytest.fail.Exception as failure:
+            pytest.fail(f"{failure.msg} {found}")

@@ -14,8 +14,7 @@ from fathom_local.engine.scrape import EngineScrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD
 from fathom_local.paths import cache_dir
-
-DEADLINE_S = 30.0
+from support.waiting import guarded, until
 
 OWN_METRICS = {
     "fathom_steps_total": {"batch_ge", "batch_le", "depth", "step"},
@@ -72,28 +71,29 @@ def engine(
 
 async def in_force(engine: EngineProcess, generation: int) -> EngineScrape:
     """Wait until the engine reports a generation."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            found = await scrape(engine.base_url)
-            if found.total("fathom_depth_generation") == generation:
-                return found
-            await asyncio.sleep(0.05)
+
+    async def reported() -> EngineScrape | None:
+        found = await scrape(engine.base_url)
+        return found if found.total("fathom_depth_generation") == generation else None
+
+    return await until(reported, f"generation {generation} is in force")
 
 
 async def drafted_at(engine: EngineProcess, depth: int, drafts: int) -> EngineScrape:
     """Wait until that many more drafts have been counted at a depth."""
     before = (await scrape(engine.base_url)).total("fathom_drafts_total", depth=str(depth))
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            found = await scrape(engine.base_url)
-            if found.total("fathom_drafts_total", depth=str(depth)) >= before + drafts:
-                return found
-            await asyncio.sleep(0.05)
+
+    async def drafted() -> EngineScrape | None:
+        found = await scrape(engine.base_url)
+        enough = found.total("fathom_drafts_total", depth=str(depth)) >= before + drafts
+        return found if enough else None
+
+    return await until(drafted, f"{drafts} drafts at depth {depth}")
 
 
 async def transition_seen(engine: EngineProcess, first_generation: int) -> None:
     """Change depth to and fro until a change falls into the middle of a completion."""
-    async with asyncio.timeout(DEADLINE_S):
+    async with guarded("a change in the middle of a completion"):
         for generation in itertools.count(first_generation):
             engine.write_depth(generation, [[1, 16, 1 + generation % 2 * 4]])
             found = await in_force(engine, generation)
@@ -175,9 +175,7 @@ async def test_at_depth_zero_it_still_serves_and_drafts_nothing(engine: EnginePr
     async with LoadGenerator(engine.base_url, engine.model, seed=3) as load:
         load.set_phase(Phase(HARD, concurrency=2, max_tokens=30))
         before = await in_force(engine, 3000)
-        async with asyncio.timeout(DEADLINE_S):
-            while len(load.results) < 6:
-                await asyncio.sleep(0.05)
+        await until(lambda: len(load.results) >= 6, "six requests end")
     after = await scrape(engine.base_url)
     assert [result.error for result in load.results if not result.ok] == []
     assert after.total("fathom_steps_total", depth="0") > 30
@@ -207,12 +205,12 @@ async def test_a_refused_document_is_counted_and_changes_nothing(engine: EngineP
         load.set_phase(Phase(EASY, concurrency=2))
         before = (await in_force(engine, 60)).total("fathom_depth_rejections_total")
         engine.write_depth(61, [[1, 16, 99]])
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                found = await scrape(engine.base_url)
-                if found.total("fathom_depth_rejections_total") == before + 1:
-                    break
-                await asyncio.sleep(0.05)
+
+        async def refused() -> EngineScrape | None:
+            found = await scrape(engine.base_url)
+            return found if found.total("fathom_depth_rejections_total") == before + 1 else None
+
+        found = await until(refused, "the document is refused")
         assert found.total("fathom_depth_generation") == 60
         await drafted_at(engine, 4, 20)
     assert [result.error for result in load.results if not result.ok] == []
@@ -247,6 +245,4 @@ async def test_sigterm_lets_requests_in_flight_finish(engine: EngineProcess) -> 
     # Those in flight at the signal among them; before it there may have been more.
     assert len(load.results) >= 2
     assert [result.error for result in load.results if not result.ok] == []
-    async with asyncio.timeout(DEADLINE_S):
-        while engine.running:
-            await asyncio.sleep(0.05)
+    await until(lambda: not engine.running, "it ends")

@@ -19,7 +19,7 @@ from fathom.fetch.progress import FetchedBytes
 from fathom.fetch.standing import Fetched
 from support.bench import ManualClock
 from support.hub_server import COMMIT, TOKEN, HubServer, Repository, serving
-from support.local_cluster import eventually
+from support.waiting import guarded, until
 
 OPERATOR = Path(__file__).parents[2] / "operator"
 FIRST, SECOND = b"a" * 3_000_000, b"b" * 24_000_000
@@ -77,7 +77,7 @@ class Program:
 
     async def run(self, *arguments: str, token: str = "") -> Ended:
         process = await self.start(*arguments, token=token)
-        async with asyncio.timeout(60):
+        async with guarded("the fetch ends"):
             code = await process.wait()
         return Ended(code, (self.directory / "message").read_text())
 
@@ -115,7 +115,7 @@ async def test_shows_how_far_it_is_and_goes_on_after_a_kill(program: Program) ->
             look = await metrics.look(PodEndpoint("llm", "fetch", "127.0.0.1", program.port))
             return look if look and look.present >= len(FIRST) + 10_000_000 else None
 
-        look = await eventually(far_enough, "one file and a half are there")
+        look = await until(far_enough, "one file and a half are there")
         assert look.total == TOTAL
         assert look.present < TOTAL
     process.send_signal(signal.SIGKILL)
@@ -152,9 +152,9 @@ async def test_leaves_at_once_when_it_is_told_to(program: Program) -> None:
     async def downloads() -> bool:
         return any("/cdn/" in request for request in program.hub.requests)
 
-    await eventually(downloads, "it downloads")
+    await until(downloads, "it downloads")
     process.terminate()
-    async with asyncio.timeout(5):
+    async with guarded("it leaves, though its download would go on for ever"):
         assert await process.wait() == 128 + signal.SIGTERM
 
 

@@ -22,6 +22,7 @@ from support import bad_server
 from support.bad_server import SECRET, Answer, answering
 from support.fake_hub import FakeHub
 from support.hub_server import TOKEN, HubServer, Repository, serving
+from support.waiting import GUARD_S, guarded
 
 CONFIG: Final = b'{"architectures": ["LlamaForCausalLM"], "hidden_size": 64}'
 DRAFT_CONFIG: Final = b'{"vocab_size": 100, "draft_vocab_size": 10}'
@@ -31,6 +32,9 @@ HEADER: Final = json.dumps(
 BULK: Final = b"weights" * (1 << 19)
 """Big enough that a body which is read on the way would show."""
 WEIGHTS: Final = len(HEADER).to_bytes(8, "little") + HEADER + BULK
+
+WAITED_OUT: Final = (bad_server.dripping, bad_server.silent)
+"""All others show by themselves that they are no good: no time-out has to help."""
 
 TARGET: Final = ModelRef("org/target")
 DRAFT: Final = ModelRef("org/draft", "v1")
@@ -66,7 +70,7 @@ def real(server: HubServer, cache: Path, **changed: Any) -> HuggingFaceHub:
     arguments: dict[str, Any] = {
         "endpoint": server.endpoint,
         "cache": cache,
-        "timeout_s": 5.0,
+        "timeout_s": GUARD_S,
         "token": "hf_wrong",
     }
     return HuggingFaceHub(**arguments | changed)
@@ -207,10 +211,12 @@ async def test_a_hub_that_misbehaves_is_left_in_time_and_never_quoted(
     absence: Absence,
     explanation: str,
 ) -> None:
+    timeout_s = 0.3 if answer in WAITED_OUT else GUARD_S
     async with answering(answer) as server:
-        hub = HuggingFaceHub(endpoint=server.url, cache=tmp_path, timeout_s=0.3, token="hf_wrong")
-        async with asyncio.timeout(10):
-            found = await hub.look_up(TARGET)
+        hub = HuggingFaceHub(
+            endpoint=server.url, cache=tmp_path, timeout_s=timeout_s, token="hf_wrong"
+        )
+        found = await hub.look_up(TARGET)
         sent_bytes = server.sent_bytes
 
     assert found == ModelFacts(absence=absence, explanation=explanation.format(server.url))
@@ -221,13 +227,12 @@ async def test_a_hub_that_misbehaves_is_left_in_time_and_never_quoted(
 
 async def test_a_hub_that_hangs_takes_no_thread_that_others_wait_for(tmp_path: Path) -> None:
     async with answering(bad_server.silent) as server:
-        hub = HuggingFaceHub(endpoint=server.url, cache=tmp_path, timeout_s=60)
+        hub = HuggingFaceHub(endpoint=server.url, cache=tmp_path, timeout_s=GUARD_S)
         look_ups = [asyncio.create_task(hub.look_up(TARGET)) for _ in range(40)]
         # All that it will ever be: a server that closes while it takes a connection in never closes
         # that one (asyncio before Python 3.12).
-        async with asyncio.timeout(10):
-            while len(server.asked) < 4:
-                await asyncio.sleep(0)
+        while len(server.asked) < 4:
+            await asyncio.sleep(0)
         await asyncio.to_thread(os.getpid)
         done = [each.done() for each in look_ups]
         asked = len(server.asked)
@@ -351,7 +356,7 @@ async def fathom_check(
             **env,
         },
     )
-    async with asyncio.timeout(60):
+    async with guarded("fathom check ends"):
         stdout, stderr = await process.communicate()
     return Checked(process.returncode, stdout.decode(), stderr.decode())
 

@@ -1,14 +1,14 @@
 """What the operator expects of a Kubernetes API: the fake and a real API server, side by side."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from fathom.adapters.kube import Kube
-from fathom.adapters.ports import EventType, KubeError, KubePort
+from fathom.adapters.ports import EventType, KubeError, KubePort, WatchEvent
 from fathom.core.cluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -25,10 +25,11 @@ from manifest_samples import manifest
 from support.fake_kube import FakeKube
 from support.local_cluster import TestNamespace, local_cluster, namespace
 from support.operator_process import install_crd
+from support.waiting import GUARD_S
 
 __all__ = ["local_cluster", "namespace"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 LABELS = {"fathom.dev/name": "kimi"}
 
@@ -90,7 +91,7 @@ def refused(status: int) -> Iterator[None]:
 async def real(namespace: TestNamespace) -> AsyncIterator[Server]:
     await install_crd(namespace)
     async with namespace.cluster.api_client() as client:
-        yield Server(Kube(client), namespace.name)
+        yield Server(Kube(client, timeout_s=GUARD_S), namespace.name)
 
 
 @pytest.fixture
@@ -136,15 +137,23 @@ async def listed(server: Server) -> str:
     return version
 
 
-async def told(server: Server, since: str, for_s: float) -> list[tuple[str, str]]:
-    """What a watch of so many seconds tells, bookmarks apart."""
-    stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, for_s)
-    events: list[Any] = [event async for event in stream]
-    return [
-        (event.type.value, event.object["metadata"]["name"])
-        for event in events
-        if event.type is not EventType.BOOKMARK
-    ]
+def watched(server: Server, since: str, for_s: float) -> AsyncGenerator[WatchEvent]:
+    return server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, for_s)
+
+
+async def told(server: Server, since: str) -> list[tuple[str, str]]:
+    """What a watch tells of all that has happened, bookmarks apart; events come in their order."""
+    await server.make(CONFIG_MAP, "last", data={})
+    events: list[tuple[str, str]] = []
+    async with aclosing(watched(server, since, GUARD_S)) as stream:
+        async for event in stream:
+            found: Any = event.object
+            if event.type is EventType.BOOKMARK:
+                continue
+            if found["metadata"]["name"] == "last":
+                return events
+            events.append((event.type.value, found["metadata"]["name"]))
+    raise AssertionError(f"the watch ended after {events}")
 
 
 async def test_a_watch_tells_what_has_happened_since_a_list(server: Server) -> None:
@@ -155,7 +164,7 @@ async def test_a_watch_tells_what_has_happened_since_a_list(server: Server) -> N
     await server.kube.delete(CONFIG_MAP, server.namespace, "a", await server.seen(CONFIG_MAP, "a"))
     await server.change(CONFIG_MAP, "b", {"metadata": {"labels": {"fathom.dev/name": None}}})
 
-    assert await told(server, since, 1) == [
+    assert await told(server, since) == [
         ("MODIFIED", "a"),
         ("ADDED", "b"),
         ("DELETED", "a"),
@@ -168,22 +177,23 @@ async def test_what_is_gone_is_told_at_the_version_at_which_it_went(server: Serv
     since = await listed(server)
     await server.kube.delete(CONFIG_MAP, server.namespace, "a", made)
 
-    stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, 1)
-    (event,) = [event async for event in stream if event.type is EventType.DELETED]
+    async with aclosing(watched(server, since, GUARD_S)) as stream:
+        event = await anext(event async for event in stream if event.type is EventType.DELETED)
 
     assert int(event.version) > int(made.resource_version)
 
 
 async def test_a_watch_begins_with_where_it_begins(server: Server) -> None:
     since = await listed(server)
-    stream = server.kube.watch(CONFIG_MAP, server.namespace, "fathom.dev/name", since, 1)
-    events = [event async for event in stream]
-    assert (events[0].type, events[0].version) == (EventType.BOOKMARK, since)
+    async with aclosing(watched(server, since, GUARD_S)) as stream:
+        event = await anext(stream)
+    assert (event.type, event.version) == (EventType.BOOKMARK, since)
 
 
-async def test_a_watch_tells_nothing_twice(server: Server) -> None:
+async def test_a_watch_tells_nothing_twice_and_ends_in_its_time(server: Server) -> None:
     await server.make(CONFIG_MAP, "a", data={})
-    assert await told(server, await listed(server), 1) == []
+    events = [event async for event in watched(server, await listed(server), 1)]
+    assert {event.type for event in events} == {EventType.BOOKMARK}
 
 
 async def test_create_then_apply_changes_then_changes_nothing(server: Server) -> None:

@@ -1,6 +1,5 @@
 """A quality check against real vLLM: the same words at depth 0 and at depth 3, token for token."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
@@ -19,6 +18,7 @@ from fathom.runtime.quality_check import replies_to
 from fathom_local.engine.process import EngineProcess
 from fathom_local.engine.scrape import scrape
 from fathom_local.engine.walk import EASY, HARD, class_of
+from support.waiting import GUARD_S, until
 
 pytestmark = [
     pytest.mark.engine,
@@ -26,8 +26,6 @@ pytestmark = [
     pytest.mark.parametrize("engine", ["0.32.0"], indirect=True),
 ]
 
-DEADLINE_S = 60.0
-COMPILING_S = 240.0
 DEPTH = 3
 POD = "pod-0"
 WALKS = tuple(traffic.walk(traffic.first_token, 8) for traffic in (EASY, HARD))
@@ -36,8 +34,8 @@ WALKS = tuple(traffic.walk(traffic.first_token, 8) for traffic in (EASY, HARD))
 @pytest.fixture
 async def completions() -> AsyncIterator[EngineCompletions]:
     async with aiohttp.ClientSession() as session:
-        # The first log probabilities have the engine compile a kernel, on one slow core.
-        yield EngineCompletions(session, timeout_s=COMPILING_S)
+        # The first log probabilities have the engine compile a kernel.
+        yield EngineCompletions(session, timeout_s=GUARD_S)
 
 
 def endpoint(engine: EngineProcess) -> PodEndpoint:
@@ -47,13 +45,13 @@ def endpoint(engine: EngineProcess) -> PodEndpoint:
 async def obeyed(engine: EngineProcess, document: DepthDocument) -> QualityFleet:
     """Write a document, and wait until the engine reports it in force."""
     engine.write_depth_text(document.to_json())
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            found = await scrape(engine.base_url)
-            generation = int(found.total("fathom_depth_generation"))
-            if generation == document.generation:
-                return QualityFleet(0.0, (Replica(POD, generation=generation),), document)
-            await asyncio.sleep(0.05)
+
+    async def reported() -> bool:
+        found = await scrape(engine.base_url)
+        return found.total("fathom_depth_generation") == document.generation
+
+    await until(reported, f"generation {document.generation} is in force")
+    return QualityFleet(0.0, (Replica(POD, generation=document.generation),), document)
 
 
 async def asked(

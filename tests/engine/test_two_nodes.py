@@ -18,10 +18,9 @@ from fathom_local.engine.process import EngineProcess, EngineSetup
 from fathom_local.engine.scrape import scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD
+from support.waiting import GUARD_S
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
-
-STOP_SECONDS = 30
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def leader(
     finally:
         leader.stop()
         os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait(STOP_SECONDS)
+        worker.wait(GUARD_S)
 
 
 def worker_environment(setup: EngineSetup, directory: Path) -> dict[str, str]:
@@ -89,7 +88,7 @@ async def test_the_port_where_ranks_meet_stays_open_for_probes(
     leader: EngineProcess, master_port: int
 ) -> None:
     for _ in range(50):
-        socket.create_connection(("127.0.0.1", master_port), 5).close()
+        socket.create_connection(("127.0.0.1", master_port), GUARD_S).close()
     async with LoadGenerator(leader.base_url, leader.model, seed=13) as load:
         load.set_phase(Phase(EASY, concurrency=2, max_tokens=40))
         await requests_done(load, 4)

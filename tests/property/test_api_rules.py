@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cel import broken_by_cel
@@ -36,7 +36,6 @@ changes = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(changes)
 def test_cel_and_predicates_agree(edits: dict[str, Any]) -> None:
     spec = manifest(edits)["spec"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fathom.core.cluster.nodes_per_replica import spans_nodes
@@ -89,7 +89,6 @@ def templates(changes: dict[str, Any]) -> list[dict[str, Any]]:
     return [build(sd, revision="same", bundle=BUNDLE) for build in builders]
 
 
-@settings(deadline=None)
 @given(RESTART, LIVE)
 def test_live_fields_change_neither_the_revision_nor_the_pods(
     restart: dict[str, Any], live: dict[str, Any]
@@ -109,7 +108,6 @@ COUNTED = {"engine.image": "vllm/vllm-openai:v0.31.0"}
 """Depth is not live there, and steps are counted."""
 
 
-@settings(deadline=None)
 @given(RESTART, RESTART, LIVE, st.sampled_from(["Auto", "Static"]))
 @example(COUNTED, COUNTED, {}, "Static")
 def test_a_revision_is_the_pod_template(

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.api.choices import Objective
@@ -13,7 +13,7 @@ from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnap
 from fathom.tuning.judging import assess
 from unit.tuning.plant import EASY, HARD, MIDDLE, SETTINGS, Fleet
 
-some = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=20)
 
 
 @dataclass

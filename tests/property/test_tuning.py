@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.api.choices import TuningMode
@@ -20,7 +20,7 @@ from fathom.tuning.state import LARGEST_BYTES, TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import SETTINGS, START_S, Fleet
 
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25)
 
 
 @st.composite
@@ -159,7 +159,7 @@ def _carried_out(
 
 # Over minutes in which anything may happen
 
-some = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=10)
 
 Happening = Callable[[Fleet], None]
 """Something that befalls a fleet."""

@@ -19,8 +19,9 @@ from fathom_local.control_plane.audit import AuditEvent
 from fathom_local.kube import MERGE_PATCH
 from rights.granted import NODE_RULES, Right, used_by, without
 from rights.scenarios import SCENARIOS, Place, place_in
-from support.local_cluster import a_namespace, eventually
+from support.local_cluster import a_namespace
 from support.operator_process import ACCOUNT, RULES, cluster_role_of
+from support.waiting import until
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -157,7 +158,7 @@ async def _take(right: Right, place: Place) -> None:
         answer = await namespace.api.request("POST", REVIEWS, body={"spec": spec})
         return not answer["status"]["allowed"]
 
-    await eventually(gone, f"{right} is gone")
+    await until(gone, f"{right} is gone")
 
 
 async def all_missed(

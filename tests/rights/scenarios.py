@@ -19,17 +19,16 @@ from fathom.tuning.state import TuningState
 from fathom_local.kube import MERGE_PATCH, Object
 from support.foreign_kinds import crd
 from support.hub_server import HubServer, Repository, serving
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import CRDS, LEASES, Operator, install_crd, lease_in, operator_in
+from support.waiting import until
 
 FOREIGN = ("podmonitors.yaml", "leaderworkersets.yaml", "computedomains.yaml")
 SERVES_BUDGETS = (1, 21)
 """The release of Kubernetes from which on there is policy/v1."""
 STEPWISE = {"rollout": {"canaryMinutes": 0}}
 """As soon as the canary is ready: it gets no requests to be judged by."""
-STARTS_SECONDS = 120.0
-"""Before anything is asked of it: on a busy machine that says nothing about its rights."""
 TWO_DAYS = dt.timedelta(days=2)
 
 
@@ -45,21 +44,21 @@ class Place:
     def resource(self) -> Resource:
         return Resource(self.namespace, patience_seconds=self.patience_seconds)
 
-    async def eventually(self, look: Callable[[], Awaitable[object]], what: str) -> None:
-        await eventually(look, what, self.patience_seconds)
+    async def until(self, look: Callable[[], Awaitable[object]], what: str) -> None:
+        await until(look, what, within_s=self.patience_seconds)
 
     async def until_there(self, kind: str, *, count: int = 1) -> None:
         async def look() -> bool:
             return len(await self.namespace.all_of(kind)) == count
 
-        await self.eventually(look, f"{count} {kind}")
+        await self.until(look, f"{count} {kind}")
 
     async def until_told(self, reason: str) -> None:
         async def look() -> bool:
             found = await self.namespace.all_of("Event")
             return any(event["reason"] == reason for event in found)
 
-        await self.eventually(look, f"an event {reason}")
+        await self.until(look, f"an event {reason}")
 
 
 @asynccontextmanager
@@ -73,7 +72,7 @@ async def place_in(
         async def leads() -> object:
             return (await lease_in(namespace)).get("holderIdentity")
 
-        await eventually(leads, "the operator leads", STARTS_SECONDS)
+        await until(leads, "the operator leads")
         yield place
 
 
@@ -100,7 +99,7 @@ async def leads_anew(place: Place) -> None:
         lease = await lease_in(place.namespace)
         return lease.get("renewTime", "") > lease.get("acquireTime", "~")
 
-    await place.eventually(renewed, "the lease is made, and then renewed")
+    await place.until(renewed, "the lease is made, and then renewed")
 
 
 async def finds_no_node(place: Place) -> None:
@@ -111,7 +110,7 @@ async def finds_no_node(place: Place) -> None:
         degraded = await place.resource.wait("Degraded", "True", "PodUnschedulable")
         return "0 nodes carry" in degraded["message"]
 
-    await place.eventually(told, "the nodes are said")
+    await place.until(told, "the nodes are said")
 
 
 async def restarts_for_age(place: Place) -> None:
@@ -138,7 +137,7 @@ async def restarts_for_age(place: Place) -> None:
         found = await place.namespace.all_of("Pod")
         return len(before - {pod["metadata"]["uid"] for pod in found}) == 1
 
-    await place.eventually(restarted, "one pod is restarted")
+    await place.until(restarted, "one pod is restarted")
 
 
 async def spans_nodes(place: Place) -> None:
@@ -156,7 +155,7 @@ async def spans_nodes(place: Place) -> None:
         degraded = await place.resource.wait("Degraded", "True")
         return "exceeded quota" in degraded["message"]
 
-    await place.eventually(told, "why there is no pod")
+    await place.until(told, "why there is no pod")
     await place.resource.edit({"engine": {"tensorParallelSize": 4}})
     await place.resource.wait("Ready", "True")
     await place.until_there("LeaderWorkerSet", count=0)
@@ -199,7 +198,7 @@ async def serves(place: Place) -> None:
         (pod,) = await place.namespace.all_of("Pod")
         return names.ANNOTATION_DEPTH_GENERATION in pod["metadata"].get("annotations", {})
 
-    await place.eventually(nudged, "the pod is told of its new depth")
+    await place.until(nudged, "the pod is told of its new depth")
     elsewhere = {"spec": {"selector": {names.LABEL_ROLE: "nobody"}}}
     await place.namespace.patch("Service", resource.name, elsewhere)
 
@@ -207,7 +206,7 @@ async def serves(place: Place) -> None:
         found = await place.namespace.get("Service", resource.name)
         return found is not None and found["spec"]["selector"][names.LABEL_ROLE] != "nobody"
 
-    await place.eventually(mended, "somebody's edit of the Service is taken back")
+    await place.until(mended, "somebody's edit of the Service is taken back")
     await place.until_there("PodMonitor", count=0)
     if place.namespace.release >= SERVES_BUDGETS:
         await place.until_there("PodDisruptionBudget", count=0)
@@ -219,7 +218,7 @@ async def serves(place: Place) -> None:
         plugin = any(name.startswith(f"{resource.name}-plugin") for name in left)
         return not plugin and len(await place.namespace.all_of("Deployment")) == 1
 
-    await place.eventually(replaced, "the old Deployment goes, and what its pods mounted")
+    await place.until(replaced, "the old Deployment goes, and what its pods mounted")
     await resource.wait("Progressing", "False", "UpToDate")
 
 

@@ -24,7 +24,8 @@ from fathom.core.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
 from fathom.runtime.loop import SHORTEST_SLEEP_S
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
-from support.bench import KEY, Bench, holding, moved, until
+from support.bench import KEY, Bench, holding, moved
+from support.waiting import until
 
 
 class Reads:
@@ -184,7 +185,7 @@ async def test_a_depth_that_moves_wakes_nobody(bench: Bench) -> None:
         for kind, name in ((CONFIG_MAP, "kimi-depth"), (POD, pod)):
             # An event is told after all that came before it.
             bench.kube.put(kind, bench.kube.find(kind, name))
-            await until(lambda: woken)
+            await until(lambda: woken, "somebody to be woken")
             assert woken == [KEY]
             woken.clear()
 

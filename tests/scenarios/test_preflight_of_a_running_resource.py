@@ -10,6 +10,7 @@ from fathom.runtime.loops import pass_after_pass
 from fathom.runtime.model_cache import NOT_YET
 from fathom.runtime.turns import Turns
 from support.bench import Bench
+from support.waiting import turns, until
 
 TARGET = ModelRef("org/target")
 DRAFT = ModelRef("org/draft", "v1")
@@ -57,14 +58,12 @@ async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
     bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
     await bench.until_ready()
     task = asyncio.create_task(pass_after_pass(bench.loop, Turns(), settle_s=0))
-    for _ in range(100):
-        await asyncio.sleep(0)  # until it has nothing left to do
+    await turns()  # until it has nothing left to do
 
-    async with asyncio.timeout(5):
-        bench.models |= {TARGET: FITS, DRAFT: FITS}
-        bench.told[DRAFT]()
-        while bench.condition("DraftCompatible")["reason"] != "Compatible":
-            await asyncio.sleep(0)
+    bench.models |= {TARGET: FITS, DRAFT: FITS}
+    bench.told[DRAFT]()
+    kind, reason = "DraftCompatible", "Compatible"
+    await until(lambda: bench.condition(kind)["reason"] == reason, "a pass that has seen it")
 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

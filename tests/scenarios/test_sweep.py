@@ -11,7 +11,8 @@ from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.runtime.loops import Loops
 from fathom.runtime.sweep import SWEEP_S, sweep, tell_what_is_refused
-from support.bench import KEY, Bench, until
+from support.bench import KEY, Bench
+from support.waiting import until
 
 
 class Sweeping:
@@ -31,11 +32,10 @@ class Sweeping:
 
     async def once(self) -> None:
         """Let it look once, and wait until it has."""
-        async with asyncio.timeout(10):
-            await self._waiting.wait()
-            self._due.release()
-            await asyncio.sleep(0)
-            await self._waiting.wait()
+        await self._waiting.wait()
+        self._due.release()
+        await asyncio.sleep(0)
+        await self._waiting.wait()
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def is_shown(bench: Bench) -> bool:
 async def lose_its_loop(bench: Bench, loops: Loops) -> None:
     """It is shown, and nobody looks after it any more who could find it gone."""
     loops.seen(KEY)
-    await until(lambda: is_shown(bench))
+    await until(lambda: is_shown(bench), "it to be shown")
     await loops.stop()
 
 
@@ -175,7 +175,7 @@ async def test_what_is_there_or_has_a_loop_is_not_forgotten(
     await sweeping.once()
     assert len(loops) == 1
     assert is_shown(bench)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     bench.kube.remove(SPECULATIVE_DEPLOYMENT, KEY.namespace, KEY.name)
     await sweeping.once()
     assert len(loops) == 1  # which finds out by itself

@@ -41,18 +41,12 @@ from support.hub_server import HubServer, Repository, serving
 from support.local_cluster import TestNamespace, is_ready
 from support.operated import SPEC
 from support.operator_process import Operator, account, install_crd
+from support.waiting import GUARD_S
 
-STARTS_S: Final = 90.0
-"""Until all resources are ready for the first time, and nothing has gone wrong yet."""
-SETTLES_S: Final = 120.0
-"""After the last fault: the operator looks every minute, even if no event tells it to."""
 REST_S: Final = 15.0
 """For how long nothing is written at rest, and again after a restart."""
-RESTS_WITHIN_S: Final = 120.0
-"""What may wait for a minute is written by then."""
 RESTART_S: Final = 1.0
 """From a process's end to the next one's start, as its kubelet does it."""
-TAKES_OVER_S: Final = 90.0
 IMAGE: Final = str(SPEC["engine"]["image"])
 _MIRRORED: Final = (
     SPECULATIVE_DEPLOYMENT,
@@ -231,13 +225,13 @@ class Fleet:
             each.create(each.name, each.first_spec())
         try:
             if len(self.replicas) == 1:
-                await self._until_calm(STARTS_S, "at the start")
+                await self._until_calm("at the start")
                 self.say("calm", "all are ready for the first time")
             async with asyncio.TaskGroup() as tasks:
                 for each in self.courses:
                     tasks.create_task(each.run())
             self.say("calm", "the last fault is over")
-            await self._until_calm(SETTLES_S, "after the last fault")
+            await self._until_calm("after the last fault")
             self.say("calm", "all is as it should be")
             await self._rest("at rest")
             self.leader().kill()
@@ -303,12 +297,12 @@ class Fleet:
 
     # -- the course of it
 
-    async def _until_calm(self, within_s: float, when: str) -> None:
-        until_s = self._loop.time() + within_s
+    async def _until_calm(self, when: str) -> None:
+        until_s = self._loop.time() + GUARD_S
         while (left := self._complaints()) and self._loop.time() < until_s:
             await asyncio.sleep(0.5)
         for name, sentence in left.items():
-            self.find(f"{within_s:.0f} s {when} {sentence}", name)
+            self.find(f"{GUARD_S:.0f} s {when} {sentence}", name)
         if left:
             raise _NeverCalmError
 
@@ -318,7 +312,7 @@ class Fleet:
     async def _looks_again(self) -> None:
         """Until an operator has looked at every resource: until then its silence says nothing."""
         since_s = self._loop.time()
-        until_s = since_s + RESTS_WITHIN_S
+        until_s = since_s + GUARD_S
         unseen = list(self.courses)
         while unseen and self._loop.time() < until_s:
             await asyncio.sleep(0.5)
@@ -329,7 +323,7 @@ class Fleet:
 
     async def _rest(self, when: str) -> None:
         """Until nothing is written for a while; what could wait may still come at first."""
-        until_s = self._loop.time() + RESTS_WITHIN_S
+        until_s = self._loop.time() + GUARD_S
         fresh: Sequence[Asked] = ()
         while self._loop.time() < until_s:
             before = len(self.proxy.attempts)
@@ -566,7 +560,7 @@ async def _overtaken(course: Course, _: Mapping[str, Any]) -> None:
     fleet = course.fleet
     held = fleet.hold(DEPLOYMENT, course.name)
     try:
-        async with asyncio.timeout(STARTS_S):
+        async with asyncio.timeout(GUARD_S):
             asked = await held.caught
     except TimeoutError:
         fleet.find("nobody writes its Deployment", course.name)
@@ -581,7 +575,7 @@ async def _overtaken(course: Course, _: Mapping[str, Any]) -> None:
         return (DEPLOYMENT.kind, asked.target.name) in {(each.kind, each.name) for each in written}
 
     try:
-        async with asyncio.timeout(TAKES_OVER_S):
+        async with asyncio.timeout(GUARD_S):
             while not overtaken():
                 await asyncio.sleep(0.1)
     except TimeoutError:

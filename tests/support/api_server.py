@@ -59,6 +59,11 @@ class ApiServer:
         self.may_write_lease = asyncio.Event()
         """Until it is set, what is asked of the lease has arrived, and is not done yet."""
         self.may_write_lease.set()
+        self.giving_back = asyncio.Event()
+        """Whether somebody is giving the lease back."""
+        self.may_give_back = asyncio.Event()
+        """Until it is set, that has arrived, and is not done yet."""
+        self.may_give_back.set()
         self.acted_without_lease = False
         """Whether resources were asked for before the lease was taken."""
 
@@ -89,6 +94,9 @@ class ApiServer:
 
     async def _taken(self, namespace: str, lease: dict[str, Any]) -> dict[str, Any]:
         await self.may_write_lease.wait()
+        if not lease["spec"].get("holderIdentity"):
+            self.giving_back.set()
+            await self.may_give_back.wait()
         before = self.lease.get("spec", {}).get("holderIdentity")
         self.lease = lease
         if before and before == lease["spec"].get("holderIdentity"):

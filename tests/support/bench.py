@@ -1,6 +1,5 @@
 """One loop on a fake cluster, with a clock of the test's own. Nothing here sleeps."""
 
-import asyncio
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -356,10 +355,3 @@ def quiet_logs() -> Iterator[None]:
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     yield
     structlog.reset_defaults()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Let what runs beside the test go on until something holds."""
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.001)

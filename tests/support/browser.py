@@ -9,7 +9,10 @@ from typing import Any, Literal
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
+from support.waiting import GUARD_S
+
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+GUARD_MS = 1000 * GUARD_S
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
@@ -23,7 +26,7 @@ async def chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         # Root, as which the cluster's tests run, gets no sandbox.
         browser = await playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"], timeout=GUARD_MS
         )
         try:
             yield browser
@@ -37,6 +40,7 @@ async def opened(browser: Browser, url: str, width: int = 1280) -> AsyncIterator
     context = await browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="light", reduced_motion="reduce"
     )
+    context.set_default_timeout(GUARD_MS)
     page = await context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))

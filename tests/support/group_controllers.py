@@ -28,10 +28,11 @@ from fathom_local.processes import (
 )
 from support.foreign_kinds import crd
 from support.group_watch import GroupWatch, unless, watched_groups
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operator_process import CRDS, install_crd
 from support.played_compute_domains import PlayedComputeDomains, published_channels, serves_claims
 from support.played_groups import PlayedGroups
+from support.waiting import until
 
 FOLDER = "FATHOM_GROUP_CONTROLLERS"
 LEADER_WORKER_SETS = "lws"
@@ -50,7 +51,6 @@ NEEDED = (
 )
 """Kinds and names of manifests; with an empty one any does."""
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-START_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ async def _remove(namespace: TestNamespace, definitions: Sequence[Object]) -> No
         listed = await namespace.api.request("GET", CRDS)
         return not names & {each["metadata"]["name"] for each in listed["items"]}
 
-    await eventually(gone, "the kinds of groups and domains are gone")
+    await until(gone, "the kinds of groups and domains are gone")
 
 
 @asynccontextmanager
@@ -259,7 +259,7 @@ async def _answering(
                 return False
             return all(each.status_code != httpx.codes.NOT_FOUND for each in answers)
 
-        await eventually(answer, "LeaderWorkerSet's webhooks answer", START_SECONDS)
+        await until(answer, "LeaderWorkerSet's webhooks answer")
 
 
 @asynccontextmanager

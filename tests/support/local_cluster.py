@@ -5,12 +5,11 @@ Import the fixtures in a `conftest.py`; several may, they still share one cluste
 
 import asyncio
 import os
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import psutil
@@ -20,10 +19,9 @@ from kubernetes.aio.client.exceptions import ApiException
 from fathom_local.cluster import LocalCluster, down, up
 from fathom_local.kube import MERGE_PATCH, KubeApi, Object
 from fathom_local.state import all_states
+from support.waiting import GUARD_S, until
 
 SHELL_IMAGE = "fathom.local/shell:test"
-DEADLINE_SECONDS = 60.0
-POLL_SECONDS = 0.1
 
 GROUPS = {
     "Pod": ("/api/v1", "pods"),
@@ -48,22 +46,6 @@ GROUPS = {
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
 }
-
-Found = TypeVar("Found")
-
-
-async def eventually(
-    look: Callable[[], Awaitable[Found | None]], what: str, seconds: float = DEADLINE_SECONDS
-) -> Found:
-    """Polls until `look` finds something; fails with `what` after the deadline."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = await look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {seconds:.0f} s: {what}")
-        await asyncio.sleep(POLL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -109,13 +91,7 @@ class TestNamespace:
     async def delete(self, kind: str, name: str, **options: Any) -> None:
         await self.api.request("DELETE", self.path(kind, name), body=options or None)
 
-    async def wait(
-        self,
-        kind: str,
-        name: str,
-        holds: Callable[[Object], object],
-        seconds: float = DEADLINE_SECONDS,
-    ) -> Object:
+    async def wait(self, kind: str, name: str, holds: Callable[[Object], object]) -> Object:
         """The object, as soon as the condition holds for it."""
         last: list[Object | None] = [None]
 
@@ -124,16 +100,15 @@ class TestNamespace:
             return last[0] if last[0] is not None and holds(last[0]) else None
 
         try:
-            return await eventually(look, f"{kind} {name}", seconds)
-        except pytest.fail.Exception:
-            status = (last[0] or {}).get("status")
-            pytest.fail(f"{kind} {name} did not get there within {seconds:.0f} s: {status}")
+            return await until(look, f"{kind} {name} gets there")
+        except pytest.fail.Exception as failure:
+            pytest.fail(f"{failure.msg} {(last[0] or {}).get('status')}")
 
-    async def wait_gone(self, kind: str, name: str, seconds: float = DEADLINE_SECONDS) -> None:
+    async def wait_gone(self, kind: str, name: str) -> None:
         async def look() -> bool:
             return await self.get(kind, name) is None
 
-        await eventually(look, f"{kind} {name} gone", seconds)
+        await until(look, f"{kind} {name} is gone")
 
     async def wait_ready(self, *pods: str) -> list[Object]:
         return [await self.wait("Pod", pod, is_ready) for pod in pods]
@@ -231,5 +206,5 @@ async def namespace(local_cluster: LocalCluster) -> AsyncIterator[TestNamespace]
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=GUARD_S) as client:
         yield client

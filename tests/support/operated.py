@@ -10,8 +10,9 @@ import pytest
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
 from fathom_local.kube import MERGE_PATCH
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
 from support.operator_process import Operator, operator_in
+from support.waiting import GUARD_S, until
 
 # Of what the operator mounts, only the depth document concerns a simulated engine: it brings the
 # whole of fathom_vllm along, and the mounted part of it would hide the rest.
@@ -49,7 +50,7 @@ class Resource:
     """One SpeculativeDeployment, as its user has it."""
 
     def __init__(
-        self, namespace: TestNamespace, name: str = "sd", patience_seconds: float = 90.0
+        self, namespace: TestNamespace, name: str = "sd", patience_seconds: float = GUARD_S
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -79,7 +80,7 @@ class Resource:
 
     async def wait(self, kind: str, status: str, reason: str = "") -> dict[str, Any]:
         """The condition, as soon as it is so for the newest generation."""
-        seen: list[Any] = [None]
+        what, seen = f"{kind} is {status} {reason}".strip(), list[Any]([None])
 
         async def look() -> dict[str, Any] | None:
             found = await self.get()
@@ -93,9 +94,9 @@ class Resource:
             return None
 
         try:
-            return await eventually(look, f"{kind} is {status} {reason}", self.patience_seconds)
+            return await until(look, what, within_s=self.patience_seconds)
         except pytest.fail.Exception as failure:
-            pytest.fail(f"{failure.msg}: {seen[0]}")
+            pytest.fail(f"{failure.msg} {seen[0]}")
 
 
 @asynccontextmanager

@@ -17,7 +17,8 @@ from kubernetes.aio.client.exceptions import ApiException
 from fathom_local.control_plane.audit import AuditEvent, read_events
 from fathom_local.kube import Object
 from rights.granted import LEASE_RULES, MODELS_RULES, NODE_RULES, Rule
-from support.local_cluster import TestNamespace, eventually
+from support.local_cluster import TestNamespace
+from support.waiting import GUARD_S, until
 
 CRD = Path(__file__).parents[2] / "crds" / "fathom.dev_speculativedeployments.yaml"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
@@ -73,14 +74,14 @@ class Operator:
         """SIGKILL: nothing is said, nothing is tidied up."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(GUARD_S)
 
-    async def terminate(self, within_seconds: float = 15.0) -> int:
+    async def terminate(self) -> int:
         """SIGTERM; the exit code."""
         process = self.process
         assert process is not None
         process.terminate()
-        return await asyncio.to_thread(process.wait, within_seconds)
+        return await asyncio.to_thread(process.wait, GUARD_S)
 
     def requests(self) -> list[AuditEvent]:
         """All that this operator has asked of the API server so far."""
@@ -128,7 +129,7 @@ async def install_crd(
         conditions = found.get("status", {}).get("conditions") or []
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
-    await eventually(established, "the CRD is established")
+    await until(established, "the CRD is established")
 
 
 async def account(namespace: TestNamespace, directory: Path, rules: Sequence[Rule] = RULES) -> Path:

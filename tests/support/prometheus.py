@@ -1,18 +1,14 @@
 """A real Prometheus for one test."""
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-import pytest
 from pydantic import JsonValue
 
 from fathom_local.tools.prometheus import prometheus_process
-
-DEADLINE_S = 20.0
+from support.waiting import until
 
 
 @asynccontextmanager
@@ -27,19 +23,8 @@ async def running_prometheus(
     """
     with prometheus_process(250, jobs, folder) as url:
         async with aiohttp.ClientSession() as session:
-            await eventually(lambda: _ready(session, url), "Prometheus to answer")
+            await until(lambda: _ready(session, url), "Prometheus answers")
         yield url
-
-
-async def eventually(
-    check: Callable[[], Awaitable[bool]], what: str, deadline_s: float = DEADLINE_S
-) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + deadline_s
-    while not await check():
-        if time.monotonic() > end:
-            pytest.fail(f"Waited {deadline_s:g} s in vain for {what}.")
-        await asyncio.sleep(0.05)
 
 
 async def _ready(session: aiohttp.ClientSession, url: str) -> bool:

@@ -17,12 +17,10 @@ import pytest
 
 from fathom_local.control_plane.binaries import Binaries
 from fathom_local.tools.helm import Helm
-from support.local_cluster import DEADLINE_SECONDS, eventually
 from support.pages import REPOSITORY
+from support.waiting import GUARD_S, guarded, until
 
 NEVER_ENDS: Final = "--watch"
-WATCHED_SECONDS: Final = 3.0
-COMMAND_SECONDS: Final = 60.0
 CHECKOUT: Final = ("charts", "examples")
 """What the commands name of one."""
 
@@ -34,33 +32,40 @@ class Terminal:
     folder: Path
     environment: dict[str, str]
 
-    async def typed(self, command: str) -> tuple[int, str]:
-        """How it ended and what it printed; what never ends is ended, as by control-C."""
-        process = await self._started(command)
-        watched = NEVER_ENDS in command
-        ends = WATCHED_SECONDS if watched else COMMAND_SECONDS
-        ender = asyncio.get_running_loop().call_later(ends, _end, process)
-        said, _ = await process.communicate()
-        ender.cancel()
-        return 0 if watched else process.returncode or 0, said.decode()
-
     async def says(
-        self, command: str, wanted: str, *, code: int = 0, seconds: float = DEADLINE_SECONDS
+        self, command: str, wanted: str, *, code: int = 0, seconds: float = GUARD_S
     ) -> str:
         """Types it until it prints this, as somebody would who looks again; what it printed."""
-        last = ""
+        said: list[str] = []
 
         async def looked() -> bool:
-            nonlocal last
-            ended, last = await self.typed(command)
-            assert ended == code, f"{command} ends with {ended}: {last}"
-            return re.search(wanted, last) is not None
+            said.clear()
+            ended = await self._typed(command, wanted, said)
+            assert ended == code, f"{command} ends with {ended}: {''.join(said)}"
+            return re.search(wanted, "".join(said)) is not None
 
         try:
-            await eventually(looked, command, seconds)
+            await until(looked, command, within_s=seconds)
         except pytest.fail.Exception:
-            pytest.fail(f"{command} does not say {wanted}, but: {last}")
-        return last
+            pytest.fail(f"{command} does not say {wanted}, but: {''.join(said)}")
+        return "".join(said)
+
+    async def _typed(self, command: str, wanted: str, said: list[str]) -> int:
+        """Its exit code, once it has said all; what never ends is ended once it has said this."""
+        process = await self._started(command)
+        assert process.stdout is not None
+        never_ends = NEVER_ENDS in command
+        try:
+            async for line in process.stdout:
+                said.append(line.decode())
+                if never_ends and re.search(wanted, "".join(said)):
+                    return 0
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
 
     @asynccontextmanager
     async def running(self, command: str) -> AsyncIterator[Process]:
@@ -71,7 +76,8 @@ class Terminal:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
-            await asyncio.wait_for(process.wait(), COMMAND_SECONDS)
+            async with guarded(f"control-C ends {command}"):
+                await process.wait()
 
     async def _started(self, command: str) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -83,11 +89,6 @@ class Terminal:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
-
-
-def _end(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def terminal_in(folder: Path, kubeconfig: Path, helm: Helm, binaries: Binaries) -> Terminal:

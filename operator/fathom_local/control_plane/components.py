@@ -32,7 +32,8 @@ from fathom_local.processes import (
     stop_processes,
 )
 
-READY_SECONDS = 60.0
+READY_SECONDS = 600.0
+"""Ten times what a slow machine takes; a part of it that ends by itself is told at once."""
 POLL_SECONDS = 0.1
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 TOKENS_ALWAYS_BOUND = (1, 22)

@@ -25,7 +25,8 @@ from fathom_local.engine.model_pair import ModelPair
 from fathom_vllm.bundle import SCHEDULER_CLASS, bundle_files
 from fathom_vllm.environment import COUNTERS_FILE, DEPTH_FILE, DEPTH_KEY, POD_NAME
 
-READY_TIMEOUT_S = 180.0
+READY_TIMEOUT_S = 600.0
+"""Ten times what it takes; an engine that ends by itself is told at once."""
 _STOP_TIMEOUT_S = 60.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """It is on this machine, whatever proxy leads out of it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_TIMEOUT = aiohttp.ClientTimeout(total=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ async def scrape(base_url: str) -> EngineScrape:
 
     Raises:
         aiohttp.ClientError: the engine does not answer.
-        TimeoutError: not within 10 s.
+        TimeoutError: not within a minute.
     """
     async with (
         aiohttp.ClientSession(timeout=_TIMEOUT) as session,

@@ -13,6 +13,7 @@ from aiohttp import web
 from fathom.adapters.completions import LARGEST_ANSWER_BYTES, EngineCompletions
 from fathom.adapters.ports import PodEndpoint
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
+from support.waiting import GUARD_S
 
 ANSWER: dict[str, Any] = {
     "id": "cmpl-1",
@@ -77,7 +78,7 @@ async def asked(
     engine: Engine,
     session: aiohttp.ClientSession,
     request: CompletionRequest = PROSE,
-    timeout_s: float = 10.0,
+    timeout_s: float = GUARD_S,
 ) -> Completion | Unanswered:
     completions = EngineCompletions(session, timeout_s=timeout_s)
     return await completions.complete(engine.pod, "kimi", request)

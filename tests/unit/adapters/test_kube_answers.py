@@ -12,11 +12,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 
-from fathom.adapters.kube import DEFAULT_TIMEOUT_S, IN_LINE_S, LISTS_AT_ONCE, Kube
+from fathom.adapters.kube import IN_LINE_S, LISTS_AT_ONCE, Kube
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
 from fathom.core.cluster.manifest import Manifest, Seen
 from support.api_server import BUSY
+from support.leaping_time import in_leaping_time
+from support.waiting import GUARD_S
 
 SIGN_IN = "<html>Sign in to continue</html>"
 
@@ -27,9 +29,10 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @asynccontextmanager
 async def kube_of(
     answer: Answer,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float = GUARD_S,
     lists_at_once: int = LISTS_AT_ONCE,
     in_line_s: float = IN_LINE_S,
+    silent_s: float = GUARD_S,
 ) -> AsyncIterator[Kube]:
     """A client of a server that has one answer to everything."""
     app = web.Application()
@@ -41,7 +44,7 @@ async def kube_of(
         yield Kube(
             client,
             timeout_s,
-            silent_s=0.2,
+            silent_s=silent_s,
             lists_at_once=lists_at_once,
             in_line_s=in_line_s,
         )
@@ -84,6 +87,7 @@ def busy(times: int, *, again_after: str | None, then: str = "") -> tuple[Answer
     return answer, asked
 
 
+@in_leaping_time
 async def test_a_read_waits_quietly_for_a_server_that_fills_its_cache() -> None:
     listed = '{"metadata": {"resourceVersion": "12"}, "items": []}'
     reads: dict[str, Callable[[Kube], Awaitable[object]]] = {
@@ -173,6 +177,7 @@ async def test_what_is_no_event_is_not_passed_over(line: str) -> None:
             await watched(kube)
 
 
+@in_leaping_time
 async def test_a_watch_ends_when_it_is_silent_and_that_is_no_error() -> None:
     """Of a kind to which nothing has ever happened an API server sends no bookmarks."""
 
@@ -183,7 +188,7 @@ async def test_a_watch_ends_when_it_is_silent_and_that_is_no_error() -> None:
         await asyncio.Event().wait()
         return response
 
-    async with kube_of(answer) as kube:
+    async with kube_of(answer, silent_s=0.2) as kube:
         assert await watched(kube) == [("BOOKMARK", "7"), ("ADDED", "8")]
 
 
@@ -300,6 +305,7 @@ class SlowLists:
         return web.json_response({"metadata": {"resourceVersion": "12"}, "items": []})
 
 
+@in_leaping_time
 async def test_lists_wait_in_line_for_a_slow_server_and_nothing_else_waits_behind_them() -> None:
     """As when a GitOps sync edits a thousand resources, each of which lists its children."""
     server = SlowLists()
@@ -318,32 +324,32 @@ async def test_lists_wait_in_line_for_a_slow_server_and_nothing_else_waits_behin
     assert others_answered_after < 140
 
 
+@in_leaping_time
 async def test_no_list_waits_for_ever_in_the_line() -> None:
     """All passes that look would stand in it, and the operator would be ended as one that hangs."""
 
     async def answer(_: web.Request) -> web.Response:
-        await asyncio.sleep(10)
+        await asyncio.sleep(3600)
         return web.json_response({"items": []})
 
     async with kube_of(answer, timeout_s=0.2, lists_at_once=2, in_line_s=0.5) as kube:
         began_s = asyncio.get_running_loop().time()
         lists = (kube.select(DEPLOYMENT, "llm", "") for _ in range(200))
         ended = await asyncio.gather(*lists, return_exceptions=True)
-        # One after the other they take 20 s.
-        assert asyncio.get_running_loop().time() - began_s < 5
+        # One after the other they take 20 s. The last of them has its turn for so long.
+        assert asyncio.get_running_loop().time() - began_s < 0.5 + 0.2 + 0.1
     said = [each.message for each in ended if isinstance(each, KubeError) and each.transient]
     assert len(said) == 200
     assert "the API server is too slow: no turn to list deployments in 0.5 s" in said
 
 
 async def test_a_list_that_nobody_waits_for_any_more_gives_back_its_turn() -> None:
-    hangs, asked = True, 0
+    go_on, asked = asyncio.Event(), 0
 
     async def answer(_: web.Request) -> web.Response:
         nonlocal asked
         asked += 1
-        while hangs:
-            await asyncio.sleep(0.01)
+        await go_on.wait()
         return web.json_response({"items": []})
 
     async with kube_of(answer, lists_at_once=2) as kube:
@@ -354,7 +360,6 @@ async def test_a_list_that_nobody_waits_for_any_more_gives_back_its_turn() -> No
             each.cancel()
         await asyncio.wait(lists)
         assert asked == 2
-        hangs = False
-        async with asyncio.timeout(10):
-            assert await kube.select(DEPLOYMENT, "llm", "") == ()
+        go_on.set()
+        assert await kube.select(DEPLOYMENT, "llm", "") == ()
         assert asked == 3

@@ -14,6 +14,7 @@ from fathom.adapters.kube import Kube
 from fathom.core.cluster.kinds import POD
 from fathom_local.engine.process import free_port
 from fathom_local.kube import KubeApi, connect
+from support.waiting import GUARD_S
 
 ELSEWHERE = "http://api.of-the-cluster.invalid"
 """A server that only a proxy knows."""
@@ -54,7 +55,7 @@ def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 async def pod_at(file: Path, *, as_operator: bool) -> object:
     configuration = await kube_config.load(file, as_operator=as_operator)
     async with kube_config.client(configuration) as api:
-        return await Kube(api, timeout_s=5).get(POD, "llm", "kimi")
+        return await Kube(api, timeout_s=GUARD_S).get(POD, "llm", "kimi")
 
 
 FOUND = {"metadata": {"name": "kimi"}}
@@ -168,7 +169,7 @@ END
         configuration = await kube_config.load(tmp_path / "kubeconfig")
         async with kube_config.client(configuration) as api:
             for _ in range(2):
-                assert await Kube(api, timeout_s=5).get(POD, "llm", "kimi") == FOUND
+                assert await Kube(api, timeout_s=GUARD_S).get(POD, "llm", "kimi") == FOUND
         return seen
 
     app = web.Application()

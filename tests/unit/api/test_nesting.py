@@ -9,6 +9,7 @@ import pytest
 from fathom.api.problem import Problem
 from fathom.api.resource import MAX_NESTING, SpeculativeDeployment, parse
 from manifest_samples import manifest
+from support.waiting import GUARD_S
 
 
 def nested(depth: int, *, lists: bool) -> Any:
@@ -54,7 +55,7 @@ print("read")
 def test_an_operator_reads_json_as_deep_as_a_server_takes_it() -> None:
     """In a process of its own: the limit is one of the whole process."""
     done = subprocess.run(
-        [sys.executable, "-c", READ], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", READ], capture_output=True, text=True, timeout=GUARD_S, check=False
     )
 
     assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr[-2000:]

@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from fathom.inspect.completion import names_beginning
+from support.waiting import GUARD_S
 
 NOBODY = {"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": []}
 
@@ -23,7 +24,7 @@ def completed(*words: str, kubeconfig: str = "/nonexistent") -> list[str]:
         env={**os.environ, "KUBECONFIG": kubeconfig},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -44,7 +45,11 @@ def test_commands_are_told_without_importing_them() -> None:
         "print(*(each for each in sys.modules if each.startswith('fathom.inspect.')))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, ""], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, ""],
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+        check=True,
     )
     *_, directive, imported = ran.stdout.splitlines()
     assert directive == ":4"
@@ -70,7 +75,7 @@ def test_each_shell_gets_its_script(shell: str) -> None:
         env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
     assert shown.returncode == 0

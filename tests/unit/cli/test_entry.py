@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-LONG = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+from support.waiting import GUARD_S
+
+LONG = "import time\nprint('importing', flush=True)\ntime.sleep(3600)\n"
 """A module that takes long to import, as they all do on a node that has just begun."""
 
 
@@ -28,6 +30,6 @@ def test_a_signal_ends_it_while_it_is_still_being_imported(
             assert process.stdout is not None
             assert process.stdout.readline() == b"importing\n"
             process.terminate()
-            assert process.wait(10) == code
+            assert process.wait(GUARD_S) == code
         finally:
             process.kill()

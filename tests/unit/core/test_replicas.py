@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom.core.replicas import Fleet, ReplicaBounds, replicas_by_revision
@@ -225,7 +225,6 @@ def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
     assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 1, "new": 3}
 
 
-@settings(deadline=None)
 @given(st.integers(0, 6), st.integers(0, 3), st.integers(0, 3))
 def test_every_rollout_ends_within_its_bounds(replicas: int, unavailable: int, surge: int) -> None:
     if unavailable + surge == 0:
@@ -392,7 +391,6 @@ def test_groups_that_go_with_fewer_replicas_are_not_counted_on(
 _GROUPS = st.tuples(st.sets(st.integers(0, 4)), st.integers(0, 5))
 
 
-@settings(deadline=None)
 @given(_GROUPS, _GROUPS, st.integers(1, 5), st.integers(0, 3), st.integers(0, 2))
 def test_groups_keep_what_must_serve_whatever_changes(
     old: tuple[set[int], int],
@@ -409,7 +407,6 @@ def test_groups_keep_what_must_serve_whatever_changes(
     assert left >= min(of_new + fleets[0].serving, replicas - unavailable)
 
 
-@settings(deadline=None)
 @given(st.sets(st.integers(0, 4)), st.integers(0, 3), st.integers(0, 2))
 def test_shrinking_groups_keeps_what_must_serve(
     ready: set[int], unavailable: int, of_new: int

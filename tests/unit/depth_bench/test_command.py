@@ -13,6 +13,7 @@ from fathom.bench.command import end_when_told, shown
 from fathom.bench.heard import heard
 from fathom.bench.result import found
 from fathom.cli import app
+from support.waiting import turns
 from unit.depth_bench.benches import log, result_line, sample
 
 
@@ -78,7 +79,7 @@ async def test_a_closed_terminal_ends_it_unless_nohup_says_otherwise(*, ignored:
     async def bench() -> str:
         end_when_told()
         os.kill(os.getpid(), signal.SIGHUP)
-        await asyncio.sleep(0.05)
+        await turns()
         return "went on"
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)

@@ -1,12 +1,12 @@
 """The program of a bench's pod, started as its pod starts it, with a played engine and load."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from fathom.bench.heard import Heard, heard
 from fathom_local.engine.process import free_port
 from fathom_measure.bundle import measure_files
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
+from support.waiting import GUARD_S, until
 
 ENGINE = """
 import json, os, pathlib, subprocess, sys, http.server
@@ -25,7 +26,7 @@ port, depth_file, note = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3]
 if depth_file == "dies":
     print("no kernel for this"); sys.exit(3)
 # As vLLM has an engine core: it outlives its parent.
-core = subprocess.Popen(["sleep", "300"])
+core = subprocess.Popen(["sleep", "3600"])
 with note.open("a") as file:
     path = os.environ.get("PYTHONPATH", "")
     file.write(json.dumps({"pid": os.getpid(), "core": core.pid, "path": path}) + "\\n")
@@ -102,16 +103,16 @@ class Pod:
         self,
         *engines: EnginePlan,
         loads: tuple[LoadPlan, ...] = (),
-        obey_seconds: float = 20.0,
+        obey_seconds: float = GUARD_S,
     ) -> MeasurePlan:
         return MeasurePlan(
             engines=engines,
             loads=loads or (load("chats", 1),),
             port=self.port,
             max_batch=16,
-            start_seconds=20.0,
+            start_seconds=GUARD_S,
             obey_seconds=obey_seconds,
-            load_seconds=20.0,
+            load_seconds=GUARD_S,
         )
 
     def start(self, plan: MeasurePlan, **variables: str) -> "subprocess.Popen[str]":
@@ -124,7 +125,7 @@ class Pod:
 
     def run(self, plan: MeasurePlan, **variables: str) -> Heard:
         process = self.start(plan, **variables)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=GUARD_S)
         assert process.returncode == 0
         return heard(output)
 
@@ -228,10 +229,8 @@ def test_no_load_is_put_on_an_engine_that_is_not_its_own(pod: Pod) -> None:
     """On the host's network another pod's may answer on the same port."""
     other = subprocess.Popen(pod.off().command)
     try:
-        deadline = time.monotonic() + 20
-        while not pod.note.exists() or not answers(pod.port):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        up = until(lambda: pod.note.exists() and answers(pod.port), "the other engine to answer")
+        asyncio.run(up)
         told = pod.run(pod.plan(pod.speculating(3)))
     finally:
         other.kill()
@@ -253,14 +252,12 @@ def test_a_pod_that_is_told_to_go_takes_its_engine_along(pod: Pod) -> None:
     while "running" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=GUARD_S)
 
     assert process.returncode == 128 + signal.SIGTERM
     (engine,) = pod.engines()
-    deadline = time.monotonic() + 10
-    while runs(engine["pid"]) or runs(engine["core"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    gone = until(lambda: not (runs(engine["pid"]) or runs(engine["core"])), "all of it to end")
+    asyncio.run(gone)
 
 
 def runs(pid: int) -> bool:

@@ -29,6 +29,7 @@ from fathom.api.conditions import ConditionType
 from fathom.cli import app
 from fathom.core.engine.capability_table import LIVE_DEPTH
 from support.pages import PAGES, REPOSITORY, ShownCommand, commands, resources
+from support.waiting import GUARD_S
 from unit.inspect.replaying.recorded import record, write
 from unit.tuning.plant import Fleet
 
@@ -151,7 +152,7 @@ def started(
         env=usual | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
 

@@ -34,6 +34,7 @@ from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
 from fathom.manifests.problems import doubts_of, problems_of
 from fathom_local.tools import alarm_reference, api_reference
 from manifest_samples import resource
+from support.waiting import GUARD_S
 
 REPOSITORY = Path(__file__).parents[3]
 DOCS = REPOSITORY / "docs"
@@ -307,7 +308,7 @@ def test_a_wrapper_hands_on_the_model_and_all_arguments(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=GUARD_S,
     ).stdout
 
     assert said.split("\0")[:-1] == ["serve", *container["args"]]

@@ -14,6 +14,7 @@ import pytest
 
 from fathom_vllm import bundle
 from support.dockerfiles import arguments
+from support.waiting import GUARD_S
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]
 """Values in, manifests by kind and name out."""
@@ -74,7 +75,7 @@ def test_engine_image_is_the_engine_of_the_examples(root: Path) -> None:
 def test_baked_plugin_is_the_delivered_one(root: Path, tmp_path: Path) -> None:
     script = root / "images/vllm/write_bundle.py"
     environment = {**os.environ, "PYTHONPATH": str(root / "operator")}
-    subprocess.run([sys.executable, script, tmp_path], env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, script, tmp_path], env=environment, check=True, timeout=GUARD_S)
     written = {
         str(path.relative_to(tmp_path)): path.read_text()
         for path in tmp_path.rglob("*")
@@ -93,7 +94,7 @@ def test_hadolint_finds_no_fault(root: Path, file: str) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
     )
     assert done.stdout == ""
 

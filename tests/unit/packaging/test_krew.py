@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from fathom import __version__
 from fathom.cli import app
+from support.waiting import GUARD_S
 
 FILLED_IN = {
     "VERSION": __version__,
@@ -97,7 +98,7 @@ def test_what_krew_links_starts_from_anywhere(
         env={"PATH": "/usr/bin:/bin", "PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
     assert ran.stdout.splitlines()[0] == line, ran.stderr

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from fathom_local.tools import kustomize_base
+from support.waiting import GUARD_S
 
 Objects = dict[tuple[str, str], Any]
 OF_HELM = ("app.kubernetes.io/managed-by", "helm.sh/chart")
@@ -29,7 +30,7 @@ def built(folder: Path) -> list[Any]:
     if (kubectl := shutil.which("kubectl")) is None:
         return read(folder)
     command = [kubectl, "kustomize", str(folder)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    made = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=True)
     return [*yaml.safe_load_all(made.stdout)]
 
 

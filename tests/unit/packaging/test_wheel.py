@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from fathom_local.tools import dist
 from support.dockerfiles import arguments
+from support.waiting import GUARD_S
 
 PACKAGES = {"fathom", "fathom_fetch", "fathom_measure", "fathom_vllm"}
 """What the operator is made of."""
@@ -92,7 +93,7 @@ def typed(python: Path, *words: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         cwd=python.parent,
         env={**usual, "COLUMNS": "200", "NO_COLOR": "1"},
     )

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from support.waiting import GUARD_S
+
 WORKFLOWS = ("ci.yaml", "release.yaml")
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 ATTESTS = {"id-token": "write", "attestations": "write"}
@@ -31,7 +33,7 @@ def test_zizmor_finds_no_fault(folder: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom.core.cluster.observed_pods import ObservedPod
@@ -334,7 +334,6 @@ EVENTS = st.tuples(
 )
 
 
-@settings(deadline=None)  # other work may take the processor
 @given(
     st.integers(min_value=1, max_value=12),
     st.integers(min_value=0, max_value=4),

@@ -13,8 +13,9 @@ from fathom.core.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey
 from fathom.core.cluster.served import ServedApis
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.informer import Pace, informed
-from support.bench import ManualClock, until
+from support.bench import ManualClock
 from support.fake_kube import FakeKube
+from support.waiting import until
 
 KIMI = ObjectKey("llm", "kimi")
 LABELS = {"fathom.dev/name": "kimi"}
@@ -67,14 +68,14 @@ async def test_all_is_known_when_it_begins(watched: Watched) -> None:
 async def test_what_happens_is_known_and_wakes(watched: Watched) -> None:
     async with watched.run():
         watched.kube.put(POD, child("a"))
-        await until(lambda: watched.names() == ["a"])
+        await until(lambda: watched.names() == ["a"], "a to be known")
         assert watched.woken
         watched.woken.clear()
         watched.kube.put(POD, child("a", spec={"nodeName": "n"}))
-        await until(lambda: bool(watched.woken))
+        await until(lambda: bool(watched.woken), "somebody to be woken")
         watched.woken.clear()
         watched.kube.remove(POD, "llm", "a")
-        await until(lambda: watched.names() == [])
+        await until(lambda: watched.names() == [], "nothing to be known any more")
         assert watched.woken == [KIMI]
 
 
@@ -85,7 +86,7 @@ async def test_what_was_noted_wakes_nobody(watched: Watched) -> None:
         watched.children.note(SERVICE, made)
         assert watched.names(SERVICE) == ["kimi"]
         watched.kube.put(SERVICE, child("later"))
-        await until(lambda: watched.names(SERVICE) == ["kimi", "later"])
+        await until(lambda: watched.names(SERVICE) == ["kimi", "later"], "both to be known")
         assert watched.woken == [KIMI]
 
 
@@ -93,7 +94,7 @@ async def test_what_loses_its_label_is_gone(watched: Watched) -> None:
     watched.kube.put(POD, child("a"))
     async with watched.run():
         watched.kube.put(POD, {"metadata": {"name": "a", "namespace": "llm"}})
-        await until(lambda: watched.names() == [])
+        await until(lambda: watched.names() == [], "nothing to be known any more")
 
 
 async def test_a_watch_that_fails_is_begun_anew_with_a_list(watched: Watched) -> None:
@@ -104,9 +105,9 @@ async def test_a_watch_that_fails_is_begun_anew_with_a_list(watched: Watched) ->
 
     watched.kube.fail = fail
     async with watched.run():
-        await until(lambda: not failures)
+        await until(lambda: not failures, "the failures to be over")
         watched.kube.put(POD, child("a"))
-        await until(lambda: watched.names() == ["a"])
+        await until(lambda: watched.names() == ["a"], "a to be known")
 
 
 async def test_a_kind_that_may_not_be_listed_holds_up_nothing(watched: Watched) -> None:
@@ -129,9 +130,9 @@ async def test_what_no_api_server_sends_ends_no_informer(watched: Watched) -> No
 
     watched.kube.fail = fail
     async with watched.run():
-        await until(lambda: not broken)
+        await until(lambda: not broken, "the broken answers to be over")
         watched.kube.put(POD, child("a"))
-        await until(lambda: watched.names() == ["a"])
+        await until(lambda: watched.names() == ["a"], "a to be known")
 
 
 async def test_a_lost_event_is_found_by_the_next_list(watched: Watched) -> None:
@@ -141,7 +142,7 @@ async def test_a_lost_event_is_found_by_the_next_list(watched: Watched) -> None:
         lose(watched.kube, lambda: watched.kube.remove(POD, "llm", "a"))
         assert watched.names() == ["a"]
         watched.woken.clear()
-        await until(lambda: watched.names() == [])
+        await until(lambda: watched.names() == [], "nothing to be known any more")
         assert KIMI in watched.woken
 
 

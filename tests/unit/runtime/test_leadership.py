@@ -17,7 +17,6 @@ from fathom.core.cluster.manifest import Seen
 from fathom.runtime.leading.fenced_kube import FencedKube
 from fathom.runtime.leading.leadership import (
     RENEW_DEADLINE_S,
-    RETRY_S,
     LeadershipLostError,
     Tenure,
     lead,
@@ -28,8 +27,9 @@ from fathom.runtime.leading.loop_beside import loop_beside
 from fathom.runtime.leading.pulse import LIFELESS_AFTER_S, Pulse
 from fathom.runtime.process.main import exit_code
 from support.api_server import ApiServer, served
-from support.bench import until
 from support.fake_kube import FakeKube
+from support.leaping_time import in_leaping_time
+from support.waiting import until
 
 Work = Callable[[], Awaitable[None]]
 
@@ -146,12 +146,12 @@ async def test_who_is_told_to_end_while_it_takes_the_lease_gives_it_back() -> No
 
     async with served(api) as url:
         taking = asyncio.create_task(leading(url, never, tenure))
-        await until(lambda: api.lease_writes)
+        await until(lambda: api.lease_writes, "a write of the lease")
         taking.cancel()
         # Long after whoever asked for it has stopped waiting.
         asyncio.get_running_loop().call_later(0.1, api.may_write_lease.set)
         await asyncio.gather(taking, return_exceptions=True)
-        await until(lambda: api.lease)
+        await until(lambda: api.lease, "the lease")
     assert "holderIdentity" not in api.lease["spec"]
     assert not tenure.holds
 
@@ -163,19 +163,20 @@ async def leading(url: str, work: Work, tenure: Tenure) -> None:
 
 
 async def test_a_loop_that_is_full_keeps_its_lease() -> None:
-    """Nothing in it gets a turn for longer than from one renewal to the next."""
+    """Nothing in it gets a turn from one renewal to the next."""
     api = ApiServer()
 
     async def work() -> None:
         # Yes: this is what the loop must never do, and what a thousand passes together amount to.
-        time.sleep(RETRY_S + 1)  # noqa: ASYNC251
+        while api.lease_renewals < 2:
+            time.sleep(0.05)  # noqa: ASYNC251
 
     async with loop_beside("server") as there:
         serving = served(api)
         url = await there(serving.__aenter__())
         await leading(url, work, Tenure())
         await there(serving.__aexit__(None, None, None))
-    assert api.lease_renewals >= 1
+    assert api.lease_renewals >= 2
 
 
 async def test_who_hangs_neither_takes_nor_renews_a_lease() -> None:
@@ -239,6 +240,7 @@ async def test_a_lost_lease_ends_the_work_with_an_error() -> None:
 impatient = partial(work_while_held, lease="fathom/operator", look_s=0.01, given_up_after_s=0.1)
 
 
+@in_leaping_time
 async def test_a_lease_that_looks_lost_for_a_moment_ends_nothing() -> None:
     """As where the clock is set forward, until the next renewal."""
     renewing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -253,6 +255,7 @@ async def test_a_lease_that_looks_lost_for_a_moment_ends_nothing() -> None:
     await impatient(renewing, work, holds=holds)
 
 
+@in_leaping_time
 async def test_a_renewal_that_hangs_ends_the_work_once_the_lease_may_be_another_s() -> None:
     hanging: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

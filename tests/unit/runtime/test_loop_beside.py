@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 from fathom.runtime.leading.loop_beside import loop_beside
+from support.waiting import GUARD_S, until
 
 
 async def test_it_goes_on_while_this_loop_is_full() -> None:
@@ -19,7 +19,7 @@ async def test_it_goes_on_while_this_loop_is_full() -> None:
             return threading.current_thread().name
 
         working = beside(work())
-        assert arrived.wait(10)  # nothing of this loop runs meanwhile
+        assert arrived.wait(GUARD_S)  # nothing of this loop runs meanwhile
         assert await working == "other"
 
 
@@ -45,11 +45,9 @@ async def test_what_is_cancelled_here_ends_there_and_so_does_all_at_the_end() ->
     async with loop_beside("other") as beside:
         events = threading.Event(), threading.Event()
         first, _ = (beside(work(name, begun)) for name, begun in zip("ab", events, strict=True))
-        assert all(each.wait(10) for each in events)
+        assert all(each.wait(GUARD_S) for each in events)
         first.cancel()
-        deadline_s = time.monotonic() + 10
-        while not ended and time.monotonic() < deadline_s:
-            await asyncio.sleep(0.001)
+        await until(lambda: ended, "what was cancelled to end")
         assert ended == ["a"]
     assert ended == ["a", "b"]
     assert "other" not in {each.name for each in threading.enumerate()}

@@ -18,28 +18,29 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.runtime.loop import RESYNC_S
 from fathom.runtime.loops import STUCK_AFTER_S, Loops, pass_after_pass
 from fathom.runtime.turns import PASSES_AT_ONCE, Turns
-from support.bench import KEY, Bench, holding, until
+from support.bench import KEY, Bench, holding
+from support.waiting import turns, until
 
 OTHER = ObjectKey("llm", "other")
 
 
 async def test_a_poke_is_a_pass(bench: Bench, loops: Loops) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     bench.kube.remove(SERVICE, "llm", "kimi")
     loops.wake(KEY)
-    await until(lambda: bench.kube.names(SERVICE) == ["kimi"])
+    await until(lambda: bench.kube.names(SERVICE) == ["kimi"], "the Service to be made anew")
 
 
 async def test_a_loop_ends_with_its_resource_and_starts_with_the_next(
     bench: Bench, loops: Loops
 ) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     resource = bench.resource
     bench.kube.remove(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
     loops.seen(KEY)
-    await until(lambda: len(loops) == 0)
+    await until(lambda: len(loops) == 0, "all loops to end")
     bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
     loops.seen(KEY)
     assert len(loops) == 1
@@ -65,7 +66,7 @@ async def test_a_resource_made_anew_during_the_last_look_gets_its_loop(
     bench.metrics.asked = []
     bench.kube.get = made_anew_meanwhile  # type: ignore[method-assign]
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     assert len(loops) == 1
 
 
@@ -82,13 +83,13 @@ async def test_a_resource_made_anew_while_its_loop_ends_gets_another(
         bench.kube.put(SPECULATIVE_DEPLOYMENT, resource)
         bench.metrics.asked = []
         loops.seen(KEY)
-        await until(lambda: bench.metrics.asked)
+        await until(lambda: bench.metrics.asked, "a pass")
     assert len(loops) == 1
 
 
 async def test_an_event_about_what_is_gone_costs_one_look(loops: Loops) -> None:
     loops.seen(OTHER)
-    await until(lambda: len(loops) == 0)
+    await until(lambda: len(loops) == 0, "all loops to end")
 
 
 @pytest.mark.parametrize(("heard", "left"), [("deleted", 0), ("", 1), ("deleted, made", 1)])
@@ -97,7 +98,7 @@ async def test_what_was_deleted_and_may_not_be_read_any_more_is_gone(
 ) -> None:
     """As where the operator's Role goes with the namespace; a 403 alone may pass by itself."""
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     asked = 0
 
     def forbidden(verb: str, kind: Kind) -> KubeError | None:
@@ -113,9 +114,8 @@ async def test_what_was_deleted_and_may_not_be_read_any_more_is_gone(
     if "made" in heard:
         loops.changed(KEY, 1, {}, "77")
     loops.wake(KEY)
-    await until(lambda: asked > 0)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await until(lambda: asked > 0, "the resource to be asked for")
+    await turns()
     assert len(loops) == left
 
 
@@ -149,7 +149,7 @@ async def test_a_clock_that_is_set_makes_no_loop_overdue(bench: Bench, loops: Lo
     registry = bench.world.telemetry.registry
     loops.seen(KEY)
     for set_forward_s in (2 * STUCK_AFTER_S, 0.0, -2 * STUCK_AFTER_S):
-        await until(lambda: bench.metrics.asked)
+        await until(lambda: bench.metrics.asked, "a pass")
         bench.clock.set_forward_s = set_forward_s
         assert loops.overdue() == ()
         assert registry.get_sample_value("fathom_pass_overdue_seconds", labels) == 0
@@ -168,7 +168,7 @@ async def test_a_clock_that_is_set_back_hides_no_loop_that_hangs(
 
 async def test_stopping_changes_nothing(bench: Bench, loops: Loops) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     await loops.stop()
     assert bench.kube.writes == []
     assert len(loops) == 0
@@ -188,7 +188,7 @@ async def test_a_loop_does_not_hold_what_it_was_started_in(bench: Bench, loops: 
         return ref(event)
 
     event = Context().run(handle)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     gc.collect()
     assert event() is None
     assert len(loops) == 1
@@ -196,9 +196,9 @@ async def test_a_loop_does_not_hold_what_it_was_started_in(bench: Bench, loops: 
 
 async def test_once_closed_no_loop_acts_nor_begins(bench: Bench, loops: Loops) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     loops.close()
-    await until(lambda: len(loops) == 0)
+    await until(lambda: len(loops) == 0, "all loops to end")
     loops.seen(KEY)
     loops.changed(OTHER, 1, {}, "1")
     assert len(loops) == 0
@@ -220,7 +220,7 @@ async def test_loops_that_begin_together_take_turns(bench: Bench, loops: Loops) 
     bench.kube.get = slow  # type: ignore[method-assign]
     for number in range(3 * PASSES_AT_ONCE):
         loops.seen(ObjectKey("llm", f"resource-{number}"))
-    await until(lambda: len(loops) == 0)
+    await until(lambda: len(loops) == 0, "all loops to end")
     assert most == PASSES_AT_ONCE
 
 
@@ -248,9 +248,9 @@ class OneTurn:
             group.create_task(self._hold(hold))
             await asyncio.sleep(0)
             passing = group.create_task(pass_after_pass(self.loop, self.turns, settle_s=0))
-            await asyncio.sleep(0.01)
+            await turns()  # it waits in line, or has passed
             hold.set()
-            await until(lambda: self.slept)
+            await until(lambda: self.slept, "the pass to end")
             passing.cancel()
         return self.slept.pop()
 
@@ -277,7 +277,7 @@ async def test_an_edit_is_urgent_and_what_was_written_of_it_is_not(
     bench: Bench, loops: Loops
 ) -> None:
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     loop = bench.loop
     await loop.tick()
     generation = bench.resource["metadata"]["generation"]
@@ -310,7 +310,7 @@ async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
     """Its first write comes before the looks that were due before it."""
     loops, at_work, go_on = Loops(bench.world, settle_s=0), 0, asyncio.Event()
     loops.seen(KEY)
-    await until(lambda: bench.metrics.asked)
+    await until(lambda: bench.metrics.asked, "a pass")
     read, looked = bench.kube.get, list[str]()
 
     async def slow(kind: Kind, namespace: str, name: str) -> Manifest | None:
@@ -323,12 +323,12 @@ async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
     bench.kube.get = slow  # type: ignore[method-assign]
     for number in range(10 * PASSES_AT_ONCE):
         loops.seen(ObjectKey("llm", f"resource-{number}"))
-    await until(lambda: at_work == PASSES_AT_ONCE)
+    await until(lambda: at_work == PASSES_AT_ONCE, "all turns to be taken")
     bench.edit({"replicas": 3})
     metadata = bench.resource["metadata"]
     loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
-    await asyncio.sleep(0.01)  # its loop waits in line by now
+    await turns()  # its loop waits in line by now
     go_on.set()
-    await until(lambda: "kimi" in looked)
+    await until(lambda: "kimi" in looked, "the edited one's turn")
     assert looked.index("kimi") <= PASSES_AT_ONCE
     await loops.stop()

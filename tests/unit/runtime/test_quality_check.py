@@ -24,6 +24,7 @@ from fathom.quality.prompts import PROMPTS
 from fathom.reconcile.quality_step import QualityStep, requested
 from fathom.runtime.quality_check import QualityChecker
 from manifest_samples import resource, started_with
+from support.waiting import until
 
 START_S = 1_800_000_000.0
 
@@ -149,17 +150,13 @@ class Cluster:
         """Let the engines speak, until the loop is woken, as all is there."""
         before = self.wakes
         self.engines.open.set()
-        async with asyncio.timeout(10):
-            while self.wakes == before:
-                await asyncio.sleep(0)
+        await until(lambda: self.wakes != before, "the loop to be woken")
 
     async def asking(self) -> None:
         """Held, in force, and the first prompts are under way."""
         await self.tick()
         await self.tick()
-        async with asyncio.timeout(10):
-            while len(self.engines.asked) < 2:
-                await asyncio.sleep(0)
+        await until(lambda: len(self.engines.asked) >= 2, "the first prompts")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A watch that fails is begun anew, and no loop ends with it; one that keeps failing ends all."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import pytest
@@ -20,7 +20,8 @@ from fathom.runtime.handlers import (
 )
 from fathom.runtime.loops import Loops
 from support.api_server import NOT_FOR_ALL, ApiServer, served
-from support.bench import KEY, Bench, until
+from support.bench import KEY, Bench
+from support.waiting import until
 
 
 async def watching(loops: Loops, bench: Bench, url: str, namespaces: Sequence[str] = ()) -> None:
@@ -45,13 +46,6 @@ class LongLook:
             self.cut_off = True
             raise
         return await self._get(kind, namespace, name)
-
-
-async def patiently(condition: Callable[[], bool]) -> None:
-    """Until something over real connections is so."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 class Run:
@@ -108,8 +102,7 @@ async def test_kopf_waits_for_a_server_that_fills_its_cache(bench: Bench, loops:
     async with served(api) as url:
         run = asyncio.create_task(watching(loops, bench, url))
         try:
-            async with asyncio.timeout(60):
-                await api.watched.wait()
+            await api.watched.wait()
             assert not run.done()
             assert (len(loops), api.busy) == (1, 0)
         finally:
@@ -124,8 +117,7 @@ async def test_kopf_begins_anew_after_an_error_in_a_watch(bench: Bench, loops: L
     async with served(api) as url:
         run = asyncio.create_task(watching(loops, bench, url))
         try:
-            async with asyncio.timeout(60):
-                await api.watched.wait()
+            await api.watched.wait()
             assert not run.done()
             assert len(loops) == 1
             assert api.lists.isdisjoint({each.plural for each in NOT_FOR_ALL})
@@ -143,12 +135,12 @@ async def test_an_error_in_a_watch_cuts_no_pass_off(bench: Bench, loops: Loops) 
     async with served(api) as url:
         run = asyncio.create_task(watching(loops, bench, url, namespaces))
         try:
-            await patiently(lambda: api.watches[api.failed_in] == 2)
+            await until(lambda: api.watches[api.failed_in] == 2, "another watch")
             watchers = [each.get_name() for each in asyncio.all_tasks()]
             assert sum(each.startswith("watcher for ") for each in watchers) == 2  # those of now
             assert not look.cut_off
             look.go_on.set()
-            await until(lambda: bench.metrics.asked)
+            await until(lambda: bench.metrics.asked, "a pass")
         finally:
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
@@ -162,8 +154,7 @@ async def test_when_the_watches_are_cancelled_all_loops_end_at_once(
     api = ApiServer([{"metadata": {"name": "kimi", "namespace": "llm", "uid": "u"}}])
     async with served(api) as url:
         run = asyncio.create_task(watching(loops, bench, url))
-        async with asyncio.timeout(60):
-            await look.begun.wait()
+        await look.begun.wait()
         run.cancel()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -186,8 +177,7 @@ async def test_nobody_works_on_without_the_search_for_what_watches_missed(
     bench.kube.fail = fail
     async with served(ApiServer()) as url:
         with pytest.raises(_WorstError):
-            async with asyncio.timeout(10):
-                await watching(loops, bench, url)
+            await watching(loops, bench, url)
     assert loops.closed
 
 
@@ -201,11 +191,11 @@ async def test_a_namespace_that_is_forbidden_is_taken_up_once_it_is_not(
     async with served(api) as url:
         run = asyncio.create_task(watching(loops, bench, url, ("llm", "c")))
         try:
-            await patiently(lambda: api.refused > 1)
-            await patiently(api.watched.is_set)
+            await until(lambda: api.refused > 1, "both looks to be refused")
+            await api.watched.wait()
             assert len(loops) == 1
             api.forbidden = set()
-            await patiently(lambda: len(loops) == 2)
+            await until(lambda: len(loops) == 2, "the namespace to be taken up")
             assert not look.cut_off
         finally:
             run.cancel()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fathom_vllm
+from support.waiting import GUARD_S
 
 VLLM = {
     "vllm/v1/core/sched/async_scheduler.py": """
@@ -113,7 +114,7 @@ def run(directory: Path, code: str, **environ: str) -> tuple[object, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=GUARD_S,
     )
     assert not process.returncode, process.stderr
     found: object = json.loads(process.stdout)

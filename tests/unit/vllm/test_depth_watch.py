@@ -13,6 +13,7 @@ from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.depth_watch import DepthWatch, Ready
 from fathom_vllm.schedule import PodDepths
+from support.waiting import GUARD_S
 
 STARTUP = Ready(0, (0, 3, 3))
 
@@ -101,11 +102,11 @@ def test_the_thread_looks_again_and_again_and_is_no_reason_to_stay(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched.file.answers = [adopted(1, 5)]
-    watched.watch.start()
+    watched.watch.start(wait_s=GUARD_S)
     assert watched.watch.ready.generation == 1  # the first look is waited for
     assert "did not answer" not in caplog.text
     for _ in range(2):
-        assert watched.file.polled.acquire(timeout=60)
+        assert watched.file.polled.acquire(timeout=GUARD_S)
     (thread,) = (each for each in threading.enumerate() if each.name == "fathom-depth")
     assert thread.daemon
 
@@ -113,7 +114,7 @@ def test_the_thread_looks_again_and_again_and_is_no_reason_to_stay(
 def test_a_thread_that_lives_is_left_alone(watched: Watched) -> None:
     watched.watch.keep_looking()
     assert watched.file.polls == 0  # never started
-    watched.watch.start()
+    watched.watch.start(wait_s=GUARD_S)
     before = threading.enumerate()
     watched.watch.keep_looking()
     assert threading.enumerate() == before
@@ -121,7 +122,7 @@ def test_a_thread_that_lives_is_left_alone(watched: Watched) -> None:
 
 
 def test_after_a_fork_the_thread_starts_again(watched: Watched) -> None:
-    watched.watch.start()
+    watched.watch.start(wait_s=GUARD_S)
     pid = os.fork()
     if pid == 0:  # the child: no pytest here, only an exit status
         alive = threading.active_count()
@@ -138,7 +139,7 @@ def test_a_file_that_does_not_answer_does_not_stop_the_start(
     poll = watched.file.poll
 
     def late() -> Adopted | Rejected | None:
-        assert answer.wait(60)
+        assert answer.wait(GUARD_S)
         return poll()
 
     watched.file.answers = [adopted(1, 5)]
@@ -147,7 +148,7 @@ def test_a_file_that_does_not_answer_does_not_stop_the_start(
     assert watched.watch.ready == STARTUP
     assert "did not answer within" in caplog.text
     answer.set()
-    assert watched.file.polled.acquire(timeout=60)
+    assert watched.file.polled.acquire(timeout=GUARD_S)
 
 
 def test_the_document_reads_what_the_operator_writes(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fathom_vllm.hook import SchedulerHook
 from fathom_vllm.schedule import depth_table
 from manifest_samples import resource
 from support.vllm_outputs import Row, outputs_of
+from support.waiting import GUARD_S
 
 ENGINE_TABLE = [0, 3, 3, 3, 3, 0, 1, 2, 7]
 
@@ -202,7 +203,7 @@ class SlowDisk(DepthFile):
         self.asked.set()
         # The scheduler's thread would wait for ever: what is told then is that it asked.
         in_step = threading.current_thread() is threading.main_thread()
-        assert self.answer.wait(0 if in_step else 60)
+        assert self.answer.wait(0 if in_step else GUARD_S)
         return super().poll()
 
 
@@ -217,7 +218,7 @@ def test_no_step_waits_for_the_file(engine: Engine) -> None:
     disk.asked.clear()
     watch.start(wait_s=0)
     try:
-        assert disk.asked.wait(60)
+        assert disk.asked.wait(GUARD_S)
         for _ in range(300):  # a step that read the file would wait for the answer
             engine.step(1, 0.01)
     finally:

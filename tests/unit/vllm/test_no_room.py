@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fathom_vllm
+from support.waiting import GUARD_S
 
 BATCH, DEPTH = 12, 7
 """Three pages of counters."""
@@ -99,7 +100,7 @@ def run(directory: Path, code: str) -> tuple[dict[str, object], str]:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
     assert process.returncode == 0, f"exit {process.returncode}: {process.stderr[-2000:]}"

@@ -192,6 +192,7 @@ async def lead_from_a_thread(
     who: str,
     work: Callable[[], Awaitable[None]],
     tenure: Tenure,
+    lease_s: int = LEASE_S,
 ) -> None:
     """As `lead`, with the lease in a thread of its own and over a connection of its own.
 
@@ -202,6 +203,7 @@ async def lead_from_a_thread(
         who: this operator.
         work: what to do, in this event loop; cancelled when the lease is lost.
         tenure: learns of each renewal.
+        lease_s: as of `lead`.
 
     Raises:
         LeadershipLostError: the lease is lost; the work has been cancelled.
@@ -218,6 +220,7 @@ async def lead_from_a_thread(
                 work=work,
                 tenure=tenure,
                 pulse=Pulse(),
+                lease_s=lease_s,
             )
         finally:
             await _soon(beside(api.close()))  # type: ignore[no-untyped-call]
@@ -238,6 +241,7 @@ async def lead(
     work: Callable[[], Awaitable[None]],
     tenure: Tenure,
     pulse: Pulse,
+    lease_s: int = LEASE_S,
 ) -> None:
     """Wait for the lease, then work for as long as it is held.
 
@@ -252,6 +256,7 @@ async def lead(
         work: what to do; cancelled when the lease is lost.
         tenure: learns of each renewal.
         pulse: of the event loop that works: without it the lease is neither taken nor renewed.
+        lease_s: seconds for which another's lease is left alone that is not renewed.
 
     Raises:
         LeadershipLostError: the lease is lost; the work has been cancelled.
@@ -259,7 +264,7 @@ async def lead(
     lock = _PatientLock(ObjectKey(namespace, name), who, api, tenure, pulse)
     config = Config(
         lock,
-        lease_duration=LEASE_S,
+        lease_duration=lease_s,
         renew_deadline=RENEW_DEADLINE_S,
         retry_period=RETRY_S,
         onstarted_leading=_nothing,

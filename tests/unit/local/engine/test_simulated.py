@@ -13,6 +13,7 @@ from fathom_local.engine.simulated import parse_arguments
 from fathom_local.engine.simulated_core import SimulatedEngine, StepObserver
 from fathom_local.engine.walk import EASY, HARD
 from fathom_vllm.bundle import SCHEDULER_CLASS
+from support.waiting import GUARD_S
 
 
 def test_it_takes_vllms_arguments_and_passes_over_the_rest() -> None:
@@ -128,7 +129,7 @@ def test_a_proxy_is_no_way_to_an_engine_on_this_machine(
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
     engine = EngineProcess(simulated_setup(), tmp_path)
     try:
-        engine.start(timeout_s=20)
+        engine.start(timeout_s=GUARD_S)
         assert engine.running
     finally:
         engine.stop()

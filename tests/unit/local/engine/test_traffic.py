@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from aiohttp.test_utils import TestServer
 
 from fathom_local.engine.traffic import LoadGenerator, Phase, difference
 from fathom_local.engine.walk import EASY, HARD, class_of
+from support.leaping_time import in_leaping_time
+from support.waiting import until
 
 Answer = Callable[[list[int], int], web.Response]
 
@@ -41,50 +44,46 @@ class Endpoint:
         return self.answer(body["prompt"], body["max_tokens"])
 
 
-@pytest.fixture
-def endpoint() -> Endpoint:
-    return Endpoint()
-
-
-@pytest.fixture
-async def load(endpoint: Endpoint) -> AsyncIterator[LoadGenerator]:
-    application = web.Application()
+@asynccontextmanager
+async def loaded() -> AsyncIterator[tuple[LoadGenerator, Endpoint]]:
+    """A load, and where it goes."""
+    endpoint, application = Endpoint(), web.Application()
     application.router.add_post("/v1/completions", endpoint.complete)
     async with (
-        TestServer(application) as server,
+        TestServer(application, host="127.0.0.1") as server,
         LoadGenerator(str(server.make_url("/")), "pair") as load,
     ):
-        yield load
+        yield load, endpoint
 
 
 async def run(load: LoadGenerator, phase: Phase, requests: int) -> None:
     load.set_phase(phase)
     enough = len(load.results) + requests
-    async with asyncio.timeout(10):
-        while len(load.results) < enough:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(load.results) >= enough, f"{requests} more requests to end")
 
 
-async def test_right_completions_are_ok(load: LoadGenerator, endpoint: Endpoint) -> None:
-    await run(load, Phase(EASY, concurrency=3, max_tokens=10), 12)
-    assert all(result.ok and result.tokens == 10 for result in load.results)
-    assert endpoint.most == 3
+@in_leaping_time
+async def test_right_completions_are_ok() -> None:
+    async with loaded() as (load, endpoint):
+        await run(load, Phase(EASY, concurrency=3, max_tokens=10), 12)
+        assert all(result.ok and result.tokens == 10 for result in load.results)
+        assert endpoint.most == 3
 
 
-async def test_class_and_concurrency_change_on_the_fly(
-    load: LoadGenerator, endpoint: Endpoint
-) -> None:
-    await run(load, Phase(EASY, concurrency=1), 3)
-    await run(load, Phase(HARD, concurrency=5), 15)
-    assert endpoint.most == 5
-    endpoint.most = 0
-    await run(load, Phase(HARD, concurrency=2), 8)
-    await load.stop()
-    endpoint.most = 0
-    await run(load, Phase(EASY, concurrency=2), 4)
-    assert endpoint.most == 2
-    assert {result.traffic for result in load.results[4:18]} <= {"easy", "hard"}
-    assert load.results[0].traffic == "easy"
+@in_leaping_time
+async def test_class_and_concurrency_change_on_the_fly() -> None:
+    async with loaded() as (load, endpoint):
+        await run(load, Phase(EASY, concurrency=1), 3)
+        await run(load, Phase(HARD, concurrency=5), 15)
+        assert endpoint.most == 5
+        endpoint.most = 0
+        await run(load, Phase(HARD, concurrency=2), 8)
+        await load.stop()
+        endpoint.most = 0
+        await run(load, Phase(EASY, concurrency=2), 4)
+        assert endpoint.most == 2
+        assert {result.traffic for result in load.results[4:18]} <= {"easy", "hard"}
+        assert load.results[0].traffic == "easy"
 
 
 @pytest.mark.parametrize(
@@ -97,33 +96,35 @@ async def test_class_and_concurrency_change_on_the_fly(
         (lambda prompt, length: web.Response(text="{"), "ContentTypeError"),  # noqa: ARG005
     ],
 )
+@in_leaping_time
 async def test_whatever_else_comes_back_is_an_error_in_a_sentence(
-    load: LoadGenerator, endpoint: Endpoint, answer: Answer, sentence: str
+    answer: Answer, sentence: str
 ) -> None:
-    endpoint.answer = answer
-    await run(load, Phase(EASY, concurrency=1, max_tokens=10), 1)
-    assert sentence in load.results[0].error
+    async with loaded() as (load, endpoint):
+        endpoint.answer = answer
+        await run(load, Phase(EASY, concurrency=1, max_tokens=10), 1)
+        assert sentence in load.results[0].error
 
 
-async def test_leaving_lets_requests_in_flight_finish(
-    load: LoadGenerator, endpoint: Endpoint
-) -> None:
-    load.set_phase(Phase(EASY, concurrency=4))
-    async with asyncio.timeout(10):
-        while endpoint.in_flight < 4:
-            await asyncio.sleep(0.001)
-    await load.stop()
-    assert len(load.results) >= 4
-    assert all(result.ok for result in load.results)
+@in_leaping_time
+async def test_leaving_lets_requests_in_flight_finish() -> None:
+    async with loaded() as (load, endpoint):
+        load.set_phase(Phase(EASY, concurrency=4))
+        await until(lambda: endpoint.in_flight == 4, "four requests in flight")
+        await load.stop()
+        assert len(load.results) >= 4
+        assert all(result.ok for result in load.results)
 
 
-async def test_a_summary_counts_what_ended_in_between(load: LoadGenerator) -> None:
-    await run(load, Phase(EASY, concurrency=1, max_tokens=10), 5)
-    await load.stop()
-    ends = [result.ended_at_s for result in load.results]
-    summary = load.summary(ends[1], ends[4])
-    assert (summary.requests, summary.failed, summary.tokens) == (3, 0, 30)
-    assert summary.tokens_per_second == pytest.approx(30 / (ends[4] - ends[1]))
+@in_leaping_time
+async def test_a_summary_counts_what_ended_in_between() -> None:
+    async with loaded() as (load, _):
+        await run(load, Phase(EASY, concurrency=1, max_tokens=10), 5)
+        await load.stop()
+        ends = [result.ended_at_s for result in load.results]
+        summary = load.summary(ends[1], ends[4])
+        assert (summary.requests, summary.failed, summary.tokens) == (3, 0, 30)
+        assert summary.tokens_per_second == pytest.approx(30 / (ends[4] - ends[1]))
 
 
 def test_a_difference_is_named_by_its_place() -> None:

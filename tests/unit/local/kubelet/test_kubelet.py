@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom_local.kubelet.containers.container_worker import Backoff
@@ -56,7 +56,6 @@ def test_references_are_expanded_as_kubernetes_does(text: str, expected: str) ->
     assert expand(text, {"A": "1"}) == expected
 
 
-@settings(deadline=None)  # it writes files, on a disk that others use
 @given(
     st.lists(
         st.dictionaries(

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from fathom_local.tools.tier import over_budget
+from support.waiting import GUARD_S
 
 COMPUTES = "import time\nwhile time.process_time() < 0.5: pass"
 DAEMON = """
@@ -13,7 +14,7 @@ subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
 
 
 def tier(
-    *command: str, budget: float = 100.0, patience_seconds: float = 20.0
+    *command: str, budget: float = 100.0, patience_seconds: float = GUARD_S
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
@@ -22,7 +23,7 @@ def tier(
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
 
@@ -47,17 +48,15 @@ def test_what_is_over_its_budget_is_told_what_fails() -> None:
 
 
 def test_what_is_left_running_is_ended_named_and_a_fault() -> None:
-    forever = "import time; time.sleep(600)"
+    forever = "import time; time.sleep(3600)"
     done = tier(sys.executable, "-c", DAEMON, forever, patience_seconds=0.5)
     assert done.returncode == 1
     assert "left processes running" in done.stderr
-    assert "time.sleep(600) (pid " in done.stderr
+    assert "time.sleep(3600) (pid " in done.stderr
 
 
 def test_each_line_of_the_tests_is_printed_whole_after_the_name_of_its_tier() -> None:
-    lines = (
-        "import sys; print('one'); print('two', end='', flush=True); print('!', file=sys.stderr)"
-    )
+    lines = "echo one; printf two; echo '!' >&2"
     done = tier("sh", "-c", lines)
     assert done.stdout.splitlines() == ["light   | one", "light   | two!"]
 

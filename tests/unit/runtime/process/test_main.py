@@ -19,7 +19,7 @@ from fathom.runtime.leading.leadership import LeadershipLostError, work_while_he
 from fathom.runtime.loops import Loops
 from fathom.runtime.process.main import at_work, ender
 from support.api_server import ApiServer, served
-from support.bench import until
+from support.waiting import guarded, turns, until
 
 
 def kubeconfig(url: str) -> str:
@@ -79,7 +79,7 @@ async def operating(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     file = folder / "kubeconfig"
     ports = (f"--health-port={health}", f"--metrics-port={metrics}", f"--page-port={people}")
-    async with served(api) as url, asyncio.timeout(60):
+    async with served(api) as url, guarded("this run of the operator to end"):
         file.write_text(kubeconfig(url))
         async with running(file, *ports, **variables) as operator:
             yield operator
@@ -97,17 +97,16 @@ async def page(url: str) -> str:
 
 
 async def leads(api: ApiServer) -> None:
-    while not api.lease:
-        await asyncio.sleep(0.05)
+    await until(lambda: api.lease, "an operator that leads")
 
 
 async def ends_and_gives_its_lease_back(
     operator: asyncio.subprocess.Process, api: ApiServer
 ) -> None:
     operator.terminate()
-    async with asyncio.timeout(3):
-        await until(lambda: not api.lease["spec"].get("holderIdentity"))
     assert await operator.wait() == 0
+    assert api.giving_back.is_set()
+    assert "holderIdentity" not in api.lease["spec"]
 
 
 async def test_it_leads_before_it_acts_is_watched_and_ends_at_a_signal(tmp_path: Path) -> None:
@@ -141,16 +140,23 @@ async def test_a_proxy_that_leads_to_the_hub_is_no_way_to_the_api_server(tmp_pat
 
 
 async def test_it_gives_its_lease_back_while_somebody_looks_at_its_page(tmp_path: Path) -> None:
-    """Kopf waits for 5 s for every task that has begun since it runs, a viewer's connection too."""
+    """Kopf waits for 5 s for every task that has begun since it runs, and then ends a viewer's."""
     api = ApiServer()
+    api.may_give_back.clear()
     (people,) = free_ports(1)
     async with operating(api, tmp_path, people=people) as operator:
         await api.watched.wait()
-        async with aiohttp.ClientSession() as viewer:
-            async with viewer.get(f"http://127.0.0.1:{people}/") as shown:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as viewer:
+            url = f"http://127.0.0.1:{people}/"
+            async with viewer.get(url) as shown:
                 await shown.read()
             # Its connection is kept.
-            await ends_and_gives_its_lease_back(operator, api)
+            operator.terminate()
+            await api.giving_back.wait()
+            async with viewer.get(url) as shown:
+                assert shown.status == 200
+            api.may_give_back.set()
+            assert await operator.wait() == 0
 
 
 async def test_it_gives_its_lease_back_before_it_knows_what_there_is(tmp_path: Path) -> None:
@@ -179,7 +185,7 @@ async def test_it_is_ready_once_it_could_take_over_at_once(tmp_path: Path) -> No
 
 async def test_a_second_signal_cuts_nothing_off(loops: Loops) -> None:
     """Somebody without patience; the lease would stand until it runs out."""
-    begun, done = asyncio.Event(), asyncio.Event()
+    begun, second, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
     told_to_leave: list[None] = []
 
     async def operate() -> None:
@@ -189,12 +195,14 @@ async def test_a_second_signal_cuts_nothing_off(loops: Loops) -> None:
             await asyncio.Event().wait()
         finally:
             begun.set()
-            await asyncio.sleep(0.1)
+            await second.wait()
+            await turns()  # it is heeded, and would cut this off
             done.set()
 
     operating = asyncio.create_task(operate())
     await begun.wait()
     os.kill(os.getpid(), signal.SIGTERM)
+    second.set()
     await asyncio.gather(operating, return_exceptions=True)
     assert operating.cancelled()
     assert done.is_set()
@@ -226,6 +234,7 @@ async def test_a_signal_after_the_lease_was_lost_makes_it_no_good_end(loops: Loo
     # Whatever hangs from here on, no signal would be heeded.
     assert len(told_to_leave) == 1
     os.kill(os.getpid(), signal.SIGTERM)
-    asyncio.get_running_loop().call_later(0.1, left.set)
+    await turns()
+    left.set()
     with pytest.raises(LeadershipLostError):
         await operating
