@@ -15,6 +15,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "support/bad_server.py": "a byte in each 50 ms is how that server is bad",
     "rights/mutants.py": "`make rbac-mutants` gives up after the patience that it is given",
     "storms/__main__.py": "it prints what a hunt took",
+    "support/simulated_load.py": "it writes what its load took, as vLLM does",
     "e2e/observation.py": "it tells what a fleet took, for the tests to print",
     "e2e/test_rollouts.py": "it prints when what happened",
 }
