@@ -62,8 +62,9 @@ storms_CPU_SECONDS := 1050
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
 cluster_CPU_SECONDS := 640
-# A vLLM starts on one core, and much is asked of one that only parses and configures.
-engine_TESTS := -n 2 --dist loadfile tests/engine tests/contract -m engine
+# A vLLM starts on one core, and much is asked of one that only parses and configures. Those who
+# share one are a group: tests/conftest.py.
+engine_TESTS := -n 2 --dist loadgroup tests/engine tests/contract -m engine
 engine_CPU_SECONDS := 900
 # One fleet at a time: it is measured.
 e2e_TESTS := -v tests/e2e

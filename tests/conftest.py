@@ -1,4 +1,8 @@
-"""Marks tests by the folder they lie in: `make test` chooses the tests of a tier by their marks."""
+"""Marks tests by the folder they lie in: `make test` chooses the tests of a tier by their marks.
+
+With `--dist loadgroup` a file's tests stay on one worker, as with loadfile. Files that share what
+is dear to start name a group (`pytest.mark.xdist_group`), and all of it stays on one.
+"""
 
 from pathlib import Path
 
@@ -19,3 +23,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in NEEDS:
             item.add_marker(folder)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))

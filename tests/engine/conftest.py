@@ -1,7 +1,8 @@
-"""Real vLLM on the CPU: one engine per release that is asked, started once."""
+"""Real vLLM on the CPU: of each release that is asked one engine, and one import."""
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,6 +11,7 @@ from fathom_local.engine.model_pair import ModelPair, ensure_model_pair
 from fathom_local.engine.process import EngineProcess, EngineSetup, real_setup
 from fathom_local.engine.releases import asked_releases
 from fathom_local.paths import cache_dir
+from support.asked_vllm import AskVllm
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,12 @@ def engine(
     environment = ensure_engine_environment(version=request.param)
     with EngineProcess(real_setup(environment, pair), tmp_path_factory.mktemp("engine")) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def ask_vllm() -> Iterator[AskVllm]:
+    with ExitStack() as stack:
+        yield AskVllm(stack)
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from fathom_bench.job.prompts import share_gpt, speed_bench
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.walk import EASY, HARD
 from manifest_samples import resource
-from support.asked_vllm import ask_vllm
+from support.asked_vllm import AskVllm
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 PROBE: Final = Path(__file__).with_name("bench_probe.py")
 PROMPTS: Final = 6
@@ -39,7 +39,9 @@ def at(folder: Path, data: BenchData) -> BenchData:
 
 
 @pytest.fixture(scope="module")
-def answers(pair: ModelPair, tmp_path_factory: pytest.TempPathFactory) -> list[Mapping[str, Any]]:
+def answers(
+    pair: ModelPair, ask_vllm: AskVllm, tmp_path_factory: pytest.TempPathFactory
+) -> list[Mapping[str, Any]]:
     folder = tmp_path_factory.mktemp("data")
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -28,9 +28,9 @@ from fathom_local.engine.releases import asked_releases, known_as
 from fathom_local.paths import cache_dir
 from golden.rendering import SOURCES
 from manifest_samples import resource
-from support.asked_vllm import ask_vllm
+from support.asked_vllm import AskVllm
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 PROBE = Path(__file__).with_name("graph_probe.py")
 RELEASES = tuple(
@@ -208,8 +208,7 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def asked(accelerator: str, release: str) -> Mapping[str, Asked]:
-    """All in one process: importing vLLM takes longer than a thousand questions."""
+def asked(accelerator: str, release: str, ask_vllm: AskVllm) -> Mapping[str, Asked]:
     chance = random.Random(accelerator)
     specs = live_samples(accelerator)
     engines = {
@@ -273,7 +272,7 @@ def test_the_largest_batch_is_the_one_that_vllm_would_choose(
     assert max_batch(spec) == asked["V2, as it is"].answer["default_max_num_seqs"]
 
 
-def test_other_accelerators_have_vllms_own_batches_and_sizes() -> None:
+def test_other_accelerators_have_vllms_own_batches_and_sizes(ask_vllm: AskVllm) -> None:
     pair = ensure_model_pair(cache_dir(), ensure_engine_environment() / "bin" / "python")
     engine = replace(LIVE, max_num_seqs=512)
     question = asdict(engine) | {"target": str(pair.target), "draft": str(pair.draft)}

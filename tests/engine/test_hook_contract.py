@@ -9,9 +9,9 @@ import pytest
 
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.releases import asked_releases
-from support.asked_vllm import ask_vllm
+from support.asked_vllm import AskVllm
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 PROBE = Path(__file__).with_name("hook_probe.py")
 DEPTHS = (5, 1, 0, 7, 2, 3)
@@ -23,7 +23,7 @@ NOTHING = -1
 
 
 @pytest.fixture(scope="module", params=asked_releases(os.environ))
-def said(request: pytest.FixtureRequest, pair: ModelPair) -> Mapping[str, Any]:
+def said(request: pytest.FixtureRequest, pair: ModelPair, ask_vllm: AskVllm) -> Mapping[str, Any]:
     question = {
         "target": str(pair.target),
         "draft": str(pair.draft),

@@ -14,7 +14,7 @@ from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD, TrafficClass
 from support.waiting import until
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
 
 DRAFTS = "fathom_drafts_total"
 STEP_SECONDS = "fathom_step_seconds_total"

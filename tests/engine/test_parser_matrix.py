@@ -34,10 +34,10 @@ from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read
 from manifest_samples import changed, resource
-from support.asked_vllm import ask_vllm
+from support.asked_vllm import AskVllm
 from support.tiny_models import with_tiny_models, write_models
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 PROBE = Path(__file__).with_name("command_probe.py")
 GOLDEN = {path.stem: path for path in SOURCES}
@@ -265,7 +265,9 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def answers(release: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answer]:
+def answers(
+    release: str, ask_vllm: AskVllm, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Answer]:
     """By the name of the command."""
     models = tmp_path_factory.mktemp("models")
     write_models(models)

@@ -10,10 +10,10 @@ import pytest
 from fathom.core.models.config import ModelConfig
 from fathom.preflight.draft_architectures import TARGETS_WITHOUT_EAGLE3, knows_eagle3_draft
 from fathom_local.engine.releases import asked_releases
-from support.asked_vllm import ask_vllm
+from support.asked_vllm import AskVllm
 from support.model_pairs import NAMES, Pair
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 PROBE: Final = Path(__file__).with_name("preflight_probe.py")
 
@@ -45,7 +45,7 @@ def case(pair: Pair) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=asked_releases(os.environ))
-def told(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+def told(request: pytest.FixtureRequest, ask_vllm: AskVllm) -> Mapping[str, Any]:
     """What one release of vLLM says."""
     pairs = {
         f"{kind}/{name}": case(Pair.read(kind, name))

@@ -22,6 +22,7 @@ from support.waiting import GUARD_S, until
 
 pytestmark = [
     pytest.mark.engine,
+    pytest.mark.xdist_group("engine"),
     # The one that other tests have been at before: what it counts is looked at as it grows.
     pytest.mark.parametrize("engine", ["0.32.0"], indirect=True),
 ]

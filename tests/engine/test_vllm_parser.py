@@ -21,9 +21,9 @@ from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
 from fathom_local.engine.releases import asked_releases
 from golden.rendering import EXAMPLES, read
 from manifest_samples import resource
-from support.asked_vllm import ask_vllm
+from support.asked_vllm import AskVllm
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("asked")]
 
 
 PROBE = Path(__file__).with_name("parser_probe.py")
@@ -50,7 +50,7 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def said(release: str) -> Mapping[str, Any]:
+def said(release: str, ask_vllm: AskVllm) -> Mapping[str, Any]:
     """What one release says of all."""
     examples = [list(engine_args(read(path).spec))[1:] for path in EXAMPLE_FILES]
     found: Mapping[str, Any] = ask_vllm(PROBE, [*LINES, *examples], release=release)

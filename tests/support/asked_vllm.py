@@ -1,26 +1,41 @@
-"""Asks a real vLLM, as `fathom_local.engine.asking` does; what it cannot answer fails the test."""
+"""Asks real vLLMs, as `fathom_local.engine.asking` does; what they cannot answer fails the test."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fathom_local.engine.asking import ask
+from fathom_local.engine.asking import ImportedVllm, imported_vllm
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION, EngineEnvironmentError
 
 
-def ask_vllm(
-    probe: Path, question: object, *arguments: str, release: str = DEFAULT_ENGINE_VERSION
-) -> Any:
-    """What a probe answers; one process, since importing vLLM takes longer than most questions.
+class AskVllm:
+    """Asks any release, and imports each once: it costs more than most questions."""
 
-    Args:
-        probe: the script.
-        question: what it reads.
-        arguments: of its command line.
-        release: of vLLM.
-    """
-    try:
-        return ask(probe, question, *arguments, release=release)
-    except EngineEnvironmentError as error:
-        pytest.fail(str(error), pytrace=False)
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._imported: dict[str, ImportedVllm] = {}
+
+    def __call__(
+        self,
+        probe: Path,
+        question: object,
+        *arguments: str,
+        release: str = DEFAULT_ENGINE_VERSION,
+    ) -> Any:
+        """What a probe answers.
+
+        Args:
+            probe: the script.
+            question: what it reads.
+            arguments: of its command line.
+            release: of vLLM.
+        """
+        try:
+            if release not in self._imported:
+                vllm = self._stack.enter_context(imported_vllm(release))
+                self._imported[release] = vllm
+            return self._imported[release].ask(probe, question, *arguments)
+        except EngineEnvironmentError as error:
+            pytest.fail(str(error), pytrace=False)

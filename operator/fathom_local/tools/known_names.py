@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from fathom.manifests.engine_command.known_names import KnownNames, Names
 from fathom_local.engine import names_probe
-from fathom_local.engine.asking import ask
+from fathom_local.engine.asking import imported_vllm
 from fathom_local.engine.releases import NEWEST_KNOWN, OLDEST_TESTED
 
 Answer = Mapping[str, Sequence[str]]
@@ -57,7 +57,8 @@ def main() -> None:
     answers: dict[str, Answer] = {}
     for release in known_releases():
         sys.stderr.write(f"asking vLLM {release}\n")
-        answers[release] = ask(Path(names_probe.__file__), None, release=release)
+        with imported_vllm(release) as vllm:
+            answers[release] = vllm.ask(Path(names_probe.__file__), None)
     sys.stdout.write(known_names(answers).model_dump_json(indent=1) + "\n")
 
 
