@@ -38,8 +38,9 @@ engine: setup ## Install a real vLLM for the CPU and build its EAGLE 3.1 test pa
 engines: engine ## Install the oldest vLLM that is tested, too
 	@$(BIN)/python -m fathom_local.engine.environment 0.28.0 >/dev/null
 
-local-build: setup ## Build (once) the control plane that `fathom local` runs
-	@$(BIN)/fathom local build
+KUBERNETES ?=
+local-build: setup ## Get (once) the control plane that `fathom local` runs; KUBERNETES=1.34.1: that one
+	@$(BIN)/fathom local build $(if $(KUBERNETES),--version $(KUBERNETES))
 
 demo: setup ## The whole loop on this machine: a cluster, real vLLM, traffic, live depth
 	@$(BIN)/fathom local demo $(ARGS)
@@ -69,6 +70,12 @@ engine_CPU_SECONDS := 900
 # One fleet at a time: it is measured.
 e2e_TESTS := -v tests/e2e
 e2e_CPU_SECONDS := 1600
+
+# What each needs on the machine.
+tier-light tier-storms: setup
+tier-cluster: local-build browser
+tier-engine: engines
+tier-e2e: local-build engine
 
 tier-%:
 	@MAKEFLAGS= $(BIN)/python -m fathom_local.tools.tier $* --budget $($*_CPU_SECONDS) -- \

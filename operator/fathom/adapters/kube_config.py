@@ -1,6 +1,7 @@
 """How to reach the API server, and as whom."""
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ _OWN_NAMESPACE: Final = IN_CLUSTER.with_name("namespace")
 _DEFAULT: Final = "~/.kube/config"
 _UNUSABLE: Final = (config.ConfigException, OSError, YAMLError, TypeError)
 """What the library raises of a kubeconfig; the last of one that is empty."""
+_RENEWED_BEFORE: Final = timedelta(minutes=5)
+"""A token expires: as the library has it, for clocks that differ."""
 
 
 class NoClusterError(Exception):
@@ -58,12 +61,19 @@ def _renew_by(loader: Any, configuration: Configuration) -> None:
     That of EKS lasts for a quarter of an hour, and a bench for hours. The library does so for
     service accounts only.
     """
-    if getattr(loader, "exec_plugin_expiry", None) is None:
+    if not hasattr(loader, "exec_plugin_expiry"):
         return
+    expires: datetime = loader.exec_plugin_expiry
 
     async def renew(configuration: Configuration) -> None:
-        # It runs the plugin only if the token has expired, or soon will; it logs what goes wrong.
-        await loader.load_from_exec_plugin()
+        nonlocal expires
+        if datetime.now(UTC) < expires - _RENEWED_BEFORE:
+            return
+        # Without it the plugin runs. With it the library looks first whether the token has expired,
+        # by `utcnow`, which Python deprecates from 3.12 on.
+        vars(loader).pop("exec_plugin_expiry", None)
+        await loader.load_from_exec_plugin()  # it logs what goes wrong
+        expires = getattr(loader, "exec_plugin_expiry", expires)
         configuration.api_key["BearerToken"] = loader.token
 
     configuration.refresh_api_key_hook = renew  # type: ignore[assignment]

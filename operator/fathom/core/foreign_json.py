@@ -1,6 +1,7 @@
 """JSON that others wrote, read within bounds: what nests too deep would end whoever walks it."""
 
 import json
+import re
 from typing import Final
 
 from pydantic import JsonValue
@@ -34,6 +35,11 @@ def parsed_json(text: str | bytes) -> JsonValue:
         raise BeyondBoundsError(_TOO_DEEP) from None
     except BeyondBoundsError:
         raise
+    except json.JSONDecodeError as error:
+        # How deep a decoder goes before it gives up depends on Python and on the process.
+        if _opens_too_deep(error.doc[: error.pos]):
+            raise BeyondBoundsError(_TOO_DEEP) from None
+        raise UnreadableJsonError("it is not JSON") from error
     except ValueError as error:
         raise UnreadableJsonError("it is not JSON") from error
     if nests_too_deep(value):
@@ -68,6 +74,17 @@ def nests_too_deep(value: JsonValue) -> bool:
 
 
 _TOO_DEEP: Final = f"it nests deeper than {DEEPEST} levels"
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+
+
+def _opens_too_deep(beginning: str) -> bool:
+    """The same of JSON that ends anywhere."""
+    level = 0
+    for found in _STRING_OR_BRACKET.finditer(beginning):
+        level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if level > DEEPEST:
+            return True
+    return False
 
 
 def _inside(value: JsonValue) -> list[JsonValue]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -145,15 +146,17 @@ async def test_a_token_of_a_plugin_is_renewed_once_it_has_expired(tmp_path: Path
     plugin.write_text(
         f"""#!/bin/sh
 echo x >> {tmp_path}/runs
+run=$(wc -l < {tmp_path}/runs)
+[ "$run" = "$FAILS" ] && exit 1
 cat <<END
 {{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
-  "status": {{"token": "token-$(wc -l < {tmp_path}/runs)", "expirationTimestamp": "$EXPIRES"}}}}
+  "status": {{"token": "token-$run", "expirationTimestamp": "$EXPIRES"}}}}
 END
 """
     )
     plugin.chmod(0o755)
 
-    async def asked(expires: str) -> list[str]:
+    async def asked(expires: str, *, fails: int = 0) -> list[str]:
         seen.clear()
         content = yaml.safe_load(kubeconfig(tmp_path, server=url).read_text())
         (user,) = content["users"]
@@ -161,7 +164,10 @@ END
             "exec": {
                 "apiVersion": "client.authentication.k8s.io/v1",
                 "command": str(plugin),
-                "env": [{"name": "EXPIRES", "value": expires}],
+                "env": [
+                    {"name": "EXPIRES", "value": expires},
+                    {"name": "FAILS", "value": f"{fails}"},
+                ],
             }
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
@@ -178,6 +184,10 @@ END
         url = str(server.make_url("")).rstrip("/")
         assert await asked("2020-01-01T00:00:00Z") == ["Bearer token-2", "Bearer token-3"]
         assert await asked("2999-01-01T00:00:00Z") == ["Bearer token-1", "Bearer token-1"]
+        # A plugin that fails is asked again, and the old token may yet do.
+        assert await asked("2020-01-01T00:00:00Z", fails=2) == ["Bearer token-1", "Bearer token-3"]
+        soon = datetime.now(UTC) + timedelta(minutes=4)
+        assert await asked(f"{soon:%Y-%m-%dT%H:%M:%SZ}") == ["Bearer token-2", "Bearer token-3"]
 
 
 @pytest.mark.parametrize("content", ["", "a: [", "clusters: 7"])

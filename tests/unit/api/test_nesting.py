@@ -47,7 +47,15 @@ import json
 from fathom.runtime.process.limits import make_room_for_deep_json
 make_room_for_deep_json()
 for opening, closing in ('[', ']'), ('{"a":', '}'):
-    json.loads(opening * 10_000 + ('1' if closing == '}' else '') + closing * 10_000)
+    deep = opening * 10_000 + ('1' if closing == '}' else '') + closing * 10_000
+    json.loads('{"type": "ADDED", "object": {"items": [%s]}}' % deep)
+assert json.loads('[1, "a", {"b": [null]}]') == [1, 'a', {'b': [None]}]
+for broken in '', '[', '{"a":' * 20_000, '1 2':
+    try:
+        json.loads(broken)
+    except (json.JSONDecodeError, RecursionError):
+        continue
+    raise AssertionError(broken)
 print("read")
 """
 

@@ -10,8 +10,16 @@ import pytest
 
 from support.waiting import GUARD_S
 
-LONG = "import time\nprint('importing', flush=True)\ntime.sleep(3600)\n"
-"""A module that takes long to import, as they all do on a node that has just begun."""
+LONG = """
+import time
+print("importing", flush=True)
+for _ in range(360_000):
+    time.sleep(0.01)
+"""
+"""A module that takes long to import, as they all do on a node that has just begun.
+
+In steps, as an import is: Python 3.14 may call a function before it looks for a signal.
+"""
 
 
 @pytest.mark.parametrize(("command", "code"), [("run", 0), ("render", -signal.SIGTERM)])

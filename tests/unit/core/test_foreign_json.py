@@ -36,10 +36,17 @@ def nested(levels: int) -> str:
     [
         ("[" * 20_000, "deeper than 100 levels"),
         ('{"a":' * 20_000, "deeper than 100 levels"),
+        ("[" * (DEEPEST + 1), "deeper than 100 levels"),
+        ('["]", "\\"]", ' * (DEEPEST + 1) + "?", "deeper than 100 levels"),
+        (b'{"a": [' * DEEPEST, "deeper than 100 levels"),
         (nested(DEEPEST + 1), "deeper than 100 levels"),
         ("1" * 5_000, "a number of 5000 digits"),
         ("", "not JSON"),
         ('{"a": 1', "not JSON"),
+        ("[" * DEEPEST, "not JSON"),
+        ("[[], {}, " * (DEEPEST - 1), "not JSON"),
+        ('{"' + "[" * 20_000, "not JSON"),
+        ("?" + nested(20_000), "not JSON"),
         (b"\xff\xfe\xfd", "not JSON"),
     ],
 )

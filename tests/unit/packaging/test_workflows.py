@@ -1,19 +1,34 @@
 """What runs elsewhere when somebody pushes: nothing here can run it, so its text is judged."""
 
+import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from fathom_local.control_plane.release import VERSION as DOWNLOADED_KUBERNETES
 from support.waiting import GUARD_S
 
 WORKFLOWS = ("ci.yaml", "release.yaml")
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 ATTESTS = {"id-token": "write", "attestations": "write"}
+OWNS_CHECKOUT = 'git config --global --add safe.directory "$GITHUB_WORKSPACE"'
+ENGINE, OLDEST_ENGINE = "fathom local engine", "fathom_local.engine.environment"
+CLUSTER, BROWSER = "fathom local build", "prerequisites.sh browser"
+SET_UP: dict[str, set[str]] = {
+    "light": set(),
+    "storms": set(),
+    "cluster": {CLUSTER, BROWSER},
+    "engine": {ENGINE, OLDEST_ENGINE},
+    "e2e": {CLUSTER, ENGINE},
+}
+"""Of each tier, beside the Python environment."""
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +60,154 @@ def test_actions_are_pinned_to_a_commit_and_say_of_which_version(folder: Path, n
     assert [each for each in used if not PINNED.fullmatch(each)] == []
 
 
-def test_what_is_pushed_must_pass_what_lands_here(folder: Path, root: Path) -> None:
-    steps = workflow(folder, "ci.yaml")["jobs"]["test"]["steps"]
+def minor(version: str) -> str:
+    major, minor, *_ = version.split(".")
+    return f"{major}.{minor}"
+
+
+def released(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def make_calls(job: dict[str, Any]) -> list[list[str]]:
+    """What make is given in each cell of a job's matrix. A job calls nothing else."""
+    cells: list[dict[str, str]] = [{}]
+    for axis, values in job.get("strategy", {}).get("matrix", {}).items():
+        assert all(isinstance(value, str) for value in values), (
+            f"{axis}: without quotes 1.30 is 1.3"
+        )
+        cells = [cell | {axis: value} for cell in cells for value in values]
+    called = []
+    for command in (step["run"] for step in job["steps"] if "run" in step):
+        if command == OWNS_CHECKOUT:
+            continue
+        for cell in cells:
+            filled = re.sub(r"\$\{\{ matrix\.(\w+) \}\}", lambda each: cell[each[1]], command)  # noqa: B023
+            program, *arguments = shlex.split(filled)
+            assert program == "make", command
+            called.append(arguments)
+    assert called
+    return called
+
+
+def planned(root: Path, *arguments: str) -> list[str]:
+    """The commands that make would run, but for those that call make again."""
+    # As if typed: not with what the make around the tests was given.
+    ours = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "ARGS", "KUBERNETES"}
+    done = subprocess.run(
+        ["make", "--dry-run", *arguments],
+        cwd=root,
+        env={name: value for name, value in os.environ.items() if name not in ours},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    lines = [line.strip() for line in done.stdout.replace("\\\n", "").splitlines()]
+    return [line for line in lines if not re.search(r"\bmake --no-print-directory\b", line)]
+
+
+def tier_jobs(folder: Path) -> dict[str, dict[str, Any]]:
+    """The jobs that run tests, and not what only builds."""
+    jobs = workflow(folder, "ci.yaml")["jobs"]
+    return {name: job for name, job in jobs.items() if name != "image"}
+
+
+def matrix(folder: Path, axis: str) -> dict[str, set[str]]:
+    """Of each job that has the axis, its versions."""
+    found = {}
+    for name, job in tier_jobs(folder).items():
+        if axis in (axes := job.get("strategy", {}).get("matrix", {})):
+            found[name] = set(axes[axis])
+    return found
+
+
+def tiers(root: Path) -> list[str]:
+    (line,) = re.findall(r"^TIERS := (.+)$", (root / "Makefile").read_text(), re.MULTILINE)
+    return list(line.split())
+
+
+def test_what_lands_passes_make_test(root: Path) -> None:
     (own,) = re.findall(r"^exec (.+)$", (root / ".ci/run").read_text(), re.MULTILINE)
-    assert steps[-1] == {"run": own}
+    assert own == "make test"
+
+
+def test_each_tier_has_a_job_that_runs_what_a_user_would_type(folder: Path, root: Path) -> None:
+    assert list(tier_jobs(folder)) == tiers(root)
+    for tier, job in tier_jobs(folder).items():
+        for arguments in make_calls(job):
+            steps = planned(root, *arguments)
+            assert [step for step in steps if "tools.tier " in step] == steps[-1:]
+            assert f"tools.tier {tier} " in steps[-1]
+
+
+@pytest.mark.parametrize("tier", SET_UP)
+def test_a_tier_sets_up_what_it_needs_and_no_more(root: Path, tier: str) -> None:
+    assert list(SET_UP) == tiers(root)
+    before = planned(root, f"tier-{tier}")[:-1]
+    found = {part for part in set().union(*SET_UP.values()) for step in before if part in step}
+    assert found == SET_UP[tier]
+
+
+def test_together_the_jobs_run_all_that_make_test_runs(folder: Path, root: Path) -> None:
+    done = {
+        step
+        for job in tier_jobs(folder).values()
+        for arguments in make_calls(job)
+        for step in planned(root, *arguments)
+    }
+    wanted = planned(root, "test")
+    assert any("tools.tier" in step for step in wanted)
+    assert [step for step in wanted if step not in done] == []
+
+
+def test_they_run_on_each_python_that_the_package_names(folder: Path, root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert project["requires-python"] == f">={named[0]}"
+    run = matrix(folder, "python")
+    assert "light" in run
+    for job, versions in run.items():
+        assert sorted(map(minor, versions), key=released) == named, job
+
+
+def test_what_runs_on_one_python_runs_on_that_of_the_operators_image(
+    folder: Path, root: Path
+) -> None:
+    dockerfile = (root / "images/operator/Dockerfile").read_text()
+    (of_the_image,) = set(re.findall(r"^FROM python:([\d.]+)-slim-\w+", dockerfile, re.MULTILINE))
+    run = matrix(folder, "python")
+    for name, job in tier_jobs(folder).items():
+        image = job["container"]["image"]
+        if name in run:
+            assert image == "python:${{ matrix.python }}-bookworm"
+            assert of_the_image in run[name]
+        else:
+            assert image == f"python:{of_the_image}-bookworm", name
+
+
+def test_the_cluster_is_each_end_of_what_is_supported_and_what_users_get(
+    folder: Path, root: Path
+) -> None:
+    page = (root / "docs/requirements.md").read_text()
+    ((oldest, newest),) = re.findall(r"^Supported are (\d\.\d+) to (\d\.\d+)\.", page, re.MULTILINE)
+    run = matrix(folder, "kubernetes")
+    assert list(run) == ["cluster"]
+    minors = {released(minor(version)) for version in run["cluster"]}
+    assert (min(minors), max(minors)) == (released(oldest), released(newest))
+    assert DOWNLOADED_KUBERNETES in run["cluster"]
+    asked = {
+        step.rpartition("fathom local build --version ")[2]
+        for arguments in make_calls(tier_jobs(folder)["cluster"])
+        for step in planned(root, *arguments)
+        if "fathom local build" in step
+    }
+    assert asked == run["cluster"]
+
+
+def test_no_job_waits_for_hours(folder: Path) -> None:
+    for name, job in workflow(folder, "ci.yaml")["jobs"].items():
+        assert job["timeout-minutes"] <= 60, name
 
 
 def test_only_jobs_of_a_release_may_write_and_each_attests(folder: Path) -> None:
