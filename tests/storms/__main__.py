@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from storms.crash_points import CRASHES
@@ -78,8 +79,11 @@ def crashes(jobs: int) -> Iterator[Ran]:
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Processes that do not look for garbage among the modules again and again."""
-    return ProcessPoolExecutor(jobs, initializer=gc.freeze)
+    """Processes that do not look for garbage among the modules again and again.
+
+    Forked, so that they have what is imported here: from Python 3.14 on that has to be said.
+    """
+    return ProcessPoolExecutor(jobs, mp_context=get_context("fork"), initializer=gc.freeze)
 
 
 def told(found: Iterable[Ran]) -> int:

@@ -101,7 +101,7 @@ def planned(root: Path, *arguments: str) -> list[str]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
     )
     lines = [line.strip() for line in done.stdout.replace("\\\n", "").splitlines()]
     return [line for line in lines if not re.search(r"\bmake --no-print-directory\b", line)]
