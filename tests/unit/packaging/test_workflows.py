@@ -95,7 +95,7 @@ def planned(root: Path, *arguments: str) -> list[str]:
     # As if typed: not with what the make around the tests was given.
     ours = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "ARGS", "KUBERNETES"}
     done = subprocess.run(
-        ["make", "--dry-run", *arguments],
+        ["make", "--dry-run", "--no-print-directory", *arguments],
         cwd=root,
         env={name: value for name, value in os.environ.items() if name not in ours},
         check=True,
@@ -104,7 +104,7 @@ def planned(root: Path, *arguments: str) -> list[str]:
         timeout=GUARD_S,
     )
     lines = [line.strip() for line in done.stdout.replace("\\\n", "").splitlines()]
-    return [line for line in lines if not re.search(r"\bmake --no-print-directory\b", line)]
+    return [line for line in lines if not re.search(r"(?:^|\s)make\s", line)]
 
 
 def tier_jobs(folder: Path) -> dict[str, dict[str, Any]]:
