@@ -59,17 +59,17 @@ light_TESTS := -n 2 --dist worksteal tests/unit tests/scenarios tests/property t
 light_CPU_SECONDS := 640
 # Histories of faults in the simulator; it uses both cores by itself.
 storms_TESTS := -v tests/storms
-storms_CPU_SECONDS := 570
+storms_CPU_SECONDS := 350
 # It waits more than it computes, hence more workers than cores; each has a cluster of its own.
 cluster_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/contract -m cluster
-cluster_CPU_SECONDS := 640
+cluster_CPU_SECONDS := 680
 # A vLLM starts on one core, and much is asked of one that only parses and configures. Those who
 # share one are a group: tests/conftest.py.
 engine_TESTS := -n 2 --dist loadgroup tests/engine tests/contract -m engine
-engine_CPU_SECONDS := 800
+engine_CPU_SECONDS := 820
 # One fleet at a time: it is measured.
 e2e_TESTS := -v tests/e2e
-e2e_CPU_SECONDS := 700
+e2e_CPU_SECONDS := 690
 
 # What each needs on the machine.
 tier-light tier-storms: setup

@@ -10,7 +10,8 @@ reader, which opens the path anew each time, never mixes two engines. Several en
 is made: where a sparse file finds no room later, the write is a SIGBUS, which ends the process.
 
 Layout, in 8-byte words: a header (`_HEADER_WORDS`), then one block per (batch bucket, depth):
-decode cell, mixed cell (each steps, seconds, tokens, requests), drafts, accepted per position.
+decode cell, mixed cell (each steps, seconds, tokens, requests, prompt tokens), drafts, accepted per
+position.
 """
 
 import mmap
@@ -22,15 +23,15 @@ from pathlib import Path
 from fathom_vllm.buckets import bucket_count, bucket_index, first_batch, last_batch
 from fathom_vllm.environment import COUNTERS_FILE, DEFAULT_COUNTERS_FILE
 
-MAGIC = b"FATHOMC3"
+MAGIC = b"FATHOMC4"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
 DECODE, MIXED = 0, 1
 STEP_KINDS = ("decode", "mixed")
 
 _WORD = 8
-_HEADER_WORDS = 16
-_CELL_WORDS = 4
+_HEADER_WORDS = 24
+_CELL_WORDS = 5
 _DRAFTS = 2 * _CELL_WORDS
 _BLOCK_WORDS = _DRAFTS + 1
 
@@ -38,9 +39,13 @@ _BLOCK_WORDS = _DRAFTS + 1
 _PID, _MAX_BATCH, _MAX_DEPTH = 1, 2, 3
 _LIVE, _IDLE, _GENERATION = 4, 5, 6
 _ERRORS, _HOOK_SECONDS, _TRANSITIONS = 8, 9, 10
+_STALLS, _STALL_SECONDS, _TOKEN_BUDGET = 14, 15, 16
+_TRANSITION_SECONDS, _TRANSITION_TOKENS, _TRANSITION_PREFILL = 17, 18, 19
 # and the thread that watches the depth file these.
 _REJECTIONS, _READY, _LOOKED_AT, _WATCH_ERRORS = 7, 11, 12, 13
-_STATES = frozenset({_PID, _MAX_BATCH, _MAX_DEPTH, _LIVE, _IDLE, _GENERATION, _READY, _LOOKED_AT})
+_STATES = frozenset(
+    {_PID, _MAX_BATCH, _MAX_DEPTH, _TOKEN_BUDGET, _LIVE, _IDLE, _GENERATION, _READY, _LOOKED_AT}
+)
 """Of several engines the least: they are live, idle, or at a generation once all of them are."""
 
 
@@ -61,13 +66,16 @@ def _word_count(max_batch: int, max_depth: int) -> int:
 class CountersWriter:
     """The engine's side. Each value has one thread that writes it: see the header's words."""
 
-    def __init__(self, path: str | None, *, max_batch: int, max_depth: int) -> None:
+    def __init__(
+        self, path: str | None, *, max_batch: int, max_depth: int, token_budget: int = 0
+    ) -> None:
         """Create the file, with room for all of it; an older engine's is gone, whatever happens.
 
         Args:
             path: where; None counts in private memory, so that nothing is shown.
             max_batch: the engine's `max_num_seqs`.
             max_depth: the engine's `num_speculative_tokens`.
+            token_budget: its `max_num_batched_tokens`; 0: not known.
 
         Raises:
             OSError: the file cannot be created, or there is no room for it.
@@ -87,6 +95,7 @@ class CountersWriter:
         self._words[_PID] = os.getpid()
         self._words[_MAX_BATCH] = max_batch
         self._words[_MAX_DEPTH] = max_depth
+        self._words[_TOKEN_BUDGET] = token_budget
         self._words[_IDLE] = 1
         self._map[: len(MAGIC)] = MAGIC
 
@@ -98,6 +107,7 @@ class CountersWriter:
         kind: int,
         seconds: float,
         tokens: int,
+        prefill: int = 0,
         drafts: int = 0,
         accepted: Iterable[int] = (),
     ) -> None:
@@ -109,6 +119,7 @@ class CountersWriter:
             kind: `DECODE` or `MIXED`.
             seconds: what it took.
             tokens: what it emitted.
+            prefill: tokens of prompts that it computed.
             drafts: how many it verified.
             accepted: of how many of them each position was accepted.
         """
@@ -120,14 +131,23 @@ class CountersWriter:
         words[at + 1] += seconds
         words[at + 2] += tokens
         words[at + 3] += batch
+        words[at + 4] += prefill
         if drafts:
             words[drafts_at] += drafts
             for at, count in enumerate(accepted, drafts_at + 1):
                 words[at] += count
 
-    def transition_step(self) -> None:
-        """Count a step that belongs to no cell."""
+    def transition_step(self, seconds: float, *, tokens: int, prefill: int) -> None:
+        """Count a step that belongs to no cell, and what it emitted and prefilled."""
         self._words[_TRANSITIONS] += 1
+        self._words[_TRANSITION_SECONDS] += seconds
+        self._words[_TRANSITION_TOKENS] += tokens
+        self._words[_TRANSITION_PREFILL] += prefill
+
+    def stalled_step(self, seconds: float) -> None:
+        """Count a step that stalled."""
+        self._words[_STALLS] += 1
+        self._words[_STALL_SECONDS] += seconds
 
     def reject_document(self) -> None:
         """Count a depth document that was not adopted."""
@@ -199,6 +219,7 @@ class StepCounts:
     seconds: float
     tokens: float
     requests: float
+    prefill: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +240,8 @@ class Counts:
     pid: int
     max_batch: int
     max_depth: int
+    token_budget: int
+    """0: not known."""
     live: bool
     idle: bool
     generation: int
@@ -231,6 +254,11 @@ class Counts:
     errors: float
     hook_seconds: float
     transitions: float
+    transition_seconds: float
+    transition_tokens: float
+    transition_prefill: float
+    stalls: float
+    stall_seconds: float
     steps: tuple[StepCounts, ...]
     drafts: tuple[DraftTally, ...]
 
@@ -283,6 +311,7 @@ def _counts(words: list[float]) -> Counts:
         pid=int(words[_PID]),
         max_batch=max_batch,
         max_depth=max_depth,
+        token_budget=int(words[_TOKEN_BUDGET]),
         live=bool(words[_LIVE]),
         idle=bool(words[_IDLE]),
         generation=int(words[_GENERATION]),
@@ -292,6 +321,11 @@ def _counts(words: list[float]) -> Counts:
         errors=words[_ERRORS] + words[_WATCH_ERRORS],
         hook_seconds=words[_HOOK_SECONDS],
         transitions=words[_TRANSITIONS],
+        transition_seconds=words[_TRANSITION_SECONDS],
+        transition_tokens=words[_TRANSITION_TOKENS],
+        transition_prefill=words[_TRANSITION_PREFILL],
+        stalls=words[_STALLS],
+        stall_seconds=words[_STALL_SECONDS],
         steps=tuple(
             StepCounts(*batches, depth, kind, *block[at : at + _CELL_WORDS])
             for batches, depth, block in blocks

@@ -11,7 +11,7 @@ from prometheus_client.registry import REGISTRY, Collector
 
 from fathom_vllm import __version__
 from fathom_vllm.content import content_hash, package_files
-from fathom_vllm.counters import Counts, counters_path, read_counts
+from fathom_vllm.counters import MIXED, STEP_KINDS, Counts, counters_path, read_counts
 
 log = logging.getLogger("vllm.fathom")
 
@@ -117,6 +117,12 @@ def _state(counts: Counts) -> Iterator[Metric]:
     # this, an idle replica would seem to disobey.
     gauge.add_metric([], counts.ready if counts.live and counts.idle else counts.generation)
     yield gauge
+    if counts.token_budget:
+        budget = GaugeMetricFamily(
+            "fathom_token_budget", "Tokens that a step may hold (max_num_batched_tokens)"
+        )
+        budget.add_metric([], counts.token_budget)
+        yield budget
     for name, text, value in (
         ("fathom_depth_rejections", "Depth documents not adopted", counts.rejections),
         ("fathom_hook_errors", "Exceptions inside Fathom's hooks", counts.errors),
@@ -126,6 +132,27 @@ def _state(counts: Counts) -> Iterator[Metric]:
             "Steps counted in no cell, since they mixed depths or drafted for nobody",
             counts.transitions,
         ),
+        (
+            "fathom_transition_step_seconds",
+            "Busy seconds of transition steps",
+            counts.transition_seconds,
+        ),
+        (
+            "fathom_transition_tokens",
+            "Tokens that reached requests in transition steps",
+            counts.transition_tokens,
+        ),
+        (
+            "fathom_transition_prefill_tokens",
+            "Tokens of prompts computed by transition steps",
+            counts.transition_prefill,
+        ),
+        (
+            "fathom_stalled_steps",
+            "Steps of decodes ten times as long as those before them, counted in no cell",
+            counts.stalls,
+        ),
+        ("fathom_stalled_step_seconds", "Seconds of stalled steps", counts.stall_seconds),
     ):
         counter = CounterMetricFamily(name, text)
         counter.add_metric([], value)
@@ -136,9 +163,12 @@ def _steps(counts: Counts) -> Iterator[Metric]:
     labels = [*_BATCHES, "depth", "step"]
     steps = CounterMetricFamily("fathom_steps", "Engine steps", labels=labels)
     seconds = CounterMetricFamily("fathom_step_seconds", "Busy seconds of steps", labels=labels)
-    tokens = CounterMetricFamily("fathom_tokens", "Tokens emitted by steps", labels=labels)
+    tokens = CounterMetricFamily("fathom_tokens", "Tokens that reached requests", labels=labels)
     requests = CounterMetricFamily(
         "fathom_scheduled_requests", "Requests scheduled, summed over steps", labels=labels
+    )
+    prefill = CounterMetricFamily(
+        "fathom_prefill_tokens", "Tokens of prompts computed by mixed steps", labels=labels
     )
     for cell in counts.steps:
         values = [str(cell.batch_ge), str(cell.batch_le), str(cell.depth), cell.kind]
@@ -146,7 +176,9 @@ def _steps(counts: Counts) -> Iterator[Metric]:
         seconds.add_metric(values, cell.seconds)
         tokens.add_metric(values, cell.tokens)
         requests.add_metric(values, cell.requests)
-    yield from (steps, seconds, tokens, requests)
+        if cell.kind == STEP_KINDS[MIXED]:
+            prefill.add_metric(values, cell.prefill)
+    yield from (steps, seconds, tokens, requests, prefill)
 
 
 def _drafts(counts: Counts) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from fathom_vllm.fuse import Fuse
 from fathom_vllm.steps import (
     ClientOutputs,
     ScheduledStep,
+    Stalls,
     StepsInFlight,
     count_step,
     observe_step,
@@ -51,6 +52,7 @@ class SchedulerHook:
         """The hook's clock. Not a method: that would be one more call in every step."""
         self._counters = counters
         self._steps = StepsInFlight()
+        self._stalls = Stalls()
         self._idle = True
         self._fuse = Fuse()
         self._in_force: Ready | None = None
@@ -78,6 +80,7 @@ class SchedulerHook:
         max_batch: int,
         max_depth: int,
         engine_table: Sequence[int] | None,
+        token_budget: int = 0,
         rank: int = 0,
     ) -> "SchedulerHook":
         """The hook as the pod's environment describes it, its depth file watched.
@@ -87,11 +90,14 @@ class SchedulerHook:
             max_batch: the engine's `max_num_seqs`.
             max_depth: the engine's `num_speculative_tokens`.
             engine_table: vLLM's own table, if it has one.
+            token_budget: the engine's `max_num_batched_tokens`; 0: not known.
             rank: which of the pod's data-parallel engines this is.
         """
         path = rank_path(counters_path(environ), rank)
         try:
-            counters = CountersWriter(path, max_batch=max_batch, max_depth=max_depth)
+            counters = CountersWriter(
+                path, max_batch=max_batch, max_depth=max_depth, token_budget=token_budget
+            )
         except OSError as error:
             log.error(  # noqa: TRY400 - a full disk needs no traceback
                 "Fathom: the counters' file %s cannot be made: %s. Depth follows the operator's "
@@ -198,7 +204,7 @@ class SchedulerHook:
         if seconds is not None:
             observed = observe_step(step, outputs)
             if observed is not None:
-                count_step(self._counters, observed, seconds)
+                count_step(self._counters, observed, seconds, self._stalls)
         if not busy:
             self._set_idle(idle=True)
         if self.watch is not None and now_s - self._watch_checked_at_s > _WATCH_CHECK_SECONDS:

@@ -35,6 +35,7 @@ class LiveDepthScheduler(AsyncScheduler):  # type: ignore[misc] # vLLM is not in
             rank=rank,
             max_batch=self.scheduler_config.max_num_seqs,
             max_depth=self.num_spec_tokens,
+            token_budget=getattr(self.scheduler_config, "max_num_batched_tokens", 0) or 0,
             engine_table=getattr(self, "dynamic_sd_lookup", None),
         )
 

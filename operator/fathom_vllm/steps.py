@@ -21,12 +21,18 @@ where both used one depth does its time say something about that depth, so:
   stops) count towards the batch, since the engine computed them, but neither tokens nor drafts,
   exactly as vLLM passes over them.
 
-What the requests emitted, vLLM has just counted for its own metrics, one by one: its sums are read,
-instead of each request once more, in the scheduler's thread and with caches that the step has
-emptied. What the requests were scheduled with is asked of all at once, by calls that loop in C.
+Of each step these are counted: the tokens that reach requests, cut where an answer ends; and the
+prompt tokens that it prefilled, which are those scheduled and not verified. Accepted drafts are
+vLLM's own sums: the engine made them, also where an answer ends before the last of them. All of it
+runs in the scheduler's thread, so requests are asked all at once, by calls that loop in C.
+
+A step of decodes that takes ten times as long as those before it is a *stall*: a kernel that is
+compiled at its first use, a garbage collection, a node that hangs. It says nothing about depth, and
+is counted apart.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from fathom_vllm.counters import DECODE, MIXED, CountersWriter
@@ -111,9 +117,10 @@ class EngineStep(NamedTuple):
 
     batch: int
     depth: int | None
-    """None for a transition, of which nothing but the batch is told."""
+    """None for a transition."""
     kind: int = DECODE
     tokens: int = 0
+    prefill: int = 0
     drafts: int = 0
     accepted: Sequence[int] = ()
 
@@ -132,31 +139,33 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> E
     depth = step.num_spec_tokens_to_schedule
     skipped = depth > 0 and getattr(step, "skip_drafts", False)
     kind = None if skipped else DECODE if _is_plain(step, batch, depth) else _kind(step)
-    if kind is None:
-        return EngineStep(batch, None)
     stats: StepStats | None = None
     tokens = 0
     for client in outputs.values():
         stats = stats or client.scheduler_stats
-        tokens += _emitting(client.outputs)
+        tokens += sum(map(len, map(_NEW_TOKENS, client.outputs)))
     if stats is None:
         return None
+    if kind is None:
+        return EngineStep(batch, None, MIXED, tokens, _prefilled(step))
+    prefill = _prefilled(step) if kind == MIXED else 0
     verified = stats.spec_decoding_stats
     if verified is None:
-        return EngineStep(batch, depth, kind, tokens)
-    # Of stops that cut what a request emitted, these do not know yet: the engine made all of it.
+        return EngineStep(batch, depth, kind, tokens, prefill)
     accepted = verified.num_accepted_tokens_per_pos
-    return EngineStep(
-        batch, depth, kind, tokens + sum(accepted), verified.num_drafts, accepted[:depth]
-    )
+    return EngineStep(batch, depth, kind, tokens, prefill, verified.num_drafts, accepted[:depth])
 
 
-def _emitting(outputs: Sequence[RequestOutput]) -> int:
-    """How many requests emitted a token, accepted drafts apart: one is sampled for each."""
-    emitting = len(outputs)
-    while emitting and not outputs[emitting - 1].new_token_ids:  # failed
-        emitting -= 1
-    return emitting
+_NEW_TOKENS = attrgetter("new_token_ids")
+
+
+def _prefilled(step: ScheduledStep) -> int:
+    """Tokens of prompts that a step computed: all but drafts and the token that each follows."""
+    scheduled = [*step.num_scheduled_tokens.values()]
+    drafted = step.scheduled_spec_decode_tokens
+    new = [step.num_scheduled_tokens[each.req_id] for each in step.scheduled_new_reqs]
+    undrafted = scheduled.count(1) - new.count(1)
+    return sum(scheduled) - undrafted - len(drafted) - sum(map(len, drafted.values()))
 
 
 def _is_plain(step: ScheduledStep, batch: int, depth: int) -> bool:
@@ -247,12 +256,42 @@ class StepsInFlight:
 _MOST_IN_FLIGHT = 64
 
 
-def count_step(counters: CountersWriter, step: EngineStep, seconds: float) -> None:
-    """Put an observed step into its cell."""
+class Stalls:
+    """Tells steps of decodes that stalled, by what such steps usually take."""
+
+    def __init__(self) -> None:
+        self._usual_s = 0.0
+        self._seen = 0
+        self._in_a_row = 0
+
+    def is_one(self, seconds: float) -> bool:
+        """Whether a step of decodes stalled; many in a row did not, they are what is usual now."""
+        if self._seen >= _USUAL_AFTER and seconds > STALL_FACTOR * self._usual_s:
+            self._in_a_row += 1
+            if self._in_a_row <= _MOST_IN_A_ROW:
+                return True
+            self._usual_s, self._seen = 0.0, 0
+        self._in_a_row = 0
+        self._seen += 1
+        self._usual_s += (seconds - self._usual_s) / min(self._seen, _USUAL_AFTER)
+        return False
+
+
+STALL_FACTOR = 10.0
+"""Times what is usual. From a batch of one to the largest, steps take some five times as long."""
+_USUAL_AFTER = 16
+_MOST_IN_A_ROW = 4
+
+
+def count_step(counters: CountersWriter, step: EngineStep, seconds: float, stalls: Stalls) -> None:
+    """Put an observed step into its cell; a stall, and a transition, apart."""
     if not step.batch:
         return
     if step.depth is None:
-        counters.transition_step()
+        counters.transition_step(seconds, tokens=step.tokens, prefill=step.prefill)
+        return
+    if step.kind == DECODE and stalls.is_one(seconds):
+        counters.stalled_step(seconds)
         return
     counters.step(
         batch=step.batch,
@@ -260,6 +299,7 @@ def count_step(counters: CountersWriter, step: EngineStep, seconds: float) -> No
         kind=step.kind,
         seconds=seconds,
         tokens=step.tokens,
+        prefill=step.prefill,
         drafts=step.drafts,
         accepted=step.accepted,
     )

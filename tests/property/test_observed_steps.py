@@ -57,23 +57,30 @@ def one_by_one(case: Case) -> EngineStep:
     rows, drafting = case.rows, case.drafting
     depths: set[int] = set()
     kind = DECODE
-    tokens = drafts = 0
+    tokens = drafts = prefill = 0
     accepted = [0] * drafting
     for row in rows:
+        if row.draft:
+            prefill += row.more_tokens
+        elif row.new or row.more_tokens:
+            prefill += 1 + row.more_tokens
         if row.new or row.more_tokens:
             kind = MIXED
         else:
             depths.add(row.draft)
         if row.over or not case.sampled or not row.emitted:
             continue
-        tokens += row.emitted
+        tokens += min(row.emitted, row.most)
         if row.draft:
             drafts += 1
             for position in range(min(row.emitted - 1, drafting)):
                 accepted[position] += 1
     if depths - {drafting}:
-        return EngineStep(len(rows), None)
-    return EngineStep(len(rows), drafting, kind, tokens, drafts, accepted if drafts else ())
+        return EngineStep(len(rows), None, MIXED, tokens, prefill)
+    prefill = prefill if kind == MIXED else 0
+    return EngineStep(
+        len(rows), drafting, kind, tokens, prefill, drafts, accepted if drafts else ()
+    )
 
 
 def all_at_once(case: Case) -> EngineStep | None:

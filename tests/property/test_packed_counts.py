@@ -1,7 +1,7 @@
 """Counts that are packed say the same as those that are objects, to whomever asks."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TypeVar
 
 from hypothesis import example, given
@@ -28,7 +28,19 @@ Drafts = dict[DraftCell, DraftCounts]
 
 _COUNT = st.sampled_from([0.0, 1.0, 2.5, 40.0, 1e15, 1e-9, -5.0])
 _CELL = st.builds(Cell, st.sampled_from([1, 4, 6]), st.integers(0, 3), st.sampled_from(StepKind))
-_CELLS = st.dictionaries(_CELL, st.builds(CellCounts, _COUNT, _COUNT, _COUNT, _COUNT), max_size=6)
+
+
+@st.composite
+def _cells(draw: st.DrawFn) -> Cells:
+    numbers = (_COUNT, _COUNT, _COUNT, _COUNT)
+    mixed, decode = st.builds(CellCounts, *numbers, _COUNT), st.builds(CellCounts, *numbers)
+    return {
+        cell: draw(mixed if cell.step is StepKind.MIXED else decode)
+        for cell in draw(st.lists(_CELL, max_size=6, unique=True))
+    }
+
+
+_CELLS = _cells()
 
 
 @st.composite
@@ -46,8 +58,8 @@ def packed_cells(cells: Cells) -> PackedCounts[Cell, CellCounts]:
         tuple(cells),
         (
             number
-            for each in cells.values()
-            for number in (each.steps, each.step_seconds, each.tokens, each.scheduled_requests)
+            for cell, each in cells.items()
+            for number in astuple(each)[: STEPS_FORM.width(cell)]
         ),
     )
 

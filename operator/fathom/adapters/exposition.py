@@ -7,7 +7,7 @@ for them. vLLM's are summed over all label sets, that is, over the engines of on
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from math import isfinite
@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from fathom.core.measurement import (
     DRAFTS_FORM,
+    OLD_STEPS_FORM,
     STEPS_FORM,
     Cell,
-    CellCounts,
     DraftCell,
     EngineCounts,
     PodCounters,
@@ -66,17 +66,29 @@ _CELLS: Final = {
     "fathom_tokens_total": "tokens",
     "fathom_scheduled_requests_total": "scheduled_requests",
 }
+_PREFILL: Final = "fathom_prefill_tokens_total"
+"""Of mixed steps, and in newer plugins alone."""
+_PREFILL_COUNT: Final = "prefill_tokens"
 _DRAFTS: Final = "fathom_drafts_total"
 _ACCEPTED: Final = "fathom_accepted_tokens_total"
 _TRANSITIONS: Final = "fathom_transition_steps_total"
+_TRANSITION_TOKENS: Final = "fathom_transition_tokens_total"
+_TRANSITION_PREFILL: Final = "fathom_transition_prefill_tokens_total"
 _GENERATION: Final = "fathom_depth_generation"
 _REJECTIONS: Final = "fathom_depth_rejections_total"
 _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
 _SHOWN: Final = "fathom_counters_shown"
+_BUDGET: Final = "fathom_token_budget"
 _OF_A_HOOK: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
 """Shown together, by every version of the plugin, once an engine has started."""
-_SCALARS: Final = (*_OF_A_HOOK, _SHOWN)
+_SCALARS: Final = (
+    *_OF_A_HOOK,
+    _SHOWN,
+    _BUDGET,
+    _TRANSITION_TOKENS,
+    _TRANSITION_PREFILL,
+)
 _PROCESS_START: Final = "process_start_time_seconds"
 _CREATED: Final = "vllm:generation_tokens_created"
 """Where vLLM runs several API servers there is no process start, but counters tell their own."""
@@ -91,6 +103,7 @@ FAMILIES: Final = frozenset(
         *_HISTOGRAMS,
         _FINISHED,
         *_CELLS,
+        _PREFILL,
         *_SCALARS,
         _DRAFTS,
         _ACCEPTED,
@@ -144,7 +157,8 @@ _OF_A_POD: Final[Mapping[str, tuple[_Row, _Column]]] = {
 }
 """Series whose labels say nothing of where they go."""
 NOWHERE: Final = Destination(_Pod.ENGINE, "", "")
-_OF_A_CELL: Final = itemgetter(*(each.name for each in fields(CellCounts)))
+_OF_A_CELL: Final = itemgetter(*_CELLS.values())
+_OF_A_MIXED_CELL: Final = itemgetter(*_CELLS.values(), _PREFILL_COUNT)
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
 _PLACING_LABELS: Final = ("le", "finished_reason", "batch_le", "depth", "step", "position")
@@ -200,9 +214,10 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
         return _HISTOGRAMS[name], float(labels["le"])
     if name == _FINISHED:
         return _Pod.FINISHED, labels["finished_reason"]
-    if name in _CELLS:
+    if name in _CELLS or name == _PREFILL:
         step = StepKind(labels["step"])
-        return _cell(int(labels["batch_le"]), int(labels["depth"]), step), _CELLS[name]
+        column = _CELLS.get(name, _PREFILL_COUNT)
+        return _cell(int(labels["batch_le"]), int(labels["depth"]), step), column
     drafts = _draft_cell(int(labels["batch_le"]), int(labels["depth"]))
     return drafts, name if name == _DRAFTS else int(labels["position"])
 
@@ -213,6 +228,7 @@ class Layout:
     __slots__ = (
         "_added",
         "_cells",
+        "_counts_prompts",
         "_draft_numbers",
         "_drafts",
         "_engine",
@@ -246,10 +262,15 @@ class Layout:
         self._missing_where_live = self._missing or _missing_of_hook(rows)
         self._cells = tuple(row for row in rows if isinstance(row, Cell))
         self._drafts = tuple(row for row in rows if isinstance(row, DraftCell))
+        self._counts_prompts = all(
+            _PREFILL_COUNT in rows[row] for row in self._cells if row.step is StepKind.MIXED
+        )
         steps: list[int] = []
         drafts: list[int] = []
         if self._missing is None:
-            steps += (at for row in self._cells for at in _OF_A_CELL(rows[row]))
+            for cell in self._cells:
+                whole = self._counts_prompts and cell.step is StepKind.MIXED
+                steps += (_OF_A_MIXED_CELL if whole else _OF_A_CELL)(rows[cell])
             for row in self._drafts:
                 told = rows[row]
                 drafts += (told[_DRAFTS], *(told[at] for at in range(row.depth)))
@@ -301,8 +322,16 @@ class Layout:
             depth_rejections=plugin[_REJECTIONS],
             hook_errors=plugin[_ERRORS],
             counters_shown=plugin.get(_SHOWN, 1.0) > 0,
+            counts_prompts=self._counts_prompts,
+            token_budget=int(plugin[_BUDGET]),
             transition_steps=plugin[_TRANSITIONS],
-            cells=PackedCounts(STEPS_FORM, self._cells, map(at, self._step_numbers)),
+            transition_tokens=plugin[_TRANSITION_TOKENS],
+            transition_prefill=plugin[_TRANSITION_PREFILL],
+            cells=PackedCounts(
+                STEPS_FORM if self._counts_prompts else OLD_STEPS_FORM,
+                self._cells,
+                map(at, self._step_numbers),
+            ),
             drafts=PackedCounts(DRAFTS_FORM, self._drafts, map(at, self._draft_numbers)),
             tpot=tuple((bound, at(slot)) for bound, slot in self._tpot),
             ttft=tuple((bound, at(slot)) for bound, slot in self._ttft),
@@ -387,8 +416,9 @@ def _missing(rows: Mapping[_Row, Mapping[_Column, int]]) -> str | None:
     for row in cells:
         told = rows[row]
         if isinstance(row, Cell):
-            if len(told) < len(_CELLS):
-                return next(name for name, count in _CELLS.items() if count not in told)
+            absent = (name for name, count in _CELLS.items() if count not in told)
+            if (name := next(absent, None)) is not None:
+                return name
         elif _DRAFTS not in told:
             return _DRAFTS
         # Not a set of all positions: a page may speak of a depth of a thousand millions.

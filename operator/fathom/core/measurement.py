@@ -48,9 +48,11 @@ class CellCounts:
     step_seconds: float = 0.0
     """Busy seconds; time without work is not step time."""
     tokens: float = 0.0
-    """Tokens emitted: accepted drafts and the one the target adds."""
+    """Tokens that reached requests; older plugins count accepted ones beyond an end, too."""
     scheduled_requests: float = 0.0
     """Sum of the batch over the steps."""
+    prefill_tokens: float = 0.0
+    """Tokens of prompts that mixed steps computed, where `PodDelta.counts_prompts`."""
 
     def __add__(self, other: "CellCounts") -> "CellCounts":
         return CellCounts(
@@ -58,6 +60,7 @@ class CellCounts:
             self.step_seconds + other.step_seconds,
             self.tokens + other.tokens,
             self.scheduled_requests + other.scheduled_requests,
+            self.prefill_tokens + other.prefill_tokens,
         )
 
     def __sub__(self, other: "CellCounts") -> "CellCounts":
@@ -66,6 +69,7 @@ class CellCounts:
             self.step_seconds - other.step_seconds,
             self.tokens - other.tokens,
             self.scheduled_requests - other.scheduled_requests,
+            self.prefill_tokens - other.prefill_tokens,
         )
 
 
@@ -142,8 +146,16 @@ class PodCounters:
     hook_errors: float = 0.0
     counters_shown: bool = True
     """False: the plugin says that its counters do not reach the page. Older ones do not tell."""
+    counts_prompts: bool = True
+    """Whether mixed steps tell how many tokens of prompts they computed. Older plugins do not."""
+    token_budget: int = 0
+    """Tokens that a step may hold, as the engine says; 0: it does not."""
     transition_steps: float = 0.0
     """Steps that mixed depths, which no cell holds."""
+    transition_tokens: float = 0.0
+    """Tokens that reached requests in them."""
+    transition_prefill: float = 0.0
+    """Tokens of prompts that they computed."""
     cells: Mapping[Cell, CellCounts] = field(default_factory=lambda: MappingProxyType({}))
     """By the buckets of this engine's own plugin."""
     drafts: Mapping[DraftCell, DraftCounts] = field(default_factory=lambda: MappingProxyType({}))
@@ -166,8 +178,12 @@ class PodDelta:
     """Only the cells that moved, each in the bucket where its mean batch lies."""
     drafts: Mapping[DraftCell, DraftCounts]
     transition_steps: float = 0.0
+    transition_tokens: float = 0.0
+    transition_prefill: float = 0.0
     tpot: Histogram = ()
     ttft: Histogram = ()
+    counts_prompts: bool = True
+    token_budget: int = 0
 
     @property
     def seconds(self) -> float:
@@ -184,14 +200,19 @@ _Sums = TypeVar("_Sums", CellCounts, DraftCounts)
 _NO_STEPS: Final = CellCounts()
 _NO_DRAFTS: Final = DraftCounts()
 _NUMBERS_OF_STEPS: Final = len(fields(CellCounts))
+_WITHOUT_PROMPTS: Final = _NUMBERS_OF_STEPS - 1
 _GAUGES: Final = frozenset({"requests_running", "requests_waiting", "kv_cache_usage"})
 _ENGINE_COUNTERS: Final = tuple(
     item.name for item in fields(EngineCounts) if item.name not in _GAUGES
 )
 
 
-def _numbers_of_steps(_: Cell) -> int:
-    return _NUMBERS_OF_STEPS
+def _numbers_of_steps(cell: Cell) -> int:
+    return _NUMBERS_OF_STEPS if cell.step is StepKind.MIXED else _WITHOUT_PROMPTS
+
+
+def _numbers_without_prompts(_: Cell) -> int:
+    return _WITHOUT_PROMPTS
 
 
 def _steps_of(numbers: Sequence[float]) -> CellCounts:
@@ -207,7 +228,9 @@ def _drafts_of(numbers: Sequence[float]) -> DraftCounts:
 
 
 STEPS_FORM: Final = CountsForm(_numbers_of_steps, _steps_of, _NO_STEPS)
-"""As many numbers as `CellCounts` has, in its order."""
+"""As many numbers as `CellCounts` has, in its order; steps of decodes have no prompts."""
+OLD_STEPS_FORM: Final = CountsForm(_numbers_without_prompts, _steps_of, _NO_STEPS)
+"""Of pages that do not count tokens of prompts."""
 DRAFTS_FORM: Final = CountsForm(_numbers_of_drafts, _drafts_of, _NO_DRAFTS)
 """Drafts, and then as many accepted ones as the cell is deep."""
 
@@ -254,8 +277,12 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
             for cell, counts in drafts.items()
         ),
         transition_steps=after.transition_steps - before.transition_steps,
+        transition_tokens=after.transition_tokens - before.transition_tokens,
+        transition_prefill=after.transition_prefill - before.transition_prefill,
         tpot=_histogram_delta(before.tpot, after.tpot),
         ttft=_histogram_delta(before.ttft, after.ttft),
+        counts_prompts=after.counts_prompts,
+        token_budget=after.token_budget,
     )
 
 

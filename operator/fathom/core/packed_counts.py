@@ -64,7 +64,7 @@ class PackedCounts(Mapping[_Key, _Counts]):
     ) -> Iterator[tuple[_Key, _Counts, _Counts]]:
         """As the function of that name."""
         counts, none = self.form.counts, self.form.none
-        if self.order == before.order:
+        if self.order == before.order and self.form is before.form:
             if self.numbers == before.numbers:
                 return
             then, now = before.numbers, self.numbers

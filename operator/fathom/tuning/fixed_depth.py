@@ -48,8 +48,7 @@ class FixedDepth:
 
     def step_seconds(self, bucket: int) -> float | None:
         """Of a step at the depth that runs; None: not measured."""
-        evidence = self.policy.evidence
-        time = evidence.table.estimate(bucket, self.tokens, evidence.traffic.kind(bucket))
+        time = self.policy.evidence.step_time(bucket, self.tokens)
         return exp(time.log_seconds + self.speed) if time is not None and time.measured else None
 
     def gain(self, bucket: int, depth: int) -> Gain | None:

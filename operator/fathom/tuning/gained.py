@@ -6,10 +6,10 @@ engines, each times the GPUs of one engine,
 
     gained = sum of seconds x GPUs x (V(depth that ran) / V(tokens) - 1),
 
-where V = E[L | depth] / step time in the same bucket of batches (`policy.value`), as known when the
-second was counted. A probe that cost something counts against it, and a second at `tokens` itself
-counts as zero, which is known. A second for which V is not measured at both depths adds nothing and
-is kept apart: unknown is not zero. Idle time is no time.
+where V is what a depth is worth in the same bucket of batches, for whole requests (`policy.value`),
+as known when the second was counted. A probe that cost something counts against it, and a second at
+`tokens` itself counts as zero, which is known. A second for which V is not measured at both depths
+adds nothing and is kept apart: unknown is not zero. Idle time is no time.
 
 The errors of V are those of one table of step times and one traffic, much the same in every window.
 So they are added, and not averaged out: more hours do not narrow the interval by themselves.
@@ -93,7 +93,8 @@ class Gained:
         for each in deltas:
             for cell, counts in each.cells.items():
                 if counts.step_seconds > 0:
-                    gain = gain_over(cell.batch_le, cell.depth)
+                    known = each.counts_prompts
+                    gain = gain_over(cell.batch_le, cell.depth) if known else None
                     after = after._with(each.from_s, counts.step_seconds * gpus, gain)
         return after
 

@@ -1,20 +1,15 @@
 """How many more tokens per second the pods could serve at the depths in force. Pure.
 
-A busy pod whose batches lie in bucket b makes
-
-    batch(b) x E[L | depth] / step time(b, depth) / overhead
-
-tokens per second: with the bucket's mean batch, at the pods' present speed, and with the prefill
-that the present traffic brings, as overhead: the busy seconds of the last windows over what their
-steps would have taken without it. What a pod can serve is the most of that over the buckets in
-which the depth in force was measured and which, with objective Goodput, keep the SLO. The headroom
-is that times the ready pods that can be read, less what they serve now. Beyond the largest batch
-that was measured nothing is known, and nothing is counted.
+A busy pod whose batches lie in bucket b makes one token in the seconds that `policy.value` says,
+prompts included: with the bucket's mean batch, at the pods' present speed, and with the prompts of
+the present traffic. What a pod can serve is the most of that over the buckets in which the depth in
+force was measured and which, with objective Goodput, keep the SLO. The headroom is that times the
+ready pods that can be read, less what they serve now. Beyond the largest batch that was measured
+nothing is known, and nothing is counted.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import exp, exp2
 
 from fathom.tuning.estimate.step_time import CellTime
 from fathom.tuning.policy.policy import Policy
@@ -28,25 +23,27 @@ def headroom(policy: Policy, served_now: float | None, pods: int) -> float | Non
         served_now: tokens per second of all pods that can be read; None: not measured.
         pods: of these, the ready ones.
     """
+    if served_now is None or not pods or not policy.evidence.prompts.known:
+        return None
     # As of the last step: at rest nothing becomes less certain, so that nothing is written.
     evidence = replace(policy.evidence, now_s=policy.evidence.traffic.at_s)
     policy = replace(policy, evidence=evidence)
     known = dict(_tokens_per_second(policy))
-    overhead = _overhead(policy)
-    if served_now is None or not known or overhead is None or not pods:
+    if not known:
         return None
     kept = (rate for bucket, rate in known.items() if _keeps_the_slo(policy, bucket))
-    return max(0.0, pods * max(kept, default=0.0) / overhead - served_now)
+    return max(0.0, pods * max(kept, default=0.0) - served_now)
 
 
 def _tokens_per_second(policy: Policy) -> Iterator[tuple[int, float]]:
-    """Of one pod that only decodes, by bucket, where the depth in force was measured."""
+    """Of one busy pod, by bucket, where the depth in force was measured."""
     batches = policy.evidence.traffic.log_batches()
     for bucket, depth in policy.depths.items():
-        cell = _measured(policy, bucket)
-        tpot = policy.evidence.tpot_seconds(bucket, depth) if cell is not None else None
-        if cell is not None and tpot:
-            yield bucket, exp2(batches.get(bucket, cell.log_batch)) / tpot
+        if (cell := _measured(policy, bucket)) is not None:
+            log_batch = batches.get(bucket, cell.log_batch)
+            seconds = policy.evidence.seconds_per_token(bucket, depth, log_batch)
+            if seconds:
+                yield bucket, 1 / seconds
 
 
 def _measured(policy: Policy, bucket: int) -> CellTime | None:
@@ -54,17 +51,6 @@ def _measured(policy: Policy, bucket: int) -> CellTime | None:
     evidence = policy.evidence
     cells = evidence.table.measured_depths(bucket, evidence.traffic.kind(bucket))
     return next((cell for cell in cells if cell.depth == policy.depths.get(bucket)), None)
-
-
-def _overhead(policy: Policy) -> float | None:
-    """Busy seconds over what their steps would have taken without prefill; None: not measured."""
-    busy = alone = 0.0
-    for load in policy.evidence.traffic.loads:
-        if (cell := _measured(policy, load.batch_le)) is not None:
-            busy += load.busy_seconds
-            seconds = exp(cell.log_seconds + policy.evidence.step_times.speed())
-            alone += (load.decode_steps + load.mixed_steps) * seconds
-    return busy / alone if alone > 0 else None
 
 
 def _keeps_the_slo(policy: Policy, bucket: int) -> bool:

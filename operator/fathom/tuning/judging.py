@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fathom.api.choices import Objective
-from fathom.core.depth import DepthDocument
+from fathom.core.depth import DepthDocument, nearest_depth
 from fathom.core.measurement import PodDelta, pooled_cells
 from fathom.tuning.alarms.watching import watched
 from fathom.tuning.buckets import depths_of
@@ -16,11 +16,10 @@ from fathom.tuning.gained import Gained
 from fathom.tuning.interface import Settings, TuningSnapshot
 from fathom.tuning.learning import Learnt, learn
 from fathom.tuning.policy.ledger import Ledger
-from fathom.tuning.policy.option import Bounds
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.slo import Slo, mean_slope
 from fathom.tuning.policy.value import NO_GAIN, Evidence, Gain
-from fathom.tuning.situation import Situation, clamped, pins
+from fathom.tuning.situation import Situation, bounds_of, pins
 from fathom.tuning.state import Probe, Trial, TuningState
 
 
@@ -89,7 +88,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
         document: the depths in force.
         learnt: the estimates, with what was counted since the last decision.
     """
-    settings, state = snapshot.settings, learnt.state
+    settings, state, bounds = snapshot.settings, learnt.state, bounds_of(snapshot)
     depths = depths_of(document.schedule, settings.max_batch)
     policy = Policy(
         evidence=Evidence(
@@ -98,13 +97,12 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
             state.traffic,
             snapshot.now_s,
             deepest=_deepest(settings, state, depths.values()),
+            prompts=state.prompts,
         ),
-        depths={bucket: clamped(depth, settings) for bucket, depth in depths.items()},
-        bounds=Bounds(
-            depths=settings.depths,
-            tokens=settings.tokens,
-            min_gain=settings.min_gain,
-        ),
+        depths={
+            bucket: nearest_depth(depth, bounds.at(bucket)) for bucket, depth in depths.items()
+        },
+        bounds=bounds,
         visits=state.visits,
         left=state.left,
         slo=_slo(settings, state),

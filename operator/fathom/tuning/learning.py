@@ -84,10 +84,12 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
     state = _with_text(snapshot.settings, state, deltas, looks, at_s)
+    prompts = state.prompts.updated(deltas, at_s, window)
     return Learnt(
         state=replace(
             state,
-            step_times=step_filter.updated(state.step_times, deltas),
+            prompts=prompts,
+            step_times=step_filter.updated(state.step_times, deltas, prompts),
             traffic=state.traffic.updated(cells, at_s, window),
             load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
             tail=state.tail.updated(deltas),

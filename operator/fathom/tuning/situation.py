@@ -14,9 +14,22 @@ from fathom.tuning.estimate.tail import LEAST_REQUESTS
 from fathom.tuning.headroom import headroom
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.learning import pods_known
+from fathom.tuning.policy.option import Bounds
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.visit import Visit
 from fathom.tuning.state import MOST_VISITS, Probe, TuningState
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the last move gained, relative."""
+
+    expected: float
+    measured: float
+
+    @property
+    def sentence(self) -> str:
+        return f"The last move gained {self.measured:+.1%} (expected {self.expected:+.1%})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,8 @@ class Situation:
     convergence: Convergence
     probed: Probe | None = None
     """The probe that has just ended: its pod's depth must change by this decision."""
+    verdict: Verdict | None = None
+    """Of the last move, if it has just been judged."""
 
     @property
     def settings(self) -> Settings:
@@ -97,10 +112,13 @@ class Situation:
         notable: bool = False,
     ) -> TuningDecision:
         """A decision that carries this situation's state."""
+        verdict = self.verdict
         return TuningDecision(
             action=action,
             reason=reason,
-            message=message,
+            message=f"{verdict.sentence} {message}" if verdict else message,
+            expected_gain=verdict.expected if verdict else None,
+            measured_gain=verdict.measured if verdict else None,
             document=document,
             state=replace(
                 self.state,
@@ -167,6 +185,18 @@ def within_bounds(tried: Probe, settings: Settings) -> bool:
 def clamped(depth: int, settings: Settings) -> int:
     """The nearest depth that may be chosen."""
     return nearest_depth(depth, settings.depths)
+
+
+def bounds_of(snapshot: TuningSnapshot) -> Bounds:
+    """What may be chosen. The token budget is what the engines say, the smallest of several."""
+    settings = snapshot.settings
+    told = (pod.counters.token_budget for pod in snapshot.pods if pod.counters is not None)
+    return Bounds(
+        depths=settings.depths,
+        tokens=settings.tokens,
+        min_gain=settings.min_gain,
+        token_budget=min((each for each in told if each > 0), default=None),
+    )
 
 
 def pins(snapshot: TuningSnapshot) -> dict[str, Schedule]:

@@ -18,6 +18,7 @@ from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.estimate.acceptance import Acceptance
 from fathom.tuning.estimate.load import Load
 from fathom.tuning.estimate.measured import Measured
+from fathom.tuning.estimate.prompts import Prompts
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.tail import Tail
@@ -91,6 +92,7 @@ class TuningState:
     yields: Yields | None = None
     """Instead of survival, where drafts are cut before they are verified; None: they are not."""
     traffic: Traffic = field(default_factory=Traffic)
+    prompts: Prompts = field(default_factory=Prompts)
     probe: Probe | None = None
     trial: Trial | None = None
     visits: tuple[Visit, ...] = ()
@@ -112,8 +114,6 @@ class TuningState:
     """Kept beside the rest, so that no release that does not know it stumbles over it."""
     returned_at_s: float = 0.0
     """When the tuner last gave the user's depth back (Unix seconds); 0: never."""
-    returned_epoch: int = 0
-    """The traffic of that moment."""
     measured: Measured | None = None
     tokens: int | None = None
     """The user's depth as of the last decision."""

@@ -5,7 +5,7 @@ The same estimates that decide, as speeds instead of gains, for people who want 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp
+from math import log2
 
 from fathom.core.depth import DepthDocument, depth_at
 from fathom.tuning.buckets import first_batch
@@ -50,7 +50,12 @@ def surface(
         now_s: Unix seconds; what was measured long ago is less certain.
     """
     evidence = Evidence(
-        state.text, state.step_times, state.traffic, now_s, deepest=settings.depths[-1]
+        state.text,
+        state.step_times,
+        state.traffic,
+        now_s,
+        deepest=settings.depths[-1],
+        prompts=state.prompts,
     )
     measured = {cell.batch_le for cell in state.step_times.cells}
     return tuple(
@@ -74,12 +79,9 @@ def _row(
 def _speeds(
     evidence: Evidence, bucket: int, batch: float, settings: Settings, asked: int | None
 ) -> Iterator[Speed]:
-    kind, lengths = evidence.traffic.kind(bucket), evidence.lengths(bucket)
     for depth in settings.depths:
-        time = evidence.table.estimate(bucket, depth, kind)
+        time = evidence.step_time(bucket, depth)
         drafted = evidence.text.is_drafted(bucket, depth)
-        speed = None
-        if time is not None:
-            seconds = exp(time.log_seconds + evidence.step_times.speed())
-            speed = batch * lengths.at(depth) / seconds
+        seconds = evidence.seconds_per_token(bucket, depth, log2(batch))
+        speed = None if seconds is None else 1 / seconds
         yield Speed(depth, speed, time is not None and time.measured and drafted, depth == asked)

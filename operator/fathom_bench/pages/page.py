@@ -70,7 +70,9 @@ class ShownEngine:
         )
         started = Gauge("process_start_time_seconds", "Start.", registry=None)
         path = folder / "counters"
-        self._plugin = CountersWriter(str(path), max_batch=MAX_BATCH, max_depth=max(DEPTHS))
+        self._plugin = CountersWriter(
+            str(path), max_batch=MAX_BATCH, max_depth=max(DEPTHS), token_budget=8192
+        )
         for each in (*self._counters, *self._gauges, *self._histograms, finished, started):
             self._registry.register(each)
         self._registry.register(FathomCollector({COUNTERS_FILE: str(path)}))
@@ -102,6 +104,7 @@ class ShownEngine:
                 kind=kind,
                 seconds=0.0123 + batch / 7,
                 tokens=batch * (1 + depth) // 2,
+                prefill=500 if kind == MIXED else 0,
                 drafts=batch if depth else 0,
                 accepted=[batch // (2 + position) for position in range(depth)],
             )

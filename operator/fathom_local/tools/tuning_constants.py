@@ -43,6 +43,7 @@ _UNITS: Final = {
     "STEPS": "steps",
     "TOKENS": "tokens",
     "TRIALS": "trials",
+    "TURNS": "turns",
     "VARIANCE": "relative variance",
     "VISITS": "visits",
     "WEIGHT": "share",

@@ -39,6 +39,8 @@ TICK_S = 0.25
 START_S = 1_700_000_000.0
 ANSWER_TOKENS = 200.0
 """Tokens of one request's answer."""
+PROMPT_TOKEN_S = 1e-5
+"""What prefilling one takes (seconds)."""
 TPOT_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, inf)
 """vLLM's own, as far as they matter here (seconds)."""
 DIFFICULTIES = tuple(NormalDist().inv_cdf((i + 0.5) / 40) for i in range(40))
@@ -159,6 +161,9 @@ class Pod:
     """Whether its counters reach its /metrics."""
     by_doublings: bool = False
     """Whether its plugin is an older one, whose buckets are whole doublings of the batch."""
+    counts_prompts: bool = True
+    """Whether its plugin counts prompt tokens; older ones do not."""
+    token_budget: int = 0
     other_depth: int | None = None
     """What the engine drafts whatever it is asked for."""
     other_acceptance: tuple[float, ...] | None = None
@@ -198,16 +203,16 @@ class Pod:
             reached = self._binomial(reached, probability)
             accepted.append(reached)
         made = steps * batch + sum(accepted)
-        for kind, share, seconds in (
-            (StepKind.DECODE, 1 - self.mixed_share, step),
-            (StepKind.MIXED, self.mixed_share, step + prefill),
+        for kind, share, seconds, prompt_tokens in (
+            (StepKind.DECODE, 1 - self.mixed_share, step, 0.0),
+            (StepKind.MIXED, self.mixed_share, step + prefill, prefill / PROMPT_TOKEN_S),
         ):
             n = share * steps
             if n > 0:
                 cell = Cell(bucket, depth, kind)
                 spent = n * seconds * (1 + self.random.gauss(0, 0.2 / sqrt(n)))
                 self.cells[cell] = self.cells.get(cell, CellCounts()) + CellCounts(
-                    n, max(spent, 1e-6), share * made, n * batch
+                    n, max(spent, 1e-6), share * made, n * batch, n * prompt_tokens
                 )
         if depth:
             draft = DraftCell(bucket, depth)
@@ -260,6 +265,8 @@ class Pod:
             live_depth=self.live and self.shown,
             counters_shown=self.shown,
             depth_generation=self.generation if self.shown else 0,
+            counts_prompts=self.counts_prompts,
+            token_budget=self.token_budget,
             cells=dict(self.cells) if self.shown else {},
             drafts=dict(self.drafts) if self.shown else {},
             tpot=self._tpot(),

@@ -89,6 +89,7 @@ def test_the_same_snapshot_gives_the_same_decision() -> None:
 
 def test_being_asked_early_changes_nothing() -> None:
     fleet = Fleet(acceptance=HARD).run(200)
+    fleet.step()
     before = fleet.state.to_json(), fleet.document
     for _ in range(5):
         fleet.now_s += 0.2

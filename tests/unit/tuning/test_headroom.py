@@ -47,10 +47,19 @@ def test_prefill_takes_of_it_what_it_takes_at_present() -> None:
     fleet = grown_quiet()
     for pod in fleet.pods:
         pod.mixed_share = 0.5
-    fleet.run(300)
+    fleet.run(900)
 
-    expected = served(fleet, 12, prefill=0.5) - served(fleet, 4, prefill=0.5)
-    assert headroom(fleet) == pytest.approx(expected, rel=0.08)
+    # Each token brings as much of a prompt as at present: three times as much in a step.
+    expected = served(fleet, 12, prefill=1.5) - served(fleet, 4, prefill=0.5)
+    assert headroom(fleet) == pytest.approx(expected, rel=0.1)
+
+
+def test_unknown_where_no_pod_counts_prompts() -> None:
+    fleet = Fleet(settings=WINDOW_30, concurrency=12)
+    for pod in fleet.pods:
+        pod.counts_prompts = False
+
+    assert headroom(fleet.run(600)) is None
 
 
 def test_a_replica_more_is_room_for_more() -> None:

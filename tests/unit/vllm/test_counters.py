@@ -60,11 +60,11 @@ def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
                 drafts=2,
                 accepted=[batch] * depth,
             )
-            writer.step(batch=batch, depth=depth, kind=MIXED, seconds=2.0, tokens=1)
+            writer.step(batch=batch, depth=depth, kind=MIXED, seconds=2.0, tokens=1, prefill=40)
     found = counts(path)
     assert len(found.steps) == 12 * 8 * 2
-    assert StepCounts(15, 16, 7, "decode", 2, 1.0, 1400, 15 + 16) in found.steps
-    assert StepCounts(3, 3, 0, "mixed", 1, 2.0, 1, 3) in found.steps
+    assert StepCounts(15, 16, 7, "decode", 2, 1.0, 1400, 15 + 16, 0) in found.steps
+    assert StepCounts(3, 3, 0, "mixed", 1, 2.0, 1, 3, 40) in found.steps
     assert DraftTally(9, 10, 3, 4, (19, 19, 19)) in found.drafts
     assert DraftTally(1, 1, 0, 2, ()) in found.drafts
 
@@ -79,12 +79,15 @@ def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> 
     writer.hook_error()
     writer.watch_error()
     writer.hook_seconds(0.25)
-    writer.transition_step()
+    writer.transition_step(0.5, tokens=7, prefill=20)
+    writer.stalled_step(3.5)
     found = counts(path)
     assert (found.live, found.idle, found.generation) == (True, False, 12)
     assert (found.ready, found.looked_at_s) == (13, 1.5)
     assert (found.rejections, found.errors, found.transitions) == (1, 2, 1)
     assert found.hook_seconds == 0.25
+    assert (found.transition_seconds, found.transition_tokens) == (0.5, 7)
+    assert (found.transition_prefill, found.stalls, found.stall_seconds) == (20, 1, 3.5)
 
 
 def test_a_restarted_engine_starts_from_zero(writer: CountersWriter, path: str) -> None:
@@ -115,15 +118,15 @@ def test_what_several_ranks_count_is_added_up(path: str) -> None:
                 drafts=batch,
                 accepted=[2, rank],
             )
-        writer.transition_step()
+        writer.transition_step(0.5, tokens=2, prefill=0)
         writer.hook_error()
         writer.watch_error()
         writer.hook_seconds(0.25)
         writer.close()
     found = counts(path)
     assert found.steps == (
-        StepCounts(3, 3, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=9),
-        StepCounts(5, 5, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=15),
+        StepCounts(3, 3, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=9, prefill=0),
+        StepCounts(5, 5, 2, "decode", steps=3, seconds=1.5, tokens=21, requests=15, prefill=0),
     )
     assert found.drafts == (DraftTally(3, 3, 2, 9, (6, 2)), DraftTally(5, 5, 2, 15, (6, 6)))
     assert (found.transitions, found.errors, found.hook_seconds) == (3, 6, 0.75)
@@ -146,13 +149,13 @@ def test_ranks_are_where_the_last_of_them_is(path: str) -> None:
 
 
 def test_a_rank_is_counted_though_the_first_one_had_no_room(path: str) -> None:
-    _rank(path, 1).transition_step()
+    _rank(path, 1).transition_step(0.5, tokens=2, prefill=0)
     assert counts(path).transitions == 1
 
 
 def test_what_lies_beside_and_is_no_rank_of_this_engine_is_passed_over(path: str) -> None:
-    _rank(path, 0).transition_step()
-    _rank(path, 1, max_batch=64).transition_step()
+    _rank(path, 0).transition_step(0.5, tokens=2, prefill=0)
+    _rank(path, 1, max_batch=64).transition_step(0.5, tokens=2, prefill=0)
     Path(f"{path}.rank2.123").write_bytes(bytes(8192))
     assert counts(path).transitions == 1
 
@@ -170,7 +173,7 @@ def test_the_largest_engine_fits_into_a_small_file(path: str) -> None:
         b"FATHOMC1" + bytes(1000),
         bytes(4096),
         MAGIC + bytes(8),
-        MAGIC + bytes(119),
+        MAGIC + bytes(183),
     ],
 )
 def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
@@ -178,10 +181,11 @@ def test_another_file_is_read_as_nothing(path: str, content: bytes) -> None:
     assert read_counts(path) is None
 
 
-def test_another_layout_has_another_magic(writer: CountersWriter, path: str) -> None:
+def test_another_layout_has_another_magic(path: str) -> None:
     """Else an API server that runs another version of the plugin would show nonsense."""
+    writer = CountersWriter(path, max_batch=16, max_depth=7, token_budget=2048)
     writer.step(batch=3, depth=2, kind=DECODE, seconds=0.5, tokens=7, drafts=5, accepted=[4, 3])
-    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.25, tokens=6)
+    writer.step(batch=3, depth=2, kind=MIXED, seconds=0.25, tokens=6, prefill=90)
     writer.set_live(live=True)
     writer.set_generation(12)
     writer.set_ready(13)
@@ -190,18 +194,21 @@ def test_another_layout_has_another_magic(writer: CountersWriter, path: str) -> 
     writer.hook_error()
     writer.watch_error()
     writer.hook_seconds(0.125)
-    writer.transition_step()
+    writer.transition_step(0.75, tokens=4, prefill=30)
+    writer.stalled_step(2.5)
     words = array("d", Path(path).read_bytes())
     written = {at: word for at, word in enumerate(words) if word and at > 1}
     header = {2: 16, 3: 7, 4: 1, 5: 1, 6: 12, 7: 1, 8: 1, 9: 0.125, 10: 1, 11: 13, 12: 1.5, 13: 1}
-    cells = dict(enumerate([1, 0.5, 7, 3, 1, 0.25, 6, 3, 5, 4, 3], 16 + (2 * 8 + 2) * 16))
-    assert (MAGIC, len(words), written) == (b"FATHOMC3", 16 + 12 * 8 * 16, header | cells), (
+    header |= {14: 1, 15: 2.5, 16: 2048, 17: 0.75, 18: 4, 19: 30}
+    numbers = [1, 0.5, 7, 3, 0, 1, 0.25, 6, 3, 90, 5, 4, 3]
+    cells = {at: n for at, n in enumerate(numbers, 24 + (2 * 8 + 2) * 18) if n}
+    assert (MAGIC, len(words), written) == (b"FATHOMC4", 24 + 12 * 8 * 18, header | cells), (
         "once the layout changes, give MAGIC in operator/fathom_vllm/counters.py another number, "
         "and say here what the new layout is"
     )
 
 
-@pytest.mark.parametrize("magic", [b"FATHOMC2", b"FATHOMC4"])
+@pytest.mark.parametrize("magic", [b"FATHOMC3", b"FATHOMC5"])
 def test_a_file_of_another_version_is_read_as_nothing(path: str, magic: bytes) -> None:
     CountersWriter(path, max_batch=16, max_depth=7).close()
     copy = Path(path + "-copy")

@@ -55,7 +55,7 @@ def pod(tmp_path: Path) -> Pod:
 
 @pytest.fixture
 def writer(pod: Pod) -> Iterator[CountersWriter]:
-    writer = CountersWriter(pod.counters_path, max_batch=16, max_depth=7)
+    writer = CountersWriter(pod.counters_path, max_batch=16, max_depth=7, token_budget=2048)
     writer.set_looked(pod.now_s)
     yield writer
     writer.close()
@@ -75,9 +75,12 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     writer.reject_document()
     writer.hook_error()
     writer.hook_seconds(0.5)
-    writer.transition_step()
+    writer.transition_step(0.5, tokens=6, prefill=80)
+    writer.stalled_step(3.0)
     writer.step(batch=9, depth=2, kind=DECODE, seconds=0.25, tokens=7)
-    writer.step(batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
+    writer.step(
+        batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, prefill=50, drafts=3, accepted=[2, 1]
+    )
     cell = {"batch_ge": "9", "batch_le": "10", "depth": "2"}
     assert pod.value("fathom_steps_total", **cell, step="decode") == 1
     assert pod.value("fathom_step_seconds_total", **cell, step="decode") == 0.25
@@ -87,7 +90,15 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     assert pod.value("fathom_drafts_total", **cell) == 3
     assert pod.value("fathom_accepted_tokens_total", **cell, position="0") == 2
     assert pod.value("fathom_accepted_tokens_total", **cell, position="1") == 1
+    assert pod.value("fathom_prefill_tokens_total", **cell, step="mixed") == 50
+    assert pod.value("fathom_prefill_tokens_total", **cell, step="decode") is None
     assert pod.value("fathom_transition_steps_total") == 1
+    assert pod.value("fathom_transition_step_seconds_total") == 0.5
+    assert pod.value("fathom_transition_tokens_total") == 6
+    assert pod.value("fathom_transition_prefill_tokens_total") == 80
+    assert pod.value("fathom_stalled_steps_total") == 1
+    assert pod.value("fathom_stalled_step_seconds_total") == 3
+    assert pod.value("fathom_token_budget") == 2048
     assert pod.value("fathom_depth_generation") == 12
     assert pod.value("fathom_depth_rejections_total") == 1
     assert pod.value("fathom_hook_errors_total") == 1
@@ -100,13 +111,19 @@ def test_the_operator_reads_the_names_that_the_plugin_shows(
     pod: Pod, writer: CountersWriter
 ) -> None:
     writer.set_live(live=True)
-    writer.step(batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, drafts=3, accepted=[2, 1])
+    writer.transition_step(0.5, tokens=6, prefill=80)
+    writer.step(
+        batch=9, depth=2, kind=MIXED, seconds=0.75, tokens=4, prefill=50, drafts=3, accepted=[2, 1]
+    )
     page = generate_latest(pod.registry).decode() + "vllm:generation_tokens_total 4\n"
 
     found = parse(page, pod="kimi-0", at_s=1.0)
 
     assert {name for name in FAMILIES if name.startswith("fathom_")} <= pod.names()
-    assert found.cells == {Cell(10, 2, StepKind.MIXED): CellCounts(1, 0.75, 4, 9)}
+    assert found.cells == {Cell(10, 2, StepKind.MIXED): CellCounts(1, 0.75, 4, 9, 50)}
+    assert (found.transition_tokens, found.transition_prefill) == (6, 80)
+    assert found.token_budget == 2048
+    assert found.counts_prompts
     assert found.drafts == {DraftCell(10, 2): DraftCounts(3, (2, 1))}
     assert found.live_depth
 

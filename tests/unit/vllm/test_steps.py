@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fathom_vllm.counters import DECODE, MIXED
-from fathom_vllm.steps import EngineStep, StepsInFlight, observe_step
+from fathom_vllm.steps import EngineStep, Stalls, StepsInFlight, observe_step
 from support.vllm_outputs import Row, outputs_of
 
 
@@ -70,7 +70,9 @@ def test_without_drafts_the_depth_is_zero_and_nothing_was_drafted() -> None:
 
 def test_a_prefill_among_decodes_makes_it_mixed() -> None:
     step = Batch(3).decode(3, 2).prefill(20).observe()
-    assert step == EngineStep(batch=2, depth=3, kind=MIXED, tokens=4, drafts=1, accepted=[1, 1, 0])
+    assert step == EngineStep(
+        batch=2, depth=3, kind=MIXED, tokens=4, prefill=20, drafts=1, accepted=[1, 1, 0]
+    )
 
 
 def test_a_prompt_of_one_token_is_a_prefill() -> None:
@@ -98,7 +100,9 @@ def test_a_draft_of_which_nothing_came_back_was_not_verified() -> None:
 
 def test_nothing_but_prefill_has_the_depth_it_drafts_with() -> None:
     step = Batch(5).prefill(20).prefill(30, last=False).observe()
-    assert step == EngineStep(batch=2, depth=5, kind=MIXED, tokens=1, drafts=0, accepted=())
+    assert step == EngineStep(
+        batch=2, depth=5, kind=MIXED, tokens=1, prefill=50, drafts=0, accepted=()
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,11 +150,11 @@ def test_a_step_that_sampled_nothing_emitted_nothing() -> None:
     assert batch.observe() == EngineStep(batch=1, depth=3)
 
 
-def test_what_a_stop_cuts_was_computed() -> None:
+def test_what_a_stop_cuts_reaches_nobody() -> None:
     batch = Batch(3).decode(3, 3).decode(3, 1)
     batch.rows[0] = replace(batch.rows[0], most=1)
     assert batch.observe() == EngineStep(
-        batch=2, depth=3, kind=DECODE, tokens=6, drafts=2, accepted=[2, 1, 1]
+        batch=2, depth=3, kind=DECODE, tokens=3, drafts=2, accepted=[2, 1, 1]
     )
 
 
@@ -240,3 +244,40 @@ def test_steps_whose_output_was_dropped_are_forgotten_in_the_end() -> None:
         steps.scheduled(each, 10.5)
     assert steps.ended(in_flight[1], 11.0, busy=True) is None
     assert steps.ended(in_flight[65], 11.5, busy=True) == pytest.approx(0.5)
+
+
+def test_prompt_tokens_are_what_is_scheduled_and_not_verified() -> None:
+    at_depth_0 = Batch(0).decode(0, 0).decode(0, 0).prefill(20).prefill(7, last=False, new=False)
+    one_token = Batch(0).decode(0, 0).prefill(1)
+    at_depth_3 = Batch(3).decode(3, 1).prefill(30).prefill(50, last=False, new=False)
+
+    assert at_depth_0.observe().prefill == 27
+    assert one_token.observe().prefill == 1
+    assert at_depth_3.observe().prefill == 80
+
+
+def test_a_transition_tells_what_it_emitted_and_prefilled() -> None:
+    step = Batch(5).decode(3, 2).prefill(20).observe()
+    assert step == EngineStep(batch=2, depth=None, kind=MIXED, tokens=4, prefill=20)
+
+
+def test_a_step_ten_times_as_long_as_usual_is_a_stall() -> None:
+    stalls = Stalls()
+    assert not any(stalls.is_one(0.010) for _ in range(100))
+    assert not stalls.is_one(0.095)
+    assert stalls.is_one(3.0)
+    assert not stalls.is_one(0.010)
+
+
+def test_what_goes_on_is_no_stall_but_what_is_usual_now() -> None:
+    stalls = Stalls()
+    for _ in range(100):
+        stalls.is_one(0.010)
+    slow = [stalls.is_one(0.5) for _ in range(100)]
+    assert slow[0]
+    assert not any(slow[10:])
+
+
+def test_the_first_steps_are_no_stalls() -> None:
+    stalls = Stalls()
+    assert not any(stalls.is_one(seconds) for seconds in (0.01, 2.0, 0.01, 4.0))

@@ -12,7 +12,7 @@ from fathom.tuning.checks.probing import SOON_S, ProbeChoice, next_probe
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
 from fathom.tuning.policy.visit import Visit
-from fathom.tuning.situation import Situation, clamped
+from fathom.tuning.situation import Situation, Verdict, clamped
 from fathom.tuning.state import Change, Trial
 
 TRIAL_STEPS: Final = 200.0
@@ -69,8 +69,10 @@ def _more_to_try(after: Situation, depths: Depths, moved: set[int]) -> bool:
     )
 
 
-def judge_move(given: Situation) -> TuningDecision | None:
+def judge_move(given: Situation) -> TuningDecision | Situation | None:
     """Compare what the last move gained with what was expected; take it back if it lost.
+
+    What did not lose is passed on with the verdict, which the next answer says first.
 
     Both depths are compared as they would do now, under the present traffic and at the pods'
     present speed: tokens per second before and after would compare two hours of the day. With
@@ -91,7 +93,7 @@ def judge_move(given: Situation) -> TuningDecision | None:
         if (gain := given.policy.evidence.gain(each.bucket, each.to, each.start)) is not None
     ]
     if not enough or not judged:
-        return after.stay()
+        return after
     measured = expected_gain(judged)
     worse = [
         each
@@ -99,17 +101,10 @@ def judge_move(given: Situation) -> TuningDecision | None:
         if each.gain.upper(TAKE_BACK_Z) < 0
         and not given.policy.steadier(each.bucket, each.to, each.start)
     ]
-    if worse:
-        decision = _take_back(after, worse)
-    else:
-        reason, message = after.why_stay()
-        decision = after.hold(
-            reason,
-            f"The last move gained {measured:+.1%} (expected {trial.expected_gain:+.1%}). "
-            f"{message}",
-            wake_after_s=SOON_S,
-        )
-    return replace(decision, expected_gain=trial.expected_gain, measured_gain=measured)
+    if not worse:
+        return replace(after, verdict=Verdict(trial.expected_gain, measured))
+    taken_back = _take_back(after, worse)
+    return replace(taken_back, expected_gain=trial.expected_gain, measured_gain=measured)
 
 
 def _take_back(given: Situation, worse: list[DepthOption]) -> TuningDecision:

@@ -156,7 +156,7 @@ def orders(given: Situation) -> TuningDecision | None:
         why = (
             "mode Advise keeps your own depth"
             if advising
-            else "these are the depths that its spec allows"
+            else "these are the depths that its spec and its engines' token budget allow"
         )
         return given.act(
             Action.MOVE,

@@ -328,9 +328,11 @@ def _pod_for(given: Situation, options: tuple[DepthOption, ...]) -> str | None:
             and idle_s <= max(RECENT_WINDOWS * given.window_seconds, GIVE_UP_S)
         )
 
+    # Of a pod whose own speed is not kept, it would be taken for the depth's.
+    known = {each.pod for each in given.state.step_times.pods}
     best = max(
         (pod for pod in given.snapshot.pods if fit(pod)),
-        key=lambda pod: (load.get(pod.name, 0.0), pod.name),
+        key=lambda pod: (pod.name in known, load.get(pod.name, 0.0), pod.name),
         default=None,
     )
     return best.name if best is not None else None

@@ -10,7 +10,8 @@ from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger
 from fathom.tuning.situation import Situation, clamped
 
 REST_S: Final = HOUR_S
-"""How long the user's depth is kept after a return, unless the traffic changes."""
+"""How long the user's depth is kept after a return: also where the traffic changes. Text that turns
+each minute is one of the ways to lose."""
 
 
 def return_to_tokens(given: Situation) -> TuningDecision | None:
@@ -26,7 +27,6 @@ def return_to_tokens(given: Situation) -> TuningDecision | None:
             probe=None,
             trial=None,
             returned_at_s=given.now_s,
-            returned_epoch=given.state.text.epoch,
         )
     )
     document = after.next_document(dict.fromkeys(given.policy.depths, tokens), None)
@@ -35,8 +35,7 @@ def return_to_tokens(given: Situation) -> TuningDecision | None:
         Reason.RETURNED,
         f"Returns to your own depth, {tokens}, from {summary(given.document.schedule)}: over the "
         f"last hour the tuner was {-(ledger.gain or 0.0):.1%} behind it, more than the "
-        f"{MOST_BEHIND_LOSS:.1%} allowed. It tunes again in {REST_S / 60:.0f} minutes, or when the "
-        "traffic changes.",
+        f"{MOST_BEHIND_LOSS:.1%} allowed. It tunes again in {REST_S / 60:.0f} minutes.",
         document,
         notable=True,
     )
@@ -44,9 +43,8 @@ def return_to_tokens(given: Situation) -> TuningDecision | None:
 
 def rest_after_return(given: Situation) -> TuningDecision | None:
     """After a return nothing is tried for a while."""
-    state = given.state
-    same_traffic = state.returned_epoch == state.text.epoch
-    if not state.returned_at_s or given.now_s - state.returned_at_s >= REST_S or not same_traffic:
+    returned_at_s = given.state.returned_at_s
+    if not returned_at_s or given.now_s - returned_at_s >= REST_S:
         return None
     return given.hold(
         Reason.RETURNED,

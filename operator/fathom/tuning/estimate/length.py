@@ -25,6 +25,11 @@ class Lengths:
         """Tokens per step."""
         return self._lengths[depth]
 
+    def overshoot(self, depth: int) -> float:
+        """Mean tokens of an answer's last step beyond its end (renewal theory's mean excess)."""
+        squares = sum((2 * i + 1) * each for i, each in enumerate(self._survival[: depth + 1]))
+        return (squares / self._lengths[depth] - 1) / 2
+
     def log_ratio(self, to: int, start: int) -> tuple[float, float]:
         """Logarithm of E[L] at `to` over E[L] at `start`, and its variance (delta method)."""
         ratio = log(self._lengths[to] / self._lengths[start])

@@ -3,20 +3,22 @@
 A Kalman filter over the logarithms of the cells' mean step times and of each pod's speed, whose
 observations are their sums; covariances are not kept (kept, they made the filter too sure of itself
 in simulated fleets). A cell that is new starts at its prediction. A surprise that no error explains
-is the cell's where it is new (a cliff that no line foretold), else the pod's (a neighbour on the
-node, a throttled clock).
+is the cell's where few windows have measured it (a cliff that no line foretold; a stall in the only
+window so far), else the pod's (a neighbour on the node, a throttled clock).
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 from math import exp, inf, log, log2
-from typing import Final, TypeVar
+from typing import Final
 
 from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
 from fathom.tuning.buckets import doubling
+from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import (
     BATCH_SD,
+    PRESENT_S,
     SPEED_SD,
     STEP_SD,
     WINDOW_SD,
@@ -29,7 +31,7 @@ from fathom.tuning.estimate.step_time import (
 LEAST_STEPS: Final = 3.0
 """The logarithm of a mean over fewer steps is biased; its error says the rest."""
 MIXED_SD: Final = 1.0
-"""Relative spread of single mixed steps: their prompts differ in length."""
+"""Relative spread of single mixed steps where nobody counts their prompts, which differ."""
 DISPERSION_FACTORS: Final = (0.25, 64.0)
 """Bounds of what is learnt of the spread between windows, over what is assumed of it."""
 DISPERSION_WEIGHT: Final = 0.05
@@ -42,29 +44,39 @@ USUAL_KEPT_SHARE: Final = 0.99
 """Of the weight of the windows before, with each new one: a hundred windows are what is usual."""
 JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
+TRUSTED_WINDOWS: Final = 3
+"""Before a cell has as many windows, such a surprise is the cell's."""
 LAPSE_S: Final = 120.0
 """A cell that was not measured for so long may have been measured at other batches."""
-MOST_CELLS: Final = 288
+MOST_CELLS: Final = 272
 """Kept, the latest: the state must fit into a ConfigMap."""
 MOST_PODS: Final = 40
-"""Whose speed is kept, the latest, for the same reason."""
-
-_Item = TypeVar("_Item", CellTime, PodSpeed)
+"""Whose speed is kept, for the same reason. Probes run on one of them."""
 
 
-def updated(times: StepTimes, deltas: Iterable[PodDelta]) -> StepTimes:
-    """The table with what the pods measured in one more window."""
-    filter_ = _Filter(times)
+def updated(
+    times: StepTimes, deltas: Iterable[PodDelta], prompts: Prompts = NO_PROMPTS
+) -> StepTimes:
+    """The table with what the pods measured in one more window.
+
+    Args:
+        times: the table.
+        deltas: what was measured.
+        prompts: what is known of them, this window included.
+    """
+    filter_ = _Filter(times.with_prompts(prompts), prompts)
     for delta in deltas:
-        filter_.add(delta)
+        filter_.add(prompts.levelled(delta, filter_.prompt_tokens))
     return filter_.result()
 
 
 class _Filter:
     """One update of the table, in the making."""
 
-    def __init__(self, times: StepTimes) -> None:
+    def __init__(self, times: StepTimes, prompts: Prompts) -> None:
         self._before = times
+        self._prompts = prompts
+        self.prompt_tokens = times.prompt_tokens
         self._cells: dict[Cell, CellTime] = {cell.cell: cell for cell in times.cells}
         self._pods: dict[str, PodSpeed] = {pod.pod: pod for pod in times.pods}
         self._dispersions = dict(times.dispersions)
@@ -90,7 +102,8 @@ class _Filter:
         return known.variance if known else inf
 
     def _add(self, delta: PodDelta, cell: Cell, counts: CellCounts, *, tells_speed: bool) -> None:
-        spread = MIXED_SD if cell.step is StepKind.MIXED else STEP_SD
+        differ = cell.step is StepKind.MIXED and not self._prompts.known
+        spread = MIXED_SD if differ else STEP_SD
         dispersion = self._dispersions.get(cell.batch_le, 1.0)
         noise = dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
         batch = log2(counts.scheduled_requests / counts.steps)
@@ -101,12 +114,11 @@ class _Filter:
             batch - log2(cell.batch_le)
         )
         speed = self._speed(delta.pod, delta.to_s, dispersion)
-        is_new = cell not in self._cells
         known = self._known(cell, delta.to_s, batch)
         if known is None:
             first = CellTime(
                 cell.batch_le, cell.depth, cell.step, seen - speed.log_factor,
-                noise + speed.variance, delta.to_s, batch,
+                noise + speed.variance, delta.to_s, batch, windows=1,
             )  # fmt: skip
             self._cells[cell], self._pods[delta.pod] = first, speed
             return
@@ -116,7 +128,7 @@ class _Filter:
             self._cells[cell] = _moved(known, surprise, total)
             self._pods[delta.pod] = speed
             return
-        surprise = self._share(delta.pod, known, speed, seen, noise, is_new=is_new)
+        surprise = self._share(delta.pod, known, speed, seen, noise)
         if speed.batch_le == cell.batch_le:
             change = batch - speed.log_batch
             self._elasticities[whole] = elasticity.updated(
@@ -133,8 +145,6 @@ class _Filter:
         speed: PodSpeed,
         seen: float,
         noise: float,
-        *,
-        is_new: bool,
     ) -> float:
         """Split one observation between the cell and the pod's speed, by their variances.
 
@@ -148,7 +158,7 @@ class _Filter:
         bucket = known.batch_le
         self._dispersions[bucket] = min(high, max(low, self._dispersions.get(bucket, 1.0) * learnt))
         if surprise**2 > JUMP_Z**2 * total:
-            if is_new:
+            if known.windows < TRUSTED_WINDOWS:
                 known = replace(known, variance=known.variance + surprise**2)
             else:
                 speed = replace(speed, variance=speed.variance + surprise**2)
@@ -168,14 +178,15 @@ class _Filter:
         """What is believed of a cell before this window; None: nothing at all."""
         known = self._cells.get(cell)
         if known is None:
-            table = StepTable(self._before, at_s)
+            table = StepTable(self._before, at_s, price=self._prompts.price)
             predicted = table.estimate(cell.batch_le, cell.depth, cell.step)
             if predicted is None:
                 return None
-            return CellTime(
+            found = CellTime(
                 cell.batch_le, cell.depth, cell.step, predicted.log_seconds,
                 predicted.variance, at_s, batch,
             )  # fmt: skip
+            return found if cell.step is StepKind.DECODE else found.longer(table.prompts_s)
         variance = known.variance_at(at_s)
         if at_s - known.at_s <= LAPSE_S:
             batch = (1 - BATCH_WEIGHT) * known.log_batch + BATCH_WEIGHT * batch
@@ -194,10 +205,22 @@ class _Filter:
         """The new table, bounded: what was measured last is kept."""
         return StepTimes(
             cells=_newest(self._cells.values(), MOST_CELLS),
-            pods=_newest(self._pods.values(), MOST_PODS),
+            pods=self._kept_pods(),
             elasticities=tuple(self._elasticities[each] for each in sorted(self._elasticities)),
+            prompt_tokens=self.prompt_tokens,
             dispersions=tuple(sorted(self._dispersions.items())),
         )
+
+    def _kept_pods(self) -> tuple[PodSpeed, ...]:
+        """The same ones as before while they are there, so that of some it is known for sure."""
+        newest_s = max((pod.at_s for pod in self._pods.values()), default=0.0)
+        before = {pod.pod for pod in self._before.pods}
+
+        def order(pod: PodSpeed) -> tuple[bool, bool, float]:
+            gone = newest_s - pod.at_s > PRESENT_S
+            return gone, pod.pod not in before, -pod.at_s
+
+        return tuple(sorted(self._pods.values(), key=order)[:MOST_PODS])
 
 
 def _moved(cell: CellTime, surprise: float, total: float) -> CellTime:
@@ -206,8 +229,9 @@ def _moved(cell: CellTime, surprise: float, total: float) -> CellTime:
         cell,
         log_seconds=cell.log_seconds + surprise * cell.variance / total,
         variance=cell.variance * (1 - cell.variance / total),
+        windows=min(cell.windows + 1, TRUSTED_WINDOWS),
     )
 
 
-def _newest(items: Iterable[_Item], most: int) -> tuple[_Item, ...]:
+def _newest(items: Iterable[CellTime], most: int) -> tuple[CellTime, ...]:
     return tuple(sorted(items, key=lambda item: -item.at_s)[:most])

@@ -56,7 +56,12 @@ class StepTable:
     """The step times as they are believed at one moment, each looked up once."""
 
     def __init__(
-        self, times: StepTimes, now_s: float, log_batches: Mapping[int, float] = _NOWHERE
+        self,
+        times: StepTimes,
+        now_s: float,
+        log_batches: Mapping[int, float] = _NOWHERE,
+        *,
+        price: float = 0.0,
     ) -> None:
         """Look at a table.
 
@@ -64,13 +69,20 @@ class StepTable:
             times: the table.
             now_s: Unix seconds.
             log_batches: logarithm to base 2 of the present mean batch of each bucket under load.
+            price: seconds of a prompt token, which mixed steps are told without.
         """
         self._now_s = now_s
+        self.prompts_s = price * times.prompt_tokens
+        """Of a mixed step."""
         self._log_batches = log_batches
-        self._cells = {(each.batch_le, each.depth, each.step): each for each in times.cells}
+        self._cells = dict[tuple[int, int, StepKind], CellTime]()
         measured: dict[_Row, list[CellTime]] = {}
-        for each in times.cells:
-            if each.variance_at(now_s) <= MEASURED_SD**2:
+        for whole in times.cells:
+            mixed = whole.step is StepKind.MIXED
+            each = whole.longer(-self.prompts_s) if mixed else whole
+            self._cells[each.batch_le, each.depth, each.step] = each
+            # What counts is the error of the whole step, of which prompts may be most.
+            if whole.variance_at(now_s) <= MEASURED_SD**2:
                 measured.setdefault((each.batch_le, each.step), []).append(each)
         self._measured = {
             row: tuple(sorted(cells, key=lambda cell: cell.depth))
@@ -104,8 +116,10 @@ class StepTable:
         return self._nearest(batch_le, step, least=2) is not None
 
     def _estimate(self, batch_le: int, depth: int, step: StepKind) -> StepTime | None:
-        cell = self.at(batch_le, depth, step)
-        if cell is not None and (variance := cell.variance_at(self._now_s)) <= MEASURED_SD**2:
+        known = self._measured.get((batch_le, step), ())
+        cell = next((each for each in known if each.depth == depth), None)
+        if cell is not None:
+            variance = cell.variance_at(self._now_s)
             elsewhere = self._log_batches.get(batch_le, cell.log_batch) - cell.log_batch
             variance += (BATCH_SD * elsewhere) ** 2
             return StepTime(cell.log_seconds, variance, measured=True)

@@ -8,10 +8,11 @@ slow; `step_table` predicts what was not measured.
 """
 
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, log
 from typing import Final
 
 from fathom.core.measurement import Cell, StepKind
+from fathom.tuning.estimate.prompts import Prompts
 
 WINDOW_SD: Final = 0.01
 """Relative spread of a window's mean step time that more steps do not reduce."""
@@ -40,9 +41,15 @@ BATCH_SD: Final = 0.05
 graphs makes steps there that no line knows."""
 
 
+KEPT_FACTOR: Final = 1.5
+"""Times as many prompt tokens in a mixed step, or as few, at which the table goes over to them."""
+LEAST_NET_SHARE: Final = 0.05
+"""Of a mixed step's time, at least, when the price of prompts is taken off it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellTime:
-    """Mean step time of one cell."""
+    """Mean step time of one cell; of a mixed one, with `StepTimes.prompt_tokens` of prompts."""
 
     batch_le: int
     depth: int
@@ -53,10 +60,20 @@ class CellTime:
     """Time of the last measurement (Unix seconds)."""
     log_batch: float
     """Logarithm to base 2 of the mean batch that was measured last."""
+    windows: int = 0
+    """In which it was measured, up to a few."""
 
     @property
     def cell(self) -> Cell:
         return Cell(self.batch_le, self.depth, self.step)
+
+    def longer(self, seconds: float) -> "CellTime":
+        """The same steps, if they took so many seconds more; negative: less."""
+        before_s = exp(self.log_seconds)
+        after_s = max(LEAST_NET_SHARE * before_s, before_s + seconds)
+        return replace(
+            self, log_seconds=log(after_s), variance=self.variance * (before_s / after_s) ** 2
+        )
 
     def variance_at(self, now_s: float) -> float:
         return self.variance + CELL_DRIFT_PER_S * max(0.0, now_s - self.at_s)
@@ -133,6 +150,24 @@ class StepTimes:
     dispersions: tuple[tuple[int, float], ...] = ()
     """Pairs of bucket and observed over assumed variance between windows, learnt. Where padding to
     captured graphs makes cliffs within a bucket, it is large."""
+    prompt_tokens: float = 0.0
+    """That mixed steps in the table have; 0: nobody counts them, and they are as they came."""
+
+    def with_prompts(self, prompts: Prompts) -> "StepTimes":
+        """The table for steps with as many prompt tokens as they have now, give or take a half.
+
+        What was measured of mixed steps when nobody counted their prompts is dropped.
+        """
+        tokens = prompts.tokens_per_mixed_step
+        if not tokens or tokens / KEPT_FACTOR <= self.prompt_tokens <= tokens * KEPT_FACTOR:
+            return self
+        more_s = prompts.price * (tokens - self.prompt_tokens)
+        cells = (
+            each if each.step is StepKind.DECODE else each.longer(more_s)
+            for each in self.cells
+            if each.step is StepKind.DECODE or self.prompt_tokens
+        )
+        return replace(self, cells=tuple(cells), prompt_tokens=tokens)
 
     def dispersion(self, batch_le: int) -> float:
         """Observed over assumed variance in a bucket; 1 until it is learnt."""

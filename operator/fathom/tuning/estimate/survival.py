@@ -5,10 +5,11 @@ were), over drafts that were deep enough. Unlike plain survival this may pool dr
 depths and times. Survival is its running product, S_i = a_1 … a_i.
 
 Two horizons. The *fast* one decides: minutes long, and dropped as soon as the newest windows differ
-from it by more than chance, so that a new class of requests is answered within one window. The
-*slow* one, hours long, is what is normal here: alarms compare with it, and where nothing has been
-drafted so deep lately, a position is expected to relate to the one before it as it did over those
-hours, with a wide error. That prior fades as trials arrive.
+from it by more than chance, so that a new class of requests is answered within one window. Where
+text turns to and fro so fast that no answer lasts, it is kept: the mixture is what there is to
+decide by. The *slow* one, hours long, is what is normal here: alarms compare with it, and where
+nothing has been drafted so deep lately, a position is expected to relate to the one before it as it
+did over those hours, with a wide error. That prior fades as trials arrive.
 
 Drafts of one request resemble each other, so n drafts are worth n / design effect independent
 trials. The design effect is learnt: it is the mean of (accepted - n·a)² / (n·a·(1 - a)) over
@@ -58,6 +59,11 @@ TESTED_POSITIONS: Final = 3
 """From the first on: deeper ones are reached by few drafts."""
 TURN_S: Final = 900.0
 """Seconds in which traffic is expected to turn once, until it was watched for longer."""
+RECENT_TURNS_HALF_LIFE_WINDOWS: Final = 30.0
+"""Of the count of turns that says how restless traffic is."""
+MOST_RECENT_TURNS: Final = 4.5
+"""So discounted, beyond which turns are not followed: one in eleven windows for long, or five in
+a row. To follow one takes a probe, a move and some windows, and must pay until the next."""
 FRESH_WINDOWS: Final = 3
 """The newest, in which a change may still lie: it is found within so many."""
 FRESH_DRAFTS: Final = 200.0
@@ -115,6 +121,10 @@ class Survival:
     """The same, discounted over hours …"""
     watched_s: float = 0.0
     """… and the seconds in which they would have been noticed: of a longer gap, a half-life."""
+    recent_turns: float = 0.0
+    """Followed or not, discounted over some windows."""
+    rising: bool = False
+    """Whether acceptance rose at the last one."""
 
     def updated(self, window: Trials, at_s: float, *, normal: bool = True) -> "Survival":
         """With one more window; tells a change from chance.
@@ -139,20 +149,29 @@ class Survival:
         if len(fresh) > FRESH_WINDOWS:
             horizon += fresh[0]
             fresh = fresh[1:]
-        changed = self._change(horizon, fresh)
-        if changed:
-            return replace(
-                self,
-                horizon=Trials(),
-                fresh=fresh[-changed:],
-                slow=slow,
-                at_s=at_s,
-                epoch=self.epoch + 1,
-                turns=kept * self.turns + 1,
-                watched_s=watched_s,
-            )
+        recent = decay(1.0, RECENT_TURNS_HALF_LIFE_WINDOWS) * self.recent_turns
+        rising = self.rising
+        if (change := self._change(horizon, fresh)) is not None:
+            followed = recent < MOST_RECENT_TURNS
+            if followed or change.rises != rising:
+                recent, rising = recent + 1, change.rises
+            if followed:
+                return replace(
+                    self,
+                    horizon=Trials(),
+                    fresh=fresh[-change.windows :],
+                    slow=slow,
+                    at_s=at_s,
+                    epoch=self.epoch + 1,
+                    turns=kept * self.turns + 1,
+                    watched_s=watched_s,
+                    recent_turns=recent,
+                    rising=rising,
+                )
         return replace(
             self,
+            recent_turns=recent,
+            rising=rising,
             horizon=horizon,
             fresh=fresh,
             slow=slow,
@@ -216,14 +235,15 @@ class Survival:
         before = self.slow.accepted[i - 1] / self.slow.reached[i - 1]
         return (self.slow.accepted[i] / trials) / before if before > 0 else FADE_FACTOR
 
-    def _change(self, horizon: Trials, fresh: tuple[Trials, ...]) -> int:
-        """How many of the newest windows differ from all before them; 0: none."""
+    def _change(self, horizon: Trials, fresh: tuple[Trials, ...]) -> "_Change | None":
+        """The newest windows that differ from all before them; None: none do."""
         for newest in range(1, len(fresh) + 1):
             recent = sum(fresh[-newest:], Trials())
             older = sum(fresh[:-newest], horizon)
-            if _differ(recent, older, self.design_effect):
-                return newest
-        return 0
+            difference = _difference(recent, older, self.design_effect)
+            if difference:
+                return _Change(newest, rises=difference > 0)
+        return None
 
     def _design_effect(self, window: Trials) -> float:
         """Learnt from one more window: how far it lies from what was expected of it."""
@@ -243,15 +263,24 @@ class Survival:
         return min(high, max(low, learnt))
 
 
-def _differ(recent: Trials, older: Trials, design_effect: float) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Change:
+    windows: int
+    """The newest ones."""
+    rises: bool
+    """Whether more is accepted than before."""
+
+
+def _difference(recent: Trials, older: Trials, design_effect: float) -> float:
+    """By how much acceptance differs at the first position where it surely does; 0: nowhere."""
     for i in range(TESTED_POSITIONS):
         n, m = position_at(recent.reached, i), position_at(older.reached, i)
         if n <= 0 or m <= 0:
-            return False
+            return 0.0
         a, b = position_at(recent.accepted, i), position_at(older.accepted, i)
         pooled = (a + b + 1) / (n + m + 2)
         error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
-        difference = abs(a / n - b / m)
-        if difference > CHANGE_SHARE and difference > CHANGE_Z * error:
-            return True
-    return False
+        difference = a / n - b / m
+        if abs(difference) > max(CHANGE_SHARE, CHANGE_Z * error):
+            return difference
+    return 0.0

@@ -19,7 +19,9 @@ IDLE_S: Final = 1e-6
 PRESENT_S: Final = 5.0
 """Looks at a probe are short, and in a short one a bucket may be missing by chance."""
 LEAST_SHARE: Final = 0.05
-"""Buckets with less of the busy time decide nothing."""
+"""Buckets with less of the busy time decide nothing …"""
+DECIDING_SHARE: Final = 0.9
+"""… as long as the others have this much of it together: batches may spread over many buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,13 @@ class Traffic:
         if total <= 0:
             return {}
         shares = {load.batch_le: load.busy_seconds / total for load in self.loads}
-        return {bucket: share for bucket, share in shares.items() if share >= LEAST_SHARE}
+        deciding, covered = set[int](), 0.0
+        for bucket in sorted(shares, key=lambda each: -shares[each]):
+            if shares[bucket] < LEAST_SHARE and covered >= DECIDING_SHARE:
+                break
+            deciding.add(bucket)
+            covered += shares[bucket]
+        return {bucket: share for bucket, share in shares.items() if bucket in deciding}
 
     def present(self) -> frozenset[int]:
         """Buckets that had steps just now: only there can anything be measured.
@@ -96,6 +104,14 @@ class Traffic:
             for load in self.loads
             if (steps := load.decode_steps + load.mixed_steps) > 0 and load.requests > 0
         }
+
+    def mixed_share(self, batch_le: int) -> float:
+        """Share of a bucket's steps that had prompts; few of either kind are none."""
+        load = next((each for each in self.loads if each.batch_le == batch_le), None)
+        if load is None:
+            return 0.0
+        share = load.mixed_steps / (load.decode_steps + load.mixed_steps)
+        return 0.0 if share < DECODE_SHARE else 1.0 if share > 1 - DECODE_SHARE else share
 
     def kind(self, batch_le: int) -> StepKind:
         """The kind of step that a bucket's speed is judged by."""

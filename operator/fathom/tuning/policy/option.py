@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import expm1
+from typing import Final
 
 from fathom.tuning.policy.value import Gain
 
@@ -24,6 +25,7 @@ class LeftOut(StrEnum):
     """Why a depth is no option: half a sentence after its number."""
 
     SLO = "would miss the SLO"
+    BUDGET = "would fill more than half of a step's token budget"
     FAILED = "was slower when it was tried, and is left alone for half an hour"
 
 
@@ -45,6 +47,25 @@ class Bounds:
     tokens: int
     """The user's own: one of them."""
     min_gain: float
+    token_budget: int | None = None
+    """Tokens that a step may hold; None: not known."""
+
+    def at(self, bucket: int) -> tuple[int, ...]:
+        """What may be chosen in a bucket, ascending.
+
+        vLLM schedules as many requests as the budget holds with all their drafts. The others wait,
+        and the table is asked for a smaller batch than there is: a depth that fills the budget
+        would keep itself in force. Half of it is left for prompts, and for a load that grows. What
+        the user wrote is allowed at any batch.
+        """
+        if self.token_budget is None:
+            return self.depths
+        most = BUDGET_SHARE * self.token_budget / bucket - 1
+        return tuple(each for each in self.depths if each <= max(self.tokens, most))
+
+
+BUDGET_SHARE: Final = 0.5
+"""Of a step's token budget, for the drafts of all requests and the token after them, at most."""
 
 
 def expected_gain_sd(options: Iterable[DepthOption]) -> float:

@@ -94,12 +94,12 @@ class Policy:
             best = self._best(bucket, 0.0)
             if best is not None:
                 depths[bucket] = best.to
-        for bucket in depths:
-            if bucket not in known and known:
-                nearest = min(known, key=lambda other: (abs(log2(bucket / other)), other))
-                depths[bucket] = depths[nearest]
-                if bucket > UNSEEN_BATCH_FACTOR * max(known):
-                    depths[bucket] = min(depths[nearest], self.clamped(self.bounds.tokens))
+        for bucket in depths.keys() - known if known else ():
+            nearest = min(known, key=lambda other: (abs(log2(bucket / other)), other))
+            depth = depths[nearest]
+            if bucket > UNSEEN_BATCH_FACTOR * max(known):
+                depth = min(depth, self.clamped(self.bounds.tokens))
+            depths[bucket] = nearest_depth(depth, self.bounds.at(bucket))
         return depths
 
     def nearest_rivals(self) -> tuple[DepthOption, ...]:
@@ -118,7 +118,7 @@ class Policy:
         """
         tokens = self.clamped(self.bounds.tokens)
         gain = self.evidence.gain(bucket, depth, tokens)
-        if gain is None:
+        if gain is None or not self.evidence.prompts.known:
             return None
         if self.slo is not None:
             slow = self.slo.slow_seconds(self.evidence, bucket, tokens)
@@ -130,9 +130,12 @@ class Policy:
         """Relative gain of the depths in force over `tokens` at every batch, weighted by load.
 
         Returns:
-            None unless most of the load runs in buckets where both depths were measured.
+            None unless pods count prompts, and most of the load runs in buckets where both depths
+            were measured.
         """
         shares = self.shares
+        if not self.evidence.prompts.known:
+            return None
         covered = slower = 0.0
         for bucket, share in shares.items():
             gain = self.evidence.gain(bucket, self.depths[bucket], self.clamped(tokens))
@@ -159,7 +162,7 @@ class Policy:
     def alternatives(self, bucket: int, share: float) -> list[DepthOption]:
         start = self.depths[bucket]
         options: list[DepthOption] = []
-        for depth in self.bounds.depths:
+        for depth in self.bounds.at(bucket):
             if depth == start or self._failed(bucket, depth):
                 continue
             gain = self.gain(bucket, depth, start)
@@ -170,10 +173,13 @@ class Policy:
     def left_out(self, bucket: int) -> Mapping[int, LeftOut]:
         """For people: depths of which something is known, and that are no alternatives."""
         start, found = self.depths[bucket], dict[int, LeftOut]()
+        allowed = self.bounds.at(bucket)
         for depth in self.bounds.depths:
             if depth == start or self.evidence.gain(bucket, depth, start) is None:
                 continue
-            if self._failed(bucket, depth):
+            if depth not in allowed:
+                found[depth] = LeftOut.BUDGET
+            elif self._failed(bucket, depth):
                 found[depth] = LeftOut.FAILED
             elif self.gain(bucket, depth, start) is None:
                 found[depth] = LeftOut.SLO

@@ -1,4 +1,10 @@
-"""What a depth is worth: tokens per second at matched batch, E[L | depth] / step time.
+"""What a depth is worth: tokens that reach users, per second of an engine, at matched batch.
+
+    value = 1 / (t / (B x E[L]) + c x P)
+
+where t is the time of a step net of its prompts, over steps of decodes and mixed ones as they come;
+E[L] the tokens of a request in a step, less what lies beyond its end; c x P what the prompts take
+for each token (`estimate.prompts`). Where no pod counts prompts, it is E[L] / t of decode steps.
 
 At a given batch, Latency (tokens per second per request) and Throughput (times the batch) are
 largest at the same depth, so one quantity serves both. Goodput asks besides which depths keep the
@@ -8,11 +14,13 @@ SLO at the slow end of the requests: see `fathom.tuning.policy.slo`.
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import erf, exp, expm1, pi, sqrt
+from math import erf, exp, expm1, log, log2, pi, sqrt
 from typing import Final
 
+from fathom.core.measurement import StepKind
 from fathom.tuning.estimate.length import Lengths
-from fathom.tuning.estimate.step_table import StepTable
+from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
+from fathom.tuning.estimate.step_table import StepTable, StepTime
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
@@ -101,6 +109,7 @@ class Evidence:
     now_s: float
     deepest: int
     """The deepest that is asked about."""
+    prompts: Prompts = NO_PROMPTS
     _gains: dict[Hashable, Gain | None] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -122,7 +131,8 @@ class Evidence:
 
     @cached_property
     def table(self) -> StepTable:
-        return StepTable(self.step_times, self.now_s, self.traffic.log_batches())
+        batches, price = self.traffic.log_batches(), self.prompts.price
+        return StepTable(self.step_times, self.now_s, batches, price=price)
 
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         """What going from depth `start` to `to` is worth in a bucket; None: not known at all."""
@@ -132,22 +142,99 @@ class Evidence:
         return self._gains[key]
 
     def _gain(self, bucket: int, to: int, start: int) -> Gain | None:
-        kind = self.traffic.kind(bucket)
-        fast = self.table.estimate(bucket, to, kind)
-        slow = self.table.estimate(bucket, start, kind)
+        fast, slow = self.step_time(bucket, to), self.step_time(bucket, start)
         if fast is None or slow is None:
             return None
         length, length_variance = self.lengths(bucket).log_ratio(to, start)
+        length += self._log_kept(bucket, to) - self._log_kept(bucket, start)
+        # Of decoding alone; prompts take as long at any depth.
+        decoding = length - fast.log_seconds + slow.log_seconds
+        share = self._decoding_share(bucket, start, slow)
+        left = share * exp(-decoding) + 1 - share
         return Gain(
-            mean=length - fast.log_seconds + slow.log_seconds,
-            sd=sqrt(length_variance + fast.variance + slow.variance),
+            mean=-log(left),
+            sd=sqrt(length_variance + fast.variance + slow.variance)
+            * share
+            * exp(-decoding)
+            / left,
             step_time_measured=fast.measured and slow.measured,
             survival_measured=all(self.text.is_drafted(bucket, each) for each in (to, start)),
         )
 
-    def tpot_seconds(self, bucket: int, depth: int) -> float | None:
-        """Expected time per output token at a depth, at the pods' present speed."""
-        time = self.table.estimate(bucket, depth, self.traffic.kind(bucket))
+    def step_time(self, bucket: int, depth: int) -> StepTime | None:
+        """Of a step at a depth, net of its prompts, as steps come in this bucket; None: not known.
+
+        Mixed steps count beside those of decodes: where they are full, each draft displaces a token
+        of a prompt, and where they compute for longer than they read weights, each costs more.
+        """
+        if not self.prompts.known:
+            return self.table.estimate(bucket, depth, self.traffic.kind(bucket))
+        share = self.traffic.mixed_share(bucket)
+        decode = self.table.estimate(bucket, depth, StepKind.DECODE) if share < 1 else None
+        mixed = self.table.estimate(bucket, depth, StepKind.MIXED) if share > 0 else None
+        if decode is None or mixed is None:
+            return decode or mixed
+        of_decode = (1 - share) * exp(decode.log_seconds)
+        of_mixed = share * exp(mixed.log_seconds)
+        seconds = of_decode + of_mixed
+        variance = (decode.variance * of_decode**2 + mixed.variance * of_mixed**2) / seconds**2
+        main = mixed if of_mixed > of_decode else decode
+        return StepTime(log(seconds), variance, measured=main.measured)
+
+    def seconds_per_token(
+        self, bucket: int, depth: int, log_batch: float | None = None
+    ) -> float | None:
+        """Engine seconds per token at a depth, prompts included, at the pods' present speed.
+
+        Args:
+            bucket: of batches.
+            depth: drafted tokens.
+            log_batch: to base 2; None: the present mean.
+        """
+        time = self.step_time(bucket, depth)
         if time is None:
             return None
-        return exp(time.log_seconds + self.step_times.speed()) / self.lengths(bucket).at(depth)
+        decoding = self._decoding_seconds(bucket, depth, time, log_batch)
+        return exp(self.step_times.speed()) * (decoding + self.prompts.seconds_per_token)
+
+    def tpot_seconds(self, bucket: int, depth: int) -> float | None:
+        """Expected time per output token at a depth, at the pods' present speed.
+
+        A request waits for its own steps, and for the prompts of others in them.
+        """
+        time = self.step_time(bucket, depth)
+        if time is None:
+            return None
+        decoding = exp(time.log_seconds) / self.lengths(bucket).at(depth)
+        at_once = decoding / self._decoding_seconds(bucket, depth, time, None)
+        prompts = self.prompts.seconds_per_token * at_once
+        return exp(self.step_times.speed()) * (decoding + prompts)
+
+    def _decoding_share(self, bucket: int, depth: int, time: StepTime) -> float:
+        """Of an engine's time per token, what is not its prompts'."""
+        if (prompts := self.prompts.seconds_per_token) <= 0:
+            return 1.0
+        decoding = self._decoding_seconds(bucket, depth, time, None)
+        return decoding / (decoding + prompts)
+
+    def _decoding_seconds(
+        self, bucket: int, depth: int, time: StepTime, log_batch: float | None
+    ) -> float:
+        """Engine seconds per token without prompts, at the speed of the table."""
+        if log_batch is None:
+            log_batch = self.traffic.log_batches().get(bucket, log2(bucket))
+        decoding = 2**log_batch * self.prompts.drafting_share
+        return exp(time.log_seconds) / (decoding * self.lengths(bucket).at(depth))
+
+    def _log_kept(self, bucket: int, depth: int) -> float:
+        """Logarithm of the share of drafted tokens and steps that no end of an answer wastes.
+
+        The first token of an answer comes with its prompt. The other n - 1 take (n - 1 + w) / L
+        steps, w the overshoot of the last one, and one more step that was scheduled before the end
+        was seen (asynchronous scheduling).
+        """
+        lengths, answer = self.lengths(bucket), self.prompts.answer_tokens
+        if answer is None or not isinstance(lengths, Lengths) or answer <= 1:
+            return 0.0
+        steps = answer - 1 + lengths.overshoot(depth) + lengths.at(depth)
+        return log((answer - 1) / steps)

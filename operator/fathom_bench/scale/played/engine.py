@@ -9,7 +9,7 @@ from typing import Final
 from fathom_bench.scale.played.engine_page import Sums, vllm_part
 from fathom_local.engine.plant import Plant
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
-from fathom_vllm.counters import STEP_KINDS
+from fathom_vllm.counters import MIXED, STEP_KINDS
 from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
 
 MAX_BATCH: Final = 256
@@ -34,13 +34,24 @@ _LONGEST_S: Final = 30.0
 """Stretches of time in which the batch counts as constant."""
 
 
+_PREFILL: Final = "fathom_prefill_tokens_total"
+"""Of mixed steps alone."""
+_FAMILIES: Final = (
+    "fathom_steps_total",
+    "fathom_step_seconds_total",
+    "fathom_tokens_total",
+    "fathom_scheduled_requests_total",
+    _PREFILL,
+)
+
+
 @dataclass(slots=True)
 class _Cell:
-    """Steps of one batch bucket and depth; four sums of decode steps, then of mixed ones."""
+    """Steps of one batch bucket and depth; five sums of decode steps, then of mixed ones."""
 
     bucket: int
     depth: int
-    sums: list[float] = field(default_factory=lambda: [0.0] * 8)
+    sums: list[float] = field(default_factory=lambda: [0.0] * 2 * len(_FAMILIES))
     drafts: float = 0.0
     accepted: list[float] = field(default_factory=list)
 
@@ -52,8 +63,10 @@ class _Cell:
             yield (
                 name,
                 "".join(
-                    f'{name}{{{labels},step="{kind}"}} {_shown(name, self.sums[4 * number + at])}\n'
+                    f'{name}{{{labels},step="{kind}"}} '
+                    f"{_shown(name, self.sums[len(_FAMILIES) * number + at])}\n"
                     for number, kind in enumerate(STEP_KINDS)
+                    if number == MIXED or name != _PREFILL
                 ),
             )
         yield _DRAFTS, f"{_DRAFTS}{{{labels}}} {round(self.drafts)}.0\n"
@@ -71,12 +84,6 @@ def _shown(family: str, value: float) -> str:
     return repr(value) if "seconds" in family else f"{round(value)}.0"
 
 
-_FAMILIES: Final = (
-    "fathom_steps_total",
-    "fathom_step_seconds_total",
-    "fathom_tokens_total",
-    "fathom_scheduled_requests_total",
-)
 _DRAFTS: Final = "fathom_drafts_total"
 _ACCEPTED: Final = "fathom_accepted_tokens_total"
 
@@ -181,8 +188,9 @@ class PlayedEngine:
         tokens = drafts + sum(accepted)
         for number, (share, step_s) in enumerate(((1 - _MIXED, decode_s), (_MIXED, mixed_s))):
             noise = 1 + self._random.gauss(0, 0.1 / math.sqrt(max(1.0, share * steps)))
-            for at, more in enumerate((steps, steps * step_s * noise, tokens, drafts)):
-                cell.sums[4 * number + at] += share * more
+            sums = (steps, steps * step_s * noise, tokens, drafts, steps * _PROMPT)
+            for at, more in enumerate(sums):
+                cell.sums[len(_FAMILIES) * number + at] += share * more
         self._steps += steps
         self._tokens += tokens
         self._seconds += seconds
@@ -221,4 +229,16 @@ fathom_hook_errors_total 0.0
 fathom_hook_seconds_total 0.5
 # TYPE fathom_transition_steps_total counter
 fathom_transition_steps_total 0.0
+# TYPE fathom_transition_step_seconds_total counter
+fathom_transition_step_seconds_total 0.0
+# TYPE fathom_transition_tokens_total counter
+fathom_transition_tokens_total 0.0
+# TYPE fathom_transition_prefill_tokens_total counter
+fathom_transition_prefill_tokens_total 0.0
+# TYPE fathom_stalled_steps_total counter
+fathom_stalled_steps_total 0.0
+# TYPE fathom_stalled_step_seconds_total counter
+fathom_stalled_step_seconds_total 0.0
+# TYPE fathom_token_budget gauge
+fathom_token_budget 8192.0
 """

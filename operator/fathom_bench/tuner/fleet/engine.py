@@ -41,6 +41,7 @@ class _Tally:
     mixed_tokens: float = 0.0
     requests: float = 0.0
     mixed_requests: float = 0.0
+    prefill_tokens: float = 0.0
     drafts: float = 0.0
     accepted: list[float] = field(default_factory=list)
 
@@ -100,6 +101,7 @@ class CourseEngine:
             self.drafts += drafted
             self.draft_tokens += drafted * work.depth
         requests = made / self.traffic.output_tokens
+        tally.prefill_tokens += requests * self.traffic.prompt_tokens
         self.tpot_seconds_sum += requests * work.tpot_s
         if work.tpot_up_to:
             self._tpot = [
@@ -145,7 +147,11 @@ class CourseEngine:
                 tally.steps, tally.decode_s, tally.tokens, tally.requests
             )
             self._cells[Cell(bucket, depth, StepKind.MIXED)] = CellCounts(
-                tally.mixed_steps, tally.mixed_s, tally.mixed_tokens, tally.mixed_requests
+                tally.mixed_steps,
+                tally.mixed_s,
+                tally.mixed_tokens,
+                tally.mixed_requests,
+                tally.prefill_tokens,
             )
             if depth:
                 self._draft_cells[DraftCell(bucket, depth)] = DraftCounts(

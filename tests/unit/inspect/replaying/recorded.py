@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fathom.adapters.exposition import Point
-from fathom.core.measurement import PodCounters
+from fathom.core.measurement import PodCounters, StepKind
 from fathom.inspect.replaying.recording import RecordingWriter
 from unit.tuning.plant import Fleet
 
@@ -41,12 +41,17 @@ def points(look: PodCounters) -> Iterator[Point]:
     yield Point("fathom_depth_rejections_total", {}, look.depth_rejections)
     yield Point("fathom_hook_errors_total", {}, look.hook_errors)
     yield Point("fathom_transition_steps_total", {}, look.transition_steps)
+    yield Point("fathom_transition_tokens_total", {}, look.transition_tokens)
+    yield Point("fathom_transition_prefill_tokens_total", {}, look.transition_prefill)
+    yield Point("fathom_token_budget", {}, look.token_budget)
     for cell, counts in look.cells.items():
         at = {"batch_le": str(cell.batch_le), "depth": str(cell.depth), "step": cell.step.value}
         yield Point("fathom_steps_total", at, counts.steps)
         yield Point("fathom_step_seconds_total", at, counts.step_seconds)
         yield Point("fathom_tokens_total", at, counts.tokens)
         yield Point("fathom_scheduled_requests_total", at, counts.scheduled_requests)
+        if cell.step is StepKind.MIXED and look.counts_prompts:
+            yield Point("fathom_prefill_tokens_total", at, counts.prefill_tokens)
     for draft, drafted in look.drafts.items():
         at = {"batch_le": str(draft.batch_le), "depth": str(draft.depth)}
         yield Point("fathom_drafts_total", at, drafted.drafts)

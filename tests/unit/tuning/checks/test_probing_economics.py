@@ -33,7 +33,7 @@ QUARTER_S, HALF_HOUR_S, HOUR_S = 900.0, 1800.0, 3600.0
 DEAR_DRAFT = Hardware(per_token_s=0.004)
 NO_LEAST = replace(WINDOW_30, min_tokens=0)
 HOPELESS = (0.05,) * 16
-RATHER_EASY = (0.85,) * 16
+RATHER_EASY = (0.82,) * 16
 SOMEWHAT_HARD = (0.55,) * 16
 """Hardly anything is better than the user's own depth."""
 FLAT_OPTIMUM = (0.8,) * 16

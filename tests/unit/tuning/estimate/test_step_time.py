@@ -283,3 +283,35 @@ def test_a_pod_that_is_gone_does_not_count_in_how_fast_pods_are_now() -> None:
     assert times.speed() == well.log_factor
     # Should it come back, it is remembered.
     assert {pod.pod for pod in times.pods} == {"well", "throttled"}
+
+
+def test_a_stall_in_a_depths_only_window_is_believed_until_its_next() -> None:
+    """A Prometheus that scrapes each half minute gives a probe one window."""
+    times = StepTimes()
+    for i in range(1, 41):
+        times = updated(times, [counted("a", 30.0 * i, (16, 3, 0.015))])
+    times = updated(times, [counted("a", 1230.0, (16, 7, 0.0165 * 1.25))])
+    for i in range(2):
+        times = updated(times, [counted("a", 1260.0 + 30 * i, (16, 3, 0.015))])
+    times = updated(times, [counted("a", 1320.0, (16, 7, 0.0165))])
+
+    assert ratio(times, 16, 7, 3, now_s=1320.0) == pytest.approx(1.1, abs=0.02)
+
+
+def test_of_a_large_fleet_the_speeds_of_the_same_pods_are_kept() -> None:
+    names = [f"pod-{i:03d}" for i in range(60)]
+    times, kept = StepTimes(), []
+    for i in range(1, 6):
+        order = names if i % 2 else names[::-1]
+        times = updated(times, [counted(name, 10.0 * i, (16, 3, 0.015)) for name in order])
+        kept.append({each.pod for each in times.pods})
+    assert len(kept[0]) == MOST_PODS
+    assert all(each == kept[0] for each in kept)
+
+
+def test_a_pod_that_is_gone_makes_room_for_another() -> None:
+    times = StepTimes()
+    old = [f"old-{i:02d}" for i in range(MOST_PODS)]
+    times = updated(times, [counted(name, 10.0, (16, 3, 0.015)) for name in old])
+    times = updated(times, [counted("new", 10.0 + PRESENT_S + 10, (16, 3, 0.015))])
+    assert "new" in {each.pod for each in times.pods}

@@ -96,3 +96,17 @@ def test_what_is_tried_is_tried_where_it_can_be_measured() -> None:
     assert {option.bucket for option in experiments(policy, probe)} == {8}
     other = replace(policy, bounds=replace(policy.bounds, tokens=5))
     assert {option.bucket for option in control(other, probe)} == {8}
+
+
+def test_where_batches_spread_over_many_buckets_most_of_the_time_decides() -> None:
+    buckets = tuple(range(10, 50, 2))
+    shares = seen((10.0, buckets)).shares()
+    assert sum(shares.values()) >= 0.9
+    assert min(shares.values()) == pytest.approx(0.05)
+
+
+def test_a_bucket_with_little_decides_nothing_where_the_others_have_most() -> None:
+    cells = window(8) | {
+        Cell(16, 3, StepKind.DECODE): CellCounts(4.0, 0.04, 64.0, 64.0),
+    }
+    assert set(Traffic().updated(cells, 10.0, WINDOW_S).shares()) == {8}

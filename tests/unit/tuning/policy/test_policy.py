@@ -5,7 +5,7 @@ import pytest
 
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import experiments
-from fathom.tuning.policy.option import ProbePlan
+from fathom.tuning.policy.option import LeftOut, ProbePlan
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.scheduled_looks import control
 from fathom.tuning.policy.visit import Visit
@@ -105,3 +105,31 @@ def test_idle_buckets_follow_those_that_were_measured() -> None:
     after = policy.after(policy.moves())
     assert after[1] == 7
     assert set(after) == set(policy.depths)
+
+
+def test_a_depth_that_fills_half_of_the_token_budget_is_left_out() -> None:
+    policy = policy_back_at_the_start()
+    tight = replace(policy, bounds=replace(policy.bounds, token_budget=4 * 2 * 6))
+
+    assert {each.to for each in tight.alternatives(4, 1.0)} == {1, 2, 4, 5}
+    assert tight.left_out(4) == {6: LeftOut.BUDGET, 7: LeftOut.BUDGET}
+    assert tight.after(tight.moves())[4] == 5
+
+
+def test_what_the_user_wrote_fits_any_budget() -> None:
+    policy = policy_back_at_the_start()
+    tiny = replace(policy, bounds=replace(policy.bounds, token_budget=16))
+
+    assert tiny.bounds.at(16) == (1, 2, 3)
+    assert set(tiny.after(()).values()) == {SETTINGS.tokens}
+
+
+def test_depths_that_were_chosen_before_the_budget_was_known_are_given_up() -> None:
+    fleet = Fleet(acceptance=EASY).run(240)
+    assert fleet.depth(4) == 7
+    for pod in fleet.pods:
+        pod.token_budget = 4 * 2 * 6
+    fleet.run(60)
+
+    assert fleet.depth(4) == 5
+    assert "token budget" in fleet.log()

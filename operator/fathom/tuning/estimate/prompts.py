@@ -1,0 +1,213 @@
+"""What prompts and ends take of an engine: the part of its work that depth does not change.
+
+Users wait for whole requests. Each has a prompt, which is prefilled once whatever the depth, so
+
+    seconds per token = seconds of decoding per token + price x prefill,
+
+where the price is what a prompt token takes of the engine's time, and prefill is how many of them
+come with each token that is emitted. The price is the time by which a step with prompts exceeds one
+without, at the same depth and about the same batch, over the prompt tokens of it. Where steps are
+filled up to the token budget, or none only decodes, it is the time of all over all tokens computed.
+
+An error of the price hardly matters: what is decided by is the time of mixed steps less the price
+of their prompts, and the same price is added again for the prompts of all. It stands for prompts
+that a step has more, or fewer, than its share: a deep draft that displaces prompts pays for them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf, log2
+from operator import itemgetter
+from typing import Final
+
+from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
+from fathom.tuning.estimate.decay import decay
+
+HALF_LIFE_WINDOWS: Final = 5.0
+"""Of what is counted of prompts: they come in lumps, and the price belongs to the hardware."""
+FULL_SHARE: Final = 0.9
+"""Of the token budget, in a mean mixed step: then prompts wait for room, and drafts take some."""
+LEAST_DECODE_STEPS: Final = 30.0
+"""With fewer of them, discounted, the price is that of all tokens."""
+LEAST_STEPS: Final = 3.0
+"""Decode steps of a bucket and depth in a window, against which its mixed steps are held."""
+FARTHEST_FACTOR: Final = 2.0
+"""Between the batch of mixed steps and that of the decode steps that they are held against."""
+LEAST_REQUESTS: Final = 20.0
+"""Finished requests before it is said how long answers are."""
+LEAST_LEVELLED_SHARE: Final = 0.05
+"""Of the time of mixed steps, at least, however many prompt tokens are taken off them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Discounted sums over the recent windows, of pods whose plugin counts prompts."""
+
+    prefill_tokens: float = 0.0
+    mixed_prefill_tokens: float = 0.0
+    """Of them, those in mixed steps; the others were in transitions."""
+    emitted_tokens: float = 0.0
+    finished: float = 0.0
+    """Requests."""
+    steps: float = 0.0
+    decode_steps: float = 0.0
+    seconds: float = 0.0
+    computed_tokens: float = 0.0
+    """Prefilled or verified."""
+    mixed_tokens: float = 0.0
+    """Of them, those in mixed steps."""
+    token_budget: float = 0.0
+    """Of a step, as the engines say; 0: they do not."""
+    excess_seconds: float = 0.0
+    """By which mixed steps exceeded decode steps of the same depth and about the same batch."""
+    excess_tokens: float = 0.0
+    """Prompt tokens of those mixed steps."""
+    requests: float = 0.0
+    """Scheduled at depths above 0, summed over the steps."""
+    drafts: float = 0.0
+    """Of them, those that verified a draft: the others had prompts, or had ended."""
+    at_s: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether any pod counts prompts."""
+        return self.steps >= 1
+
+    @property
+    def price(self) -> float:
+        """Seconds that an engine takes for a prompt token."""
+        if self.prefill_tokens <= 0:
+            return 0.0
+        compared = self.decode_steps >= LEAST_DECODE_STEPS and self.excess_tokens > 0
+        if compared and not self.steps_are_full:
+            return max(0.0, self.excess_seconds / self.excess_tokens)
+        return self.seconds / self.computed_tokens
+
+    @property
+    def steps_are_full(self) -> bool:
+        """Whether mixed steps hold as many tokens as the engines allow."""
+        mixed = self.steps - self.decode_steps
+        return 0 < FULL_SHARE * self.token_budget * mixed <= self.mixed_tokens
+
+    @property
+    def seconds_per_token(self) -> float:
+        """Engine seconds that prompts take for each token emitted."""
+        if self.emitted_tokens <= 0:
+            return 0.0
+        return self.price * self.prefill_tokens / self.emitted_tokens
+
+    @property
+    def answer_tokens(self) -> float | None:
+        """Mean length of an answer; None: too few have ended."""
+        return self.emitted_tokens / self.finished if self.finished >= LEAST_REQUESTS else None
+
+    @property
+    def drafting_share(self) -> float:
+        """Of the requests in a step, those that decode."""
+        return min(1.0, self.drafts / self.requests) if self.drafts > 0 else 1.0
+
+    def updated(self, deltas: Iterable[PodDelta], at_s: float, window_seconds: float) -> "Prompts":
+        """With what pods counted in one more window; without any steps, the very same."""
+        counted = [each for each in deltas if each.counts_prompts and each.cells]
+        if not counted:
+            return self
+        kept = decay(at_s - self.at_s, HALF_LIFE_WINDOWS * window_seconds)
+        after = Prompts(
+            **{name: kept * getattr(self, name) for name in _SUMS},
+            at_s=at_s,
+        )
+        for each in counted:
+            after = after._with(each)
+        return after
+
+    def _with(self, delta: PodDelta) -> "Prompts":
+        cells = delta.cells
+        excess_seconds, excess_tokens = _excess(cells)
+        mixed_prefill = sum(c.prefill_tokens for c in cells.values())
+        computed = {
+            cell: c.prefill_tokens + c.scheduled_requests * (cell.depth + 1)
+            for cell, c in cells.items()
+        }
+        drafting = sum(c.scheduled_requests for cell, c in cells.items() if cell.depth)
+        return replace(
+            self,
+            prefill_tokens=self.prefill_tokens + delta.transition_prefill + mixed_prefill,
+            mixed_prefill_tokens=self.mixed_prefill_tokens + mixed_prefill,
+            emitted_tokens=self.emitted_tokens
+            + delta.transition_tokens
+            + sum(c.tokens for c in cells.values()),
+            finished=self.finished + delta.engine.finished_requests,
+            steps=self.steps + sum(c.steps for c in cells.values()),
+            decode_steps=self.decode_steps
+            + sum(c.steps for cell, c in cells.items() if cell.step is StepKind.DECODE),
+            seconds=self.seconds + sum(c.step_seconds for c in cells.values()),
+            computed_tokens=self.computed_tokens + sum(computed.values()),
+            mixed_tokens=self.mixed_tokens
+            + sum(each for cell, each in computed.items() if cell.step is StepKind.MIXED),
+            token_budget=float(delta.token_budget),
+            excess_seconds=self.excess_seconds + excess_seconds,
+            excess_tokens=self.excess_tokens + excess_tokens,
+            requests=self.requests + drafting,
+            drafts=self.drafts + sum(c.drafts for cell, c in delta.drafts.items() if cell.depth),
+        )
+
+    @property
+    def tokens_per_mixed_step(self) -> float:
+        """Mean prompt tokens of a step that has any."""
+        mixed = self.steps - self.decode_steps
+        return self.mixed_prefill_tokens / mixed if mixed > 0 else 0.0
+
+    def levelled(self, delta: PodDelta, tokens: float) -> PodDelta:
+        """The same counts, as if each mixed step had had so many prompt tokens.
+
+        Of a pod that does not count prompts, mixed steps are left out: nobody knows how many theirs
+        had.
+        """
+        if not self.known:
+            return delta
+        price = self.price
+        cells = {
+            cell: counts if cell.step is StepKind.DECODE else _levelled(counts, tokens, price)
+            for cell, counts in delta.cells.items()
+            if delta.counts_prompts or cell.step is StepKind.DECODE
+        }
+        return replace(delta, cells=cells)
+
+
+def _levelled(counts: CellCounts, tokens: float, price: float) -> CellCounts:
+    more = counts.steps * tokens - counts.prefill_tokens
+    least = LEAST_LEVELLED_SHARE * counts.step_seconds
+    return replace(counts, step_seconds=max(least, counts.step_seconds + price * more))
+
+
+def _excess(cells: Mapping[Cell, CellCounts]) -> tuple[float, float]:
+    """Seconds of mixed steps beyond decode steps at their depth and about their batch; prompts.
+
+    A prompt that comes in makes the batch larger, so mixed steps are often a bucket further up.
+    """
+    decodes = [
+        (cell, counts)
+        for cell, counts in cells.items()
+        if cell.step is StepKind.DECODE and counts.steps >= LEAST_STEPS
+    ]
+    seconds = tokens = 0.0
+    for cell, counts in cells.items():
+        if cell.step is StepKind.DECODE or counts.prefill_tokens <= 0:
+            continue
+        near = [
+            (abs(log2(other.batch_le / cell.batch_le)), decode)
+            for other, decode in decodes
+            if other.depth == cell.depth
+        ]
+        distance, decode = min(near, key=itemgetter(0), default=(inf, counts))
+        if distance <= log2(FARTHEST_FACTOR):
+            seconds += counts.step_seconds - counts.steps * decode.step_seconds / decode.steps
+            tokens += counts.prefill_tokens
+    return seconds, tokens
+
+
+_SUMS: Final = tuple(
+    name for name in Prompts.__dataclass_fields__ if name not in {"at_s", "token_budget"}
+)
+NO_PROMPTS: Final = Prompts()
+"""Nobody counts them."""
