@@ -72,6 +72,7 @@ _PREFILL_COUNT: Final = "prefill_tokens"
 _DRAFTS: Final = "fathom_drafts_total"
 _ACCEPTED: Final = "fathom_accepted_tokens_total"
 _TRANSITIONS: Final = "fathom_transition_steps_total"
+_TRANSITION_SECONDS: Final = "fathom_transition_step_seconds_total"
 _TRANSITION_TOKENS: Final = "fathom_transition_tokens_total"
 _TRANSITION_PREFILL: Final = "fathom_transition_prefill_tokens_total"
 _GENERATION: Final = "fathom_depth_generation"
@@ -86,6 +87,7 @@ _SCALARS: Final = (
     *_OF_A_HOOK,
     _SHOWN,
     _BUDGET,
+    _TRANSITION_SECONDS,
     _TRANSITION_TOKENS,
     _TRANSITION_PREFILL,
 )
@@ -325,6 +327,7 @@ class Layout:
             counts_prompts=self._counts_prompts,
             token_budget=int(plugin[_BUDGET]),
             transition_steps=plugin[_TRANSITIONS],
+            transition_seconds=plugin[_TRANSITION_SECONDS],
             transition_tokens=plugin[_TRANSITION_TOKENS],
             transition_prefill=plugin[_TRANSITION_PREFILL],
             cells=PackedCounts(

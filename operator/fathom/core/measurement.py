@@ -152,6 +152,8 @@ class PodCounters:
     """Tokens that a step may hold, as the engine says; 0: it does not."""
     transition_steps: float = 0.0
     """Steps that mixed depths, which no cell holds."""
+    transition_seconds: float = 0.0
+    """Their busy seconds."""
     transition_tokens: float = 0.0
     """Tokens that reached requests in them."""
     transition_prefill: float = 0.0
@@ -178,6 +180,7 @@ class PodDelta:
     """Only the cells that moved, each in the bucket where its mean batch lies."""
     drafts: Mapping[DraftCell, DraftCounts]
     transition_steps: float = 0.0
+    transition_seconds: float = 0.0
     transition_tokens: float = 0.0
     transition_prefill: float = 0.0
     tpot: Histogram = ()
@@ -277,6 +280,7 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
             for cell, counts in drafts.items()
         ),
         transition_steps=after.transition_steps - before.transition_steps,
+        transition_seconds=after.transition_seconds - before.transition_seconds,
         transition_tokens=after.transition_tokens - before.transition_tokens,
         transition_prefill=after.transition_prefill - before.transition_prefill,
         tpot=_histogram_delta(before.tpot, after.tpot),

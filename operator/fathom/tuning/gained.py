@@ -91,6 +91,8 @@ class Gained:
         """
         after = self
         for each in deltas:
+            if each.transition_seconds > 0:
+                after = after._with(each.from_s, each.transition_seconds * gpus, None)
             for cell, counts in each.cells.items():
                 if counts.step_seconds > 0:
                     known = each.counts_prompts

@@ -38,12 +38,26 @@ def bench_tuner_command(
     graphs: Annotated[
         bool, typer.Option("--graphs", help="Arrangements of CUDA graphs instead of policies.")
     ] = False,
+    requests: Annotated[
+        bool, typer.Option("--requests", help="Worlds that serve whole requests, one by one.")
+    ] = False,
 ) -> None:
     """Simulated fleets: our tuner beside static depths, other policies and the clairvoyant."""
     # numpy, scipy and matplotlib take a second to load, which no other command should wait for.
-    from fathom_bench.tuner.bench import Request, run_bench  # noqa: PLC0415
+    from fathom_bench.tuner.bench import Request, numbers_in, run_bench  # noqa: PLC0415
+    from fathom_bench.tuner.requests.run import run_requests  # noqa: PLC0415
 
+    console = Console() if Console().is_terminal else Console(width=_FILE_WIDTH)
     with explained():
+        if requests:
+            run_requests(
+                worlds=(*(worlds or ()), *(more_worlds or ())),
+                seeds=numbers_in(seeds, "--seeds"),
+                json_file=json_file,
+                jobs=jobs,
+                console=console,
+            )
+            return
         run_bench(
             Request(
                 worlds=(*(worlds or ()), *(more_worlds or ())),
@@ -56,5 +70,5 @@ def bench_tuner_command(
                 jobs=jobs,
                 graphs=graphs,
             ),
-            Console() if Console().is_terminal else Console(width=_FILE_WIDTH),
+            console,
         )

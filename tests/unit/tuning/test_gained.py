@@ -112,3 +112,11 @@ def test_the_state_is_kept_without_it_so_that_an_older_release_reads_that() -> N
 
     assert state.gained != Gained()
     assert "gained" not in json.loads(state.to_json())
+
+
+def test_seconds_of_which_no_gain_can_be_told_are_told_apart() -> None:
+    mixing = replace(ran(5), transition_seconds=600.0)
+    old = replace(ran(5), counts_prompts=False)
+    found = Gained().updated([mixing, old], by_depth({5: FASTER}), gpus=2)
+
+    assert (found.measured_gpu_s, found.unmeasured_gpu_s) == (2 * 1800, 2 * (600 + 1800))

@@ -121,7 +121,8 @@ def test_the_operator_reads_the_names_that_the_plugin_shows(
 
     assert {name for name in FAMILIES if name.startswith("fathom_")} <= pod.names()
     assert found.cells == {Cell(10, 2, StepKind.MIXED): CellCounts(1, 0.75, 4, 9, 50)}
-    assert (found.transition_tokens, found.transition_prefill) == (6, 80)
+    assert (found.transition_seconds, found.transition_tokens) == (0.5, 6)
+    assert found.transition_prefill == 80
     assert found.token_budget == 2048
     assert found.counts_prompts
     assert found.drafts == {DraftCell(10, 2): DraftCounts(3, (2, 1))}

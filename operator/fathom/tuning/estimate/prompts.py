@@ -62,6 +62,8 @@ class Prompts:
     """By which mixed steps exceeded decode steps of the same depth and about the same batch."""
     excess_tokens: float = 0.0
     """Prompt tokens of those mixed steps."""
+    transition_seconds: float = 0.0
+    """Of steps that mix depths, of which no gain is known."""
     requests: float = 0.0
     """Scheduled at depths above 0, summed over the steps."""
     drafts: float = 0.0
@@ -95,6 +97,17 @@ class Prompts:
         if self.emitted_tokens <= 0:
             return 0.0
         return self.price * self.prefill_tokens / self.emitted_tokens
+
+    @property
+    def prefill_share_of_cells(self) -> float:
+        """Of all prompt tokens, those in steps of one depth: only these are told by bucket."""
+        return self.mixed_prefill_tokens / self.prefill_tokens if self.prefill_tokens > 0 else 1.0
+
+    @property
+    def told_share(self) -> float:
+        """Of the busy seconds, those in steps of one depth, of which a gain can be told."""
+        whole = self.seconds + self.transition_seconds
+        return self.seconds / whole if whole > 0 else 1.0
 
     @property
     def answer_tokens(self) -> float | None:
@@ -145,6 +158,7 @@ class Prompts:
             mixed_tokens=self.mixed_tokens
             + sum(each for cell, each in computed.items() if cell.step is StepKind.MIXED),
             token_budget=float(delta.token_budget),
+            transition_seconds=self.transition_seconds + delta.transition_seconds,
             excess_seconds=self.excess_seconds + excess_seconds,
             excess_tokens=self.excess_tokens + excess_tokens,
             requests=self.requests + drafting,

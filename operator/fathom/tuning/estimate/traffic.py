@@ -34,6 +34,9 @@ class BucketLoad:
     """Requests scheduled, summed over the steps."""
     at_s: float = 0.0
     """End of the last window with steps in it (Unix seconds)."""
+    tokens: float = 0.0
+    """Emitted."""
+    prefill_tokens: float = 0.0
 
     def scaled(self, factor: float) -> "BucketLoad":
         return replace(
@@ -42,6 +45,8 @@ class BucketLoad:
             decode_steps=self.decode_steps * factor,
             mixed_steps=self.mixed_steps * factor,
             requests=self.requests * factor,
+            tokens=self.tokens * factor,
+            prefill_tokens=self.prefill_tokens * factor,
         )
 
 
@@ -72,6 +77,8 @@ class Traffic:
                 load.mixed_steps + (0.0 if decode else counts.steps),
                 load.requests + counts.scheduled_requests,
                 at_s,
+                load.tokens + counts.tokens,
+                load.prefill_tokens + counts.prefill_tokens,
             )
         return Traffic(tuple(loads[key] for key in sorted(loads)), at_s)
 
@@ -104,6 +111,11 @@ class Traffic:
             for load in self.loads
             if (steps := load.decode_steps + load.mixed_steps) > 0 and load.requests > 0
         }
+
+    def prefill_per_token(self, batch_le: int) -> float | None:
+        """Prompt tokens for each that is emitted, in the steps of a bucket; None: no load."""
+        load = next((each for each in self.loads if each.batch_le == batch_le), None)
+        return load.prefill_tokens / load.tokens if load is not None and load.tokens > 0 else None
 
     def mixed_share(self, batch_le: int) -> float:
         """Share of a bucket's steps that had prompts; few of either kind are none."""

@@ -131,7 +131,7 @@ class Policy:
 
         Returns:
             None unless pods count prompts, and most of the load runs in buckets where both depths
-            were measured.
+            were measured, and in steps that do not mix depths.
         """
         shares = self.shares
         if not self.evidence.prompts.known:
@@ -142,7 +142,8 @@ class Policy:
             if gain is not None and gain.step_time_measured and gain.sd <= MEASURED_SD:
                 covered += share
                 slower += share * (expm1(gain.mean) + 1)
-        if not shares or covered < GAIN_KNOWN_SHARE * sum(shares.values()):
+        covered_share = covered * self.evidence.prompts.told_share
+        if not shares or covered_share < GAIN_KNOWN_SHARE * sum(shares.values()):
             return None
         return slower / covered - 1
 

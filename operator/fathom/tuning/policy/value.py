@@ -211,9 +211,16 @@ class Evidence:
         return exp(self.step_times.speed()) * (decoding + prompts)
 
     def _decoding_share(self, bucket: int, depth: int, time: StepTime) -> float:
-        """Of an engine's time per token, what is not its prompts'."""
-        if (prompts := self.prompts.seconds_per_token) <= 0:
-            return 1.0
+        """Of the time per token in a bucket, what is not its prompts'.
+
+        Prompts of the bucket's own steps: shares of the busy time, by which the gains of several
+        buckets are weighted, have those in them.
+        """
+        prefill = self.traffic.prefill_per_token(bucket)
+        if prefill is None:
+            prompts = self.prompts.seconds_per_token
+        else:
+            prompts = self.prompts.price * prefill / max(self.prompts.prefill_share_of_cells, 0.1)
         decoding = self._decoding_seconds(bucket, depth, time, None)
         return decoding / (decoding + prompts)
 

@@ -41,6 +41,7 @@ def points(look: PodCounters) -> Iterator[Point]:
     yield Point("fathom_depth_rejections_total", {}, look.depth_rejections)
     yield Point("fathom_hook_errors_total", {}, look.hook_errors)
     yield Point("fathom_transition_steps_total", {}, look.transition_steps)
+    yield Point("fathom_transition_step_seconds_total", {}, look.transition_seconds)
     yield Point("fathom_transition_tokens_total", {}, look.transition_tokens)
     yield Point("fathom_transition_prefill_tokens_total", {}, look.transition_prefill)
     yield Point("fathom_token_budget", {}, look.token_budget)

@@ -3,6 +3,7 @@ from math import log1p
 
 import pytest
 
+from fathom.tuning.estimate.prompts import NO_PROMPTS
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import experiments
 from fathom.tuning.policy.option import LeftOut, ProbePlan
@@ -80,7 +81,7 @@ def test_the_more_often_a_depth_was_tried_the_longer_it_is_left_alone(
 
 
 def test_what_seems_to_gain_enough_is_not_left_alone_for_hours() -> None:
-    fleet = Fleet(acceptance=EASY, jitter=0).run(31)
+    fleet = Fleet(acceptance=EASY, jitter=0).run(22)
     assert fleet.document is not None
     policy, plan = assess(fleet.snapshot(), fleet.document).policy, ProbePlan(15.0, 8)
     least = log1p(policy.bounds.min_gain)
@@ -133,3 +134,17 @@ def test_depths_that_were_chosen_before_the_budget_was_known_are_given_up() -> N
 
     assert fleet.depth(4) == 5
     assert "token budget" in fleet.log()
+
+
+def test_a_gain_is_unknown_where_many_steps_mix_depths_or_no_pod_counts_prompts() -> None:
+    policy = policy_back_at_the_start()
+    deep = replace(policy, depths=dict.fromkeys(policy.depths, 7))
+    prompts = policy.evidence.prompts
+    mixing = replace(prompts, transition_seconds=0.5 * prompts.seconds)
+
+    assert deep.gain_over(3) is not None
+    for other in (mixing, NO_PROMPTS):
+        evidence = replace(deep.evidence, prompts=other)
+        assert replace(deep, evidence=evidence).gain_over(3) is None
+    old = replace(deep, evidence=replace(deep.evidence, prompts=NO_PROMPTS))
+    assert old.gain_over_tokens(4, 7) is None

@@ -1,0 +1,1 @@
+"""Worlds that serve requests one by one: what users get, and whether the tuner tells the truth."""

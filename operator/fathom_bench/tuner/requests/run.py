@@ -1,0 +1,64 @@
+"""All request worlds and seeds on all processors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from fathom_bench.tuner.parallel import simulated
+from fathom_bench.tuner.requests.score import RequestScore, score
+from fathom_bench.tuner.requests.table import request_table
+from fathom_bench.tuner.requests.world import RequestWorld, load, shipped
+from fathom_bench.tuner.worlds.errors import WorldError
+
+_SCORES: TypeAdapter[list[RequestScore]] = TypeAdapter(list[RequestScore])
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    world: RequestWorld
+    seed: int
+
+
+def run_requests(
+    *,
+    worlds: Sequence[str],
+    seeds: Sequence[int],
+    json_file: Path | None,
+    jobs: int,
+    console: Console,
+) -> None:
+    """Simulate, print the table, and write the figures.
+
+    Args:
+        worlds: names or paths; none: all that are shipped.
+        seeds: of what is drawn.
+        json_file: where the figures go.
+        jobs: processes.
+        console: for the table.
+
+    Raises:
+        WorldError: what was asked for cannot be; in a sentence.
+    """
+    chosen = [load(each) for each in worlds or shipped()]
+    todo = [_Job(world, seed) for world in chosen for seed in seeds]
+    order = {world.name: at for at, world in enumerate(chosen)}
+    done = simulated(_run, todo, _label, jobs=jobs, console=Console(stderr=True))
+    scores = sorted(done, key=lambda each: (order[each.world], each.seed))
+    console.print(request_table(scores))
+    if json_file is None:
+        return
+    try:
+        json_file.write_bytes(_SCORES.dump_json(scores, indent=2) + b"\n")
+    except OSError as error:
+        raise WorldError(f"{json_file} cannot be written: {error.strerror}.") from error
+
+
+def _run(job: _Job) -> RequestScore:
+    return score(job.world, job.seed)
+
+
+def _label(job: _Job) -> str:
+    return f"{job.world.name} {job.seed}"

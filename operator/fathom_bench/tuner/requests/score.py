@@ -1,0 +1,151 @@
+"""What users got, and whether what the tuner says of it is true."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from fathom_bench.tuner.requests.engine import RequestEngine, Served
+from fathom_bench.tuner.requests.fleet import TunedFleet, engines
+from fathom_bench.tuner.requests.world import RequestWorld
+
+SETTLED_SHARE: Final = 0.5
+"""Of a world's hours, the last part, in which the gain that is said is held against the truth."""
+
+
+class Arm(BaseModel):
+    """One way to run a world."""
+
+    model_config = ConfigDict(frozen=True)
+
+    finished: int
+    finished_tokens: int
+    first_token_p50_s: float
+    first_token_p99_s: float
+    waiting_at_end: int
+    waiting_mean: float
+    busy_s_per_token: float
+    settled_busy_s_per_token: float
+    """The same of the world's last part."""
+
+
+class RequestScore(BaseModel):
+    """One world and seed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    world: str
+    seed: int
+    tokens: int
+    """The user's own depth."""
+    tuned: Arm
+    static: dict[int, Arm]
+    """By depth."""
+    schedule: dict[int, int]
+    """Depths at the end: the first batch of each range to its depth."""
+    gain_said: float | None
+    """Relative, of the depths in force over `tokens`; None: unknown."""
+    gpu_share_said: float | None
+    """GPU hours gained over those measured."""
+    gpu_share_half_width: float
+    headroom_said: float | None
+    """Tokens per second."""
+
+    @property
+    def own(self) -> Arm:
+        """At the user's own depth."""
+        return self.static[self.tokens]
+
+    @property
+    def vs_tokens(self) -> float:
+        """Tokens of finished requests over those at `tokens`, relative."""
+        return self.tuned.finished_tokens / self.own.finished_tokens - 1
+
+    @property
+    def vs_best(self) -> float:
+        """The same over the best of the static depths."""
+        best = max(each.finished_tokens for each in self.static.values())
+        return self.tuned.finished_tokens / best - 1
+
+    @property
+    def gain_true(self) -> float:
+        """Engine seconds per token at `tokens` over those at the depths that ran, at the end."""
+        return self.own.settled_busy_s_per_token / self.tuned.settled_busy_s_per_token - 1
+
+    @property
+    def gpu_share_true(self) -> float:
+        """The same over all of the world's hours."""
+        return self.own.busy_s_per_token / self.tuned.busy_s_per_token - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    busy_s: float
+    tokens: int
+
+
+def score(world: RequestWorld, seed: int) -> RequestScore:
+    """Run one world under the tuner, and at each of its depths."""
+    fleet, seconds = TunedFleet(world, seed), 3600 * world.fleet.hours
+    settled_s = (1 - SETTLED_SHARE) * seconds
+    fleet.run(settled_s)
+    past = _past(fleet.engines)
+    fleet.run(seconds)
+    measured = fleet.state.measured
+    document = fleet.document
+    gained = fleet.state.gained
+    return RequestScore(
+        world=world.name,
+        seed=seed,
+        tokens=world.fleet.tokens,
+        tuned=_arm(fleet.engines, past, seconds),
+        static={depth: _static(world, seed, depth) for depth in world.fleet.allowed},
+        schedule={each.first: each.depth for each in document.schedule} if document else {},
+        gain_said=measured.gain if measured else None,
+        gpu_share_said=gained.ratio,
+        gpu_share_half_width=gained.half_width,
+        headroom_said=fleet.last.headroom_tokens_per_second if fleet.last else None,
+    )
+
+
+def _static(world: RequestWorld, seed: int, depth: int) -> Arm:
+    seconds = 3600 * world.fleet.hours
+    running = engines(world, seed, depth)
+    for each in running:
+        each.advance((1 - SETTLED_SHARE) * seconds)
+    past = _past(running)
+    for each in running:
+        each.advance(seconds)
+    return _arm(running, past, seconds)
+
+
+def _past(running: Iterable[RequestEngine]) -> _Past:
+    served = [each.served for each in running]
+    return _Past(sum(each.busy_s for each in served), sum(each.tokens for each in served))
+
+
+def _arm(running: Iterable[RequestEngine], past: _Past, seconds: float) -> Arm:
+    all_of_them = list(running)
+    served: list[Served] = [each.served for each in all_of_them]
+    first = np.concatenate([np.array(each.first_token_s) for each in served])
+    now = _past(all_of_them)
+    return Arm(
+        finished=sum(each.finished for each in served),
+        finished_tokens=sum(each.finished_tokens for each in served),
+        first_token_p50_s=float(np.quantile(first, 0.5)),
+        first_token_p99_s=float(np.quantile(first, 0.99)),
+        waiting_at_end=sum(each.waiting for each in all_of_them),
+        waiting_mean=sum(each.waiting_s for each in served) / seconds,
+        busy_s_per_token=now.busy_s / now.tokens,
+        settled_busy_s_per_token=(now.busy_s - past.busy_s) / (now.tokens - past.tokens),
+    )
+
+
+def by_world(scores: Iterable[RequestScore]) -> Mapping[str, list[RequestScore]]:
+    """By world, in their order."""
+    found: dict[str, list[RequestScore]] = {}
+    for each in scores:
+        found.setdefault(each.world, []).append(each)
+    return found
