@@ -15,7 +15,7 @@ The errors of V are those of one table of step times and one traffic, much the s
 So they are added, and not averaged out: more hours do not narrow the interval by themselves.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import exp, expm1
 from typing import Annotated, Final, Self
@@ -91,13 +91,8 @@ class Gained:
         """
         after = self
         for each in deltas:
-            if each.transition_seconds > 0:
-                after = after._with(each.from_s, each.transition_seconds * gpus, None)
-            for cell, counts in each.cells.items():
-                if counts.step_seconds > 0:
-                    known = each.counts_prompts
-                    gain = gain_over(cell.batch_le, cell.depth) if known else None
-                    after = after._with(each.from_s, counts.step_seconds * gpus, gain)
+            for seconds, gain in _told(each, gain_over):
+                after = after._with(each.from_s, seconds * gpus, gain)
         return after
 
     def _with(self, from_s: float, gpu_s: float, gain: Gain | None) -> "Gained":
@@ -124,6 +119,16 @@ class Gained:
             return _ADAPTER.validate_json(text)  # type: ignore[return-value]
         except ValidationError:
             return None
+
+
+def _told(delta: PodDelta, gain_over: GainOver) -> Iterator[tuple[float, Gain | None]]:
+    """Busy seconds, and the gain in them; None: it cannot be told."""
+    if delta.transition_seconds > 0:
+        yield delta.transition_seconds, None
+    for cell, counts in delta.cells.items():
+        if counts.step_seconds > 0:
+            known = delta.counts_prompts
+            yield counts.step_seconds, gain_over(cell.batch_le, cell.depth) if known else None
 
 
 _ADAPTER: Final = TypeAdapter(Gained)

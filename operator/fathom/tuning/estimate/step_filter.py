@@ -48,7 +48,7 @@ TRUSTED_WINDOWS: Final = 3
 """Before a cell has as many windows, such a surprise is the cell's."""
 LAPSE_S: Final = 120.0
 """A cell that was not measured for so long may have been measured at other batches."""
-MOST_CELLS: Final = 272
+MOST_CELLS: Final = 256
 """Kept, the latest: the state must fit into a ConfigMap."""
 MOST_PODS: Final = 40
 """Whose speed is kept, for the same reason. Probes run on one of them."""
