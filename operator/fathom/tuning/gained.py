@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fathom.core.measurement import PodDelta
 from fathom.tuning.estimate.step_table import MEASURED_SD
-from fathom.tuning.policy.value import TWO_SIDED_Z, Gain
+from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Gain
 
 _HOUR_S: Final = 3600.0
 GainOver = Callable[[int, int], Gain | None]
@@ -127,8 +127,9 @@ def _told(delta: PodDelta, gain_over: GainOver) -> Iterator[tuple[float, Gain | 
         yield delta.transition_seconds, None
     for cell, counts in delta.cells.items():
         if counts.step_seconds > 0:
-            known = delta.counts_prompts
-            yield counts.step_seconds, gain_over(cell.batch_le, cell.depth) if known else None
+            gain = gain_over(cell.batch_le, cell.depth)
+            known = delta.counts_prompts or gain is NO_GAIN
+            yield counts.step_seconds, gain if known else None
 
 
 _ADAPTER: Final = TypeAdapter(Gained)

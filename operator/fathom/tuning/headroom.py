@@ -23,7 +23,7 @@ def headroom(policy: Policy, served_now: float | None, pods: int) -> float | Non
         served_now: tokens per second of all pods that can be read; None: not measured.
         pods: of these, the ready ones.
     """
-    if served_now is None or not pods or not policy.evidence.prompts.known:
+    if served_now is None or not pods or not policy.evidence.tells_gain:
         return None
     # As of the last step: at rest nothing becomes less certain, so that nothing is written.
     evidence = replace(policy.evidence, now_s=policy.evidence.traffic.at_s)

@@ -55,7 +55,9 @@ def _gained(state: TuningState, deltas: tuple[PodDelta, ...], policy: Policy, gp
     tokens = policy.clamped(policy.bounds.tokens)
 
     def gain_over_tokens(bucket: int, depth: int) -> Gain | None:
-        return NO_GAIN if depth == tokens else policy.evidence.gain(bucket, depth, tokens)
+        if depth == tokens:
+            return NO_GAIN
+        return policy.evidence.gain(bucket, depth, tokens) if policy.evidence.tells_gain else None
 
     return state.gained.updated(deltas, gain_over_tokens, gpus)
 

@@ -12,7 +12,8 @@ answer is the decision:
 5. `readiness`: wait until the last change is in force (*);
 6. `returning`: behind the user's own depth: return to it, and rest (*);
 7. `moving`: judge the last move; take it back if it lost (*);
-8. `moving`: a depth is better beyond doubt: move;
+8. `moving`: give buckets one depth between which batches go to and fro; a depth is better beyond
+   doubt: move;
 9. `probing`: a depth may be better, or a look is due: try it on one pod, or say what it waits for;
 10. `probing`: the pod of a probe that has just ended gets its depth back.
 
@@ -55,6 +56,7 @@ _CHAIN: Final[tuple[_Check, ...]] = (
     _unless_probed(returning.return_to_tokens),
     _unless_probed(returning.rest_after_return),
     _unless_probed(moving.judge_move),
+    moving.join,
     moving.move,
     probing.start_probe,
     probing.clear_override,

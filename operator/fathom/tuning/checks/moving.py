@@ -23,6 +23,25 @@ TAKE_BACK_Z: Final = 1.0
 """A move is taken back sooner than it is made: the benefit of doubt is with what was there."""
 
 
+def join(given: Situation) -> TuningDecision | None:
+    """Give buckets one depth between which batches go to and fro; they keep it for a while."""
+    options = given.policy.joined()
+    if not options:
+        return None
+    mixing = 1 - given.policy.evidence.prompts.told_share
+    depths = given.policy.after(options)
+    after = given.noted([(each.bucket, each.start) for each in options], failed=True)
+    after = after.with_state(replace(after.state, probe=None, trial=None))
+    return after.act(
+        Action.MOVE,
+        Reason.MOVED,
+        f"Gives all batches under load one depth, {options[0].to}: they change so fast that "
+        f"{mixing:.0%} of the busy time is in steps that mix two depths.",
+        after.next_document(depths, None),
+        notable=True,
+    )
+
+
 def move(given: Situation) -> TuningDecision | None:
     """Go where it is better beyond doubt, all buckets at once."""
     options = given.policy.moves()

@@ -32,6 +32,8 @@ SPEED_MEMORY_S: Final = 300.0
 """How long a pod stays slower or faster than usual."""
 PRESENT_S: Final = 1800.0
 """How long after its last window a pod counts as present: three windows of the longest."""
+ALIKE_FACTOR: Final = 1.25
+"""Between the usual speeds of two pods at most, if both are of one kind."""
 USUAL_SD: Final = 0.025
 """Spread of a pod's speed about what is usual for it."""
 USUAL_WINDOWS: Final = 20.0
@@ -172,6 +174,17 @@ class StepTimes:
     def dispersion(self, batch_le: int) -> float:
         """Observed over assumed variance in a bucket; 1 until it is learnt."""
         return next((each for bucket, each in self.dispersions if bucket == batch_le), 1.0)
+
+    @property
+    def pods_are_alike(self) -> bool:
+        """Whether all present pods could be of one kind; another kind has other costs of depth."""
+        newest_s = max((pod.at_s for pod in self.pods), default=0.0)
+        usual = [
+            pod.usual
+            for pod in self.pods
+            if newest_s - pod.at_s <= PRESENT_S and pod.usual_windows >= USUAL_WINDOWS
+        ]
+        return not usual or exp(max(usual) - min(usual)) <= ALIKE_FACTOR
 
     def speed(self) -> float:
         """The pods' present mean factor over the table, as a logarithm.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, inf, log, log1p, log2
+from operator import itemgetter
 from typing import Final
 
 from fathom.core.depth import nearest_depth
@@ -39,6 +40,8 @@ DEPTH_0_GAIN_FACTOR: Final = 2.0
 the next look."""
 UNSEEN_BATCH_FACTOR: Final = 2
 """Batches so many times as large as any that is known get at most the user's own depth."""
+LEAST_TOLD_SHARE: Final = 0.9
+"""Of the busy time, in steps of one depth: with less, neighbouring buckets get one depth."""
 GAIN_KNOWN_SHARE: Final = 0.8
 """Share of the busy time for which the gain must be known."""
 
@@ -69,6 +72,36 @@ class Policy:
         """The same, of those where something can be measured now."""
         present = self.evidence.traffic.present()
         return {bucket: share for bucket, share in self.shares.items() if bucket in present}
+
+    def joined(self) -> tuple[DepthOption, ...]:
+        """Where many steps mix depths: moves of the buckets under load to one depth, the best.
+
+        A batch that crosses the border between two depths makes a step that mixes them. Nobody
+        knows what such steps cost, and nothing is learned from them.
+        """
+        shares = self.shares
+        if self.evidence.prompts.told_share >= LEAST_TOLD_SHARE:
+            return ()
+        if len({self.depths[bucket] for bucket in shares}) < 2:  # noqa: PLR2004 - it takes two
+            return ()
+        found: list[tuple[float, tuple[DepthOption, ...]]] = []
+        for depth in self.bounds.depths:
+            options = self._all_to(depth)
+            if options is not None:
+                found.append((sum(each.share * each.gain.mean for each in options), options))
+        return max(found, key=itemgetter(0), default=(0.0, ()))[1]
+
+    def _all_to(self, depth: int) -> tuple[DepthOption, ...] | None:
+        """Moves of all buckets under load to one depth; None: in one it may not, or is unknown."""
+        options: list[DepthOption] = []
+        for bucket, share in self.shares.items():
+            start = self.depths[bucket]
+            gain = self.gain(bucket, depth, start)
+            if depth not in self.bounds.at(bucket) or gain is None:
+                return None
+            if depth != start:
+                options.append(DepthOption(bucket, start, depth, gain, share))
+        return tuple(options)
 
     def moves(self) -> tuple[DepthOption, ...]:
         """Buckets under load that should move now, each to its best depth."""
@@ -118,7 +151,7 @@ class Policy:
         """
         tokens = self.clamped(self.bounds.tokens)
         gain = self.evidence.gain(bucket, depth, tokens)
-        if gain is None or not self.evidence.prompts.known:
+        if gain is None or not self.evidence.tells_gain:
             return None
         if self.slo is not None:
             slow = self.slo.slow_seconds(self.evidence, bucket, tokens)
@@ -130,11 +163,11 @@ class Policy:
         """Relative gain of the depths in force over `tokens` at every batch, weighted by load.
 
         Returns:
-            None unless pods count prompts, and most of the load runs in buckets where both depths
-            were measured, and in steps that do not mix depths.
+            None unless pods are alike and count prompts, and most of the load runs in buckets
+            where both depths were measured, and in steps that do not mix depths.
         """
         shares = self.shares
-        if not self.evidence.prompts.known:
+        if not self.evidence.tells_gain:
             return None
         covered = slower = 0.0
         for bucket, share in shares.items():

@@ -117,6 +117,11 @@ class Evidence:
         default_factory=dict, init=False, compare=False, repr=False
     )
 
+    @property
+    def tells_gain(self) -> bool:
+        """Whether what a depth gains users can be told: else it is good enough to choose by."""
+        return self.prompts.known and self.step_times.pods_are_alike
+
     def lengths(self, bucket: int) -> Lengths | CutLengths:
         """Expected tokens per step at each depth, in a bucket."""
         # Acceptance by position is the same in all buckets.

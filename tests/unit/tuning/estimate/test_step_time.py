@@ -315,3 +315,15 @@ def test_a_pod_that_is_gone_makes_room_for_another() -> None:
     times = updated(times, [counted(name, 10.0, (16, 3, 0.015)) for name in old])
     times = updated(times, [counted("new", 10.0 + PRESENT_S + 10, (16, 3, 0.015))])
     assert "new" in {each.pod for each in times.pods}
+
+
+@pytest.mark.parametrize(("slower", "alike"), [(1.1, True), (1.5, False)])
+def test_pods_of_two_kinds_are_noticed(slower: float, *, alike: bool) -> None:
+    times = StepTimes()
+    for i in range(1, 41):
+        at_s = 10.0 * i
+        pods = [counted("a", at_s, (4, 3, 0.01)), counted("b", at_s, (4, 3, 0.01 * slower))]
+        times = updated(times, pods)
+    assert times.pods_are_alike is alike
+    gone = updated(times, [counted("a", 400.0 + PRESENT_S + 10, (4, 3, 0.01))])
+    assert gone.pods_are_alike

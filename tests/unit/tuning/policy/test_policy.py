@@ -148,3 +148,18 @@ def test_a_gain_is_unknown_where_many_steps_mix_depths_or_no_pod_counts_prompts(
         assert replace(deep, evidence=evidence).gain_over(3) is None
     old = replace(deep, evidence=replace(deep.evidence, prompts=NO_PROMPTS))
     assert old.gain_over_tokens(4, 7) is None
+
+
+def test_where_many_steps_mix_depths_the_buckets_under_load_get_one() -> None:
+    policy = policy_back_at_the_start()
+    loaded = sorted(policy.shares)
+    split = replace(policy, depths={**policy.depths, loaded[0]: 7})
+    prompts = policy.evidence.prompts
+    evidence = replace(
+        split.evidence, prompts=replace(prompts, transition_seconds=0.2 * prompts.seconds)
+    )
+    mixing = replace(split, evidence=evidence)
+
+    assert not split.joined()
+    assert {each.bucket: each.to for each in mixing.joined()} == dict.fromkeys(loaded[1:], 7)
+    assert not replace(mixing, depths=dict.fromkeys(mixing.depths, 7)).joined()
