@@ -343,6 +343,10 @@ ENVIRONMENT: Final[Mapping[str, Odd]] = {
         env({"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}),
         refused=f"{AT}.env: VLLM_USE_V2_MODEL_RUNNER may not be set here: set it in spec.engine",
     ),
+    "the frontend": Odd(
+        env({"name": "VLLM_USE_RUST_FRONTEND", "value": "1"}),
+        refused=f"{AT}.env: VLLM_USE_RUST_FRONTEND may not be set here: set it in spec.engine.env",
+    ),
     "a secret in the open": Odd(
         env({"name": "VLLM_API_KEY", "value": "secret"}),
         refused=f"{AT}.env[0]: VLLM_API_KEY stands here for all to read who may read pods",

@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
-from fathom.core.engine.async_scheduling import why_synchronous
+from fathom.core.engine.async_scheduling import (
+    remedy_of_synchronous,
+    why_grammars,
+    why_synchronous,
+)
 from fathom.core.engine.capability import live_depth, live_depth_refusal
 from fathom.core.engine.depth_set import WIDEST_GRID, named_depths, richer_tokens
 from fathom.core.models.config import ModelConfig
@@ -68,9 +72,25 @@ def _depth(spec: SpeculativeDeploymentSpec) -> str:
     chosen = [each for each in named_depths(spec) if each >= speculation.min_tokens]
     richer = richer_tokens(spec)
     more = f" With tokens {richer} there would be more between them." if richer else ""
-    if why := why_synchronous(spec):
-        more += f" Without asynchronous scheduling ({why}) it is live all the same."
+    more += _synchronous(spec)
     return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}.{more}"
+
+
+def _synchronous(spec: SpeculativeDeploymentSpec) -> str:
+    why = why_synchronous(spec)
+    if not why:
+        return ""
+    live = f" Without asynchronous scheduling ({why}) it is live"
+    if grammars := why_grammars(spec):
+        return (
+            f"{live}, but most steps with a grammar, as {grammars} lets requests have, mix depths "
+            "and count for nothing (0 to 18 % counted where it was run), so the tuner learns "
+            f"little: {remedy_of_synchronous(spec)}."
+        )
+    return (
+        f"{live} all the same, but of steps with a grammar (structured output) most mix depths "
+        "and count for nothing."
+    )
 
 
 def _graphs(spec: SpeculativeDeploymentSpec) -> str:

@@ -7,9 +7,13 @@ vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py, 0.28 to 0.33); be
 prompts ended such a decode engine (https://github.com/vllm-project/vllm/pull/49230). How many
 tokens either speculates it does not compare, and it matters to some targets only:
 docs/prefill-decode.md.
+
+A request whose KV cache came from elsewhere has one token to compute, which vLLM pads to a step's
+uniform length only where no depth table is set (`schedule` in vllm/v1/core/sched/scheduler.py,
+0.32).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
@@ -18,18 +22,36 @@ from fathom.api.choices import Switch
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.engine.capability import live_depth
+from fathom.core.engine.cuda_graphs import GraphMode
+from fathom.core.engine.graph_mode import stated_mode
+from fathom.core.engine.model_runner import captures_graphs
 from fathom.core.engine.options import stated_object
 from fathom.manifests.pod.merged_template import merged_template
 from fathom.manifests.pod.template_parts import Part, by, part, parts
 
 _OPTION: Final = "--kv-transfer-config"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+_FULL_FOR_ONE_LENGTH: Final = frozenset({GraphMode.FULL_AND_PIECEWISE, GraphMode.FULL_DECODE_ONLY})
+"""Modes whose full graphs take requests of one length only, but for adaptive verification."""
 
 
 def kv_transfer_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
-    """What keeps engines that pass their KV cache on by NIXL from understanding each other."""
+    """What keeps engines that pass their KV cache on by NIXL from understanding each other.
+
+    And, by whatever connector, what live depth costs the half that decodes.
+    """
     stated = stated_object(sd.spec.engine.args, _OPTION)
-    nixl = [each for each in _connectors(stated) if _is_nixl(each.get("kv_connector"))]
+    connectors = [*_connectors(stated)]
+    if _decodes(sd.spec, connectors) and _replays_one_length(sd.spec):
+        yield Problem(
+            "spec.speculation.tuning.mode",
+            "a request whose KV cache comes from another engine begins with one token, which vLLM "
+            "does not pad to a full CUDA graph where depth is live: the steps that such requests "
+            "join run without one, a third of all steps at 64 requests (measured). With mode "
+            "Static they have it: compare tokens per second.",
+        )
+    nixl = [each for each in connectors if _is_nixl(each.get("kv_connector"))]
     if not nixl:
         return
     if _leaves_out_its_draft(sd.spec):
@@ -55,6 +77,32 @@ def kv_transfer_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
             'the pod that has it, fails: with "kv_load_failure_policy": "recompute" in '
             f"{_OPTION} the engine reads the prompt itself instead.",
         )
+
+
+def _decodes(
+    spec: SpeculativeDeploymentSpec, connectors: Sequence[Mapping[str, JsonValue]]
+) -> bool:
+    """Whether it goes on with requests whose prompts other engines have read.
+
+    `kv_both` does not tell. A pod's label may, as routers read it; else NIXL is there for nothing
+    else, and other connectors may only keep KV caches somewhere.
+    """
+    roles = [each.get("kv_role") for each in connectors]
+    if "kv_consumer" in roles:
+        return True
+    labels = part(spec.pod_template, "metadata", "labels").values()
+    if "decode" in labels or "prefill" in labels:
+        return "decode" in labels and "kv_both" in roles
+    return any(
+        _is_nixl(each.get("kv_connector")) and role == "kv_both"
+        for each, role in zip(connectors, roles, strict=True)
+    )
+
+
+def _replays_one_length(spec: SpeculativeDeploymentSpec) -> bool:
+    """Whether depth is live, and a request of another length costs a step its full CUDA graph."""
+    full = stated_mode(spec.engine.args).mode in _FULL_FOR_ONE_LENGTH
+    return live_depth(spec) and captures_graphs(spec) and full and not spec.verifies_adaptively
 
 
 def _is_nixl(name: object) -> bool:

@@ -34,6 +34,7 @@ from fathom.manifests.pod.template_problems import (
     pod_template_problems,
 )
 from fathom.manifests.preflight import preflight_of
+from fathom.manifests.token_budget import token_budget_doubts
 from fathom.preflight.verdict import DraftVerdict, check_draft
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
@@ -62,6 +63,7 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
     return (
         *gpu_doubts(sd.spec),
         *name_doubts(sd.spec),
+        *token_budget_doubts(sd.spec),
         *kv_transfer_doubts(sd),
         *pod_template_doubts(sd),
     )

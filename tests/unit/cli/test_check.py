@@ -93,7 +93,42 @@ def test_what_turns_asynchronous_scheduling_off_is_told(
 ) -> None:
     lines = check(tmp_path, changes).stdout.splitlines()
     (depth,) = (each for each in lines if each.startswith("  depth: Live: "))
-    assert depth.endswith(f" Without asynchronous scheduling ({why}) it is live all the same.")
+    assert depth.endswith(
+        f" Without asynchronous scheduling ({why}) it is live all the same, but of steps with a "
+        "grammar (structured output) most mix depths and count for nothing."
+    )
+
+
+@pytest.mark.parametrize(
+    "parser",
+    [
+        "--tool-call-parser=kimi_k2",
+        "--enable_auto_tool_choice",
+        "--reasoning-parser=kimi_k2",
+        "--structured-outputs-config.backend=xgrammar",
+    ],
+)
+def test_that_little_is_learned_of_grammars_without_asynchronous_scheduling_is_told(
+    tmp_path: Path, parser: str
+) -> None:
+    option = parser.partition("=")[0].partition(".")[0]
+    tail = (
+        f"but most steps with a grammar, as {option} in spec.engine.args lets requests have, mix "
+        "depths and count for nothing (0 to 18 % counted where it was run), so the tuner learns "
+        "little: "
+    )
+    flag = "--no-async-scheduling"
+    lines = check(tmp_path, {"engine.args": [flag, parser]}).stdout
+    assert (
+        f" Without asynchronous scheduling ({flag} in spec.engine.args) it is live, {tail}remove "
+        f"{flag}.\n"
+    ) in lines
+    assert "all the same" not in lines
+
+    lines = check(tmp_path, {"draft": {"method": "ngram"}, "engine.args": [parser]}).stdout
+    assert f"(method ngram) it is live, {tail}choose another method, such as ngram_gpu.\n" in lines
+
+    assert "asynchronous" not in check(tmp_path, {"engine.args": [parser]}).stdout
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from fathom.core.engine.capability_table import (
     SHUTDOWN_TIMEOUT,
     Capability,
 )
+from fathom.core.engine.frontend import why_rust_frontend
 from fathom.core.engine.model_runner import captures_graphs, why_model_runner_v1
 from fathom.core.engine.options import options
 from fathom.core.engine.version import engine_version
@@ -88,6 +89,11 @@ def _obstacles(spec: SpeculativeDeploymentSpec, version: Version, depth: str) ->
             f"pipelineParallelSize above 1 needs another scheduler than the plugin with {waits}, "
             f"so {depth}: remove one of the two to have depth follow the traffic."
         )
+    if cause := why_rust_frontend(spec):
+        yield (
+            f"{cause} selects vLLM's Rust frontend, which shows none of the plugin's counters, so "
+            f"{depth}: remove it to have depth follow the traffic."
+        )
     if spec.verifies_adaptively and not LIVE_DEPTH_ADAPTIVE.in_version(version):
         yield (
             "depth can be changed live beside adaptive verification in vLLM "
@@ -126,6 +132,8 @@ def why_not_counted(spec: SpeculativeDeploymentSpec) -> str | None:
         return f"the plugin is not known to count with method {method}"
     if cause := _synchronous_pipeline(spec):
         return f"pipelineParallelSize above 1 needs another scheduler with {cause}"
+    if cause := why_rust_frontend(spec):
+        return f"{cause} selects vLLM's Rust frontend, which shows none of its counters"
     unlogged = (each for each in options(engine.args) if each.name.startswith("--disable-log-s"))
     if (stated := next(unlogged, None)) is not None:
         return f"{stated.spelling} in spec.engine.args turns off the statistics that it counts by"

@@ -12,6 +12,7 @@ from typing import Final
 from fathom.api import names
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
+from fathom.core.engine.frontend import FRONTEND_VARIABLE
 from fathom.core.engine.model_runner import MODEL_RUNNER_VARIABLE
 from fathom.manifests.cache import HUB_VARIABLES
 from fathom.manifests.engine_command.flags import HTTP_PORT
@@ -33,7 +34,9 @@ from fathom.manifests.pod.template_parts import Part, by, part, parts, texts
 from fathom.manifests.preflight import LONGER_VARIABLE
 
 OWN_PREFIX: Final = "FATHOM_"
-READ_IN_ENGINE_ENV: Final = frozenset({*HUB_VARIABLES, LONGER_VARIABLE, MODEL_RUNNER_VARIABLE})
+READ_IN_ENGINE_ENV: Final = frozenset(
+    {*HUB_VARIABLES, LONGER_VARIABLE, MODEL_RUNNER_VARIABLE, FRONTEND_VARIABLE}
+)
 """Variables by which more is decided than what the engine does."""
 _OWN_LABELS: Final = (names.LABEL_NAME, names.LABEL_REVISION, names.LABEL_ROLE)
 _PLUGIN: Final = "the plugin that follows and counts depth needs it"

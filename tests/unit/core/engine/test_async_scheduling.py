@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.engine.async_scheduling import why_synchronous
+from fathom.core.engine.async_scheduling import remedy_of_synchronous, why_synchronous
 from manifest_samples import resource
 
 NEWER = {"engine.image": "vllm/vllm-openai:v0.33.0"}
@@ -38,3 +38,19 @@ V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
 )
 def test_what_turns_it_off_is_named_as_the_user_wrote_it(changes: dict[str, Any], why: str) -> None:
     assert why_synchronous(resource(changes).spec) == why
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"engine.args": ["--no_async_scheduling"]}, "remove --no_async_scheduling"),
+        ({"draft": {"method": "ngram"}}, "choose another method, such as ngram_gpu"),
+        (
+            {**V1, "draft.options": {"disable_padded_drafter_batch": "true"}},
+            "remove spec.draft.options.disable_padded_drafter_batch",
+        ),
+    ],
+    ids=str,
+)
+def test_what_turns_it_off_is_what_has_to_go(changes: dict[str, Any], remedy: str) -> None:
+    assert remedy_of_synchronous(resource(changes).spec) == remedy

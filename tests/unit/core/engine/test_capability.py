@@ -25,6 +25,8 @@ EAGER_ON_V1 = {
     "engine.args": ["--enforce-eager"],
 }
 
+RUST_FRONTEND = {"engine.env": [{"name": "VLLM_USE_RUST_FRONTEND", "value": "1"}]}
+
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.33.0"])
 def test_known_engines_change_depth_live(version: str) -> None:
@@ -79,6 +81,15 @@ def test_known_engines_change_depth_live(version: str) -> None:
             Reason.LIVE_DEPTH_UNSUPPORTED,
             "--ubatch-size in spec.engine.args selects",
         ),
+        (
+            RUST_FRONTEND,
+            Reason.LIVE_DEPTH_UNSUPPORTED,
+            (
+                "VLLM_USE_RUST_FRONTEND in spec.engine.env selects vLLM's Rust frontend, which "
+                "shows none of the plugin's counters, so depth stays at tokens (3): remove it to "
+                "have depth follow the traffic."
+            ),
+        ),
     ],
     ids=str,
 )
@@ -127,6 +138,24 @@ def test_an_engine_without_drafting_has_no_depth_and_needs_no_method() -> None:
 )
 def test_model_runner_v1_is_in_the_way_only_where_it_costs_graphs(changes: dict[str, Any]) -> None:
     assert live_depth(resource(changes).spec)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        [{"value": "0"}],
+        [{"value": ""}],
+        [{}],
+        # vLLM says at start what is wrong with it.
+        [{"value": "yes"}],
+        # The last one is what the container has.
+        [{"value": "1"}, {"value": "0"}],
+    ],
+    ids=str,
+)
+def test_what_selects_no_other_frontend_is_not_in_the_way(stated: list[dict[str, str]]) -> None:
+    env = [{"name": "VLLM_USE_RUST_FRONTEND", **each} for each in stated]
+    assert live_depth(resource({"engine.env": env}).spec)
 
 
 def test_ngrams_of_the_gpu_have_one_depth_on_model_runner_v1() -> None:
@@ -259,6 +288,13 @@ def test_where_depth_is_not_live_steps_are_counted_all_the_same(changes: dict[st
         (
             {"engine.dataParallelSize": 2, "engine.args": ["--disable_log_stats"]},
             "--disable_log_stats in spec.engine.args turns off the statistics that it counts by",
+        ),
+        (
+            RUST_FRONTEND,
+            (
+                "VLLM_USE_RUST_FRONTEND in spec.engine.env selects vLLM's Rust frontend, which "
+                "shows none of its counters"
+            ),
         ),
     ],
     ids=str,

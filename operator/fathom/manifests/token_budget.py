@@ -1,0 +1,62 @@
+"""What to see to where --max-num-batched-tokens bounds how much a step drafts. Pure.
+
+vLLM schedules at most so many tokens in a step, and a request with k drafts takes k + 1 of them
+(`schedule` in vllm/v1/core/sched/scheduler.py, 0.32): at least, since with methods draft_model and
+dflash it takes more (`max_num_new_slots_for_drafting`). Where `engine.args` do not say how many,
+it is the engine's own number, which is not known here.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from fathom.api.problem import Problem
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.engine.capability import live_depth
+from fathom.core.engine.depth_set import named_depths
+from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
+from fathom_vllm.buckets import bucket_index, first_batch, last_batch
+
+_OPTION: Final = "--max-num-batched-tokens"
+_TUNED_SHARE: Final = 2
+"""The tuner chooses no depth deeper than `tokens` that takes more than this part of the budget, a
+half: prompts need the rest. It decides by buckets of batches, and for each by its largest."""
+
+
+def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+    """What the tokens of a step leave too little room for: `tokens` itself, and deeper depths."""
+    budget = stated_tokens_per_step(spec)
+    if budget is None or budget < 1 or not spec.drafts:
+        return
+    most, tokens = max_batch(spec), spec.speculation.tokens
+    holds = f"{_OPTION} lets a step hold {budget} tokens, and"
+    needed = tokens + 1
+    if most * needed > budget:
+        # Of the last one vLLM takes fewer drafts rather than none.
+        scheduled = max(1, budget // needed)
+        yield Problem(
+            "spec.engine.args",
+            f"{holds} at speculation.tokens ({tokens}) a request takes {needed} of them: vLLM "
+            f"schedules {scheduled} request{'s' * (scheduled > 1)} in a step at most, and the "
+            f"others of up to {most} wait: raise it to {most * needed} or more.",
+        )
+    deeper = [depth for depth in named_depths(spec) if depth > tokens] if live_depth(spec) else []
+    reach = {depth: _whole_buckets(budget // _TUNED_SHARE // (depth + 1)) for depth in deeper}
+    restricted = {depth: batch for depth, batch in reach.items() if batch < most}
+    if restricted:
+        used = (f"depth {depth} is used {_up_to(batch)}" for depth, batch in restricted.items())
+        enough = _TUNED_SHARE * last_batch(bucket_index(most)) * (max(restricted) + 1)
+        yield Problem(
+            "spec.engine.args",
+            f"{holds} a request with k drafts takes k + 1 of them. Fathom leaves half of them to "
+            f"prompts, so that of batches up to {most} {', '.join(used)}: raise it to {enough} to "
+            "have all of them at every batch.",
+        )
+
+
+def _whole_buckets(batch: int) -> int:
+    """The largest batch up to which no bucket goes beyond this one; 0: the first one does."""
+    return first_batch(bucket_index(batch + 1)) - 1
+
+
+def _up_to(batch: int) -> str:
+    return f"up to {batch}" if batch else "at none"
