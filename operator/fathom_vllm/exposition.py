@@ -12,6 +12,7 @@ from prometheus_client.registry import REGISTRY, Collector
 from fathom_vllm import __version__
 from fathom_vllm.content import content_hash, package_files
 from fathom_vllm.counters import MIXED, STEP_KINDS, Counts, counters_path, read_counts
+from fathom_vllm.environment import POD_NAME
 
 log = logging.getLogger("vllm.fathom")
 
@@ -31,6 +32,7 @@ class FathomCollector(Collector):
         """Show what the pod's environment points at; `clock` is the depth watch's."""
         self._path = counters_path(environ)
         self._content = content_hash(package_files())
+        self._pod = environ.get(POD_NAME, "")
         self._clock = clock
         self._failed = False
         self._overdue = False
@@ -52,9 +54,11 @@ class FathomCollector(Collector):
 
     def _metrics(self) -> Iterator[Metric]:
         info = GaugeMetricFamily(
-            "fathom_plugin_info", "Fathom's plugin in this engine", labels=["version", "content"]
+            "fathom_plugin_info",
+            "Fathom's plugin in this engine",
+            labels=["version", "content", "pod_name"],
         )
-        info.add_metric([__version__, self._content], 1)
+        info.add_metric([__version__, self._content, self._pod], 1)
         yield info
         counts = read_counts(self._path)
         shown = GaugeMetricFamily(

@@ -26,9 +26,9 @@ prompt tokens that it prefilled, which are those scheduled and not verified. Acc
 vLLM's own sums: the engine made them, also where an answer ends before the last of them. All of it
 runs in the scheduler's thread, so requests are asked all at once, by calls that loop in C.
 
-A step of decodes that takes ten times as long as those before it is a *stall*: a kernel that is
-compiled at its first use, a garbage collection, a node that hangs. It says nothing about depth, and
-is counted apart.
+A step of decodes that takes a tenth of a second, and ten times as long as those before it, is a
+*stall*: a kernel that is compiled at its first use, a garbage collection, a node that hangs. It
+says nothing about depth, and is counted apart.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -266,7 +266,8 @@ class Stalls:
 
     def is_one(self, seconds: float) -> bool:
         """Whether a step of decodes stalled; many in a row did not, they are what is usual now."""
-        if self._seen >= _USUAL_AFTER and seconds > STALL_FACTOR * self._usual_s:
+        longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
+        if self._seen >= _USUAL_AFTER and seconds > longest_s:
             self._in_a_row += 1
             if self._in_a_row <= _MOST_IN_A_ROW:
                 return True
@@ -279,6 +280,8 @@ class Stalls:
 
 STALL_FACTOR = 10.0
 """Times what is usual. From a batch of one to the largest, steps take some five times as long."""
+LEAST_STALL_S = 0.1
+"""In the seconds of a probe, less does not matter."""
 _USUAL_AFTER = 16
 _MOST_IN_A_ROW = 4
 

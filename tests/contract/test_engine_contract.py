@@ -30,7 +30,7 @@ OWN_METRICS = {
     "fathom_hook_seconds_total": set(),
     "fathom_live_depth": set(),
     "fathom_counters_shown": set(),
-    "fathom_plugin_info": {"version", "content"},
+    "fathom_plugin_info": {"version", "content", "pod_name"},
 }
 _ENGINE = {"engine", "model_name"}
 ENGINE_METRICS = {

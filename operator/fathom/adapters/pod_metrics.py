@@ -31,6 +31,17 @@ _SILENT_BYTES: Final = 4 * 1024 * 1024
 """Of what is known of pods that give no answer: some 5,000 in each half."""
 
 
+_PLUGIN_INFO: Final = b"fathom_plugin_info{"
+_POD_LABEL: Final = b'pod_name="'
+
+
+def _pod_of(page: bytes) -> str:
+    """The pod that a page says it is of; empty: an older plugin does not say, or there is none."""
+    found = page.find(_PLUGIN_INFO)
+    line = page[found : page.find(b"\n", found)] if found >= 0 else b""
+    return line.partition(_POD_LABEL)[2].partition(b'"')[0].decode(errors="replace")
+
+
 class PodMetrics:
     """Reads each pod's own /metrics. A `MetricsPort`: never raises for what it cannot read."""
 
@@ -86,6 +97,9 @@ class PodMetrics:
         try:
             async with slots:
                 page = await self._page(pod)
+            if (shown := _pod_of(page)) not in {"", pod.pod}:
+                cause = f"/metrics at {pod.ip} is that of pod {shown}, which has the address now"
+                return Unread(pod.pod, cause)
             return self._pages.read(page, pod=pod.pod, at_s=self._clock.now_s())
         except BadAnswerError as error:
             cause = f"/metrics on port {pod.port} cannot be read: {error}"

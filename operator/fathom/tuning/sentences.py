@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from math import log1p
+from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.tuning.buckets import batches
@@ -27,6 +28,20 @@ def tries(options: Iterable[DepthOption], max_batch: int) -> str:
 def left_out(depths: Mapping[int, LeftOut]) -> str:
     """Such as `depth 1 would miss the SLO; depth 7 would miss the SLO`; empty: none was."""
     return "; ".join(f"depth {depth} {why}" for depth, why in sorted(depths.items()))
+
+
+def full_steps(token_budget: float) -> str:
+    """What helps where prompts wait for room in every step."""
+    return (
+        f"Prompts fill the engines' steps, of {token_budget:.0f} tokens each: another depth cannot "
+        "help those that wait, more replicas can."
+    )
+
+
+OLDER_PLUGIN: Final = (
+    "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "
+    "next rollout brings the newer one."
+)
 
 
 def stays_alone(

@@ -84,7 +84,15 @@ class Situation:
 
     def stay(self) -> TuningDecision:
         """Hold, since nothing is known to be better."""
-        return self.hold(*self.why_stay())
+        reason, message = self.why_stay()
+        prompts = self.policy.evidence.prompts
+        if prompts.steps_are_full:
+            message = f"{message} {sentences.full_steps(prompts.token_budget)}"
+        elif not prompts.known and any(
+            not each.counts_prompts for each in self.state.looks.values()
+        ):
+            message = f"{message} {sentences.OLDER_PLUGIN}"
+        return self.hold(reason, message)
 
     def why_stay(self) -> tuple[Reason, str]:
         """What speaks for the depths in force."""

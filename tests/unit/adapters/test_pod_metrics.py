@@ -280,3 +280,21 @@ def memory_of(look: PodCounters) -> int:
         return sys.getsizeof(each) + sum(map(size, gc.get_referents(each)))
 
     return size(look.cells) + size(look.drafts)
+
+
+@pytest.mark.parametrize(
+    ("shown", "read"),
+    [("kimi-0", True), ("other-7", False), ("", True)],
+    ids=["its own", "another pod's", "an older plugin's"],
+)
+async def test_a_page_at_an_address_that_another_pod_has_now_is_not_read(
+    session: aiohttp.ClientSession, shown: str, *, read: bool
+) -> None:
+    label = f',pod_name="{shown}"' if shown else ""
+    page = PAGE + f'fathom_plugin_info{{version="0.1.0",content="abc"{label}}} 1.0\n'.encode()
+    async with answering(saying(page)) as server:
+        sample = await patient(session).sample(at(server, "kimi", 1))
+    assert len(sample.counters) == read
+    if not read:
+        (failure,) = sample.failures
+        assert "is that of pod other-7, which has the address now" in str(failure)

@@ -435,3 +435,39 @@ def test_probing_disabled_never_probes_and_says_so() -> None:
 
     assert len(fleet.writes) == 1
     assert fleet.decisions[-1][1].reason is Reason.PROBING_DISABLED
+
+
+def test_where_prompts_fill_every_step_it_says_what_helps() -> None:
+    fleet = Fleet(concurrency=8, jitter=0)
+    for pod in fleet.pods:
+        pod.mixed_share, pod.token_budget = 1.0, 400
+    fleet.run(300)
+    assert fleet.decisions[-1][1].message.endswith("more replicas can.")
+
+
+def test_pods_of_an_older_plugin_are_tuned_and_their_gain_is_unknown() -> None:
+    fleet = Fleet(acceptance=EASY, jitter=0)
+    for pod in fleet.pods:
+        pod.counts_prompts = False
+    fleet.run(600)
+    measured = fleet.state.measured
+
+    assert fleet.depth() == 7
+    assert measured is not None
+    assert measured.gain is None
+    assert fleet.state.gained.ratio in {None, 0.0}
+    assert fleet.state.ledger.gain is None
+    assert "next rollout brings the newer one." in fleet.log()
+
+
+def test_in_a_mixed_fleet_the_pods_that_count_tell_the_gain() -> None:
+    fleet = Fleet(acceptance=EASY, jitter=0, replicas=4)
+    for pod in fleet.pods[:2]:
+        pod.counts_prompts = False
+    fleet.run(600)
+    measured = fleet.state.measured
+
+    assert fleet.depth() == 7
+    assert measured is not None
+    assert measured.gain is not None
+    assert fleet.state.gained.unmeasured_gpu_s > 500

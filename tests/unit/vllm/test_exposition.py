@@ -28,6 +28,7 @@ class Pod:
                 {
                     "FATHOM_DEPTH_FILE": str(self.depth_path),
                     "FATHOM_COUNTERS_FILE": self.counters_path,
+                    "FATHOM_POD_NAME": "kimi-0",
                 },
                 clock=lambda: self.now_s,
             )
@@ -65,7 +66,8 @@ def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> 
     assert pod.names() == {"fathom_plugin_info", "fathom_counters_shown", "fathom_live_depth"}
     assert pod.value("fathom_counters_shown") == 0
     assert pod.value("fathom_live_depth") == 0
-    assert pod.value("fathom_plugin_info", version="0.1.0", content=bundle_hash()) == 1
+    labels = {"version": "0.1.0", "content": bundle_hash(), "pod_name": "kimi-0"}
+    assert pod.value("fathom_plugin_info", **labels) == 1
 
 
 def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> None:

@@ -281,3 +281,9 @@ def test_what_goes_on_is_no_stall_but_what_is_usual_now() -> None:
 def test_the_first_steps_are_no_stalls() -> None:
     stalls = Stalls()
     assert not any(stalls.is_one(seconds) for seconds in (0.01, 2.0, 0.01, 4.0))
+
+
+def test_what_takes_less_than_a_tenth_of_a_second_is_no_stall() -> None:
+    stalls = Stalls()
+    assert not any(stalls.is_one(0.0001) for _ in range(100))
+    assert not stalls.is_one(0.09)

@@ -154,7 +154,7 @@ class PlayedEngine:
                     running=float(self._batch(now_s)) if self._busy else 0.0,
                 )
             ),
-            _STATE.format(generation=self._generation),
+            _STATE.format(generation=self._generation, pod=self._pod),
         ]
         for name, cells in self._lines.items():
             parts += [f"# HELP {name} Of steps, by cell.\n# TYPE {name} counter\n", *cells.values()]
@@ -214,7 +214,7 @@ class PlayedEngine:
 
 _STATE: Final = """\
 # TYPE fathom_plugin_info gauge
-fathom_plugin_info{{version="0.1.0",content="played"}} 1.0
+fathom_plugin_info{{version="0.1.0",content="played",pod_name="{pod}"}} 1.0
 # TYPE fathom_counters_shown gauge
 fathom_counters_shown 1.0
 # TYPE fathom_live_depth gauge

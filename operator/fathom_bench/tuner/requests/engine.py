@@ -30,7 +30,9 @@ from fathom_bench.tuner.requests.world import EnginePart, HardwarePart
 EPOCH_S: Final = 1_750_032_000.0
 """Unix seconds at the world's beginning."""
 STALL_FACTOR: Final = 10.0
-"""Times the usual, beyond which the plugin counts a step of decodes apart."""
+"""Times the usual, beyond which the plugin counts a step of decodes apart, …"""
+LEAST_STALL_S: Final = 0.1
+"""… if it takes so long."""
 _USUAL_WEIGHT: Final = 1 / 16
 
 Ints = NDArray[np.int64]
@@ -301,7 +303,8 @@ class RequestEngine:
             _add(self._transitions, step)
             return
         if not step.prefill:
-            if self._usual_s and step.seconds > STALL_FACTOR * self._usual_s:
+            longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
+            if self._usual_s and step.seconds > longest_s:
                 self._stalled += 1
                 return
             usual_s = self._usual_s or step.seconds
