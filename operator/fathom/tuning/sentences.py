@@ -38,6 +38,11 @@ def full_steps(token_budget: float) -> str:
     )
 
 
+DEPTH_0_RULES: Final = (
+    "Depth 0 is best for most of the load, and is not off: the draft still makes a pass in each "
+    "step. An engine with speculation.drafting: Disabled may be faster (by 24 % on an H200, for "
+    "hard text at 16 requests)."
+)
 OLDER_PLUGIN: Final = (
     "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "
     "next rollout brings the newer one."

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.depth import DepthDocument, Schedule, flat, nearest_depth
@@ -18,6 +19,9 @@ from fathom.tuning.policy.option import Bounds
 from fathom.tuning.policy.policy import Policy
 from fathom.tuning.policy.visit import Visit
 from fathom.tuning.state import MOST_VISITS, Probe, TuningState
+
+MOSTLY_SHARE: Final = 0.5
+"""Of the busy time, that depth 0 must have before its price is spoken of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,19 @@ class Situation:
         prompts = self.policy.evidence.prompts
         if prompts.steps_are_full:
             message = f"{message} {sentences.full_steps(prompts.token_budget)}"
+        elif self._share_at_depth_0 > MOSTLY_SHARE:
+            message = f"{message} {sentences.DEPTH_0_RULES}"
         elif not prompts.known and any(
             not each.counts_prompts for each in self.state.looks.values()
         ):
             message = f"{message} {sentences.OLDER_PLUGIN}"
         return self.hold(reason, message)
+
+    @property
+    def _share_at_depth_0(self) -> float:
+        shares = self.policy.shares
+        at_0 = sum(share for bucket, share in shares.items() if not self.policy.depths[bucket])
+        return at_0 / sum(shares.values()) if shares else 0.0
 
     def why_stay(self) -> tuple[Reason, str]:
         """What speaks for the depths in force."""

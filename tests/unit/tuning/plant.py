@@ -164,6 +164,9 @@ class Pod:
     counts_prompts: bool = True
     """Whether its plugin counts prompt tokens; older ones do not."""
     token_budget: int = 0
+    mixes_depths: bool = False
+    """Whether each step from now on belongs to no depth."""
+    transitions: float = 0.0
     other_depth: int | None = None
     """What the engine drafts whatever it is asked for."""
     other_acceptance: tuple[float, ...] | None = None
@@ -191,6 +194,10 @@ class Pod:
         if self.decay_per_hour:
             kept = max(0.0, 1 - self.decay_per_hour * (now_s - self.started_at_s) / 3600)
             acceptance = tuple(kept * each for each in acceptance)
+        if self.mixes_depths:
+            self.transitions += tick_s / self.hardware.base_s
+            self.tokens += batch * tick_s / self.hardware.base_s
+            return 0.0
         depth = depth_at(self.schedule, batch) if self.other_depth is None else self.other_depth
         bucket = doubling(batch) if self.by_doublings else bucket_of(batch)
         step = self.hardware.step_seconds(batch, depth) * exp(self.speed)
@@ -267,6 +274,8 @@ class Pod:
             depth_generation=self.generation if self.shown else 0,
             counts_prompts=self.counts_prompts,
             token_budget=self.token_budget,
+            transition_steps=self.transitions,
+            transition_seconds=self.transitions * self.hardware.base_s,
             cells=dict(self.cells) if self.shown else {},
             drafts=dict(self.drafts) if self.shown else {},
             tpot=self._tpot(),

@@ -471,3 +471,11 @@ def test_in_a_mixed_fleet_the_pods_that_count_tell_the_gain() -> None:
     assert measured is not None
     assert measured.gain is not None
     assert fleet.state.gained.unmeasured_gpu_s > 500
+
+
+def test_where_depth_0_rules_its_price_is_said() -> None:
+    settings = replace(SETTINGS, min_tokens=0, tokens=1)
+    fleet = Fleet(settings=settings, acceptance=(0.01,) * 16, jitter=0).run(600)
+
+    assert fleet.depth() == 0
+    assert "speculation.drafting: Disabled may be faster" in fleet.log()

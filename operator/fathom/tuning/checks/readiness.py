@@ -94,7 +94,10 @@ def no_traffic(given: Situation) -> TuningDecision | None:
     if not known or seen_s - state.traffic.at_s <= TRAFFIC_WINDOWS * window_s:
         return None
     reason, why = Reason.NO_TRAFFIC, "No engine step lately"
-    if unknown := ready - len(known):
+    stepped_s = max((at_s for _, at_s in state.stepped), default=0.0)
+    if seen_s - stepped_s <= TRAFFIC_WINDOWS * window_s:
+        reason, why = Reason.MEASURING, "All steps mix two depths lately, so nothing is measured"
+    elif unknown := ready - len(known):
         reason, whose = Reason.MEASURING, f"{unknown} of {counted(ready, 'ready pod')}"
         why = f"Whether {whose} serves is not known, and the others have made no step lately"
     # Without the age, as above.

@@ -121,7 +121,7 @@ class Prompts:
 
     def updated(self, deltas: Iterable[PodDelta], at_s: float, window_seconds: float) -> "Prompts":
         """With what pods counted in one more window; without any steps, the very same."""
-        counted = [each for each in deltas if each.counts_prompts and each.cells]
+        counted = [each for each in deltas if each.counts_prompts and each.steps > 0]
         if not counted:
             return self
         kept = decay(at_s - self.at_s, HALF_LIFE_WINDOWS * window_seconds)

@@ -199,3 +199,14 @@ def test_idle_pods_behind_a_prometheus_stay_idle_and_are_looked_at_once_a_minute
 
     assert {each.reason for each in told} <= {Reason.NO_TRAFFIC}
     assert len(told) <= 31
+
+
+def test_steps_that_all_mix_depths_are_traffic() -> None:
+    fleet = Fleet().run(60)
+    for pod in fleet.pods:
+        pod.mixes_depths = True
+    fleet.run(60)
+    decision = fleet.decisions[-1][1]
+
+    assert decision.reason is Reason.MEASURING
+    assert decision.message.startswith("All steps mix two depths lately")
