@@ -84,3 +84,12 @@ def test_looks_at_the_users_own_depth_and_at_depth_0_are_foreseen(
         if min(fleet.probes[True], fleet.probes[False]) > 1:
             return
     raise AssertionError(f"probes that were foreseen, and not, in three hours: {fleet.probes}")
+
+
+def test_a_probe_right_after_a_verdict_is_foreseen() -> None:
+    """Found by `test_whatever_the_fleet_does`."""
+    chosen = replace(SETTINGS, min_tokens=0, max_tokens=3, tokens=2, window_seconds=5.0)
+    fleet = ExplainedFleet(settings=chosen, replicas=1, seed=0, tick_s=1.0, acceptance=MIDDLE)
+    fleet.concurrency = 1
+    fleet.run(300)
+    assert any("The last move gained" in each.message for _, each in fleet.decisions)

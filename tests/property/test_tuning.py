@@ -67,11 +67,19 @@ def covers(schedule: Schedule, chosen: Settings, depths: Collection[int]) -> boo
     )
 
 
-def well_formed(document: DepthDocument, fleet: Fleet) -> bool:
+def held_in(fleet: Fleet) -> frozenset[str]:
+    """Pods that somebody holds."""
+    return frozenset(pod.name for pod in fleet.pods if pod.pinned_depth is not None)
+
+
+def well_formed(
+    document: DepthDocument, fleet: Fleet, *, gone: frozenset[str] = frozenset()
+) -> bool:
+    """Whether it is complete and within bounds; `gone`: pods that were held while they were."""
     chosen = fleet.settings
     # A pod that somebody holds has its own engine's depths, which are not asked for here.
     any_within = range(chosen.min_tokens, chosen.max_tokens + 1)
-    held = {pod.name for pod in fleet.pods if pod.pinned_depth is not None}
+    held = held_in(fleet) | gone
     return covers(document.schedule, chosen, chosen.depths) and all(
         covers(each, chosen, any_within if pod in held else chosen.depths)
         for pod, each in document.pods.items()
@@ -294,11 +302,11 @@ def test_a_depth_that_was_left_is_not_entered_again_without_new_evidence(
 @some
 @given(fleets(), happenings)
 def test_bounds_hold_whatever_happens(fleet: Fleet, befalls: list[Happening]) -> None:
+    pinned = held_in(fleet)
     live_through(fleet, befalls)
-    assert all(well_formed(document, fleet) for _, document in fleet.writes)
+    assert all(well_formed(document, fleet, gone=pinned) for _, document in fleet.writes)
     assert all(decision.wake_after_s > 0 for _, decision in fleet.decisions)
     # Of pods that nobody pinned, one at a time.
-    pinned = {pod.name for pod in fleet.pods if pod.pinned_depth is not None}
     assert all(len(set(document.pods) - pinned) <= 2 for _, document in fleet.writes)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.core.counted import counted
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
@@ -28,7 +29,7 @@ def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
     if budget is None or budget < 1 or not spec.drafts:
         return
     most, tokens = max_batch(spec), spec.speculation.tokens
-    holds = f"{_OPTION} lets a step hold {budget} tokens, and"
+    holds = f"{_OPTION} lets a step hold {counted(budget, 'token')}, and"
     needed = tokens + 1
     if most * needed > budget:
         # Of the last one vLLM takes fewer drafts rather than none.

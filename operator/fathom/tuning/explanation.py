@@ -12,12 +12,12 @@ from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import batches
-from fathom.tuning.checks import returning
+from fathom.tuning.checks import moving, returning
 from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
-from fathom.tuning.interface import Settings
+from fathom.tuning.interface import Settings, TuningDecision
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
@@ -287,6 +287,14 @@ def _next_step(given: Situation, pods: int) -> str:
             return f"{probe.pod} is trying another depth at this moment."
     elif returns := returning.return_to_tokens(given) or returning.rest_after_return(given):
         return returns.message
+    else:
+        match moving.judge_move(given):
+            case TuningDecision() as taken_back:
+                return taken_back.message
+            case Situation() as judged:
+                given = judged
+    if given.policy.joined() and (joins := moving.join(given)):
+        return joins.message
     if moves := given.policy.moves():
         return f"Moves {sentences.moves(moves, given.settings.max_batch)}."
     return _probe(next_probe(given, pods), given.settings)

@@ -211,11 +211,12 @@ def bounds_of(snapshot: TuningSnapshot) -> Bounds:
     """What may be chosen. The token budget is what the engines say, the smallest of several."""
     settings = snapshot.settings
     told = (pod.counters.token_budget for pod in snapshot.pods if pod.counters is not None)
+    known = round(snapshot.state.prompts.token_budget)
     return Bounds(
         depths=settings.depths,
         tokens=settings.tokens,
         min_gain=settings.min_gain,
-        token_budget=min((each for each in told if each > 0), default=None),
+        token_budget=min((each for each in told if each > 0), default=known) or None,
     )
 
 
