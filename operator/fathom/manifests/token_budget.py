@@ -37,7 +37,7 @@ def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
         yield Problem(
             "spec.engine.args",
             f"{holds} at speculation.tokens ({tokens}) a request takes {needed} of them: vLLM "
-            f"schedules {scheduled} request{'s' * (scheduled > 1)} in a step at most, and the "
+            f"schedules {counted(scheduled, 'request')} in a step at most, and the "
             f"others of up to {most} wait: raise it to {most * needed} or more.",
         )
     deeper = [depth for depth in named_depths(spec) if depth > tokens] if live_depth(spec) else []
