@@ -145,7 +145,7 @@ class CountersWriter:
         self._words[_TRANSITION_PREFILL] += prefill
 
     def stalled_step(self, seconds: float) -> None:
-        """Count a step that stalled."""
+        """Count a step that stalled, by so many seconds."""
         self._words[_STALLS] += 1
         self._words[_STALL_SECONDS] += seconds
 

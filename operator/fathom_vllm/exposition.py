@@ -153,10 +153,14 @@ def _state(counts: Counts) -> Iterator[Metric]:
         ),
         (
             "fathom_stalled_steps",
-            "Steps of decodes ten times as long as those before them, counted in no cell",
+            "Steps of decodes ten times as long as those before them",
             counts.stalls,
         ),
-        ("fathom_stalled_step_seconds", "Seconds of stalled steps", counts.stall_seconds),
+        (
+            "fathom_stalled_step_seconds",
+            "Seconds by which they were longer, which no cell holds",
+            counts.stall_seconds,
+        ),
     ):
         counter = CounterMetricFamily(name, text)
         counter.add_metric([], value)

@@ -27,8 +27,8 @@ vLLM's own sums: the engine made them, also where an answer ends before the last
 runs in the scheduler's thread, so requests are asked all at once, by calls that loop in C.
 
 A step of decodes that takes a tenth of a second, and ten times as long as those before it, is a
-*stall*: a kernel that is compiled at its first use, a garbage collection, a node that hangs. It
-says nothing about depth, and is counted apart.
+*stall*: a kernel that is compiled at its first use, a garbage collection, a node that hangs. That
+says nothing about depth: it counts as a usual step, and what it took beyond that is counted apart.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -264,18 +264,21 @@ class Stalls:
         self._seen = 0
         self._in_a_row = 0
 
-    def is_one(self, seconds: float) -> bool:
-        """Whether a step of decodes stalled; many in a row did not, they are what is usual now."""
+    def excess_s(self, seconds: float) -> float:
+        """Seconds by which a step of decodes stalled; 0: it did not.
+
+        Many in a row did not: they are what is usual now.
+        """
         longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
         if self._seen >= _USUAL_AFTER and seconds > longest_s:
             self._in_a_row += 1
             if self._in_a_row <= _MOST_IN_A_ROW:
-                return True
+                return seconds - self._usual_s
             self._usual_s, self._seen = 0.0, 0
         self._in_a_row = 0
         self._seen += 1
         self._usual_s += (seconds - self._usual_s) / min(self._seen, _USUAL_AFTER)
-        return False
+        return 0.0
 
 
 STALL_FACTOR = 10.0
@@ -287,15 +290,15 @@ _MOST_IN_A_ROW = 4
 
 
 def count_step(counters: CountersWriter, step: EngineStep, seconds: float, stalls: Stalls) -> None:
-    """Put an observed step into its cell; a stall, and a transition, apart."""
+    """Put an observed step into its cell; a transition, and the excess of a stall, apart."""
     if not step.batch:
         return
     if step.depth is None:
         counters.transition_step(seconds, tokens=step.tokens, prefill=step.prefill)
         return
-    if step.kind == DECODE and stalls.is_one(seconds):
-        counters.stalled_step(seconds)
-        return
+    if step.kind == DECODE and (excess_s := stalls.excess_s(seconds)):
+        counters.stalled_step(excess_s)
+        seconds -= excess_s
     counters.step(
         batch=step.batch,
         depth=step.depth,

@@ -1,11 +1,12 @@
 """What a step is taken for, from fake scheduler outputs."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
-from fathom_vllm.counters import DECODE, MIXED
-from fathom_vllm.steps import EngineStep, Stalls, StepsInFlight, observe_step
+from fathom_vllm.counters import DECODE, MIXED, CountersWriter, read_counts
+from fathom_vllm.steps import EngineStep, Stalls, StepsInFlight, count_step, observe_step
 from support.vllm_outputs import Row, outputs_of
 
 
@@ -263,27 +264,43 @@ def test_a_transition_tells_what_it_emitted_and_prefilled() -> None:
 
 def test_a_step_ten_times_as_long_as_usual_is_a_stall() -> None:
     stalls = Stalls()
-    assert not any(stalls.is_one(0.010) for _ in range(100))
-    assert not stalls.is_one(0.095)
-    assert stalls.is_one(3.0)
-    assert not stalls.is_one(0.010)
+    assert not any(stalls.excess_s(0.010) for _ in range(100))
+    assert not stalls.excess_s(0.095)
+    assert stalls.excess_s(3.0) == pytest.approx(2.985, abs=0.005)
+    assert not stalls.excess_s(0.010)
 
 
 def test_what_goes_on_is_no_stall_but_what_is_usual_now() -> None:
     stalls = Stalls()
     for _ in range(100):
-        stalls.is_one(0.010)
-    slow = [stalls.is_one(0.5) for _ in range(100)]
+        stalls.excess_s(0.010)
+    slow = [stalls.excess_s(0.5) for _ in range(100)]
     assert slow[0]
     assert not any(slow[10:])
 
 
 def test_the_first_steps_are_no_stalls() -> None:
     stalls = Stalls()
-    assert not any(stalls.is_one(seconds) for seconds in (0.01, 2.0, 0.01, 4.0))
+    assert not any(stalls.excess_s(seconds) for seconds in (0.01, 2.0, 0.01, 4.0))
 
 
 def test_what_takes_less_than_a_tenth_of_a_second_is_no_stall() -> None:
     stalls = Stalls()
-    assert not any(stalls.is_one(0.0001) for _ in range(100))
-    assert not stalls.is_one(0.09)
+    assert not any(stalls.excess_s(0.0001) for _ in range(100))
+    assert not stalls.excess_s(0.09)
+
+
+def test_a_stall_counts_as_a_usual_step_and_its_excess_apart(tmp_path: Path) -> None:
+    path, stalls = str(tmp_path / "counters"), Stalls()
+    counters = CountersWriter(path, max_batch=4, max_depth=3)
+    step = EngineStep(batch=2, depth=3, kind=DECODE, tokens=6, drafts=2, accepted=[2, 1, 1])
+    for seconds in (*[0.01] * 50, 3.0):
+        count_step(counters, step, seconds, stalls)
+    found = read_counts(path)
+
+    assert found is not None
+    (cell,) = found.steps
+    assert (cell.steps, cell.tokens) == (51, 306)
+    assert cell.seconds == pytest.approx(0.51)
+    assert found.drafts[0].drafts == 102
+    assert (found.stalls, found.stall_seconds) == (1, pytest.approx(2.99))

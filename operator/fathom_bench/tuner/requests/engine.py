@@ -30,7 +30,7 @@ from fathom_bench.tuner.requests.world import EnginePart, HardwarePart
 EPOCH_S: Final = 1_750_032_000.0
 """Unix seconds at the world's beginning."""
 STALL_FACTOR: Final = 10.0
-"""Times the usual, beyond which the plugin counts a step of decodes apart, …"""
+"""Times the usual, beyond which the plugin counts a step of decodes as a usual one, …"""
 LEAST_STALL_S: Final = 0.1
 """… if it takes so long."""
 _USUAL_WEIGHT: Final = 1 / 16
@@ -121,7 +121,6 @@ class RequestEngine:
         self._cells: dict[Cell, _Counts] = {}
         self._draft_cells: dict[DraftCell, tuple[int, Ints]] = {}
         self._transitions = _Counts()
-        self._stalled = 0
         self._verified = self._drafted_tokens = self._accepted = 0
         self._prefilled = 0
 
@@ -305,8 +304,7 @@ class RequestEngine:
         if not step.prefill:
             longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
             if self._usual_s and step.seconds > longest_s:
-                self._stalled += 1
-                return
+                step.seconds = self._usual_s
             usual_s = self._usual_s or step.seconds
             self._usual_s = usual_s + _USUAL_WEIGHT * (step.seconds - usual_s)
         kind = StepKind.MIXED if step.prefill else StepKind.DECODE
