@@ -46,10 +46,15 @@ def bench_tuner_command(
     # numpy, scipy and matplotlib take a second to load, which no other command should wait for.
     from fathom_bench.tuner.bench import Request, numbers_in, run_bench  # noqa: PLC0415
     from fathom_bench.tuner.requests.run import run_requests  # noqa: PLC0415
+    from fathom_bench.tuner.worlds.errors import WorldError  # noqa: PLC0415
 
     console = Console() if Console().is_terminal else Console(width=_FILE_WIDTH)
     with explained():
         if requests:
+            if policies or random_worlds or trace or graphs:
+                raise WorldError(
+                    "--requests takes neither --policies, --random, --trace nor --graphs."
+                )
             run_requests(
                 worlds=(*(worlds or ()), *(more_worlds or ())),
                 seeds=numbers_in(seeds, "--seeds"),

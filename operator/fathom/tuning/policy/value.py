@@ -116,6 +116,9 @@ class Evidence:
     _lengths: dict[int, Lengths | CutLengths] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _step_times: dict[tuple[int, int], StepTime | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @property
     def tells_gain(self) -> bool:
@@ -136,8 +139,12 @@ class Evidence:
 
     @cached_property
     def table(self) -> StepTable:
-        batches, price = self.traffic.log_batches(), self.prompts.price
-        return StepTable(self.step_times, self.now_s, batches, price=price)
+        price = self.prompts.price
+        return StepTable(self.step_times, self.now_s, self._log_batches, price=price)
+
+    @cached_property
+    def _log_batches(self) -> dict[int, float]:
+        return self.traffic.log_batches()
 
     def gain(self, bucket: int, to: int, start: int) -> Gain | None:
         """What going from depth `start` to `to` is worth in a bucket; None: not known at all."""
@@ -172,6 +179,12 @@ class Evidence:
         Mixed steps count beside those of decodes: where they are full, each draft displaces a token
         of a prompt, and where they compute for longer than they read weights, each costs more.
         """
+        key = (bucket, depth)
+        if key not in self._step_times:
+            self._step_times[key] = self._step_time(bucket, depth)
+        return self._step_times[key]
+
+    def _step_time(self, bucket: int, depth: int) -> StepTime | None:
         if not self.prompts.known:
             return self.table.estimate(bucket, depth, self.traffic.kind(bucket))
         share = self.traffic.mixed_share(bucket)
@@ -234,7 +247,7 @@ class Evidence:
     ) -> float:
         """Engine seconds per token without prompts, at the speed of the table."""
         if log_batch is None:
-            log_batch = self.traffic.log_batches().get(bucket, log2(bucket))
+            log_batch = self._log_batches.get(bucket, log2(bucket))
         decoding = 2**log_batch * self.prompts.drafting_share
         return exp(time.log_seconds) / (decoding * self.lengths(bucket).at(depth))
 

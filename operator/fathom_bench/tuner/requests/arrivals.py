@@ -2,9 +2,10 @@
 
 from collections import deque
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fathom_bench.tuner.requests.world import ClassPart, RequestWorld
 
@@ -18,13 +19,15 @@ class Request:
     """Tokens that are left to prefill."""
     answer: int
     """Tokens that are left to emit."""
-    acceptance: float
+    log_survival: NDArray[np.float64]
+    """Of P(all drafts up to a position are accepted), by position."""
     context: int = 0
     """Tokens that are cached."""
     first_s: float = -1.0
     """When its first token came; negative: it has none yet."""
     whole: int = 0
     """Of its answer."""
+    preempted: bool = False
 
 
 class Arrivals:
@@ -42,7 +45,7 @@ class Arrivals:
         self._random = np.random.default_rng(seed)
         self._classes = [each for each in world.classes if text in {None, each.name}]
         self._open = world.traffic.mode == "open"
-        self._next_s = self._pause(0.0) if self._open else 0.0
+        self._next_s = self._after(0.0) if self._open else 0.0
         self._in_flight = 0
         self.waiting: deque[Request] = deque()
 
@@ -55,18 +58,25 @@ class Arrivals:
             return
         while self._next_s <= now_s:
             self.waiting.append(self._drawn(self._next_s))
-            self._next_s += self._pause(self._next_s)
+            self._next_s = self._after(self._next_s)
 
     def ended(self) -> None:
         """One request is done: where traffic is closed, the next one comes."""
         self._in_flight -= 1
 
-    def next_s(self) -> float:
-        """When the next one comes; of closed traffic none does by itself."""
-        return self._next_s if self._open else float("inf")
+    def next_s(self, now_s: float) -> float:
+        """When the next one may come; to closed traffic one is added by a change alone."""
+        return self._next_s if self._open else self._world.traffic.next_change_s(now_s)
 
-    def _pause(self, now_s: float) -> float:
-        return float(self._random.exponential(1 / self._world.traffic.load_at(now_s)))
+    def _after(self, now_s: float) -> float:
+        """When the next one comes, drawn anew where the load changes before that."""
+        while now_s < inf:
+            change_s = self._world.traffic.next_change_s(now_s)
+            at_s = now_s + self._random.exponential(1 / self._world.traffic.load_at(now_s))
+            if at_s < change_s:
+                return float(at_s)
+            now_s = change_s
+        return inf
 
     def _drawn(self, now_s: float) -> Request:
         chosen = self._class(now_s)
@@ -75,7 +85,14 @@ class Arrivals:
         hits = self._world.engine.prefix_hits
         cached = int(prompt * hits[int(now_s // 3600) % len(hits)])
         cached = min(cached, prompt - 1)
-        return Request(now_s, prompt - cached, answer, chosen.acceptance, cached, whole=answer)
+        return Request(
+            now_s,
+            prompt - cached,
+            answer,
+            np.log(chosen.survival),
+            cached,
+            whole=answer,
+        )
 
     def _class(self, now_s: float) -> ClassPart:
         turn_s = self._world.traffic.turn_seconds

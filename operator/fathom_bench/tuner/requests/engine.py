@@ -26,14 +26,11 @@ from fathom.core.measurement import (
 )
 from fathom_bench.tuner.requests.arrivals import Arrivals, Request
 from fathom_bench.tuner.requests.world import EnginePart, HardwarePart
+from fathom_bench.tuner.worlds.parts import DEEPEST
+from fathom_vllm.steps import Stalls
 
 EPOCH_S: Final = 1_750_032_000.0
 """Unix seconds at the world's beginning."""
-STALL_FACTOR: Final = 10.0
-"""Times the usual, beyond which the plugin counts a step of decodes as a usual one, …"""
-LEAST_STALL_S: Final = 0.1
-"""… if it takes so long."""
-_USUAL_WEIGHT: Final = 1 / 16
 
 Ints = NDArray[np.int64]
 
@@ -74,6 +71,8 @@ class _Plan:
     """… and how many drafts of each."""
     chunks: Mapping[int, int]
     """Index of a request to prompt tokens."""
+    lone: int
+    """Chunks of one token, of requests that a step has had before."""
 
 
 class RequestEngine:
@@ -111,13 +110,13 @@ class RequestEngine:
         self._arrivals = arrivals
         self._random = np.random.default_rng(seed)
         self._stalls = dict(stalls)
-        self._usual_s = 0.0
+        self._stall_watch = Stalls()
         self._requests: list[Request] = []
         none = np.zeros(0, np.int64)
         # Of each request, in the order of `_requests`: looked at in every step.
         self._prompt, self._answer, self._drafts, self._context = none, none, none, none
         self._ended = np.zeros(0, bool)
-        self._acceptance = np.zeros(0)
+        self._log_survival = np.zeros((0, DEEPEST))
         self._cells: dict[Cell, _Counts] = {}
         self._draft_cells: dict[DraftCell, tuple[int, Ints]] = {}
         self._transitions = _Counts()
@@ -136,7 +135,7 @@ class RequestEngine:
             if self._requests or self._arrivals.waiting:
                 self._step()
             else:
-                self.now_s = min(until_s, max(self._arrivals.next_s(), self.now_s + 1e-6))
+                self.now_s = min(until_s, max(self._arrivals.next_s(self.now_s), self.now_s + 1e-6))
 
     def counters(self) -> PodCounters:
         """What a scrape shows now."""
@@ -193,7 +192,8 @@ class RequestEngine:
         )
         if self._hardware.noise:
             seconds *= float(np.exp(self._random.normal(0, self._hardware.noise)))
-        uniform = bool((plan.verified == depth).all())
+        # A chunk of one token looks like a decode without drafts, and the plugin takes it for one.
+        uniform = bool((plan.verified == depth).all()) and not (depth and plan.lone)
         if uniform and len(plan.decodes) and not prefill:
             seconds += self._stalls.pop(depth, 0.0)
         self.now_s += seconds
@@ -204,7 +204,7 @@ class RequestEngine:
         self._prefill(plan.chunks, whole)
         self._drafts[scheduled] = np.where(self._prompt[scheduled] == 0, depth, 0)
         self._count(
-            _Counts(1, seconds, self.served.tokens - before, batch, prefill),
+            _Counts(1, seconds, self.served.tokens - before, batch, prefill - plan.lone),
             depth=depth if uniform else None,
             drafts=drafts,
             accepted=accepted,
@@ -228,6 +228,7 @@ class RequestEngine:
                 break
             chunks[int(at)] = chunk
             left -= chunk
+        lone = [*chunks.values()].count(1)
         waiting = self._arrivals.waiting
         while left and waiting and len(self._requests) < self._settings.max_batch:
             alone = not self._requests
@@ -235,9 +236,11 @@ class RequestEngine:
                 break
             if not alone and self._full(waiting[0]):
                 break
+            # What was preempted is not new to the engine.
+            lone += chunk == 1 and waiting[0].preempted
             chunks[self._admit(waiting.popleft())] = chunk
             left -= chunk
-        return _Plan(decodes[:fitting], verified, chunks)
+        return _Plan(decodes[:fitting], verified, chunks, lone)
 
     def _chunk(self, prompt: int, left: int, *, alone: bool) -> int:
         """How much of a prompt is prefilled now."""
@@ -257,7 +260,7 @@ class RequestEngine:
         self._context = np.append(self._context, request.context)
         self._drafts = np.append(self._drafts, 0)
         self._ended = np.append(self._ended, False)
-        self._acceptance = np.append(self._acceptance, request.acceptance)
+        self._log_survival = np.vstack([self._log_survival, request.log_survival])
         return len(self._requests) - 1
 
     def _verify(self, plan: _Plan, depth: int) -> tuple[int, Ints]:
@@ -266,8 +269,8 @@ class RequestEngine:
         if not len(plan.decodes):
             return 0, accepted
         at, drafted = plan.decodes, plan.verified
-        luck = np.log(self._random.random(len(at))) / np.log(self._acceptance[at])
-        run = np.minimum(np.floor(luck).astype(np.int64), drafted)
+        luck = np.log(1 - self._random.random(len(at)))
+        run = np.minimum((self._log_survival[at] > luck[:, None]).sum(axis=1), drafted)
         lives = ~self._ended[at]
         emitted = np.where(lives, np.minimum(run + 1, self._answer[at]), 0)
         self._answer[at] -= emitted
@@ -302,11 +305,7 @@ class RequestEngine:
             _add(self._transitions, step)
             return
         if not step.prefill:
-            longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
-            if self._usual_s and step.seconds > longest_s:
-                step.seconds = self._usual_s
-            usual_s = self._usual_s or step.seconds
-            self._usual_s = usual_s + _USUAL_WEIGHT * (step.seconds - usual_s)
+            step.seconds -= self._stall_watch.excess_s(step.seconds)
         kind = StepKind.MIXED if step.prefill else StepKind.DECODE
         bucket = bucket_of(step.requests)
         _add(self._cells.setdefault(Cell(bucket, depth, kind), _Counts()), step)
@@ -335,6 +334,7 @@ class RequestEngine:
         if not self._ended[at]:
             request.prompt = int(self._prompt[at] + self._context[at])
             request.answer, request.context = int(self._answer[at]), 0
+            request.preempted = True
             self._arrivals.waiting.appendleft(request)
         keep = np.ones(len(self._requests), bool)
         keep[at] = False
@@ -344,7 +344,7 @@ class RequestEngine:
         self._requests = [each for each, kept in zip(self._requests, keep, strict=True) if kept]
         self._prompt, self._answer = self._prompt[keep], self._answer[keep]
         self._drafts, self._context = self._drafts[keep], self._context[keep]
-        self._ended, self._acceptance = self._ended[keep], self._acceptance[keep]
+        self._ended, self._log_survival = self._ended[keep], self._log_survival[keep]
 
 
 def _add(to: _Counts, more: _Counts) -> None:

@@ -43,6 +43,9 @@ def run_requests(
         WorldError: what was asked for cannot be; in a sentence.
     """
     chosen = [load(each) for each in worlds or shipped()]
+    if len({world.name for world in chosen}) < len(chosen):
+        names = ", ".join(world.name for world in chosen)
+        raise WorldError(f"Worlds must have names of their own: {names}.")
     todo = [_Job(world, seed) for world in chosen for seed in seeds]
     order = {world.name: at for at, world in enumerate(chosen)}
     done = simulated(_run, todo, _label, jobs=jobs, console=Console(stderr=True))

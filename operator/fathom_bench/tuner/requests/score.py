@@ -1,6 +1,6 @@
 """What users got, and whether what the tuner says of it is true."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from fathom_bench.tuner.requests.engine import RequestEngine, Served
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines
 from fathom_bench.tuner.requests.world import RequestWorld
+from fathom_bench.tuner.worlds.errors import WorldError
 
 SETTLED_SHARE: Final = 0.5
 """Of a world's hours, the last part, in which the gain that is said is held against the truth."""
@@ -51,7 +52,9 @@ class RequestScore(BaseModel):
     """GPU hours gained over those measured."""
     gpu_share_half_width: float
     headroom_said: float | None
-    """Tokens per second."""
+    """More tokens per second, at the end."""
+    headroom_true: float | None
+    """Zero where requests wait all the time; None: not known."""
 
     @property
     def own(self) -> Arm:
@@ -87,12 +90,17 @@ class _Past:
 
 
 def score(world: RequestWorld, seed: int) -> RequestScore:
-    """Run one world under the tuner, and at each of its depths."""
+    """Run one world under the tuner, and at each of its depths.
+
+    Raises:
+        WorldError: its hours are over before any request is done.
+    """
     fleet, seconds = TunedFleet(world, seed), 3600 * world.fleet.hours
     settled_s = (1 - SETTLED_SHARE) * seconds
     fleet.run(settled_s)
     past = _past(fleet.engines)
     fleet.run(seconds)
+    tuned = _arm(world, fleet.engines, past)
     measured = fleet.state.measured
     document = fleet.document
     gained = fleet.state.gained
@@ -100,14 +108,20 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
         world=world.name,
         seed=seed,
         tokens=world.fleet.tokens,
-        tuned=_arm(fleet.engines, past, seconds),
+        tuned=tuned,
         static={depth: _static(world, seed, depth) for depth in world.fleet.allowed},
         schedule={each.first: each.depth for each in document.schedule} if document else {},
         gain_said=measured.gain if measured else None,
         gpu_share_said=gained.ratio,
         gpu_share_half_width=gained.half_width,
         headroom_said=fleet.last.headroom_tokens_per_second if fleet.last else None,
+        headroom_true=0.0 if _saturated(world, tuned, pods=len(fleet.engines)) else None,
     )
+
+
+def _saturated(world: RequestWorld, tuned: Arm, *, pods: int) -> bool:
+    """Whether in closed traffic a request of each pod waits, on average."""
+    return world.traffic.mode == "closed" and tuned.waiting_mean >= pods
 
 
 def _static(world: RequestWorld, seed: int, depth: int) -> Arm:
@@ -118,7 +132,7 @@ def _static(world: RequestWorld, seed: int, depth: int) -> Arm:
     past = _past(running)
     for each in running:
         each.advance(seconds)
-    return _arm(running, past, seconds)
+    return _arm(world, running, past)
 
 
 def _past(running: Iterable[RequestEngine]) -> _Past:
@@ -126,18 +140,19 @@ def _past(running: Iterable[RequestEngine]) -> _Past:
     return _Past(sum(each.busy_s for each in served), sum(each.tokens for each in served))
 
 
-def _arm(running: Iterable[RequestEngine], past: _Past, seconds: float) -> Arm:
-    all_of_them = list(running)
-    served: list[Served] = [each.served for each in all_of_them]
+def _arm(world: RequestWorld, running: Sequence[RequestEngine], past: _Past) -> Arm:
+    served: list[Served] = [each.served for each in running]
+    now = _past(running)
+    if not sum(each.finished for each in served) or now.tokens == past.tokens:
+        raise WorldError(f"World {world.name} serves too little in its hours: give it more.")
     first = np.concatenate([np.array(each.first_token_s) for each in served])
-    now = _past(all_of_them)
     return Arm(
         finished=sum(each.finished for each in served),
         finished_tokens=sum(each.finished_tokens for each in served),
         first_token_p50_s=float(np.quantile(first, 0.5)),
         first_token_p99_s=float(np.quantile(first, 0.99)),
-        waiting_at_end=sum(each.waiting for each in all_of_them),
-        waiting_mean=sum(each.waiting_s for each in served) / seconds,
+        waiting_at_end=sum(each.waiting for each in running),
+        waiting_mean=sum(each.waiting_s for each in served) / (3600 * world.fleet.hours),
         busy_s_per_token=now.busy_s / now.tokens,
         settled_busy_s_per_token=(now.busy_s - past.busy_s) / (now.tokens - past.tokens),
     )

@@ -5,60 +5,75 @@ from statistics import mean
 
 from rich.table import Table
 
-from fathom_bench.tuner.requests.score import RequestScore, by_world
+from fathom_bench.tuner.requests.score import Arm, RequestScore, by_world
 
 _COLUMNS = (
     "tokens %",
-    "of best %",
-    "first token",
-    "at tokens",
-    "p99",
-    "at tokens",
+    "best %",
+    "median s",
+    "p99 s",
     "waiting",
-    "at tokens",
-    "gain said",
-    "true",
-    "GPU h said",
-    "true",
+    "gain %",
+    "GPU h %",
+    "room",
 )
 
 
 def request_table(scores: Iterable[RequestScore]) -> Table:
     """Means over seeds, a row for each world."""
     table = Table(
-        title="Whole requests: tuned, at the depth the user wrote (`tokens`), and at the best one",
+        title="Whole requests, first token after so many seconds: tuned/at the user's own depth; "
+        "gains and headroom: said/true",
         title_justify="left",
     )
     table.add_column("world", no_wrap=True)
     for column in _COLUMNS:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for world, of in by_world(scores).items():
         table.add_row(world, *_cells(of))
     return table
 
 
 def _cells(of: Sequence[RequestScore]) -> tuple[str, ...]:
+    tuned, own = [each.tuned for each in of], [each.own for each in of]
     return (
         f"{100 * mean(each.vs_tokens for each in of):+.2f}",
         f"{100 * mean(each.vs_best for each in of):+.2f}",
-        _seconds(each.tuned.first_token_p50_s for each in of),
-        _seconds(each.own.first_token_p50_s for each in of),
-        _seconds(each.tuned.first_token_p99_s for each in of),
-        _seconds(each.own.first_token_p99_s for each in of),
-        f"{mean(each.tuned.waiting_at_end for each in of):.0f}",
-        f"{mean(each.own.waiting_at_end for each in of):.0f}",
-        _said([each.gain_said for each in of]),
-        f"{100 * mean(each.gain_true for each in of):+.1f}",
-        _said([each.gpu_share_said for each in of]),
-        f"{100 * mean(each.gpu_share_true for each in of):+.1f}",
+        "/".join(_seconds(arm.first_token_p50_s for arm in arms) for arms in (tuned, own)),
+        "/".join(_seconds(arm.first_token_p99_s for arm in arms) for arms in (tuned, own)),
+        "/".join(_waiting(arms) for arms in (tuned, own)),
+        f"{_said(each.gain_said for each in of)}/{_said(each.gain_true for each in of)}",
+        f"{_said_within(of)}/{_said(each.gpu_share_true for each in of)}",
+        "/".join(
+            _tokens(values)
+            for values in (
+                [each.headroom_said for each in of],
+                [each.headroom_true for each in of],
+            )
+        ),
     )
 
 
 def _seconds(values: Iterable[float]) -> str:
-    seconds = mean(values)
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+    return f"{mean(values):.2f}"
 
 
-def _said(values: Sequence[float | None]) -> str:
+def _waiting(arms: Iterable[Arm]) -> str:
+    return f"{mean(arm.waiting_at_end for arm in arms):.0f}"
+
+
+def _said(values: Iterable[float | None]) -> str:
     known = [each for each in values if each is not None]
     return f"{100 * mean(known):+.1f}" if known else "unknown"
+
+
+def _said_within(of: Sequence[RequestScore]) -> str:
+    """With the mean half width of the intervals."""
+    widths = [each.gpu_share_half_width for each in of if each.gpu_share_said is not None]
+    said = _said(each.gpu_share_said for each in of)
+    return f"{said}±{100 * mean(widths):.1f}" if widths else said
+
+
+def _tokens(values: Iterable[float | None]) -> str:
+    known = [each for each in values if each is not None]
+    return f"{mean(known):.0f}" if known else "?"

@@ -2,6 +2,9 @@
 
 import tomllib
 from collections.abc import Mapping
+from itertools import accumulate, repeat
+from math import inf
+from operator import mul
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -17,6 +20,7 @@ from pydantic import (
 from fathom_bench.tuner.worlds.errors import WorldError
 from fathom_bench.tuner.worlds.parts import DEEPEST, Share, Span, WorldPart
 
+Acceptance = Annotated[float, Field(gt=0, lt=1)]
 _SHIPPED: Final = Path(__file__).with_name("shipped")
 
 
@@ -100,19 +104,31 @@ class TrafficPart(WorldPart):
         past = [each for each in self.changes if 60 * each.at_minutes <= now_s]
         return max(past, key=lambda each: each.at_minutes).load if past else self.load
 
+    def next_change_s(self, now_s: float) -> float:
+        """When the load changes next; infinite: it does not."""
+        all_s = (60 * each.at_minutes for each in self.changes)
+        return min((at_s for at_s in all_s if at_s > now_s), default=inf)
+
 
 class ClassPart(WorldPart):
     """`[[classes]]`: requests that are alike."""
 
     name: str = "text"
     share: PositiveFloat = 1.0
-    acceptance: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    """Of a draft whose forerunners were accepted."""
+    acceptance: Acceptance | Annotated[tuple[Acceptance, ...], Field(min_length=1)] = 0.8
+    """Of a draft whose forerunners were accepted; or by position, and the last one carries on."""
     prompt: PositiveInt = 200
     prompt_spread: NonNegativeFloat = 0.3
     """Standard deviation over the mean; lognormal."""
     answer: PositiveInt = 400
     answer_spread: NonNegativeFloat = 0.5
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """P(all drafts up to a position are accepted), by position."""
+        given = self.acceptance if isinstance(self.acceptance, tuple) else (self.acceptance,)
+        carried = (*given, *repeat(given[-1], DEEPEST))
+        return tuple(accumulate(carried[:DEEPEST], mul))
 
 
 class FleetPart(WorldPart):

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 
 from fathom.core.measurement import StepKind
+from fathom_bench.tuner.command import bench_tuner_command
+from fathom_bench.tuner.requests.arrivals import Arrivals
 from fathom_bench.tuner.requests.engine import RequestEngine
 from fathom_bench.tuner.requests.fleet import engines
 from fathom_bench.tuner.requests.run import run_requests
@@ -13,6 +16,20 @@ from fathom_bench.tuner.requests.score import score
 from fathom_bench.tuner.requests.table import request_table
 from fathom_bench.tuner.requests.world import RequestWorld, load, parse, shipped
 from fathom_bench.tuner.worlds.errors import WorldError
+
+PLAIN_STEPS = """
+[hardware]
+overhead_ms = 0
+weights_ms = 0
+token_us = 1
+attention_ns = 0
+knee = 1
+draft_ms = 0
+draft_token_ms = 0
+draft_request_us = 0
+noise = 0
+"""
+"""Steps of one microsecond for each token that they verify or prefill."""
 
 FLOOD = """
 [engine]
@@ -32,37 +49,95 @@ def engine(text: str, *, depth: int = 3, seconds: float = 60.0) -> RequestEngine
     return only
 
 
-def tokens_of(running: RequestEngine) -> float:
-    """All that the plugin counted as emitted."""
-    counters = running.counters()
-    return counters.transition_tokens + sum(each.tokens for each in counters.cells.values())
+class OneFlood(Arrivals):
+    """All requests come at once, and no others after them."""
+
+    def ended(self) -> None:
+        """Let no other take its place."""
 
 
-@pytest.mark.parametrize("asynchronous", [True, False])
-def test_what_reaches_users_is_what_is_counted(*, asynchronous: bool) -> None:
-    running = engine(
-        FLOOD.replace("[traffic]", f"asynchronous = {str(asynchronous).lower()}\n[traffic]")
+def drained(text: str, *, depth: int = 3) -> tuple[RequestEngine, int, int]:
+    """An engine that has served all; the tokens of their answers, and of their prompts."""
+    world = parse(text, "tried")
+    arrivals = OneFlood(world, 1, None)
+    arrivals.arrive(0.0)
+    meant = sum(each.answer for each in arrivals.waiting)
+    prompts = sum(each.prompt for each in arrivals.waiting)
+    running = RequestEngine(
+        name="pod",
+        settings=world.engine,
+        hardware=world.hardware,
+        arrivals=arrivals,
+        depth=depth,
+        seed=2,
+        stalls={int(depth): seconds for depth, seconds in world.stalls.items()},
     )
-    served = running.served
-
-    assert served.finished > 100
-    assert tokens_of(running) == served.tokens
-    # All but the answers that are under way.
-    assert served.finished_tokens <= served.tokens <= served.finished_tokens + 32 * 400
+    running.advance(60.0)
+    return running, meant, prompts
 
 
-def test_every_answer_is_as_long_as_it_was_meant_to_be() -> None:
-    running = engine(FLOOD.replace("answer = 60", "answer = 60\nanswer_spread = 0"))
-    assert running.served.finished_tokens == 60 * running.served.finished
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "asynchronous = true",
+        "asynchronous = false",
+        "kv_tokens = 3000",
+        "kv_tokens = 3000\nasynchronous = false",
+        "prefix_hits = [0.5]",
+    ],
+)
+def test_every_request_gets_its_answer_and_not_a_token_more(setting: str) -> None:
+    text = FLOOD.replace("[traffic]", f"{setting}\n[traffic]")
+    running, meant, _prompts = drained(text.replace("load = 40", "load = 90"))
+    served, counters = running.served, running.counters()
+
+    assert (served.finished, running.waiting) == (90, 0)
+    assert counters.engine.requests_running == 0
+    assert served.tokens == served.finished_tokens == meant
+    assert len(served.first_token_s) == 90
+
+
+def test_every_token_is_counted_in_a_cell_or_in_a_transition() -> None:
+    running = engine(FLOOD, seconds=10)
+    running.table = [1, 7] * len(running.table)
+    running.advance(20)
+    counters = running.counters()
+    cells = counters.cells.values()
+
+    assert counters.transition_tokens > 0
+    assert sum(each.tokens for each in cells) > 0
+    assert (
+        counters.transition_tokens + sum(each.tokens for each in cells)
+        == counters.engine.generation_tokens
+        == running.served.tokens
+    )
+    assert counters.transition_seconds + sum(each.step_seconds for each in cells) == pytest.approx(
+        running.served.busy_s
+    )
 
 
 def test_no_step_holds_more_than_the_token_budget() -> None:
-    counters = engine(FLOOD).counters()
-    for cell, counts in counters.cells.items():
-        most = 256 * counts.steps
-        assert counts.prefill_tokens <= most
-        if cell.step is StepKind.DECODE:
-            assert counts.scheduled_requests * (cell.depth + 1) <= most
+    text = FLOOD.replace("max_batch = 32", "max_batch = 40").replace("prompt = 400", "prompt = 40")
+    (running,) = engines(parse(text + PLAIN_STEPS, "tried"), seed=1, depth=1)
+    tokens = []
+    for step in range(2000):
+        if step == 1000:  # 40 requests at depth 7 want more than 256
+            running.table = [7] * len(running.table)
+        before = running.served.busy_s
+        running.advance(running.now_s + 1e-9)
+        tokens.append(round(1e6 * (running.served.busy_s - before)))
+    assert max(tokens) == 256
+    assert sorted(tokens[1000:])[500] > 240
+
+
+def test_where_drafts_do_not_fit_some_are_cut_and_others_wait() -> None:
+    # At depth 7 ten requests need 80 tokens.
+    text = "[engine]\nmax_batch = 10\ntoken_budget = 35\n[traffic]\nload = 10\n"
+    counters = engine(text, depth=7, seconds=20).counters()
+    verified = [counts for cell, counts in counters.cells.items() if cell.step is StepKind.DECODE]
+
+    assert counters.transition_steps > 0.9 * sum(each.steps for each in verified)
+    assert all(each.scheduled_requests <= 4 * each.steps for each in verified)
 
 
 def test_a_deep_draft_displaces_prompts() -> None:
@@ -75,15 +150,23 @@ def test_a_deep_draft_displaces_prompts() -> None:
 
 
 def test_a_request_is_in_one_step_more_than_it_needs_under_asynchronous_scheduling() -> None:
-    alone = "[traffic]\nload = 1\n[[classes]]\nprompt = 1\nanswer = 1\nanswer_spread = 0\n"
+    alone = "[traffic]\nload = 1\n[[classes]]\nprompt = 9\nanswer = 4\nanswer_spread = 0\n"
 
-    def steps(text: str) -> float:
-        running = engine(text, depth=0, seconds=5)
-        cells = running.counters().cells.values()
-        return sum(each.steps for each in cells) / running.served.finished
+    def batches(text: str) -> float:
+        running, _, _ = drained(text, depth=0)
+        return sum(each.scheduled_requests for each in running.counters().cells.values())
 
-    assert steps("[engine]\nasynchronous = false\n" + alone) == pytest.approx(1, abs=0.01)
-    assert steps(alone) == pytest.approx(1.5, abs=0.51)
+    assert batches("[engine]\nasynchronous = false\n" + alone) == 4
+    assert batches(alone) == 4 + 1
+
+
+def test_of_requests_that_have_ended_no_draft_is_counted() -> None:
+    alone = "[traffic]\nload = 1\n[[classes]]\nprompt = 9\n"
+    counters = drained(alone)[0].counters()
+    batches = sum(each.scheduled_requests for each in counters.cells.values())
+    # One is the prompt's, and one comes after the end.
+    assert counters.engine.drafts == batches - 2
+    assert sum(each.drafts for each in counters.drafts.values()) == batches - 2
 
 
 def test_a_step_after_a_change_of_depth_is_a_transition() -> None:
@@ -94,7 +177,7 @@ def test_a_step_after_a_change_of_depth_is_a_transition() -> None:
     assert running.counters().transition_steps == before + 1
 
 
-def test_a_stall_is_counted_in_no_cell() -> None:
+def test_what_a_stall_took_is_in_no_cell() -> None:
     text = "stalls = { 7 = 3 }\n[traffic]\nload = 4\n[[classes]]\nanswer = 50000\nprompt = 10\n"
     running = engine(text, seconds=5)
     running.table = [7] * len(running.table)
@@ -103,13 +186,29 @@ def test_a_stall_is_counted_in_no_cell() -> None:
     (deep,) = (each for cell, each in cells.items() if cell.depth == 7)
     assert running.served.busy_s > 15
     assert deep.step_seconds / deep.steps < 0.03
+    counted_s = running.counters().transition_seconds + sum(
+        each.step_seconds for each in cells.values()
+    )
+    assert running.served.busy_s - counted_s == pytest.approx(3, abs=0.01)
 
 
-def test_what_is_preempted_begins_anew_and_is_not_lost() -> None:
-    running = engine(FLOOD.replace("token_budget = 256", "token_budget = 256\nkv_tokens = 3000"))
-    prefilled = running.counters().engine.prompt_tokens
-    assert running.served.finished > 50
-    assert prefilled > 400 * (running.served.finished + 40)
+def test_a_chunk_of_one_token_looks_like_a_decode_without_drafts() -> None:
+    # One prompt of 9 tokens, in a step of 8 and one of 1: the plugin takes that for a transition.
+    text = (
+        "[engine]\ntoken_budget = 8\n[traffic]\nload = 1\n"
+        "[[classes]]\nprompt = 9\nprompt_spread = 0\nanswer = 2\nanswer_spread = 0\n"
+    )
+    deep, shallow = (drained(text, depth=depth)[0].counters() for depth in (3, 0))
+    assert (deep.transition_steps, deep.transition_prefill, deep.transition_tokens) == (1, 0, 1)
+    assert shallow.transition_steps == 0
+    assert sum(each.prefill_tokens for each in shallow.cells.values()) == 8
+
+
+def test_what_is_preempted_begins_anew() -> None:
+    small = FLOOD.replace("token_budget = 256", "token_budget = 256\nkv_tokens = 3000")
+    (roomy, _, prompts), (full, _, _) = drained(FLOOD), drained(small)
+    assert roomy.counters().engine.prompt_tokens == prompts
+    assert full.counters().engine.prompt_tokens > 1.02 * prompts
 
 
 def test_without_chunks_a_prompt_waits_for_a_step_that_holds_it_whole() -> None:
@@ -128,9 +227,35 @@ def test_what_is_cached_is_not_prefilled() -> None:
 
 def test_at_each_depth_the_same_requests_come() -> None:
     text = '[traffic]\nmode = "open"\nload = 3\n[[classes]]\nanswer = 40\n'
-    shallow, deep = (engine(text, depth=depth, seconds=300) for depth in (1, 7))
+    shallow, deep = (engine(text, depth=depth, seconds=60) for depth in (1, 7))
     assert abs(shallow.served.finished - deep.served.finished) < 5
     assert abs(shallow.served.finished_tokens - deep.served.finished_tokens) < 500
+
+
+def test_acceptance_is_that_of_each_position() -> None:
+    text = (
+        "[traffic]\nload = 200\n[[classes]]\nacceptance = [0.9, 0.5, 0.2]\n"
+        "prompt = 10\nanswer = 900\n"
+    )
+    counts = engine(text, depth=4, seconds=10).counters().drafts.values()
+    drafts = sum(each.drafts for each in counts)
+    reached = [sum(each.accepted[at] for each in counts) / drafts for at in range(4)]
+    assert reached == pytest.approx([0.9, 0.45, 0.09, 0.018], abs=0.01)
+
+
+def test_after_a_change_as_many_are_in_flight_as_it_says() -> None:
+    text = "[traffic]\nload = 3\nchanges = [{ at_minutes = 0.1, load = 20 }]\n"
+    assert engine(text, seconds=5).counters().engine.requests_running < 5
+    assert engine(text, seconds=8).counters().engine.requests_running >= 20
+
+
+def test_arrivals_do_not_sleep_through_a_change() -> None:
+    text = (
+        '[traffic]\nmode = "open"\nload = 1e-9\nchanges = [{ at_minutes = 1, load = 10 }]\n'
+        "[[classes]]\nanswer = 5\n"
+    )
+    assert engine(text, seconds=59).served.finished == 0
+    assert engine(text, seconds=120).served.finished == pytest.approx(600, abs=120)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +263,7 @@ def test_at_each_depth_the_same_requests_come() -> None:
     [
         ("[engine]\nbudget = 3", "engine.budget"),
         ("[fleet]\ntokens = 2", "depths must name tokens"),
+        ("[[classes]]\nacceptance = [0.5, 1.5]", "less than 1"),
         ('[[pods]]\ntext = "none"', "no such class"),
         ("stalls = { deep = 3 }", "stalls maps a depth"),
         ("[engine", "is not TOML"),
@@ -161,7 +287,8 @@ def test_all_shipped_worlds_can_be_read() -> None:
 
 @pytest.fixture(scope="module")
 def small() -> RequestWorld:
-    return parse("[fleet]\nhours = 0.05\n[traffic]\nload = 8\n", "small")
+    text = "[fleet]\nhours = 0.05\n[traffic]\nload = 8\n[hardware]\nweights_ms = 20\n"
+    return parse(text, "small")
 
 
 def test_a_score_holds_what_is_said_against_the_truth(small: RequestWorld) -> None:
@@ -171,7 +298,41 @@ def test_a_score_holds_what_is_said_against_the_truth(small: RequestWorld) -> No
     assert found.vs_best < 0
     assert found.gain_said is not None
     assert found.gain_said == pytest.approx(found.gain_true, abs=0.06)
-    assert request_table([found]).row_count == 1
+    shown = Console(width=130, record=True)
+    long = found.model_copy(update={"world": "saturated-short-prompts"})
+    shown.print(request_table([found, long]))
+    text = shown.export_text()
+    assert f"{100 * found.gain_said:+.1f}/{100 * found.gain_true:+.1f}" in text
+    assert f"±{100 * found.gpu_share_half_width:.1f}/" in text
+    assert "…" not in text
+
+
+def test_where_requests_wait_all_the_time_there_is_no_headroom() -> None:
+    waiting = "[fleet]\nhours = 0.006\n[engine]\nmax_batch = 4\n[traffic]\nload = 8\n"
+    (full, idle) = (score(parse(text, "x"), 1) for text in (waiting, waiting.replace("8", "3")))
+    assert (full.headroom_true, idle.headroom_true) == (0.0, None)
+
+
+def test_a_world_that_is_over_before_anything_is_done_is_a_sentence() -> None:
+    with pytest.raises(WorldError, match="World brief serves too little"):
+        score(parse("[fleet]\nhours = 0.00001", "brief"), 1)
+
+
+def test_options_of_other_worlds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        bench_tuner_command(requests=True, graphs=True)
+    assert "--requests takes neither" in capsys.readouterr().err
+
+
+def test_worlds_have_names_of_their_own() -> None:
+    with pytest.raises(WorldError, match="names of their own: burst, burst"):
+        run_requests(
+            worlds=["burst", "burst"],
+            seeds=[1],
+            json_file=None,
+            jobs=1,
+            console=Console(width=130),
+        )
 
 
 def test_the_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
