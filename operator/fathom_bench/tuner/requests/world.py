@@ -1,7 +1,5 @@
 """A world of whole requests, as its TOML file describes it; `docs/worlds.md` explains it all."""
 
-import tomllib
-from collections.abc import Mapping
 from itertools import accumulate, repeat
 from math import inf
 from operator import mul
@@ -13,15 +11,13 @@ from pydantic import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
     model_validator,
 )
 
-from fathom_bench.tuner.worlds.errors import WorldError
+from fathom_bench.tuner.worlds.files import WorldFiles
 from fathom_bench.tuner.worlds.parts import DEEPEST, Share, Span, WorldPart
 
 Acceptance = Annotated[float, Field(gt=0, lt=1)]
-_SHIPPED: Final = Path(__file__).with_name("shipped")
 
 
 class EnginePart(WorldPart):
@@ -184,41 +180,7 @@ class RequestWorld(WorldPart):
         return self
 
 
-def shipped() -> tuple[str, ...]:
-    """Names of the worlds that come with the package."""
-    return tuple(sorted(each.stem for each in _SHIPPED.glob("*.toml")))
-
-
-def load(name_or_path: str) -> RequestWorld:
-    """A shipped world by its name, or any other by the path of its file.
-
-    Raises:
-        WorldError: there is no such world, or its file says what cannot be; in a sentence.
-    """
-    path = _SHIPPED / f"{name_or_path}.toml" if name_or_path in shipped() else Path(name_or_path)
-    try:
-        return parse(path.read_text(), path.stem)
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorldError(
-            f"There is no world {name_or_path}: neither a file that can be read nor one of "
-            f"{', '.join(shipped())}."
-        ) from error
-
-
-def parse(text: str, name: str) -> RequestWorld:
-    """A world from the text of its file.
-
-    Raises:
-        WorldError: every mistake of the file, in one message.
-    """
-    try:
-        document: Mapping[str, object] = tomllib.loads(text)
-        return RequestWorld.model_validate({**document, "name": name})
-    except tomllib.TOMLDecodeError as error:
-        raise WorldError(f"World {name} is not TOML: {error}.") from error
-    except ValidationError as error:
-        mistakes = "; ".join(
-            f"{'.'.join(str(part) for part in each['loc']) or 'world'}: {each['msg']}"
-            for each in error.errors()
-        )
-        raise WorldError(f"World {name}: {mistakes}. docs/worlds.md explains each field.") from None
+_FILES: Final = WorldFiles(RequestWorld, Path(__file__).with_name("shipped"))
+shipped: Final = _FILES.shipped
+load: Final = _FILES.load
+parse: Final = _FILES.parse

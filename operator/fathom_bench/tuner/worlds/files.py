@@ -3,52 +3,73 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from fathom_bench.tuner.worlds.errors import WorldError
+from fathom_bench.tuner.worlds.parts import WorldPart
 from fathom_bench.tuner.worlds.world import SimulatedWorld
 
-
-def shipped() -> tuple[str, ...]:
-    """Names of the worlds that come with the package."""
-    return tuple(sorted(_shipped_files()))
+_World = TypeVar("_World", bound=WorldPart)
 
 
-def load(name_or_path: str) -> SimulatedWorld:
-    """A shipped world by its name, or any other by the path of its file.
+class WorldFiles(Generic[_World]):
+    """Worlds of one kind: those that come with the package, and any others."""
 
-    Raises:
-        WorldError: there is no such world, or its file says what cannot be; in a sentence.
-    """
-    path = _shipped_files().get(name_or_path, Path(name_or_path))
-    try:
-        return parse(path.read_text(), path.stem)
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorldError(
-            f"There is no world {name_or_path}: neither a file that can be read nor one of "
-            f"{', '.join(shipped())}."
-        ) from error
+    def __init__(self, kind: type[_World], folder: Path) -> None:
+        """Name them.
+
+        Args:
+            kind: what a file describes; it has a `name`, which is the file's.
+            folder: of the shipped ones, at any depth.
+        """
+        self._kind = kind
+        self._folder = folder
+
+    def shipped(self) -> tuple[str, ...]:
+        """Names of the worlds that come with the package."""
+        return tuple(sorted(self._files()))
+
+    def load(self, name_or_path: str) -> _World:
+        """A shipped world by its name, or any other by the path of its file.
+
+        Raises:
+            WorldError: there is no such world, or its file says what cannot be; in a sentence.
+        """
+        path = self._files().get(name_or_path, Path(name_or_path))
+        try:
+            return self.parse(path.read_text(), path.stem)
+        except (OSError, UnicodeDecodeError) as error:
+            raise WorldError(
+                f"There is no world {name_or_path}: neither a file that can be read nor one of "
+                f"{', '.join(self.shipped())}."
+            ) from error
+
+    def parse(self, text: str, name: str) -> _World:
+        """A world from the text of its file.
+
+        Raises:
+            WorldError: every mistake of the file, in one message.
+        """
+        try:
+            return self._kind.model_validate({**tomllib.loads(text), "name": name})
+        except tomllib.TOMLDecodeError as error:
+            raise WorldError(f"World {name} is not TOML: {error}.") from error
+        except ValidationError as error:
+            mistakes = "; ".join(
+                f"{'.'.join(str(part) for part in each['loc']) or 'world'}: {each['msg']}"
+                for each in error.errors()
+            )
+            raise WorldError(
+                f"World {name}: {mistakes}. docs/worlds.md explains each field."
+            ) from None
+
+    def _files(self) -> Mapping[str, Path]:
+        return {file.stem: file for file in self._folder.rglob("*.toml")}
 
 
-def parse(text: str, name: str) -> SimulatedWorld:
-    """A world from the text of its file.
-
-    Raises:
-        WorldError: every mistake of the file, in one message.
-    """
-    try:
-        return SimulatedWorld.model_validate({**tomllib.loads(text), "name": name})
-    except tomllib.TOMLDecodeError as error:
-        raise WorldError(f"World {name} is not TOML: {error}.") from error
-    except ValidationError as error:
-        mistakes = "; ".join(
-            f"{'.'.join(str(part) for part in each['loc']) or 'world'}: {each['msg']}"
-            for each in error.errors()
-        )
-        raise WorldError(f"World {name}: {mistakes}. docs/worlds.md explains each field.") from None
-
-
-def _shipped_files() -> Mapping[str, Path]:
-    folder = Path(__file__).with_name("shipped")
-    return {file.stem: file for file in folder.rglob("*.toml")}
+_FILES: Final = WorldFiles(SimulatedWorld, Path(__file__).with_name("shipped"))
+shipped: Final = _FILES.shipped
+load: Final = _FILES.load
+parse: Final = _FILES.parse
