@@ -36,7 +36,7 @@ def headroom(policy: Policy, served_now: float | None, pods: int) -> float | Non
 
 
 def _tokens_per_second(policy: Policy) -> Iterator[tuple[int, float]]:
-    """Of one busy pod, by bucket, where the depth in force was measured."""
+    """Rate of one busy pod, by bucket, where the depth in force was measured."""
     batches = policy.evidence.traffic.log_batches()
     for bucket, depth in policy.depths.items():
         if (cell := _measured(policy, bucket)) is not None:

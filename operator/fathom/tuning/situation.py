@@ -51,7 +51,7 @@ class Situation:
     probed: Probe | None = None
     """The probe that has just ended: its pod's depth must change by this decision."""
     verdict: Verdict | None = None
-    """Of the last move, if it has just been judged."""
+    """What the last move gained, if it has just been judged."""
 
     @property
     def settings(self) -> Settings:

@@ -45,7 +45,7 @@ class Prompts:
 
     prefill_tokens: float = 0.0
     mixed_prefill_tokens: float = 0.0
-    """Of them, those in mixed steps; the others were in transitions."""
+    """The part in mixed steps; the rest was in transitions."""
     emitted_tokens: float = 0.0
     finished: float = 0.0
     """Requests."""
@@ -55,19 +55,19 @@ class Prompts:
     computed_tokens: float = 0.0
     """Prefilled or verified."""
     mixed_tokens: float = 0.0
-    """Of them, those in mixed steps."""
+    """The part in mixed steps."""
     token_budget: float = 0.0
-    """Of a step, as the engines say; 0: they do not."""
+    """Tokens that a step may hold, as the engines say; 0: they do not."""
     excess_seconds: float = 0.0
     """By which mixed steps exceeded decode steps of the same depth and about the same batch."""
     excess_tokens: float = 0.0
     """Prompt tokens of those mixed steps."""
     transition_seconds: float = 0.0
-    """Of steps that mix depths, of which no gain is known."""
+    """Busy seconds of steps that mix depths, whose gain is unknown."""
     requests: float = 0.0
     """Scheduled at depths above 0, summed over the steps."""
     drafts: float = 0.0
-    """Of them, those that verified a draft: the others had prompts, or had ended."""
+    """Those that verified a draft: the others had prompts, or had ended."""
     at_s: float = 0.0
 
     @property
@@ -100,12 +100,12 @@ class Prompts:
 
     @property
     def prefill_share_of_cells(self) -> float:
-        """Of all prompt tokens, those in steps of one depth: only these are told by bucket."""
+        """Share of the prompt tokens in steps of one depth: only these are counted by bucket."""
         return self.mixed_prefill_tokens / self.prefill_tokens if self.prefill_tokens > 0 else 1.0
 
     @property
     def told_share(self) -> float:
-        """Of the busy seconds, those in steps of one depth, of which a gain can be told."""
+        """Share of the busy seconds in steps of one depth, whose gain can be known."""
         whole = self.seconds + self.transition_seconds
         return self.seconds / whole if whole > 0 else 1.0
 
@@ -116,7 +116,7 @@ class Prompts:
 
     @property
     def drafting_share(self) -> float:
-        """Of the requests in a step, those that decode."""
+        """Share of the requests in a step that decode."""
         return min(1.0, self.drafts / self.requests) if self.drafts > 0 else 1.0
 
     def updated(self, deltas: Iterable[PodDelta], at_s: float, window_seconds: float) -> "Prompts":

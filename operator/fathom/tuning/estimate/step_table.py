@@ -73,7 +73,7 @@ class StepTable:
         """
         self._now_s = now_s
         self.prompts_s = price * times.prompt_tokens
-        """Of a mixed step."""
+        """What the prompts of a mixed step take."""
         self._log_batches = log_batches
         self._cells = dict[tuple[int, int, StepKind], CellTime]()
         measured: dict[_Row, list[CellTime]] = {}

@@ -174,7 +174,7 @@ class Evidence:
         )
 
     def step_time(self, bucket: int, depth: int) -> StepTime | None:
-        """Of a step at a depth, net of its prompts, as steps come in this bucket; None: not known.
+        """Time of a step at a depth, net of its prompts, in this bucket; None: not known.
 
         Mixed steps count beside those of decodes: where they are full, each draft displaces a token
         of a prompt, and where they compute for longer than they read weights, each costs more.
@@ -229,7 +229,7 @@ class Evidence:
         return exp(self.step_times.speed()) * (decoding + prompts)
 
     def _decoding_share(self, bucket: int, depth: int, time: StepTime) -> float:
-        """Of the time per token in a bucket, what is not its prompts'.
+        """Share of the time per token in a bucket that its prompts do not take.
 
         Prompts of the bucket's own steps: shares of the busy time, by which the gains of several
         buckets are weighted, have those in them.

@@ -20,13 +20,13 @@ class Request:
     answer: int
     """Tokens that are left to emit."""
     log_survival: NDArray[np.float64]
-    """Of P(all drafts up to a position are accepted), by position."""
+    """Logarithm of P(all drafts up to a position are accepted), by position."""
     context: int = 0
     """Tokens that are cached."""
     first_s: float = -1.0
     """When its first token came; negative: it has none yet."""
     whole: int = 0
-    """Of its answer."""
+    """Tokens of its whole answer."""
     preempted: bool = False
 
 
@@ -69,7 +69,7 @@ class Arrivals:
         return self._next_s if self._open else self._world.traffic.next_change_s(now_s)
 
     def _after(self, now_s: float) -> float:
-        """When the next one comes, drawn anew where the load changes before that."""
+        """When the next one comes, drawn again where the load changes before that."""
         while now_s < inf:
             change_s = self._world.traffic.next_change_s(now_s)
             at_s = now_s + self._random.exponential(1 / self._world.traffic.load_at(now_s))

@@ -4,7 +4,7 @@ In each step all that decode come first, each with its drafts, as far as the tok
 prompts, in chunks or whole; then those that wait. What was drafted in one step is verified in the
 next, so a change of depth makes a step that mixes depths. An answer may end before the last of its
 accepted drafts. Under asynchronous scheduling a request is in one more step after its end. Where
-the KV cache is full, the request that came last is preempted, and begins anew.
+the KV cache is full, the request that came last is preempted, and starts again.
 """
 
 from collections.abc import Mapping, Sequence
