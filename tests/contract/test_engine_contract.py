@@ -79,16 +79,29 @@ async def in_force(engine: EngineProcess, generation: int) -> EngineScrape:
     return await until(reported, f"generation {generation} is in force")
 
 
-async def drafted_at(engine: EngineProcess, depth: int, drafts: int) -> EngineScrape:
-    """Wait until that many more drafts have been counted at a depth."""
+async def drafted_at(
+    engine: EngineProcess, depth: int, drafts: int, load: LoadGenerator
+) -> EngineScrape:
+    """Wait until that many more drafts have been counted at a depth, and no request has failed."""
     before = (await scrape(engine.base_url)).total("fathom_drafts_total", depth=str(depth))
+    found: EngineScrape | None = None
 
     async def drafted() -> EngineScrape | None:
+        nonlocal found
         found = await scrape(engine.base_url)
+        assert [result.error for result in load.results if not result.ok] == []
         enough = found.total("fathom_drafts_total", depth=str(depth)) >= before + drafts
         return found if enough else None
 
-    return await until(drafted, f"{drafts} drafts at depth {depth}")
+    try:
+        return await until(drafted, f"{drafts} drafts at depth {depth}")
+    except pytest.fail.Exception as failure:
+        ours = (
+            [sample for sample in found.samples if sample.name.startswith("fathom_")]
+            if found
+            else []
+        )
+        pytest.fail(f"{failure} {len(load.results)} requests ended. {ours} {engine.log_tail()}")
 
 
 async def transition_seen(engine: EngineProcess, first_generation: int) -> None:
@@ -116,7 +129,7 @@ async def test_it_is_healthy_and_names_its_model(engine: EngineProcess) -> None:
 async def test_before_a_document_it_runs_at_the_users_depth(engine: EngineProcess) -> None:
     async with LoadGenerator(engine.base_url, engine.model) as load:
         load.set_phase(Phase(EASY, concurrency=2))
-        found = await drafted_at(engine, engine.setup.depth, 20)
+        found = await drafted_at(engine, engine.setup.depth, 20, load)
     assert found.total("fathom_live_depth") == 1
     assert found.total("fathom_depth_generation") == 0
     assert set(found.labels("fathom_drafts_total", "depth")) == {str(engine.setup.depth)}
@@ -126,7 +139,7 @@ async def test_completions_are_exact(engine: EngineProcess) -> None:
     async with LoadGenerator(engine.base_url, engine.model, seed=1) as load:
         for traffic in (EASY, HARD):
             load.set_phase(Phase(traffic, concurrency=4, max_tokens=40))
-            await drafted_at(engine, engine.setup.depth, 100)
+            await drafted_at(engine, engine.setup.depth, 100, load)
     assert len(load.results) >= 8
     assert [result.error for result in load.results if not result.ok] == []
     assert {result.traffic for result in load.results} == {"easy", "hard"}
@@ -147,7 +160,7 @@ async def test_text_prompts_are_continued_in_text(engine: EngineProcess) -> None
 async def test_metrics_have_the_agreed_names_and_labels(engine: EngineProcess) -> None:
     async with LoadGenerator(engine.base_url, engine.model) as load:
         load.set_phase(Phase(EASY, concurrency=1))
-        await drafted_at(engine, engine.setup.depth, 10)
+        await drafted_at(engine, engine.setup.depth, 10, load)
     found = await scrape(engine.base_url)
     for name, labels in {**OWN_METRICS, **ENGINE_METRICS}.items():
         shown = [set(sample.labels) for sample in found.samples if sample.name == name]
@@ -161,7 +174,7 @@ async def test_depth_changes_live_with_requests_in_flight(engine: EngineProcess)
         for generation, depth in enumerate((5, 1, 7, 2), start=20):
             engine.write_depth(generation, [[1, 16, depth]])
             await in_force(engine, generation)
-            found = await drafted_at(engine, depth, 50)
+            found = await drafted_at(engine, depth, 50, load)
             assert found.total("fathom_depth_generation") == generation
         # A change between two completions falls on a step of prefill only, which is no transition.
         await transition_seen(engine, first_generation=24)
@@ -188,7 +201,7 @@ async def test_a_pods_own_entry_wins(engine: EngineProcess) -> None:
     await in_force(engine, 40)
     async with LoadGenerator(engine.base_url, engine.model) as load:
         load.set_phase(Phase(EASY, concurrency=1))
-        await drafted_at(engine, 6, 10)
+        await drafted_at(engine, 6, 10, load)
 
 
 async def test_an_idle_engine_reports_the_generation_its_next_step_obeys(
@@ -212,7 +225,7 @@ async def test_a_refused_document_is_counted_and_changes_nothing(engine: EngineP
 
         found = await until(refused, "the document is refused")
         assert found.total("fathom_depth_generation") == 60
-        await drafted_at(engine, 4, 20)
+        await drafted_at(engine, 4, 20, load)
     assert [result.error for result in load.results if not result.ok] == []
 
 
@@ -220,7 +233,7 @@ async def test_counters_only_grow(engine: EngineProcess) -> None:
     earlier = await scrape(engine.base_url)
     async with LoadGenerator(engine.base_url, engine.model) as load:
         load.set_phase(Phase(HARD, concurrency=3))
-        await drafted_at(engine, 4, 30)
+        await drafted_at(engine, 4, 30, load)
     later = await scrape(engine.base_url)
     values = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample for sample in later.samples
@@ -237,7 +250,7 @@ async def test_sigterm_lets_requests_in_flight_finish(engine: EngineProcess) -> 
     await in_force(engine, 70)
     async with LoadGenerator(engine.base_url, engine.model, seed=5) as load:
         load.set_phase(Phase(HARD, concurrency=2, max_tokens=400))
-        await drafted_at(engine, 3, 20)
+        await drafted_at(engine, 3, 20, load)
         stopping = asyncio.create_task(load.stop())
         await asyncio.sleep(0)
         engine.terminate()
