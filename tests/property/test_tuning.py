@@ -139,11 +139,12 @@ def test_missing_data_never_moves_anything(fleet: Fleet, how: str, lead_s: int) 
 def test_a_restart_from_what_was_persisted_decides_the_same(fleet: Fleet, lead_s: int) -> None:
     fleet.run(lead_s)
     snapshot = fleet.snapshot()
-    # All that a restart loses is the last look at each pod.
+    # All that a restart loses is the last look at each pod, and for how long it held its depth.
     restored = replace(
         kept_state(state_data(snapshot.state)).state,
         looks=snapshot.state.looks,
         stepped=snapshot.state.stepped,
+        held=snapshot.state.held,
     )
     assert decide(replace(snapshot, state=restored)) == decide(snapshot)
 

@@ -2,18 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning.alarms.alarm import is_cliff, is_normal
 from fathom.tuning.estimate import step_filter
+from fathom.tuning.estimate.settled import Settled, held, settled
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival, trials
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.trials import trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.state import TuningState
 
+SETTLED_FACTOR: Final = 2.0
+"""Times that a request is in an engine, on average, after which another depth has its own mix."""
 PROBE_LOOK_S: Final = 2.0
 """Shortest window while a probe runs."""
 SENTINEL_LOOK_S: Final = 1.0
@@ -83,6 +88,11 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
         return Learnt(state, ())
     at_s = max(each.to_s for each in deltas)
     cells = pooled_cells(deltas)
+    state = replace(
+        state,
+        residence=state.residence.updated(deltas, at_s),
+        held=tuple(each for each in held(deltas, state.held) if each.pod in looks),
+    )
     state = _with_text(snapshot.settings, state, deltas, looks, at_s)
     prompts = state.prompts.updated(deltas, at_s, window)
     return Learnt(
@@ -122,7 +132,10 @@ def _with_text(
         state,
         yields=None,
         survival=state.survival.updated(
-            trials(pooled_drafts(deltas)), at_s, normal=is_normal(state.watches)
+            trials(pooled_drafts(deltas)),
+            at_s,
+            normal=is_normal(state.watches),
+            settled=_settled(state, deltas),
         ),
         acceptance=state.acceptance.updated(
             deltas,
@@ -131,6 +144,17 @@ def _with_text(
             alarmed=is_cliff(state.watches),
         ),
     )
+
+
+def settling_s(state: TuningState) -> float:
+    """Seconds in which the mix of requests settles to another depth; infinite: not known."""
+    residence_s = state.residence.seconds
+    return inf if residence_s is None else SETTLED_FACTOR * residence_s
+
+
+def _settled(state: TuningState, deltas: Sequence[PodDelta]) -> Settled:
+    """Trials of pods whose depth had not changed for long enough."""
+    return settled(deltas, state.held, settling_s(state))
 
 
 def _look(

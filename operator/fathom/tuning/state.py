@@ -19,6 +19,8 @@ from fathom.tuning.estimate.acceptance import Acceptance
 from fathom.tuning.estimate.load import Load
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.prompts import Prompts
+from fathom.tuning.estimate.residence import Residence
+from fathom.tuning.estimate.settled import Held
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.tail import Tail
@@ -93,6 +95,7 @@ class TuningState:
     """Instead of survival, where drafts are cut before they are verified; None: they are not."""
     traffic: Traffic = field(default_factory=Traffic)
     prompts: Prompts = field(default_factory=Prompts)
+    residence: Residence = field(default_factory=Residence)
     probe: Probe | None = None
     trial: Trial | None = None
     visits: tuple[Visit, ...] = ()
@@ -126,6 +129,8 @@ class TuningState:
     """Last look at each pod that a delta was taken from. Not persisted."""
     stepped: tuple[tuple[str, float], ...] = ()
     """When each pod was last seen to step (Unix seconds). Not persisted."""
+    held: tuple[Held, ...] = ()
+    """Since when each pod is at the depth that it is at. Not persisted."""
 
     @property
     def text(self) -> Survival | Yields:
@@ -155,7 +160,7 @@ class TuningState:
         if state is None:
             return None, False
         # A look or a step cannot have survived.
-        bare = replace(state, looks=MappingProxyType({}), stepped=(), gained=Gained())
+        bare = replace(state, looks=MappingProxyType({}), stepped=(), held=(), gained=Gained())
         return bare, whole  # type: ignore[return-value]
 
 
@@ -171,6 +176,6 @@ def _known_part(text: str) -> tuple[TuningState | None, bool]:
     return read_known(document, _ADAPTER.validate_python)
 
 
-_APART: Final = {"looks", "stepped", "gained"}
+_APART: Final = {"looks", "stepped", "held", "gained"}
 """What is not persisted, or not with the rest."""
 _ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(TuningState)

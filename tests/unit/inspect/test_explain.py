@@ -14,8 +14,9 @@ from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, St
 from fathom.inspect.explanation_view import explanation_view
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival, Trials
+from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action

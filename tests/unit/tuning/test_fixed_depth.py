@@ -23,8 +23,9 @@ from fathom.core.measurement import (
 from fathom.tuning.alarms.alarm import AlarmKind, Watch
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival, Trials
+from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import explain
 from fathom.tuning.fixed_depth import HOW_TO_TRY

@@ -14,10 +14,11 @@ from fathom.tuning.estimate.load import HOURS, HourLoad, Load
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.estimate.step_filter import MOST_CELLS, MOST_PODS
 from fathom.tuning.estimate.step_time import CellTime, PodSpeed, StepTimes
-from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival, Trials
+from fathom.tuning.estimate.survival import FRESH_WINDOWS, Survival
 from fathom.tuning.estimate.tail import Ran, Tail
 from fathom.tuning.estimate.text_spread import TextSpread
 from fathom.tuning.estimate.traffic import BucketLoad, Traffic
+from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.estimate.yields import Yield, Yields
 from fathom.tuning.gained import Gained
 from fathom.tuning.judging import assess
@@ -117,7 +118,7 @@ def test_looks_are_not_persisted() -> None:
 
     assert not again.looks
     # What was gained is kept apart.
-    assert again == replace(fleet.state, looks={}, stepped=(), gained=Gained())
+    assert again == replace(fleet.state, looks={}, stepped=(), held=(), gained=Gained())
     assert again.to_json() == fleet.state.to_json()
 
 

@@ -15,7 +15,8 @@ from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodDelta
 from fathom.tuning.buckets import first_batch
 from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
-from fathom.tuning.estimate.survival import Survival, Trials
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.policy import Policy
 

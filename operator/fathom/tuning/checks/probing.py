@@ -9,7 +9,7 @@ from fathom.api.conditions import Reason
 from fathom.core.counted import counted
 from fathom.tuning import sentences
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision
-from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale
+from fathom.tuning.learning import SENTINEL_LOOK_S, is_stale, settling_s
 from fathom.tuning.policy.experiments import experiments
 from fathom.tuning.policy.option import DepthOption, ProbePlan, expected_gain
 from fathom.tuning.policy.scheduled_looks import control, ends, sentinel
@@ -79,6 +79,14 @@ def planned_s(settings: Settings) -> float:
     return max(LEAST_PLANNED_S, PLANNED_WINDOWS * settings.window_seconds)
 
 
+def settled_after_s(given: Situation) -> float:
+    """When a probe has shown what its depth makes with a mix of requests of its own (seconds).
+
+    One look finds the depth in force, and another one, after the mix has settled, is counted.
+    """
+    return settling_s(given.state) + 2 * SOON_S
+
+
 def next_probe(given: Situation, pods: int) -> ProbeChoice | NoProbe:
     """What may be better; or, now and then, the user's own depth, to know the gain.
 
@@ -124,9 +132,11 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     elapsed_s = given.now_s - (probe.in_force_at_s or probe.started_at_s)
     least = log1p(given.settings.min_gain)
     deadline_s = planned_s(given.settings)
-    if sum(each.share * (each.gain.mean - least) for each in tried) > 0:
+    promising = sum(each.share * (each.gain.mean - least) for each in tried) > 0
+    if promising:
         deadline_s *= PROMISING_FACTOR  # it seems faster, so looking on costs nothing
-    decided = _decided(tried, least, probe.steps)
+    settling = promising and elapsed_s < settled_after_s(given) <= deadline_s
+    decided = not settling and _decided(tried, least, probe.steps)
     decided = decided or (probe.sentinel and probe.steps >= SENTINEL_STEPS)
     hopeless = probe.steps >= HOPELESS_STEPS and all(
         each.gain.step_time_measured and each.gain.upper() < HOPELESS_GAIN for each in tried

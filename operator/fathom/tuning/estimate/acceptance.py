@@ -10,7 +10,7 @@ from typing import Final
 
 from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters, PodDelta
 from fathom.tuning.estimate.decay import decay
-from fathom.tuning.estimate.survival import Trials, trials
+from fathom.tuning.estimate.trials import Trials, trials
 
 LEVELS: Final = 40
 """Bins of the histogram of acceptance, from 0 to 1."""

@@ -1,8 +1,10 @@
 """Expected acceptance length per depth, E[L | k] = 1 + S_1 + … + S_k, with its error."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import log
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,11 @@ class Lengths:
     """All depths up to `len(positions)`. They share their positions, so their errors cancel."""
 
     positions: tuple[Position, ...]
+    shifts: Mapping[int, tuple[float, float]] = field(
+        default_factory=lambda: MappingProxyType({}), hash=False
+    )
+    """By depth: what is added to log E[L] of a mix that has settled to the depth, and its
+    variance."""
 
     def at(self, depth: int) -> float:
         """Tokens per step."""
@@ -40,6 +47,11 @@ class Lengths:
             total = by_to[i] - by_start[i] + carried
             variance += total * total * position.variance
             carried = position.from_previous * total
+        to_shift, to_variance = self.shifts.get(to, _NO_SHIFT)
+        start_shift, start_variance = self.shifts.get(start, _NO_SHIFT)
+        if to != start:
+            ratio += to_shift - start_shift
+            variance += to_variance + start_variance
         return ratio, variance
 
     def logit_slope(self, depth: int) -> float:
@@ -77,3 +89,6 @@ class Lengths:
             )
             for depth in range(len(lengths))
         )
+
+
+_NO_SHIFT = (0.0, 0.0)

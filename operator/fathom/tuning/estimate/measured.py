@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fathom.core.measurement import PodDelta, pooled_cells, pooled_drafts
-from fathom.tuning.estimate.survival import trials
+from fathom.tuning.estimate.trials import trials
 
 
 @dataclass(frozen=True, slots=True)

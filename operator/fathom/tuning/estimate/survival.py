@@ -11,20 +11,33 @@ decide by. The *slow* one, hours long, is what is normal here: alarms compare wi
 nothing has been drafted so deep lately, a position is expected to relate to the one before it as it
 did over those hours, with a wide error. That prior fades as trials arrive.
 
+Traffic has changed only where drafts differ from earlier ones at the same depth: by itself, the mix
+of requests in a batch follows the depth (`estimate.settled`).
+
 Drafts of one request resemble each other, so n drafts are worth n / design effect independent
 trials. The design effect is learnt: it is the mean of (accepted - n·a)² / (n·a·(1 - a)) over
 windows, which is 1 for independent drafts (Kish, Survey Sampling, 1965, gives the name).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
-from math import sqrt
+from itertools import permutations, zip_longest
+from math import log, sqrt
 from typing import Final
 
-from fathom.core.measurement import DraftCell, DraftCounts, position_at
+from fathom.core.measurement import position_at
 from fathom.tuning.estimate.decay import decay
 from fathom.tuning.estimate.length import Lengths, Position
+from fathom.tuning.estimate.settled import (
+    MOST_DEPTHS,
+    AtDepth,
+    Settled,
+    Shift,
+    at_depth,
+    beyond,
+    joined,
+    most_tried,
+)
+from fathom.tuning.estimate.trials import NO_TRIALS, Trials
 
 HALF_LIFE_S: Final = 600.0
 """Of the fast horizon, which decides: traffic drifts within minutes."""
@@ -55,6 +68,8 @@ CHANGE_Z: Final = 4.0
 """A difference that is more certain than this is a change of traffic: many windows are tested."""
 CHANGE_SHARE: Final = 0.03
 """Differences in acceptance below this are no change worth forgetting for."""
+UNSETTLED_CHANGE_SHARE: Final = 0.2
+"""The same just after a change of depth, which by itself changes the mix of requests."""
 TESTED_POSITIONS: Final = 3
 """From the first on: deeper ones are reached by few drafts."""
 TURN_S: Final = 900.0
@@ -68,50 +83,21 @@ FRESH_WINDOWS: Final = 3
 """The newest, in which a change may still lie: it is found within so many."""
 FRESH_DRAFTS: Final = 200.0
 """Windows with fewer drafts are joined to the next: a test on a handful has no power."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trials:
-    """Drafts that reached each position, and those accepted there."""
-
-    reached: tuple[float, ...] = ()
-    accepted: tuple[float, ...] = ()
-
-    def __add__(self, other: "Trials") -> "Trials":
-        return Trials(
-            _sum(self.reached, other.reached),
-            _sum(self.accepted, other.accepted),
-        )
-
-    def scaled(self, factor: float) -> "Trials":
-        return Trials(
-            tuple([factor * each for each in self.reached]),
-            tuple([factor * each for each in self.accepted]),
-        )
-
-
-def _sum(one: tuple[float, ...], two: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple([a + b for a, b in zip_longest(one, two, fillvalue=0.0)])
-
-
-def trials(drafts: Mapping[DraftCell, DraftCounts]) -> Trials:
-    """Trials per position: position i only over drafts deeper than i."""
-    total = Trials()
-    for cell, counts in drafts.items():
-        accepted = tuple(position_at(counts.accepted, i) for i in range(cell.depth))
-        total += Trials((counts.drafts, *accepted)[: cell.depth], accepted)
-    return total
+SETTLED_TRIALS: Final = 30.0
+"""Independent trials at a depth before it is said what it makes."""
+SHIFT_SD: Final = 0.15
+"""Of the logarithm of a ratio of lengths that one mix of requests promised, before it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survival:
     """What is known of the present traffic."""
 
-    horizon: Trials = Trials()
+    horizon: Trials = NO_TRIALS
     """Older windows, discounted."""
     fresh: tuple[Trials, ...] = ()
     """The newest windows, oldest first, not yet discounted."""
-    slow: Trials = Trials()
+    slow: Trials = NO_TRIALS
     """What is normal here: discounted over hours."""
     design_effect: float = DESIGN_EFFECT
     at_s: float = 0.0
@@ -125,41 +111,56 @@ class Survival:
     """Followed or not, discounted over some windows."""
     rising: bool = False
     """Whether acceptance rose at the last one."""
+    settled: Settled = ()
+    """The part of the horizon that is settled at one depth …"""
+    fresh_settled: tuple[Settled, ...] = ()
+    """… and that of each of the newest windows."""
+    shifts: tuple[Shift, ...] = ()
 
-    def updated(self, window: Trials, at_s: float, *, normal: bool = True) -> "Survival":
+    def updated(
+        self, window: Trials, at_s: float, *, normal: bool = True, settled: Settled = ()
+    ) -> "Survival":
         """With one more window; tells a change from chance.
 
         Args:
             window: trials of all pods in the window.
             at_s: its end (Unix seconds).
             normal: False keeps the window out of the slow horizon, which an alarm compares with.
+            settled: the trials of pods to whose depth the mix of requests had settled.
         """
         if not any(window.reached):
             return self
         seconds = max(0.0, at_s - self.at_s) if self.at_s else 0.0
         horizon = self.horizon.scaled(decay(seconds, HALF_LIFE_S))
+        older = tuple(
+            AtDepth(each.depth, each.trials.scaled(decay(seconds, HALF_LIFE_S)))
+            for each in self.settled
+        )
         kept = decay(seconds, SLOW_HALF_LIFE_S)
         slow = self.slow.scaled(kept) + window if normal else self.slow
         watched_s = kept * self.watched_s + min(seconds, HALF_LIFE_S)
-        fresh = self.fresh
+        fresh, newest = self.fresh, self._fresh_settled()
         if fresh and fresh[-1].reached[0] < FRESH_DRAFTS:
             fresh = (*fresh[:-1], fresh[-1] + window)
+            newest = (*newest[:-1], joined(newest[-1], settled))
         else:
-            fresh = (*fresh, window)
+            fresh, newest = (*fresh, window), (*newest, settled)
         if len(fresh) > FRESH_WINDOWS:
-            horizon += fresh[0]
-            fresh = fresh[1:]
+            horizon, fresh = horizon + fresh[0], fresh[1:]
+            older, newest = joined(older, newest[0]), newest[1:]
         recent = decay(1.0, RECENT_TURNS_HALF_LIFE_WINDOWS) * self.recent_turns
         rising = self.rising
-        if (change := self._change(horizon, fresh)) is not None:
+        if (change := self._change(horizon, fresh, older, newest)) is not None:
             followed = recent < MOST_RECENT_TURNS
             if followed or change.rises != rising:
                 recent, rising = recent + 1, change.rises
             if followed:
                 return replace(
                     self,
-                    horizon=Trials(),
+                    horizon=NO_TRIALS,
                     fresh=fresh[-change.windows :],
+                    settled=(),
+                    fresh_settled=newest[-change.windows :],
                     slow=slow,
                     at_s=at_s,
                     epoch=self.epoch + 1,
@@ -174,12 +175,20 @@ class Survival:
             rising=rising,
             horizon=horizon,
             fresh=fresh,
+            settled=older,
+            fresh_settled=newest,
             slow=slow,
             design_effect=self._design_effect(window),
             at_s=at_s,
             turns=kept * self.turns,
             watched_s=watched_s,
+            shifts=self._shifts(joined(older, *newest), at_s) if settled else self.shifts,
         )
+
+    def _fresh_settled(self) -> tuple[Settled, ...]:
+        """One for each of the newest windows; an earlier release kept none."""
+        known = len(self.fresh_settled) == len(self.fresh)
+        return self.fresh_settled if known else ((),) * len(self.fresh)
 
     @property
     def turns_per_s(self) -> float:
@@ -196,8 +205,62 @@ class Survival:
         Without drafts, as at depth 0, what is known gets old: the error grows until it is worth a
         probe.
         """
-        pooled = self.pooled()
         age = decay(now_s - self.at_s, HALF_LIFE_S) if self.at_s else 1.0
+        pooled = self.pooled()
+        told = self._told(joined(self.settled, *self._fresh_settled()))
+        if not told:
+            return self._lengths(pooled, deepest, age)
+        main = most_tried(told)
+        promise = main.trials + beyond(pooled, main.depth)
+        return self._shifted(self._lengths(promise, deepest, age), main.depth, now_s)
+
+    def _shifted(self, promised: Lengths, promised_at: int, now_s: float) -> Lengths:
+        """With what each depth is known to make of such a promise, once it is in force."""
+        deepest = len(promised.positions)
+        at_main = promised.at(min(promised_at, deepest))
+        doubts = {
+            depth: (SHIFT_SD * log(promised.at(depth) / at_main)) ** 2
+            for depth in range(deepest + 1)
+        }
+        shifts = {depth: (0.0, doubt) for depth, doubt in doubts.items()}
+        for each in self.shifts:
+            if each.promised_at == promised_at and (doubt := doubts.get(each.depth, 0.0)) > 0:
+                variance = each.variance_at(now_s)
+                # The larger it is seen to be, the less it is held against what was expected.
+                doubt = max(doubt, each.shift**2 - variance)
+                weight = doubt / (doubt + variance)
+                shifts[each.depth] = (weight * each.shift, weight * variance)
+        return replace(promised, shifts=shifts)
+
+    def _told(self, settled: Settled) -> Settled:
+        """Of each depth, where its trials are enough to say what it makes."""
+        least = SETTLED_TRIALS * self.design_effect
+        return tuple(
+            each
+            for each in settled
+            if each.depth > 0 and position_at(each.trials.reached, 0) >= least
+        )
+
+    def _shifts(self, settled: Settled, at_s: float) -> tuple[Shift, ...]:
+        """With what is seen now, where that is surer than what is remembered."""
+        known = {(each.depth, each.promised_at): each for each in self.shifts}
+        for made, promise in permutations(self._told(settled), 2):
+            key = made.depth, promise.depth
+            seen = self._shift(made, promise, at_s)
+            if key not in known or seen.variance <= known[key].variance_at(at_s):
+                known[key] = seen
+        newest = sorted(known.values(), key=lambda each: -each.at_s)[: MOST_DEPTHS**2]
+        return tuple(sorted(newest, key=lambda each: (each.depth, each.promised_at)))
+
+    def _shift(self, made: AtDepth, promise: AtDepth, at_s: float) -> Shift:
+        depth = made.depth
+        # At positions that the promise does not reach, the depth itself is taken at its word.
+        reaching = promise.trials + beyond(made.trials, promise.depth)
+        length, variance = self._lengths(made.trials, depth, 1.0).log_ratio(depth, 0)
+        promised, doubt = self._lengths(reaching, depth, 1.0).log_ratio(depth, 0)
+        return Shift(depth, promise.depth, length - promised, variance + doubt, at_s)
+
+    def _lengths(self, pooled: Trials, deepest: int, age: float) -> Lengths:
         worth = age / self.design_effect
         positions: list[Position] = []
         expected, weight, carry = *FIRST_PRIOR, 0.0
@@ -235,14 +298,30 @@ class Survival:
         before = self.slow.accepted[i - 1] / self.slow.reached[i - 1]
         return (self.slow.accepted[i] / trials) / before if before > 0 else FADE_FACTOR
 
-    def _change(self, horizon: Trials, fresh: tuple[Trials, ...]) -> "_Change | None":
-        """The newest windows that differ from all before them; None: none do."""
-        for newest in range(1, len(fresh) + 1):
-            recent = sum(fresh[-newest:], Trials())
-            older = sum(fresh[:-newest], horizon)
-            difference = _difference(recent, older, self.design_effect)
+    def _change(
+        self,
+        horizon: Trials,
+        fresh: tuple[Trials, ...],
+        older: Settled,
+        newest: tuple[Settled, ...],
+    ) -> "_Change | None":
+        """The newest windows that differ from all before them; None: none do.
+
+        At the depth that they have most of, once any window was settled.
+        """
+        known = any((older, *newest))
+        for count in range(1, len(fresh) + 1):
+            of_recent = joined(*newest[-count:])
+            if of_recent:
+                main = most_tried(of_recent)
+                recent = main.trials
+                before = at_depth(joined(older, *newest[:-count]), main.depth)
+            else:
+                recent, before = sum(fresh[-count:], NO_TRIALS), sum(fresh[:-count], horizon)
+            least = UNSETTLED_CHANGE_SHARE if known and not of_recent else CHANGE_SHARE
+            difference = _difference(recent, before, self.design_effect, least)
             if difference:
-                return _Change(newest, rises=difference > 0)
+                return _Change(count, rises=difference > 0)
         return None
 
     def _design_effect(self, window: Trials) -> float:
@@ -271,7 +350,7 @@ class _Change:
     """Whether more is accepted than before."""
 
 
-def _difference(recent: Trials, older: Trials, design_effect: float) -> float:
+def _difference(recent: Trials, older: Trials, design_effect: float, least: float) -> float:
     """By how much acceptance differs at the first position where it surely does; 0: nowhere."""
     for i in range(TESTED_POSITIONS):
         n, m = position_at(recent.reached, i), position_at(older.reached, i)
@@ -281,6 +360,6 @@ def _difference(recent: Trials, older: Trials, design_effect: float) -> float:
         pooled = (a + b + 1) / (n + m + 2)
         error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
         difference = a / n - b / m
-        if abs(difference) > max(CHANGE_SHARE, CHANGE_Z * error):
+        if abs(difference) > max(least, CHANGE_Z * error):
             return difference
     return 0.0

@@ -129,6 +129,7 @@ class CourseEngine:
                 accepted_tokens=self.accepted_tokens,
                 tpot_seconds_sum=self.tpot_seconds_sum,
                 tpot_count=requests,
+                finished_requests=requests,
                 requests_running=float(batch.running),
                 requests_waiting=batch.waiting,
                 kv_cache_usage=batch.kv_usage,

@@ -10,7 +10,7 @@ from fathom.core.measurement import StepKind
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_bench.tuner.requests.arrivals import Arrivals
 from fathom_bench.tuner.requests.engine import RequestEngine
-from fathom_bench.tuner.requests.fleet import engines
+from fathom_bench.tuner.requests.fleet import TunedFleet, engines
 from fathom_bench.tuner.requests.run import run_requests
 from fathom_bench.tuner.requests.score import score
 from fathom_bench.tuner.requests.table import request_table
@@ -347,3 +347,14 @@ def test_the_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     assert '"world": "world"' in (tmp_path / "figures.json").read_text()
     assert "world" in capsys.readouterr().out
+
+
+def test_the_tuner_does_not_go_deeper_for_requests_that_are_soon_gone() -> None:
+    seconds = 600.0
+    world = load("two-texts")
+    (fixed,) = engines(world, seed=1, depth=world.fleet.tokens)
+    fixed.advance(seconds)
+    fleet = TunedFleet(world, seed=1)
+    fleet.run(seconds)
+    (tuned,) = fleet.engines
+    assert tuned.served.finished_tokens > 0.99 * fixed.served.finished_tokens

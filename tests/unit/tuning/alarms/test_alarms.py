@@ -13,7 +13,8 @@ from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, St
 from fathom.tuning.alarms import sights
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
-from fathom.tuning.estimate.survival import Survival, Trials
+from fathom.tuning.estimate.survival import Survival
+from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.policy.value import Gain
 from fathom.tuning.state import TuningState

@@ -12,9 +12,10 @@ from fathom.core.depth import depth_at
 from fathom.core.measurement import Cell, CellCounts, StepKind
 from fathom.tuning.checks.probing import SENTINEL_STEPS, continue_probe, start_probe
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import TURN_S, Survival, Trials
+from fathom.tuning.estimate.survival import TURN_S, Survival
 from fathom.tuning.estimate.tail import Tail
 from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.judging import assess
 from fathom.tuning.policy.experiments import OVERHEAD_LOSS

@@ -18,8 +18,9 @@ from fathom.tuning.estimate import step_filter
 from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import StepTimes
-from fathom.tuning.estimate.survival import Survival, trials
+from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.traffic import Traffic
+from fathom.tuning.estimate.trials import trials
 from fathom.tuning.policy.value import Evidence, Gain
 
 AT_S = 1_700_000_000.0

@@ -4,14 +4,8 @@ import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts
 from fathom.tuning.estimate.length import Lengths, Position
-from fathom.tuning.estimate.survival import (
-    HALF_LIFE_S,
-    SLOW_HALF_LIFE_S,
-    TURN_S,
-    Survival,
-    Trials,
-    trials,
-)
+from fathom.tuning.estimate.survival import HALF_LIFE_S, SLOW_HALF_LIFE_S, TURN_S, Survival
+from fathom.tuning.estimate.trials import Trials, trials
 
 
 def window(n: float, *acceptance: float) -> Trials:
