@@ -21,7 +21,7 @@ windows, which is 1 for independent drafts (Kish, Survey Sampling, 1965, gives t
 
 from dataclasses import dataclass, replace
 from itertools import permutations, zip_longest
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import Final
 
 from fathom.core.measurement import position_at
@@ -85,6 +85,12 @@ FRESH_DRAFTS: Final = 200.0
 """Windows with fewer drafts are joined to the next: a test on a handful has no power."""
 SETTLED_TRIALS: Final = 30.0
 """Independent trials at a depth before it is said what it makes."""
+MAIN_SHARE: Final = 0.5
+"""Of all drafts, at one depth, before these alone are what is promised: else all are, as of a pod
+whose batch wanders between depths."""
+SURE_SHIFT_SD: Final = 0.03
+"""A shift that is seen with this error, or less, stands for one that was seen earlier: other kinds
+of requests may have come since."""
 SHIFT_SD: Final = 0.15
 """Of the logarithm of a ratio of lengths that one mix of requests promised, before it was seen."""
 
@@ -211,7 +217,9 @@ class Survival:
         if not told:
             return self._lengths(pooled, deepest, age)
         main = most_tried(told)
-        promise = main.trials + beyond(pooled, main.depth)
+        promise = pooled
+        if position_at(main.trials.reached, 0) >= MAIN_SHARE * position_at(pooled.reached, 0):
+            promise = main.trials + beyond(pooled, main.depth)
         return self._shifted(self._lengths(promise, deepest, age), main.depth, now_s)
 
     def _shifted(self, promised: Lengths, promised_at: int, now_s: float) -> Lengths:
@@ -242,12 +250,13 @@ class Survival:
         )
 
     def _shifts(self, settled: Settled, at_s: float) -> tuple[Shift, ...]:
-        """With what is seen now, where that is surer than what is remembered."""
+        """With what is seen now, where that is sure enough, or surer than what is remembered."""
         known = {(each.depth, each.promised_at): each for each in self.shifts}
         for made, promise in permutations(self._told(settled), 2):
             key = made.depth, promise.depth
             seen = self._shift(made, promise, at_s)
-            if key not in known or seen.variance <= known[key].variance_at(at_s):
+            remembered = known[key].variance_at(at_s) if key in known else inf
+            if seen.variance <= max(SURE_SHIFT_SD**2, remembered):
                 known[key] = seen
         newest = sorted(known.values(), key=lambda each: -each.at_s)[: MOST_DEPTHS**2]
         return tuple(sorted(newest, key=lambda each: (each.depth, each.promised_at)))

@@ -126,6 +126,20 @@ def test_a_shift_is_remembered_when_its_depth_has_not_run_for_long() -> None:
     assert exp(variance**0.5) < 1.1
 
 
+def test_what_is_seen_of_other_requests_replaces_what_was_surer() -> None:
+    survival = ran(3, 7, windows=60)
+    before, _ = survival.lengths(7, survival.at_s).log_ratio(7, 3)
+    good = 0.5  # whatever the depth: now each request has good stretches and bad ones
+    for depth in (3, 7):
+        for _ in range(12):
+            alike = delta((depth, drafts(depth, good)))
+            survival = seen(survival, alike, at_s=survival.at_s + 10)
+    after, _ = survival.lengths(7, survival.at_s).log_ratio(7, 3)
+    truth = log(drafts_length(7, good) / drafts_length(3, good))
+    assert truth > before + 0.2
+    assert after == pytest.approx(truth, abs=0.06)
+
+
 def test_another_depth_is_no_change_of_traffic_and_other_text_at_one_depth_is() -> None:
     survival = ran(3, 7, 3)
     assert survival.epoch == 0
