@@ -122,6 +122,8 @@ class Survival:
     fresh_settled: tuple[Settled, ...] = ()
     """… and that of each of the newest windows."""
     shifts: tuple[Shift, ...] = ()
+    main: int | None = None
+    """The depth with most settled trials, and after a turn the last one that was; None: none."""
 
     def updated(
         self, window: Trials, at_s: float, *, normal: bool = True, settled: Settled = ()
@@ -156,6 +158,7 @@ class Survival:
             older, newest = joined(older, newest[0]), newest[1:]
         recent = decay(1.0, RECENT_TURNS_HALF_LIFE_WINDOWS) * self.recent_turns
         rising = self.rising
+        told = self._told(joined(older, *newest)) if settled else ()
         if (change := self._change(horizon, fresh, older, newest)) is not None:
             followed = recent < MOST_RECENT_TURNS
             if followed or change.rises != rising:
@@ -188,7 +191,8 @@ class Survival:
             at_s=at_s,
             turns=kept * self.turns,
             watched_s=watched_s,
-            shifts=self._shifts(joined(older, *newest), at_s) if settled else self.shifts,
+            shifts=self._shifts(told, at_s) if recent < MOST_RECENT_TURNS else self.shifts,
+            main=most_tried(told).depth if told else self.main,
         )
 
     def _fresh_settled(self) -> tuple[Settled, ...]:
@@ -213,14 +217,14 @@ class Survival:
         """
         age = decay(now_s - self.at_s, HALF_LIFE_S) if self.at_s else 1.0
         pooled = self.pooled()
-        told = self._told(joined(self.settled, *self._fresh_settled()))
-        if not told:
+        # Where text turns all the time, depths that ran at different times saw different text.
+        if self.main is None or self.recent_turns >= MOST_RECENT_TURNS:
             return self._lengths(pooled, deepest, age)
-        main = most_tried(told)
+        main = at_depth(joined(self.settled, *self._fresh_settled()), self.main)
         promise = pooled
-        if position_at(main.trials.reached, 0) >= MAIN_SHARE * position_at(pooled.reached, 0):
-            promise = main.trials + beyond(pooled, main.depth)
-        return self._shifted(self._lengths(promise, deepest, age), main.depth, now_s)
+        if position_at(main.reached, 0) > MAIN_SHARE * position_at(pooled.reached, 0):
+            promise = main + beyond(pooled, self.main)
+        return self._shifted(self._lengths(promise, deepest, age), self.main, now_s)
 
     def _shifted(self, promised: Lengths, promised_at: int, now_s: float) -> Lengths:
         """With what each depth is known to make of such a promise, once it is in force."""
@@ -234,10 +238,14 @@ class Survival:
         for each in self.shifts:
             if each.promised_at == promised_at and (doubt := doubts.get(each.depth, 0.0)) > 0:
                 variance = each.variance_at(now_s)
+                # A mix promises a deeper depth too much, a shallower one too little, and none is so
+                # far off that the deeper one would make less.
+                most = -log(promised.at(each.depth) / at_main)
+                shift = min(max(each.shift, min(0.0, most)), max(0.0, most))
                 # The larger it is seen to be, the less it is held against what was expected.
-                doubt = max(doubt, each.shift**2 - variance)
+                doubt = max(doubt, shift**2 - variance)
                 weight = doubt / (doubt + variance)
-                shifts[each.depth] = (weight * each.shift, weight * variance)
+                shifts[each.depth] = (weight * shift, weight * variance)
         return replace(promised, shifts=shifts)
 
     def _told(self, settled: Settled) -> Settled:
@@ -249,10 +257,10 @@ class Survival:
             if each.depth > 0 and position_at(each.trials.reached, 0) >= least
         )
 
-    def _shifts(self, settled: Settled, at_s: float) -> tuple[Shift, ...]:
+    def _shifts(self, told: Settled, at_s: float) -> tuple[Shift, ...]:
         """With what is seen now, where that is sure enough, or surer than what is remembered."""
         known = {(each.depth, each.promised_at): each for each in self.shifts}
-        for made, promise in permutations(self._told(settled), 2):
+        for made, promise in permutations(told, 2):
             key = made.depth, promise.depth
             seen = self._shift(made, promise, at_s)
             remembered = known[key].variance_at(at_s) if key in known else inf
