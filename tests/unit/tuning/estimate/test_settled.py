@@ -7,7 +7,7 @@ import pytest
 
 from fathom.core.measurement import DraftCell, DraftCounts, EngineCounts, PodDelta
 from fathom.tuning.estimate.settled import Held, Settled, held, joined, settled
-from fathom.tuning.estimate.survival import SHIFT_SD, Survival
+from fathom.tuning.estimate.survival import MOST_RECENT_TURNS, SHIFT_SD, Survival
 from fathom.tuning.estimate.trials import trials
 
 GOOD, BAD = 0.97, 0.15
@@ -146,6 +146,24 @@ def test_another_depth_is_no_change_of_traffic_and_other_text_at_one_depth_is() 
     worse = drafts(3, good=0.0)
     survival = seen(survival, delta((3, worse)), at_s=survival.at_s + 10)
     assert survival.epoch == 1
+
+
+def test_after_a_turn_what_is_remembered_still_counts() -> None:
+    survival = ran(7, 3)
+    other = delta((3, drafts(3, good=0.6)))
+    survival = seen(survival, other, at_s=survival.at_s + 10, after_s=0.0)
+    assert survival.epoch == 1
+    shift, _ = survival.lengths(7, survival.at_s).shifts[7]
+    assert shift < -0.05
+
+
+def test_where_text_turns_all_the_time_nothing_is_learnt_of_depths() -> None:
+    survival = ran(7, 3)
+    for count in range(20):
+        other = delta((3, drafts(3, good=float(count % 2))))
+        survival = seen(survival, other, at_s=survival.at_s + 10)
+    assert survival.recent_turns > MOST_RECENT_TURNS
+    assert not survival.lengths(7, survival.at_s).shifts
 
 
 def test_before_the_mix_has_settled_only_a_large_change_is_one() -> None:
