@@ -8,11 +8,15 @@ in a step. `pods` replaces the schedule for one pod: a probe, a canary, or a pin
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fathom_vllm.schedule import LAST_GENERATION
+
+BUDGET_SHARE: Final = 0.5
+"""Of the tokens that a step may hold, for all requests' drafts and the token after them, at most:
+no depth beyond `tokens` is chosen that takes more, since prompts need the rest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,20 +7,19 @@ it is the engine's own number, which is not known here.
 """
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Final
 
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.counted import counted
+from fathom.core.depth import BUDGET_SHARE
 from fathom.core.engine.capability import live_depth
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 _OPTION: Final = "--max-num-batched-tokens"
-_TUNED_SHARE: Final = 2
-"""The tuner chooses no depth deeper than `tokens` that takes more than this part of the budget, a
-half: prompts need the rest. It decides by buckets of batches, and for each by its largest."""
 
 
 def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
@@ -41,11 +40,12 @@ def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
             f"others of up to {most} wait: raise it to {most * needed} or more.",
         )
     deeper = [depth for depth in named_depths(spec) if depth > tokens] if live_depth(spec) else []
-    reach = {depth: _whole_buckets(budget // _TUNED_SHARE // (depth + 1)) for depth in deeper}
+    reach = {depth: _whole_buckets(int(BUDGET_SHARE * budget) // (depth + 1)) for depth in deeper}
     restricted = {depth: batch for depth, batch in reach.items() if batch < most}
     if restricted:
         used = (f"depth {depth} is used {_up_to(batch)}" for depth, batch in restricted.items())
-        enough = _TUNED_SHARE * last_batch(bucket_index(most)) * (max(restricted) + 1)
+        # The tuner decides by buckets of batches, and for each by its largest.
+        enough = ceil(last_batch(bucket_index(most)) * (max(restricted) + 1) / BUDGET_SHARE)
         yield Problem(
             "spec.engine.args",
             f"{holds} a request with k drafts takes k + 1 of them. Fathom leaves half of them to "

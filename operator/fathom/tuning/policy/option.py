@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import expm1
-from typing import Final
 
+from fathom.core.depth import BUDGET_SHARE
 from fathom.tuning.policy.value import Gain
 
 
@@ -62,10 +62,6 @@ class Bounds:
             return self.depths
         most = BUDGET_SHARE * self.token_budget / bucket - 1
         return tuple(each for each in self.depths if each <= max(self.tokens, most))
-
-
-BUDGET_SHARE: Final = 0.5
-"""Of a step's token budget, for the drafts of all requests and the token after them, at most."""
 
 
 def expected_gain_sd(options: Iterable[DepthOption]) -> float:
