@@ -9,9 +9,10 @@ come with each token that is emitted. The price is the time by which a step with
 without, at the same depth and about the same batch, over the prompt tokens of it. Where steps are
 filled up to the token budget, or none only decodes, it is the time of all over all tokens computed.
 
-An error of the price hardly matters: what is decided by is the time of mixed steps less the price
-of their prompts, and the same price is added again for the prompts of all. It stands for prompts
-that a step has more, or fewer, than its share: a deep draft that displaces prompts pays for them.
+An error of the price hardly matters while it stays the same: what is decided by is the time of
+mixed steps less the price of their prompts, and the same price is added again for the prompts of
+all. It stands for prompts that a step has more, or fewer, than its share: a deep draft that
+displaces prompts pays for them.
 """
 
 from collections.abc import Iterable, Mapping
