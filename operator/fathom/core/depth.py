@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fathom_vllm.schedule import LAST_GENERATION
 
 BUDGET_SHARE: Final = 0.5
-"""Of the tokens that a step may hold, for all requests' drafts and the token after them, at most:
-no depth beyond `tokens` is chosen that takes more, since prompts need the rest."""
+"""Most of the tokens that a step may hold, for all requests' drafts and the token after them: no
+depth beyond `tokens` is chosen that takes more, since prompts need the rest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

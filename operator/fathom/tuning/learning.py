@@ -9,7 +9,7 @@ from typing import Final
 from fathom.core.measurement import PodCounters, PodDelta, delta, pooled_cells, pooled_drafts
 from fathom.tuning.alarms.alarm import is_cliff, is_normal
 from fathom.tuning.estimate import step_filter
-from fathom.tuning.estimate.settled import Settled, held, settled
+from fathom.tuning.estimate.settled import held, settled
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.estimate.trials import trials
@@ -135,7 +135,7 @@ def _with_text(
             trials(pooled_drafts(deltas)),
             at_s,
             normal=is_normal(state.watches),
-            settled=_settled(state, deltas),
+            settled=settled(deltas, state.held, settling_s(state)),
         ),
         acceptance=state.acceptance.updated(
             deltas,
@@ -150,11 +150,6 @@ def settling_s(state: TuningState) -> float:
     """Seconds in which the mix of requests settles to another depth; infinite: not known."""
     residence_s = state.residence.seconds
     return inf if residence_s is None else SETTLED_FACTOR * residence_s
-
-
-def _settled(state: TuningState, deltas: Sequence[PodDelta]) -> Settled:
-    """Trials of pods whose depth had not changed for long enough."""
-    return settled(deltas, state.held, settling_s(state))
 
 
 def _look(

@@ -79,7 +79,7 @@ def planned_s(settings: Settings) -> float:
     return max(LEAST_PLANNED_S, PLANNED_WINDOWS * settings.window_seconds)
 
 
-def settled_after_s(given: Situation) -> float:
+def _settled_after_s(given: Situation) -> float:
     """When a probe has shown what its depth makes with a mix of requests of its own (seconds).
 
     One look finds the depth in force, and another one, after the mix has settled, is counted.
@@ -135,7 +135,7 @@ def continue_probe(given: Situation, probe: Probe) -> tuple[TuningDecision | Non
     promising = sum(each.share * (each.gain.mean - least) for each in tried) > 0
     if promising:
         deadline_s *= PROMISING_FACTOR  # it seems faster, so looking on costs nothing
-    settling = promising and elapsed_s < settled_after_s(given) <= deadline_s
+    settling = promising and elapsed_s < _settled_after_s(given) <= deadline_s
     decided = not settling and _decided(tried, least, probe.steps)
     decided = decided or (probe.sentinel and probe.steps >= SENTINEL_STEPS)
     hopeless = probe.steps >= HOPELESS_STEPS and all(

@@ -8,9 +8,9 @@ from fathom.core.measurement import PodDelta
 from fathom.tuning.estimate.decay import decay
 
 HALF_LIFE_S: Final = 300.0
-"""Of what is counted: answers grow longer or shorter with the traffic, within minutes."""
+"""Halves what was counted: answers grow longer or shorter with the traffic, within minutes."""
 LEAST_REQUESTS: Final = 20.0
-"""Finished ones, before it is told."""
+"""Finished requests before it is told."""
 
 
 @dataclass(frozen=True, slots=True)

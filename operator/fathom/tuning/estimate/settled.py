@@ -15,12 +15,12 @@ from typing import Final
 
 from fathom.core.measurement import PodDelta, position_at
 from fathom.tuning.estimate.decay import decay
-from fathom.tuning.estimate.trials import Trials, trials
+from fathom.tuning.estimate.trials import NO_TRIALS, Trials, trials
 
 _SEVERAL_DEPTHS: Final = -1
 """Stands for the depth of a pod whose batch wanders between depths."""
 ONE_DEPTH_SHARE: Final = 0.9
-"""Of a pod's drafts, at one depth: then the pod was at that depth."""
+"""Share of a pod's drafts at one depth, from which on the pod was at that depth."""
 MOST_DEPTHS: Final = 4
 """Whose settled trials are kept: those with most of them."""
 SHIFT_HALF_LIFE_S: Final = 6 * 3600.0
@@ -87,14 +87,14 @@ def joined(*many: Iterable[AtDepth]) -> Settled:
     """The trials of all, of the depths with most of them."""
     sums: dict[int, Trials] = {}
     for each in chain(*many):
-        sums[each.depth] = sums.get(each.depth, Trials()) + each.trials
+        sums[each.depth] = sums.get(each.depth, NO_TRIALS) + each.trials
     most = sorted(sums, key=lambda depth: -position_at(sums[depth].reached, 0))[:MOST_DEPTHS]
     return tuple(AtDepth(depth, sums[depth]) for depth in sorted(most))
 
 
 def at_depth(many: Iterable[AtDepth], depth: int) -> Trials:
     """Those of one depth; none where it is not among them."""
-    return next((each.trials for each in many if each.depth == depth), Trials())
+    return next((each.trials for each in many if each.depth == depth), NO_TRIALS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,13 +86,14 @@ FRESH_DRAFTS: Final = 200.0
 SETTLED_TRIALS: Final = 30.0
 """Independent trials at a depth before it is said what it makes."""
 MAIN_SHARE: Final = 0.5
-"""Of all drafts, at one depth, before these alone are what is promised: else all are, as of a pod
-whose batch wanders between depths."""
+"""Share of all drafts at one depth, beyond which these alone are what is promised: else all are, as
+of a pod whose batch wanders between depths."""
 SURE_SHIFT_SD: Final = 0.03
 """A shift that is seen with this error, or less, stands for one that was seen earlier: other kinds
 of requests may have come since."""
 SHIFT_SD: Final = 0.15
-"""Of the logarithm of a ratio of lengths that one mix of requests promised, before it was seen."""
+"""Error of the logarithm of a ratio of lengths that one mix of requests promised, as a share of it,
+before it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +140,9 @@ class Survival:
         if not any(window.reached):
             return self
         seconds = max(0.0, at_s - self.at_s) if self.at_s else 0.0
-        horizon = self.horizon.scaled(decay(seconds, HALF_LIFE_S))
-        older = tuple(
-            AtDepth(each.depth, each.trials.scaled(decay(seconds, HALF_LIFE_S)))
-            for each in self.settled
-        )
+        faded = decay(seconds, HALF_LIFE_S)
+        horizon = self.horizon.scaled(faded)
+        older = tuple(AtDepth(each.depth, each.trials.scaled(faded)) for each in self.settled)
         kept = decay(seconds, SLOW_HALF_LIFE_S)
         slow = self.slow.scaled(kept) + window if normal else self.slow
         watched_s = kept * self.watched_s + min(seconds, HALF_LIFE_S)
@@ -158,7 +157,6 @@ class Survival:
             older, newest = joined(older, newest[0]), newest[1:]
         recent = decay(1.0, RECENT_TURNS_HALF_LIFE_WINDOWS) * self.recent_turns
         rising = self.rising
-        told = self._told(joined(older, *newest)) if settled else ()
         if (change := self._change(horizon, fresh, older, newest)) is not None:
             followed = recent < MOST_RECENT_TURNS
             if followed or change.rises != rising:
@@ -178,6 +176,7 @@ class Survival:
                     recent_turns=recent,
                     rising=rising,
                 )
+        told = self._told(joined(older, *newest)) if settled else ()
         return replace(
             self,
             recent_turns=recent,
@@ -249,7 +248,7 @@ class Survival:
         return replace(promised, shifts=shifts)
 
     def _told(self, settled: Settled) -> Settled:
-        """Of each depth, where its trials are enough to say what it makes."""
+        """Those depths whose trials are enough to say what they make."""
         least = SETTLED_TRIALS * self.design_effect
         return tuple(
             each

@@ -112,7 +112,7 @@ class ClassPart(WorldPart):
     name: str = "text"
     share: PositiveFloat = 1.0
     acceptance: Acceptance | Annotated[tuple[Acceptance, ...], Field(min_length=1)] = 0.8
-    """Of a draft whose forerunners were accepted; or by position, and the last one carries on."""
+    """Chance of a draft whose forerunners were accepted; or by position, the last carries on."""
     prompt: PositiveInt = 200
     prompt_spread: NonNegativeFloat = 0.3
     """Standard deviation over the mean; lognormal."""

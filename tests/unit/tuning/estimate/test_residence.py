@@ -5,7 +5,7 @@ from fathom.tuning.estimate.residence import HALF_LIFE_S, Residence
 
 
 def delta(*, steps: float = 1000.0, batch: float = 20.0, finished: float = 50.0) -> PodDelta:
-    """Of ten seconds in steps of a hundredth of one."""
+    """Ten seconds in steps of a hundredth of one."""
     cells = {Cell(20, 3, StepKind.DECODE): CellCounts(steps, steps / 100, 0.0, steps * batch)}
     return PodDelta("pod", 0.0, 10.0, EngineCounts(finished_requests=finished), cells, {})
 

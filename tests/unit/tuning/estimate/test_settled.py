@@ -18,7 +18,7 @@ def length(acceptance: float, depth: int) -> float:
 
 
 def share_of_good(depth: int) -> float:
-    """Of the requests in a batch, where as many good ones come as bad ones: in steps they take."""
+    """Part of a batch that drafts well, where as many good requests come as bad ones."""
     good, bad = 1 / length(GOOD, depth), 1 / length(BAD, depth)
     return good / (good + bad)
 
