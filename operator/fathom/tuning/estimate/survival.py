@@ -206,7 +206,7 @@ class Survival:
 
     def normal(self, now_s: float) -> "Survival":
         """As if the present traffic were what is normal here."""
-        return replace(self, horizon=self.slow, fresh=(), at_s=now_s)
+        return replace(self, horizon=self.slow, fresh=(), settled=(), fresh_settled=(), at_s=now_s)
 
     def lengths(self, deepest: int, now_s: float) -> Lengths:
         """E[L] at depths 0 … `deepest`, as it is believed now; in all buckets alike.

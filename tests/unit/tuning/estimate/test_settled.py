@@ -157,6 +157,19 @@ def test_after_a_turn_what_is_remembered_still_counts() -> None:
     assert shift < -0.05
 
 
+def test_what_is_normal_here_is_not_what_is_settled_now() -> None:
+    survival = Survival()
+    for at in range(15):
+        text = delta((3, drafts(3, good=1.0 if at < 3 else 0.0)))
+        survival = seen(survival, text, at_s=1000.0 + 10 * at)
+    now = survival.lengths(3, survival.at_s).positions[0].mean
+    normal = survival.normal(survival.at_s).lengths(3, survival.at_s).positions[0].mean
+    slow = survival.slow.accepted[0] / survival.slow.reached[0]
+    assert now == pytest.approx(BAD, abs=0.01)
+    assert normal == pytest.approx(slow, abs=0.01)
+    assert slow > now + 0.05
+
+
 def test_where_text_turns_all_the_time_nothing_is_learnt_of_depths() -> None:
     survival = ran(7, 3)
     for count in range(20):
