@@ -94,7 +94,7 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
         held=tuple(each for each in held(deltas, state.held) if each.pod in looks),
     )
     state = _with_text(snapshot.settings, state, deltas, looks, at_s)
-    prompts = state.prompts.updated(deltas, at_s, window)
+    prompts = state.prompts.updated(deltas, at_s, window, snapshot.settings.max_batch)
     return Learnt(
         state=replace(
             state,

@@ -6,13 +6,21 @@ Users wait for whole requests. Each has a prompt, which is prefilled once whatev
 
 where the price is what a prompt token takes of the engine's time, and prefill is how many of them
 come with each token that is emitted. The price is the time by which a step with prompts exceeds one
-without, at the same depth and about the same batch, over the prompt tokens of it. Where steps are
-filled up to the token budget, or none only decodes, it is the time of all over all tokens computed.
+without, at the same depth and about the same batch, over the prompt tokens of it. It belongs to the
+hardware, so it is kept while no step only decodes. Where none ever did, it is the time of all over
+all tokens computed.
 
 An error of the price hardly matters while it stays the same: what is decided by is the time of
 mixed steps less the price of their prompts, and the same price is added again for the prompts of
 all. It stands for prompts that a step has more, or fewer, than its share: a deep draft that
 displaces prompts pays for them.
+
+A step holds at most the token budget. So where n requests decode at depth d, emit E tokens each and
+bring P prompt tokens with each of these, no more than
+
+    n = budget / (d + 1 + P x E)
+
+can go on: the prompts of the others wait. The fixed part of a step is then shared by fewer.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +37,7 @@ HALF_LIFE_WINDOWS: Final = 5.0
 FULL_SHARE: Final = 0.9
 """Of the token budget, in a mean mixed step: then prompts wait for room, and drafts take some."""
 LEAST_DECODE_STEPS: Final = 30.0
-"""With fewer of them, discounted, the price is that of all tokens."""
+"""With fewer to hold mixed steps against, the price is that of all tokens."""
 LEAST_STEPS: Final = 3.0
 """Decode steps of a bucket and depth in a window, against which its mixed steps are held."""
 FARTHEST_FACTOR: Final = 2.0
@@ -38,6 +46,34 @@ LEAST_REQUESTS: Final = 20.0
 """Finished requests before it is said how long answers are."""
 LEAST_LEVELLED_SHARE: Final = 0.05
 """Of the time of mixed steps, at least, however many prompt tokens are taken off them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """By how much mixed steps exceeded decode steps of their depth and about their batch."""
+
+    seconds: float = 0.0
+    tokens: float = 0.0
+    """Prompt tokens of the mixed steps."""
+    decode_steps: float = 0.0
+    """That they were held against."""
+
+    @property
+    def per_token(self) -> float | None:
+        """Seconds; None: too little was compared."""
+        if self.decode_steps < LEAST_DECODE_STEPS or self.tokens <= 0:
+            return None
+        return max(0.0, self.seconds / self.tokens)
+
+    def after(self, newer: Iterable["Excess"], kept: float) -> "Excess":
+        """With what one more window says; forgotten only for newer ones."""
+        found = [each for each in newer if each.tokens > 0]
+        kept = kept if found else 1.0
+        return Excess(
+            kept * self.seconds + sum(each.seconds for each in found),
+            kept * self.tokens + sum(each.tokens for each in found),
+            kept * self.decode_steps + sum(each.decode_steps for each in found),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +95,17 @@ class Prompts:
     """The part in mixed steps."""
     token_budget: float = 0.0
     """Tokens that a step may hold, as the engines say; 0: they do not."""
-    excess_seconds: float = 0.0
-    """By which mixed steps exceeded decode steps of the same depth and about the same batch."""
-    excess_tokens: float = 0.0
-    """Prompt tokens of those mixed steps."""
+    excess: Excess = Excess()
     transition_seconds: float = 0.0
     """Busy seconds of steps that mix depths, whose gain is unknown."""
     requests: float = 0.0
     """Scheduled at depths above 0, summed over the steps."""
     drafts: float = 0.0
     """Those that verified a draft: the others had prompts, or had ended."""
+    scheduled: float = 0.0
+    """Requests in each step, summed over the steps."""
+    in_flight: float = 0.0
+    """The same of those that an engine could have scheduled, waiting ones included."""
     at_s: float = 0.0
 
     @property
@@ -81,10 +118,8 @@ class Prompts:
         """Seconds that an engine takes for a prompt token."""
         if self.prefill_tokens <= 0:
             return 0.0
-        compared = self.decode_steps >= LEAST_DECODE_STEPS and self.excess_tokens > 0
-        if compared and not self.steps_are_full:
-            return max(0.0, self.excess_seconds / self.excess_tokens)
-        return self.seconds / self.computed_tokens
+        excess = self.excess.per_token
+        return self.seconds / self.computed_tokens if excess is None else excess
 
     @property
     def steps_are_full(self) -> bool:
@@ -93,11 +128,21 @@ class Prompts:
         return 0 < FULL_SHARE * self.token_budget * mixed <= self.mixed_tokens
 
     @property
+    def crowding(self) -> float:
+        """Requests in flight for each that is scheduled, at least 1: full steps leave some out."""
+        if not self.steps_are_full or self.scheduled <= 0:
+            return 1.0
+        return max(1.0, self.in_flight / self.scheduled)
+
+    @property
+    def prefill_per_token(self) -> float:
+        """Prompt tokens for each that is emitted."""
+        return self.prefill_tokens / self.emitted_tokens if self.emitted_tokens > 0 else 0.0
+
+    @property
     def seconds_per_token(self) -> float:
         """Engine seconds that prompts take for each token emitted."""
-        if self.emitted_tokens <= 0:
-            return 0.0
-        return self.price * self.prefill_tokens / self.emitted_tokens
+        return self.price * self.prefill_per_token
 
     @property
     def prefill_share_of_cells(self) -> float:
@@ -120,23 +165,33 @@ class Prompts:
         """Share of the requests in a step that decode."""
         return min(1.0, self.drafts / self.requests) if self.drafts > 0 else 1.0
 
-    def updated(self, deltas: Iterable[PodDelta], at_s: float, window_seconds: float) -> "Prompts":
-        """With what pods counted in one more window; without any steps, the very same."""
+    def updated(
+        self, deltas: Iterable[PodDelta], at_s: float, window_seconds: float, max_batch: int
+    ) -> "Prompts":
+        """With what pods counted in one more window; without any steps, the very same.
+
+        Args:
+            deltas: what they counted.
+            at_s: end of the window (Unix seconds).
+            window_seconds: its usual length.
+            max_batch: requests that an engine schedules in a step at most.
+        """
         counted = [each for each in deltas if each.counts_prompts and each.steps > 0]
         if not counted:
             return self
         kept = decay(at_s - self.at_s, HALF_LIFE_WINDOWS * window_seconds)
         after = Prompts(
             **{name: kept * getattr(self, name) for name in _SUMS},
+            excess=self.excess.after((_excess(each.cells) for each in counted), kept),
             at_s=at_s,
         )
         for each in counted:
-            after = after._with(each)
+            after = after._with(each, max_batch)
         return after
 
-    def _with(self, delta: PodDelta) -> "Prompts":
-        cells = delta.cells
-        excess_seconds, excess_tokens = _excess(cells)
+    def _with(self, delta: PodDelta, max_batch: int) -> "Prompts":
+        cells, engine = delta.cells, delta.engine
+        steps = sum(c.steps for c in cells.values())
         mixed_prefill = sum(c.prefill_tokens for c in cells.values())
         computed = {
             cell: c.prefill_tokens + c.scheduled_requests * (cell.depth + 1)
@@ -150,8 +205,8 @@ class Prompts:
             emitted_tokens=self.emitted_tokens
             + delta.transition_tokens
             + sum(c.tokens for c in cells.values()),
-            finished=self.finished + delta.engine.finished_requests,
-            steps=self.steps + sum(c.steps for c in cells.values()),
+            finished=self.finished + engine.finished_requests,
+            steps=self.steps + steps,
             decode_steps=self.decode_steps
             + sum(c.steps for cell, c in cells.items() if cell.step is StepKind.DECODE),
             seconds=self.seconds + sum(c.step_seconds for c in cells.values()),
@@ -160,10 +215,11 @@ class Prompts:
             + sum(each for cell, each in computed.items() if cell.step is StepKind.MIXED),
             token_budget=float(delta.token_budget),
             transition_seconds=self.transition_seconds + delta.transition_seconds,
-            excess_seconds=self.excess_seconds + excess_seconds,
-            excess_tokens=self.excess_tokens + excess_tokens,
             requests=self.requests + drafting,
             drafts=self.drafts + sum(c.drafts for cell, c in delta.drafts.items() if cell.depth),
+            scheduled=self.scheduled + sum(c.scheduled_requests for c in cells.values()),
+            in_flight=self.in_flight
+            + steps * min(max_batch, engine.requests_running + engine.requests_waiting),
         )
 
     @property
@@ -195,8 +251,8 @@ def _levelled(counts: CellCounts, tokens: float, price: float) -> CellCounts:
     return replace(counts, step_seconds=max(least, counts.step_seconds + price * more))
 
 
-def _excess(cells: Mapping[Cell, CellCounts]) -> tuple[float, float]:
-    """Seconds of mixed steps beyond decode steps at their depth and about their batch; prompts.
+def _excess(cells: Mapping[Cell, CellCounts]) -> Excess:
+    """Mixed steps against decode steps at their depth and about their batch.
 
     A prompt that comes in makes the batch larger, so mixed steps are often a bucket further up.
     """
@@ -205,7 +261,7 @@ def _excess(cells: Mapping[Cell, CellCounts]) -> tuple[float, float]:
         for cell, counts in cells.items()
         if cell.step is StepKind.DECODE and counts.steps >= LEAST_STEPS
     ]
-    seconds = tokens = 0.0
+    found: list[Excess] = []
     for cell, counts in cells.items():
         if cell.step is StepKind.DECODE or counts.prefill_tokens <= 0:
             continue
@@ -216,13 +272,13 @@ def _excess(cells: Mapping[Cell, CellCounts]) -> tuple[float, float]:
         ]
         distance, decode = min(near, key=itemgetter(0), default=(inf, counts))
         if distance <= log2(FARTHEST_FACTOR):
-            seconds += counts.step_seconds - counts.steps * decode.step_seconds / decode.steps
-            tokens += counts.prefill_tokens
-    return seconds, tokens
+            seconds = counts.step_seconds - counts.steps * decode.step_seconds / decode.steps
+            found.append(Excess(seconds, counts.prefill_tokens, decode.steps))
+    return Excess().after(found, 1.0)
 
 
 _SUMS: Final = tuple(
-    name for name in Prompts.__dataclass_fields__ if name not in {"at_s", "token_budget"}
+    name for name in Prompts.__dataclass_fields__ if name not in {"at_s", "token_budget", "excess"}
 )
 NO_PROMPTS: Final = Prompts()
 """Nobody counts them."""

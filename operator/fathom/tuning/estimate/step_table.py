@@ -20,6 +20,8 @@ MEASURED_SD: Final = 0.1
 SLOPE_PRIOR: Final = (0.08, 0.06)
 """What one more token costs of a step at depth 0, and the error of that, before anything is
 known."""
+COMPUTED_SD: Final = 0.25
+"""Relative error of taking a draft for as dear as a token of a prompt, in a step with prompts."""
 SLOPE_BORROWED_SD: Final = 0.02
 """Error per factor of two in batch when another bucket's slope is borrowed."""
 CURVATURE_SD: Final = 0.02
@@ -72,6 +74,7 @@ class StepTable:
             price: seconds of a prompt token, which mixed steps are told without.
         """
         self._now_s = now_s
+        self._price = price
         self.prompts_s = price * times.prompt_tokens
         """What the prompts of a mixed step take."""
         self._log_batches = log_batches
@@ -173,10 +176,24 @@ class StepTable:
     def _borrowed_slope(self, batch_le: int, step: StepKind) -> tuple[float, float]:
         other = self._nearest(batch_le, step, least=2)
         if other is None:
-            return SLOPE_PRIOR
-        line = _Line.fit(self.measured_depths(other, step), SLOPE_PRIOR, self._now_s)
+            return self._computed_slope(batch_le, step)
+        prior = self._computed_slope(other, step)
+        line = _Line.fit(self.measured_depths(other, step), prior, self._now_s)
         slope, sd = line.slope_at_zero()
         return slope, hypot(sd, SLOPE_BORROWED_SD * log2(batch_le / other))
+
+    def _computed_slope(self, batch_le: int, step: StepKind) -> tuple[float, float]:
+        """Before a second depth is measured. Steps with prompts compute for longer than they read.
+
+        So there a draft of each request costs what a token of a prompt does, besides its drafting.
+        """
+        mean, sd = SLOPE_PRIOR
+        cells = self._measured.get((batch_le, step), ())
+        if step is StepKind.DECODE or not cells:
+            return mean, sd
+        seconds, drafts_s = exp(cells[0].log_seconds), self._price * 2 ** cells[0].log_batch
+        base = max(LEAST_BASE_SHARE * seconds, seconds - cells[0].depth * drafts_s)
+        return mean + drafts_s / base, sd + COMPUTED_SD * drafts_s / base
 
 
 def _cliff_sd(cells: Iterable[CellTime], depth: int) -> float:

@@ -12,7 +12,7 @@ SLO at the slow end of the requests: see `fathom.tuning.policy.slo`.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import erf, exp, expm1, log, log2, pi, sqrt
 from typing import Final
@@ -30,6 +30,8 @@ CERTAIN_Z: Final = 1.64
 """Beyond doubt: one-sided 95 %. What a move needs."""
 TWO_SIDED_Z: Final = 1.96
 """Half the width of the intervals that people are shown: two-sided 95 %."""
+OTHER_KIND_SD: Final = 0.05
+"""Relative error of taking a mixed step less its prompts for a step of decodes, and vice versa."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Evidence:
             return None
         length, length_variance = self.lengths(bucket).log_ratio(to, start)
         length += self._log_kept(bucket, to) - self._log_kept(bucket, start)
+        length -= log(self._crowded(bucket, to, fast) / self._crowded(bucket, start, slow))
         # Of decoding alone; prompts take as long at any depth.
         decoding = length - fast.log_seconds + slow.log_seconds
         share = self._decoding_share(bucket, start, slow)
@@ -192,6 +195,11 @@ class Evidence:
         mixed = self.table.estimate(bucket, depth, StepKind.MIXED) if share > 0 else None
         if decode is None or mixed is None:
             return decode or mixed
+        if decode.measured != mixed.measured:
+            # By the price, a mixed step less its prompts is a step of decodes.
+            known = decode if decode.measured else mixed
+            other = replace(known, variance=known.variance + OTHER_KIND_SD**2)
+            decode, mixed = (known, other) if decode.measured else (other, known)
         of_decode = (1 - share) * exp(decode.log_seconds)
         of_mixed = share * exp(mixed.log_seconds)
         seconds = of_decode + of_mixed
@@ -249,7 +257,29 @@ class Evidence:
         if log_batch is None:
             log_batch = self._log_batches.get(bucket, log2(bucket))
         decoding = 2**log_batch * self.prompts.drafting_share
-        return exp(time.log_seconds) / (decoding * self.lengths(bucket).at(depth))
+        seconds = exp(time.log_seconds) / (decoding * self.lengths(bucket).at(depth))
+        return seconds * self._crowded(bucket, depth, time, log_batch)
+
+    def _crowded(
+        self, bucket: int, depth: int, time: StepTime, log_batch: float | None = None
+    ) -> float:
+        """Factor by which a token takes longer than at this batch, since steps hold so few tokens.
+
+        The fixed part of a step is shared by those that decode: by all in flight, unless prompts
+        of some must wait for room (`estimate.prompts`).
+        """
+        prompts = self.prompts
+        if prompts.token_budget <= 0:
+            return 1.0
+        if log_batch is None:
+            log_batch = self._log_batches.get(bucket, log2(bucket))
+        decoding = 2**log_batch * prompts.drafting_share
+        room = prompts.token_budget / (
+            depth + 1 + prompts.prefill_per_token * self.lengths(bucket).at(depth)
+        )
+        shared_by = min(room, decoding * prompts.crowding)
+        fixed = max(0.0, 1 - prompts.price * decoding * (depth + 1) / exp(time.log_seconds))
+        return fixed * decoding / shared_by + 1 - fixed
 
     def _log_kept(self, bucket: int, depth: int) -> float:
         """Logarithm of the share of drafted tokens and steps that no end of an answer wastes.

@@ -6,6 +6,7 @@ import pytest
 import typer
 from rich.console import Console
 
+from fathom.core.depth import depth_at
 from fathom.core.measurement import StepKind
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_bench.tuner.requests.arrivals import Arrivals
@@ -358,3 +359,20 @@ def test_the_tuner_does_not_go_deeper_for_requests_that_are_soon_gone() -> None:
     fleet.run(seconds)
     (tuned,) = fleet.engines
     assert tuned.served.finished_tokens > 0.99 * fixed.served.finished_tokens
+
+
+def test_where_prompts_fill_every_step_the_tuner_goes_shallower_and_says_what_that_brings() -> None:
+    world = load("saturated-short-prompts")
+    rates: dict[int, float] = {}
+    for depth in (1, world.fleet.tokens):
+        (fixed,) = engines(world, seed=1, depth=depth)
+        fixed.advance(180)
+        rates[depth] = fixed.served.tokens / fixed.served.busy_s
+    fleet = TunedFleet(world, seed=1)
+    fleet.run(180)
+    assert fleet.document is not None
+    assert depth_at(fleet.document.schedule, 250) == 1
+    assert fleet.state.measured is not None
+    true = rates[1] / rates[world.fleet.tokens] - 1
+    assert true > 0.06
+    assert fleet.state.measured.gain == pytest.approx(true, abs=0.03)

@@ -25,6 +25,7 @@ from fathom.tuning.policy.value import Evidence, Gain
 
 AT_S = 1_700_000_000.0
 WINDOW_S = 30.0
+MAX_BATCH = 256
 BATCH = 16
 PRICE_S = 2e-5
 """Of a prompt token."""
@@ -102,7 +103,7 @@ def learned(*windows: PodDelta) -> Evidence:
     for window_ in windows:
         at_s += WINDOW_S
         each = replace(window_, from_s=at_s - WINDOW_S, to_s=at_s)
-        prompts = prompts.updated([each], at_s, WINDOW_S)
+        prompts = prompts.updated([each], at_s, WINDOW_S, MAX_BATCH)
         times = step_filter.updated(times, [each], prompts)
         traffic = traffic.updated(each.cells, at_s, WINDOW_S)
         survival = survival.updated(trials(each.drafts), at_s)
@@ -122,7 +123,7 @@ def true_gain(*, per_token: float, net_s: dict[int, float] = DECODE_S) -> float:
 
 
 def test_the_price_is_what_mixed_steps_take_beyond_steps_of_decodes() -> None:
-    found = NO_PROMPTS.updated([window(3, prompt=500, mixed=0.4)], AT_S, WINDOW_S)
+    found = NO_PROMPTS.updated([window(3, prompt=500, mixed=0.4)], AT_S, WINDOW_S, MAX_BATCH)
     assert found.price == pytest.approx(PRICE_S)
 
 
@@ -132,28 +133,41 @@ def test_mixed_steps_of_a_larger_batch_are_held_against_the_nearest() -> None:
         replace(cell, batch_le=20) if cell.step is StepKind.MIXED else cell: counts
         for cell, counts in delta.cells.items()
     }
-    found = NO_PROMPTS.updated([replace(delta, cells=cells)], AT_S, WINDOW_S)
+    found = NO_PROMPTS.updated([replace(delta, cells=cells)], AT_S, WINDOW_S, MAX_BATCH)
     assert found.price == pytest.approx(PRICE_S)
 
 
 def test_where_no_step_only_decodes_it_is_that_of_all_tokens() -> None:
-    found = NO_PROMPTS.updated([window(3, prompt=1000, mixed=1.0)], AT_S, WINDOW_S)
+    found = NO_PROMPTS.updated([window(3, prompt=1000, mixed=1.0)], AT_S, WINDOW_S, MAX_BATCH)
     seconds = DECODE_S[3] + 1000 * PRICE_S
     assert found.price == pytest.approx(seconds / (1000 + 4 * BATCH))
+
+
+def test_the_price_is_remembered_while_no_step_only_decodes() -> None:
+    """It belongs to the hardware: steps that are filled at another depth do not change it."""
+    found = NO_PROMPTS.updated([window(3, prompt=500, mixed=0.4)], AT_S, WINDOW_S, MAX_BATCH)
+    for each in range(1, 200):
+        full = window(7, prompt=1000, mixed=1.0)
+        found = found.updated([full], AT_S + each * WINDOW_S, WINDOW_S, MAX_BATCH)
+    assert found.price == pytest.approx(PRICE_S)
+    dearer = window(3, prompt=500, mixed=0.4, price_s=2 * PRICE_S)
+    for each in range(200, 240):
+        found = found.updated([dearer], AT_S + each * WINDOW_S, WINDOW_S, MAX_BATCH)
+    assert found.price == pytest.approx(2 * PRICE_S, rel=0.02)
 
 
 def test_prompts_in_steps_that_mix_depths_count() -> None:
     delta = window(3, prompt=500, mixed=0.4)
     mixed = next(c for cell, c in delta.cells.items() if cell.step is StepKind.MIXED)
     more = replace(delta, transition_prefill=mixed.prefill_tokens, transition_tokens=0.0)
-    before = NO_PROMPTS.updated([delta], AT_S, WINDOW_S)
-    after = NO_PROMPTS.updated([more], AT_S, WINDOW_S)
+    before = NO_PROMPTS.updated([delta], AT_S, WINDOW_S, MAX_BATCH)
+    after = NO_PROMPTS.updated([more], AT_S, WINDOW_S, MAX_BATCH)
     assert after.seconds_per_token == pytest.approx(2 * before.seconds_per_token)
 
 
 def test_without_a_step_it_is_the_very_same() -> None:
-    before = NO_PROMPTS.updated([window(3)], AT_S, WINDOW_S)
-    assert before.updated([replace(window(3), cells={})], AT_S + 60, WINDOW_S) is before
+    before = NO_PROMPTS.updated([window(3)], AT_S, WINDOW_S, MAX_BATCH)
+    assert before.updated([replace(window(3), cells={})], AT_S + 60, WINDOW_S, MAX_BATCH) is before
 
 
 def test_prompts_take_as_long_at_any_depth_so_a_gain_is_smaller_by_their_share() -> None:
@@ -179,6 +193,75 @@ def test_where_steps_are_full_a_draft_that_displaces_a_prompt_pays_for_it() -> N
     assert gain(evidence).upper() < 0
     naive = log(length(7) / length(3))
     assert naive > 0.2
+
+
+def full_steps(
+    *, waiting: float, budget: int = 400, batch: int = BATCH, depth: int = 7
+) -> tuple[PodDelta, float]:
+    """A window in which every step is full, and its prompt tokens for each that is emitted."""
+    prompt = budget - batch * (depth + 1)
+    delta = window(depth, prompt=prompt, mixed=1.0)
+    running = EngineCounts(requests_running=batch, requests_waiting=waiting)
+    per_token = prompt / (batch * length(depth))
+    return replace(delta, token_budget=budget, engine=running), per_token
+
+
+def test_where_steps_are_full_at_the_deeper_depth_alone_fewer_share_its_fixed_part() -> None:
+    """So many prompts that at depth 7 only half of the requests can decode."""
+    seen = [replace(window(k, prompt=300, mixed=0.3), token_budget=4000) for k in (3, 7)]
+    evidence = learned(*(each for each in seen for _ in range(4)))
+    roomy = gain(evidence)
+    per_token = evidence.prompts.prefill_per_token
+    # At depth 3 all fit.
+    budget = BATCH * (4 + per_token * length(3)) + 1
+    tight = replace(evidence, prompts=replace(evidence.prompts, token_budget=budget))
+    fit = budget / (8 + per_token * length(7))
+    assert fit < 0.9 * BATCH
+    decoding = DECODE_S[7] / (BATCH * length(7))
+    fixed_s = DECODE_S[7] - PRICE_S * BATCH * 8
+    crowded = decoding + fixed_s / length(7) * (1 / fit - 1 / BATCH)
+    before, prompts_s = DECODE_S[3] / (BATCH * length(3)), PRICE_S * per_token
+    expected = log((before + prompts_s) / (crowded + prompts_s))
+    assert gain(tight).mean == pytest.approx(expected, abs=0.01)
+    assert gain(tight).mean < roomy.mean - 0.02
+
+
+def test_requests_that_wait_for_room_share_the_fixed_part_where_there_is_more() -> None:
+    full, _ = full_steps(waiting=0)
+    none_waits = NO_PROMPTS.updated([full], AT_S, WINDOW_S, MAX_BATCH)
+    assert none_waits.steps_are_full
+    assert none_waits.crowding == pytest.approx(1)
+    full, _ = full_steps(waiting=BATCH / 2)
+    assert NO_PROMPTS.updated([full], AT_S, WINDOW_S, MAX_BATCH).crowding == pytest.approx(1.5)
+    # No more of them than an engine schedules at once.
+    assert NO_PROMPTS.updated([full], AT_S, WINDOW_S, BATCH).crowding == pytest.approx(1)
+    # Where steps have room, those that wait do not wait for it.
+    roomy = replace(full, token_budget=8000)
+    assert NO_PROMPTS.updated([roomy], AT_S, WINDOW_S, MAX_BATCH).crowding == 1
+
+
+def test_where_steps_are_full_a_shallower_depth_is_known_to_serve_more_before_it_is_tried() -> None:
+    """A step takes as long at any depth, and each draft displaces a token of a prompt."""
+    full, per_token = full_steps(waiting=BATCH)
+    evidence = learned(*([full] * 4))
+    found = evidence.gain(BATCH, 3, 7)
+    assert found is not None
+    # Seconds per token are as the tokens computed for each that is emitted.
+    expected = log((8 / length(7) + per_token) / (4 / length(3) + per_token))
+    assert found.mean == pytest.approx(expected, abs=0.02)
+    assert not found.step_time_measured
+
+
+def test_a_kind_of_step_that_was_not_seen_at_a_depth_is_told_from_the_other() -> None:
+    """At depth 3 no step only decodes, and at 7 some do."""
+    evidence = learned(
+        *([window(7, prompt=500, mixed=0.4)] * 4), *([window(3, prompt=500, mixed=1.0)] * 4),
+        *([window(7, prompt=500, mixed=0.4)] * 4),
+    )  # fmt: skip
+    assert 0 < evidence.traffic.mixed_share(BATCH) < 1
+    step = evidence.step_time(BATCH, 3)
+    assert step is not None
+    assert step.log_seconds == pytest.approx(log(DECODE_S[3]), abs=0.02)
 
 
 def replace_seconds(delta: PodDelta, step_s: float) -> PodDelta:
@@ -218,8 +301,8 @@ def test_plugins_that_count_no_prompts_are_judged_by_steps_of_decodes() -> None:
 def test_of_a_mixed_fleet_those_that_count_tell_the_price_and_the_others_decodes_alone() -> None:
     new = window(3, prompt=2000, mixed=0.5)
     old = replace(window(3, prompt=9000, mixed=0.5, counts_prompts=False), pod="pod-1")
-    prompts = NO_PROMPTS.updated([new, old], AT_S, WINDOW_S)
-    alone = NO_PROMPTS.updated([new], AT_S, WINDOW_S)
+    prompts = NO_PROMPTS.updated([new, old], AT_S, WINDOW_S, MAX_BATCH)
+    alone = NO_PROMPTS.updated([new], AT_S, WINDOW_S, MAX_BATCH)
     times = step_filter.updated(StepTimes(), [new, old], prompts)
     mixed = [each for each in times.cells if each.step is StepKind.MIXED]
 
@@ -246,7 +329,7 @@ def test_an_older_operator_s_mixed_steps_are_dropped_once_prompts_are_counted() 
         StepTimes(), [window(3, prompt=9000, mixed=0.5, counts_prompts=False)]
     )
     new = window(3, prompt=2000, mixed=0.5, at_s=AT_S + WINDOW_S)
-    prompts = NO_PROMPTS.updated([new], AT_S + WINDOW_S, WINDOW_S)
+    prompts = NO_PROMPTS.updated([new], AT_S + WINDOW_S, WINDOW_S, MAX_BATCH)
     times = step_filter.updated(old, [new], prompts)
     mixed = next(each for each in times.cells if each.step is StepKind.MIXED)
     assert mixed.log_seconds == pytest.approx(log(DECODE_S[3] + 2000 * PRICE_S), abs=0.02)
