@@ -105,8 +105,8 @@ CHOICES: Final[Mapping[tuple[str, Any], str]] = {
     ("speculation.tuning.objective", "goodput"): "'Latency', 'Throughput' or 'Goodput'. "
     "Did you mean Goodput?",
     ("speculation.tuning.probing", False): "'Enabled' or 'Disabled'. Did you mean Disabled?",
-    ("speculation.drafting", True): "'Enabled' or 'Disabled'. Did you mean Enabled?",
-    ("speculation.drafting", 2): "'Enabled' or 'Disabled'.",
+    ("speculation.drafting", True): "'Enabled', 'Disabled' or 'Canary'. Did you mean Enabled?",
+    ("speculation.drafting", 2): "'Enabled', 'Disabled' or 'Canary'.",
     ("speculation.adaptiveVerification", "CANARY"): "'Disabled', 'Enabled' or 'Canary'. "
     "Did you mean Canary?",
     ("metrics.source", "prometheus"): "'Auto', 'Prometheus' or 'Pods'. Did you mean Prometheus?",

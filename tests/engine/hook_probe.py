@@ -22,6 +22,7 @@ from fathom_bench.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counters import Counts, read_counts
 from fathom_vllm.schedule import depth_table
+from fathom_vllm.scheduler import LiveDepthScheduler
 
 BATCH = 4
 ENDLESS = 1_000_000
@@ -58,6 +59,13 @@ def go_through(stand: Stand, depth_file: Path, depths: list[int], steps: int) ->
         for _ in range(steps):
             engine.step()
     scheduler._recorder.flush()
+
+
+def without_drafts(target: str, steps: int) -> None:
+    """Make some steps of an engine without speculation."""
+    engine = BusyScheduler(Stand(target, None).scheduler(LiveDepthScheduler), BATCH, tokens=ENDLESS)
+    for _ in range(steps):
+        engine.step()
 
 
 def counted(counts: Counts | None) -> dict[str, object]:
@@ -102,6 +110,9 @@ def main() -> None:
             "counted": counted(read_counts(str(counters))),
             "loggers": loggers(directory / "plugin"),
         }
+        plain = os.environ["FATHOM_COUNTERS_FILE"] = str(directory / "without")
+        without_drafts(asked["target"], asked["steps"])
+        answer["without_drafts"] = counted(read_counts(plain))
     print(json.dumps(answer))
 
 

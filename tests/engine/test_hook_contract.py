@@ -60,5 +60,15 @@ def test_every_step_is_counted_at_its_depth_and_nothing_fails(said: Mapping[str,
     assert counted["steps"] + counted["transitions"] == len(said["steps"])
 
 
+def test_an_engine_without_speculation_counts_its_steps_at_depth_0(said: Mapping[str, Any]) -> None:
+    counted = said["without_drafts"]
+
+    assert not counted["live"]
+    assert counted["errors"] == 0
+    assert counted["depths"] == [0]
+    # The last one is still in flight.
+    assert counted["steps"] == STEPS - 1
+
+
 def test_vllm_finds_the_logger_and_can_use_it(said: Mapping[str, Any]) -> None:
     assert said["loggers"] == ["FathomStatLogger"]

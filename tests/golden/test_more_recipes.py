@@ -398,7 +398,8 @@ def test_its_twin_is_the_same_pod_but_for_the_speculative_argument(example: str)
 def twins(manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A recipe that speculates, and its twin that does not; one of them is the example's own."""
     spec = manifest["spec"]
-    off = {**manifest, "spec": {**spec, "speculation": {"drafting": "Disabled"}}}
+    tuning = {key: each for key, each in spec["speculation"].items() if key == "tuning"}
+    off = {**manifest, "spec": {**spec, "speculation": {"drafting": "Disabled", **tuning}}}
     if spec["speculation"].get("drafting") != "Disabled":
         return manifest, off
     assert off == manifest

@@ -1,4 +1,4 @@
-"""One replica with adaptive verification beside others without: begun, judged, kept, ended."""
+"""One replica that has one thing otherwise than the others: begun, judged, kept, ended."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
-from fathom.core.measurement import EngineCounts
+from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodCounters, StepKind
 from fathom.inspect.asking.retry_command import retried
 from fathom.reconcile.checkpoint import Checkpoint
 from support.bench import KEY, Bench, FakeMetrics
@@ -383,4 +383,118 @@ async def test_what_the_others_are_is_what_is_gone_back_to() -> None:
     bench.edit({"engine.image": "not an image"})
     await pass_minutes(bench, 5)
     assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+    assert replicas(bench) == (2, 1)
+
+
+DRAFTING = {"speculation.drafting": "Canary"}
+BATCH = 8
+
+
+class Counting(FakeMetrics):
+    """Each pod serves eight requests at a time; those without drafts at a speed of their own."""
+
+    def __init__(self, bench: Bench, *, without: float) -> None:
+        super().__init__(bench.clock)
+        self._bench, self._without = bench, without
+        self._cells: dict[str, tuple[float, CellCounts]] = {}
+        self._random = random.Random(5)
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        found = await super().sample(pods)
+        plain = pods_without_drafts(self._bench)
+        return Sample(
+            tuple(self._counted(each, drafts=each.pod not in plain) for each in found.counters)
+        )
+
+    def _counted(self, page: PodCounters, *, drafts: bool) -> PodCounters:
+        since_s, before = self._cells.get(page.pod, (page.at_s, CellCounts()))
+        seconds = page.at_s - since_s
+        per_step, step_s = (3.0, 0.03) if drafts else (1.0, 0.01 / self._without)
+        steps = seconds / step_s * self._random.gauss(1, 0.005)
+        counts = before + CellCounts(steps, seconds, steps * per_step * BATCH, steps * BATCH)
+        self._cells[page.pod] = page.at_s, counts
+        return replace(
+            page,
+            live_depth=drafts,
+            depth_generation=page.depth_generation if drafts else 0,
+            engine=replace(page.engine, generation_tokens=counts.tokens, requests_running=BATCH),
+            cells={Cell(BATCH, 3 if drafts else 0, StepKind.DECODE): counts},
+        )
+
+
+def pods_without_drafts(bench: Bench) -> set[str]:
+    return {
+        pod["metadata"]["name"]
+        for pod in bench.kube.all_of(POD)
+        if "--speculative-config" not in str(pod["spec"])
+    }
+
+
+@pytest.mark.parametrize(
+    ("without", "result", "edit"),
+    [
+        (1.5, "Faster", "To run all replicas without drafts, set {} to Disabled."),
+        (0.6, "Slower", "The users of that replica lose so much: to end it, set {} to Enabled."),
+    ],
+)
+async def test_what_drafts_are_worth_is_measured_in_one_replica_without(
+    without: float, result: str, edit: str
+) -> None:
+    bench = Bench({"replicas": 3})
+    await bench.until_ready()
+    bench.metrics = Counting(bench, without=without)
+    bench.edit(DRAFTING)
+    await pass_minutes(bench, 2 * MINUTES)
+    found = bench.status["drafting"]
+    assert (found["state"], found["result"]) == ("Compared", result)
+    assert abs(float(found["percent"]) - 100 * (without - 1)) < 2
+    assert found["message"].endswith(edit.format("spec.speculation.drafting"))
+    assert pods_without_drafts(bench) == {found["pod"]}
+    assert len(bench.kube.all_of(POD)) == 3
+    assert "adaptiveVerification" not in bench.status
+    # Depth is tuned by those that draft.
+    assert bench.status["engine"]["actuation"] == "Live"
+    assert bench.condition("Tuning")["reason"] != "DraftingDisabled"
+    assert bench.condition("Degraded")["status"] == "False"
+
+    bench.edit({"speculation.drafting": "Enabled"})
+    await pass_minutes(bench, 5)
+    assert not pods_without_drafts(bench)
+    assert "drafting" not in bench.status
+    assert any("without drafts" in each for each in events(bench, "Reverted"))
+
+
+async def test_a_replica_without_drafts_is_the_canary_once_none_is_to_draft() -> None:
+    bench = Bench({"replicas": 3})
+    await bench.until_ready()
+    bench.metrics = Counting(bench, without=1.5)
+    bench.edit(DRAFTING)
+    await pass_minutes(bench, 2 * MINUTES)
+    pod = bench.status["drafting"]["pod"]
+    bench.edit({"speculation.drafting": "Disabled"})
+    await bench.until_rolled()
+    assert pod in pods_without_drafts(bench)
+    assert len(pods_without_drafts(bench)) == 3
+
+
+async def test_from_one_comparison_to_the_other_there_is_one_replica_at_a_time() -> None:
+    bench = await comparing()
+    await pass_minutes(bench, 5)
+    assert replicas(bench) == (2, 1)
+    bench.edit({"speculation.adaptiveVerification": "Disabled", **DRAFTING})
+    for _ in range(10):
+        await pass_minutes(bench, 1)
+        assert len(pods_with_it(bench)) + len(pods_without_drafts(bench)) <= 1
+    assert len(pods_without_drafts(bench)) == 1
+    assert bench.status["drafting"]["state"] == "Comparing"
+
+
+async def test_two_comparisons_at_once_are_refused_and_what_runs_goes_on() -> None:
+    bench = await comparing()
+    await pass_minutes(bench, 5)
+    bench.edit(DRAFTING)
+    await pass_minutes(bench, 2)
+    refused = bench.condition("Degraded")
+    assert refused["reason"] == "InvalidSpec"
+    assert "one thing is compared at a time" in refused["message"]
     assert replicas(bench) == (2, 1)

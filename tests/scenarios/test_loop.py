@@ -378,7 +378,7 @@ async def test_without_drafting_no_draft_is_loaded() -> None:
     (deployment,) = bench.kube.all_of(DEPLOYMENT)
     text = str(deployment["spec"]["template"])
     assert "--speculative-config" not in text
-    assert "fathom_vllm" not in text
+    assert "fathom_vllm" in text
     assert bench.condition("DraftCompatible")["reason"] == "NoDraft"
 
 

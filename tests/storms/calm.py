@@ -51,8 +51,9 @@ def _is_arm_beside(
     spec: Mapping[str, Any], serving: Sequence[Mapping[str, Any]], status: Mapping[str, Any]
 ) -> bool:
     """Whether all are of one revision but the one replica that is compared with them."""
-    asked = spec.get("speculation", {}).get("adaptiveVerification") == "Canary"
-    arm = (status.get("adaptiveVerification") or {}).get("revision", "")
+    asked = "Canary" in spec.get("speculation", {}).values()
+    compared = status.get("adaptiveVerification") or status.get("drafting") or {}
+    arm = compared.get("revision", "")
     others = [pod for pod in serving if pod["metadata"]["labels"][names.LABEL_REVISION] != arm]
     one_revision = len({pod["metadata"]["labels"][names.LABEL_REVISION] for pod in others}) == 1
     return asked and one_revision and len(serving) - len(others) == 1
@@ -68,7 +69,12 @@ def _of_the_spec(
 ) -> str:
     conditions = {each["type"]: each for each in status["conditions"]}
     degraded, draft = conditions["Degraded"], spec["draft"]["id"]
-    shown = [str(pod["spec"]["containers"][0]) for pod in serving]
+    without = (status.get("drafting") or {}).get("revision", "")
+    shown = [
+        str(pod["spec"]["containers"][0])
+        for pod in serving
+        if pod["metadata"]["labels"][names.LABEL_REVISION] != without
+    ]
     if draft == BAD_DRAFT:
         told = conditions["DraftCompatible"]["status"] == "False"
         served = any(BAD_DRAFT in each for each in shown)

@@ -97,12 +97,24 @@ async def _draft(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("user sets the mode", mode=["Auto", "Advise", "Static"], weight=0.7)
 async def _mode(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    storm.edit({"speculation.tuning.mode": with_["mode"]})
+    # Without live depth there is nothing to compare by: the API server refuses that.
+    storm.edit({"speculation.tuning.mode": with_["mode"], "speculation.drafting": None})
 
 
 @deed("user sets adaptive verification", to=["Canary", "Canary", "Enabled", "Disabled"], weight=2)
 async def _adaptive(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    storm.edit({"speculation.adaptiveVerification": with_["to"]})
+    storm.edit({"speculation.adaptiveVerification": with_["to"], "speculation.drafting": None})
+
+
+@deed("user compares a replica without drafts", to=["Canary", "Canary", None])
+async def _drafting(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    storm.edit(
+        {
+            "speculation.drafting": with_["to"],
+            "speculation.adaptiveVerification": None,
+            "speculation.tuning.mode": None,
+        }
+    )
 
 
 @deed("user writes nonsense", for_s=(30.0, 300.0))

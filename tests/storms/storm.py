@@ -416,11 +416,13 @@ class Storm:
         speculation = [each.get("speculation", {}) for each in (before, after)]
         mode = [each.get("tuning", {}).get("mode") for each in speculation]
         adaptive = {each.get("adaptiveVerification", "Disabled") for each in speculation}
+        drafting = {each.get("drafting", "Enabled") for each in speculation}
         grids = {GRIDS[each.get("tokens", 3)] for each in speculation}
         if (
             any(before[key] != after[key] for key in needs_pods)
             or "Static" in mode
             or len(adaptive) > 1
+            or len(drafting) > 1
             or len(grids) > 1
         ):
             invariants.restart_edits.append(now_s)

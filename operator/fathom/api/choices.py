@@ -74,6 +74,24 @@ class AdaptiveVerification(StrEnum):
     CANARY = "Canary"
 
 
+class Drafting(StrEnum):
+    """Which replicas draft."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+    CANARY = "Canary"
+
+
+class Compares(StrEnum):
+    """What one replica has otherwise than the others, to be compared: the field that says Canary.
+
+    Below `spec.speculation`, and below `status`.
+    """
+
+    ADAPTIVE_VERIFICATION = "adaptiveVerification"
+    DRAFTING = "drafting"
+
+
 class Accelerator(StrEnum):
     GB200 = "GB200"
     GB300 = "GB300"

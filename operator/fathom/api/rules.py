@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
-from fathom.api.choices import Accelerator, Method, Objective
+from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting, Method, Objective
 from fathom.api.names import longest_group_name
 from fathom.api.problem import Problem
 from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
@@ -133,6 +133,25 @@ RULES: Final[tuple[Rule, ...]] = (
         holds=lambda spec: (
             bool(spec.draft.id) or not spec.draft.method.needs_draft or not spec.drafts
         ),
+    ),
+    Rule(
+        field="speculation.drafting",
+        message="one thing is compared at a time: set speculation.drafting or "
+        "speculation.adaptiveVerification to Enabled or Disabled.",
+        cel="self.speculation.drafting != 'Canary' "
+        "|| self.speculation.adaptiveVerification != 'Canary'",
+        holds=lambda spec: (
+            spec.speculation.drafting is not Drafting.CANARY
+            or spec.speculation.adaptive_verification is not AdaptiveVerification.CANARY
+        ),
+    ),
+    Rule(
+        field="speculation.tuning.mode",
+        message="a replica without drafts is compared by what the plugin counts, and mode Static "
+        "starts stock engines: set speculation.tuning.mode to Auto or Advise, or "
+        "speculation.drafting to Enabled or Disabled.",
+        cel="self.speculation.drafting != 'Canary' || self.speculation.tuning.mode != 'Static'",
+        holds=lambda spec: spec.speculation.drafting is not Drafting.CANARY or spec.tunable,
     ),
     Rule(
         field="draft.method",

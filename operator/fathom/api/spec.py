@@ -14,7 +14,9 @@ from fathom.api.choices import (
     Actuation,
     AdaptiveVerification,
     AutoOrNever,
+    Compares,
     ComputeDomainPolicy,
+    Drafting,
     Method,
     MetricsSource,
     Objective,
@@ -110,9 +112,10 @@ class SpeculationSpec(ApiModel):
     """The depths that the engine captures CUDA graphs for, and the tuner chooses among: `tokens`
     and others between `minTokens` and `maxTokens`. Absent: chosen by Fathom, so that none takes
     another's graphs; `fathom check` says which. Changing them needs new pods."""
-    drafting: Switch = Switch.ENABLED
-    """Disabled starts the engine without speculation, and leaves everything else as it is: to
-    compare, or for a model without a draft yet. `draft` may stay."""
+    drafting: Drafting = Drafting.ENABLED
+    """Disabled starts the engine without speculation, and leaves everything else as it is: for a
+    model without a draft yet. `draft` may stay. Canary: one replica runs without speculation, all
+    others draft, and status.drafting says what drafts are worth."""
     tuning: TuningSpec = TuningSpec()
     adaptive_verification: AdaptiveVerification = AdaptiveVerification.DISABLED
     """vLLM's adaptive verification, which verifies fewer drafts than are made where the batch is
@@ -275,8 +278,24 @@ class SpeculativeDeploymentSpec(ApiModel):
 
     @property
     def drafts(self) -> bool:
-        """Whether the engine speculates at all."""
-        return self.speculation.drafting is Switch.ENABLED
+        """Whether the engine speculates at all: with Canary, only one replica does not."""
+        return self.speculation.drafting is not Drafting.DISABLED
+
+    @property
+    def compares(self) -> Compares | None:
+        """What one replica is to have otherwise than the others; None: all are alike."""
+        if not self.drafts:
+            return None
+        if self.speculation.drafting is Drafting.CANARY:
+            return Compares.DRAFTING
+        if self.speculation.adaptive_verification is AdaptiveVerification.CANARY:
+            return Compares.ADAPTIVE_VERIFICATION
+        return None
+
+    @property
+    def has_draft(self) -> bool:
+        """Whether a draft is named, comes with the target, or is found in the text itself."""
+        return bool(self.draft.id) or not self.draft.method.needs_draft
 
     @property
     def verifies_adaptively(self) -> bool:

@@ -200,8 +200,8 @@ class ArmState(StrEnum):
     FAILED = "Failed"
 
 
-class AdaptiveVerificationStatus(ApiModel):
-    """The replica that has adaptive verification, beside the others, which have not."""
+class ComparisonStatus(ApiModel):
+    """One replica that has something otherwise than the others, to be compared with them."""
 
     state: ArmState
     """Waiting: not begun yet; Starting; Comparing; Compared: `result` says what was found, and the
@@ -271,9 +271,16 @@ class SpeculativeDeploymentStatus(ApiModel):
     weights: WeightsStatus | None = None
     depth: DepthStatus = DepthStatus()
     rollout: RolloutStatus | None = None
-    adaptive_verification: AdaptiveVerificationStatus | None = None
-    """While `speculation.adaptiveVerification` is Canary."""
+    adaptive_verification: ComparisonStatus | None = None
+    """While `speculation.adaptiveVerification` is Canary: the replica that has it."""
+    drafting: ComparisonStatus | None = None
+    """While `speculation.drafting` is Canary: the replica without drafts."""
     measured: MeasuredStatus = MeasuredStatus()
     gained: GainedStatus | None = None
     tuning: TuningStatus = TuningStatus()
     quality: QualityStatus | None = None
+
+    @property
+    def comparison(self) -> ComparisonStatus | None:
+        """Of the one replica that is compared, whatever it has otherwise; None: there is none."""
+        return self.adaptive_verification or self.drafting

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api import names
-from fathom.api.choices import Switch
+from fathom.api.choices import Drafting, TuningMode
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest, asked_depths
@@ -136,5 +136,8 @@ def _command(template: Part) -> tuple[str, ...]:
 
 
 def _without_drafting(sd: SpeculativeDeployment) -> SpeculativeDeployment:
-    speculation = sd.spec.speculation.model_copy(update={"drafting": Switch.DISABLED})
+    """As vLLM starts by itself: it does not count either."""
+    tuning = sd.spec.speculation.tuning.model_copy(update={"mode": TuningMode.STATIC})
+    without = {"drafting": Drafting.DISABLED, "tuning": tuning}
+    speculation = sd.spec.speculation.model_copy(update=without)
     return replace(sd, spec=sd.spec.model_copy(update={"speculation": speculation}))

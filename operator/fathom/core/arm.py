@@ -1,8 +1,8 @@
-"""The arm: one replica with adaptive verification, beside others of the same spec without. Pure."""
+"""The arm: one replica that has one thing otherwise than the others, to be compared. Pure."""
 
 from typing import Final
 
-from fathom.api.choices import AdaptiveVerification
+from fathom.api.choices import AdaptiveVerification, Compares, Drafting
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.replicas import ReplicaBounds
 
@@ -11,15 +11,19 @@ LEAST_REPLICAS: Final = 2
 
 def arm_of(spec: SpeculativeDeploymentSpec) -> SpeculativeDeploymentSpec | None:
     """The spec of the one replica that is compared with the others; None: none is asked for."""
-    speculation = spec.speculation
-    if not spec.drafts or speculation.adaptive_verification is not AdaptiveVerification.CANARY:
-        return None
-    wished = {"adaptive_verification": AdaptiveVerification.ENABLED}
-    return spec.model_copy(update={"speculation": speculation.model_copy(update=wished)})
+    match spec.compares:
+        case None:
+            return None
+        case Compares.ADAPTIVE_VERIFICATION:
+            wished: dict[str, object] = {"adaptive_verification": AdaptiveVerification.ENABLED}
+        case Compares.DRAFTING:
+            wished = {"drafting": Drafting.DISABLED}
+    speculation = spec.speculation.model_copy(update=wished)
+    return spec.model_copy(update={"speculation": speculation})
 
 
 def beside_arm(spec: SpeculativeDeploymentSpec) -> int:
-    """How many replicas there are without it while the arm is there."""
+    """How many other replicas there are while the arm is there."""
     rollout = spec.rollout
     return ReplicaBounds(spec.replicas, rollout.max_unavailable, rollout.max_surge).beside(1)
 

@@ -52,7 +52,7 @@ def revisions_of(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
     One may know of an engine what another does not; what else is in a revision only the spec
     decides. This Fathom's own comes first.
     """
-    judged = tuple(StartedAs) if spec.tunable and spec.drafts else ()
+    judged = tuple(StartedAs) if spec.tunable else ()
     return tuple(dict.fromkeys(_named(spec, form) for form in (_form_of(spec), *judged)))
 
 
@@ -166,7 +166,9 @@ def _inputs(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonV
 
 def _depth_of(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonValue]:
     if not spec.drafts:
-        return {_DRAFTING: "Disabled"}
+        # Before the plugin counted in such engines, their pods were named without it.
+        counted = {_MODE: form} if form is StartedAs.COUNTED else {}
+        return {_DRAFTING: "Disabled", **counted}
     if form is not StartedAs.LIVE:
         return {_MODE: form, _TOKENS: spec.speculation.tokens}
     return {_MODE: form, **_sized_for(spec)}

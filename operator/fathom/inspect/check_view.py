@@ -20,6 +20,7 @@ from fathom.manifests.engine_command.engine_graphs import graph_price
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.memory_estimate import GIB, GraphCost, graph_cost
 from fathom.preflight.size_checks import memory_estimate
+from fathom.rollout.comparison import HAS
 
 
 def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[str]:
@@ -49,14 +50,15 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
 
 def _compared(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
     arm = arm_of(spec)
-    if arm is None:
+    if arm is None or spec.compares is None:
         return
     if waits := why_no_arm(spec):
-        yield f"  adaptive verification: {waits}."
+        yield f"  comparison: {waits}."
         return
+    what = HAS[spec.compares]
     yield (
-        f"  adaptive verification: in one replica, revision {revision_of(arm)}, beside "
-        f"{beside_arm(spec)} without; the others follow when you set it to Enabled."
+        f"  comparison: one replica {what}, revision {revision_of(arm)}, with {beside_arm(spec)} "
+        "others."
     )
 
 

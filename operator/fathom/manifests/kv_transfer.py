@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.choices import Switch
+from fathom.api.choices import Drafting
 from fathom.api.problem import Problem
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
@@ -110,10 +110,9 @@ def _is_nixl(name: object) -> bool:
 
 
 def _leaves_out_its_draft(spec: SpeculativeDeploymentSpec) -> bool:
-    """Whether a draft is named, or comes with the target, that the engine will not load."""
-    method = spec.draft.method
-    named = bool(spec.draft.id) or not method.needs_draft
-    return spec.speculation.drafting is Switch.DISABLED and named and not method.takes_no_draft
+    """Whether a draft is named, or comes with the target, that some engine will not load."""
+    loads = spec.has_draft and not spec.draft.method.takes_no_draft
+    return spec.speculation.drafting is not Drafting.ENABLED and loads
 
 
 def _address_of_no_pod(engine: Part) -> str:

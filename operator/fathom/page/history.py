@@ -78,7 +78,7 @@ def _rollouts(status: SpeculativeDeploymentStatus) -> Iterator[Moment]:
             rollout.message or rollout.why,
             bad=rollout.stage == "RolledBack",
         )
-    if (compared := status.adaptive_verification) is not None:
+    if (compared := status.comparison) is not None:
         what = compared.result or compared.state
         yield from _moment(
             compared.since, MomentKind.COMPARISON, what, compared.reason, compared.message

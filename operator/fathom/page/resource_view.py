@@ -195,9 +195,10 @@ def _judgements(status: SpeculativeDeploymentStatus) -> Iterator[Fact]:
     if (rollout := status.rollout) is not None:
         name = f"Rollout to {rollout.revision}: {rollout.stage} since {rollout.since}"
         yield Fact(name, _said(rollout.reason, rollout.message, rollout.why))
-    if (compared := status.adaptive_verification) is not None:
+    if (compared := status.comparison) is not None:
         found = f"{compared.percent} % ({compared.interval_percent})" if compared.percent else ""
-        name = f"Adaptive verification on {compared.pod or 'one replica'}: {compared.state}"
+        what = "Adaptive verification" if status.adaptive_verification else "No drafts"
+        name = f"{what} on {compared.pod or 'one replica'}: {compared.state}"
         yield Fact(name, _said(compared.result or compared.reason, found, compared.message))
     if (quality := status.quality) is not None:
         yield Fact(f"Quality check at {quality.at}: {quality.result}", quality.message)

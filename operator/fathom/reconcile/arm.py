@@ -1,20 +1,25 @@
 """The replica that stays beside the others to be compared: which, and when it is there. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from fathom.api.choices import Compares
 from fathom.api.resource import SpeculativeDeployment
-from fathom.api.status import AdaptiveVerificationStatus, ArmState
+from fathom.api.status import ArmState, ComparisonStatus
 from fathom.core.arm import arm_of, why_no_arm
 from fathom.core.revision import revisions_of
 from fathom.core.times import rfc3339
+from fathom.rollout.comparison import NONE
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One replica with adaptive verification, as the spec asks for it."""
+    """One replica that is to be compared, as the spec asks for it."""
 
+    compares: Compares
+    """What it has otherwise than the others."""
     sd: SpeculativeDeployment
     """What it is made from."""
     revision: str
@@ -25,7 +30,7 @@ class Arm:
 def wanted_arm(
     wanted: SpeculativeDeployment, before: Rollout | None, given: RolloutInput
 ) -> Arm | None:
-    """What is to be compared with all other replicas; None: nothing.
+    """The replica that is to be compared with all others; None: none is.
 
     Args:
         wanted: the spec that is carried out.
@@ -33,17 +38,23 @@ def wanted_arm(
         given: this pass's view, at the revision of the other replicas.
     """
     spec = arm_of(wanted.spec)
-    if spec is None:
+    compares = wanted.spec.compares
+    if spec is None or compares is None:
         return None
     ours, *others = revisions_of(spec)
     revision = ours
     # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
-    if before is not None and before.arm and before.stable == given.revision:
+    if (
+        before is not None
+        and (before.arm, before.compares) == (True, compares)
+        and before.stable == given.revision
+    ):
         revision = before.revision
     elif before is None and ours not in given.others:
         # An operator that kept no record may have begun it.
         revision = next((each for each in others if each in given.others), ours)
-    return Arm(replace(wanted, spec=spec), revision, _why_not_yet(wanted, revision, before, given))
+    waits = _why_not_yet(wanted, revision, before, given)
+    return Arm(compares, replace(wanted, spec=spec), revision, waits)
 
 
 def _why_not_yet(
@@ -63,15 +74,17 @@ def _why_not_yet(
     return ""
 
 
-def arm_status(arm: Arm | None, rollout: Rollout | None) -> AdaptiveVerificationStatus | None:
-    """What the status tells of it; None: nothing is to be compared."""
-    if arm is None:
-        return None
+def arm_status(arm: Arm | None, rollout: Rollout | None) -> Mapping[Compares, ComparisonStatus]:
+    """What the status tells of it; empty: nothing is to be compared."""
+    return {} if arm is None else {arm.compares: _status(arm, rollout)}
+
+
+def _status(arm: Arm, rollout: Rollout | None) -> ComparisonStatus:
     if rollout is None or not rollout.arm:
         message = f"{arm.waits or 'it begins'}."
-        return AdaptiveVerificationStatus(state=ArmState.WAITING, message=message)
+        return ComparisonStatus(state=ArmState.WAITING, message=message)
     found = rollout.compared
-    return AdaptiveVerificationStatus(
+    return ComparisonStatus(
         state=_state(rollout),
         revision=rollout.revision,
         pod=rollout.watch.pod if rollout.watch else "",
@@ -96,7 +109,8 @@ def _state(rollout: Rollout) -> ArmState:
 def _message(rollout: Rollout) -> str:
     if rollout.stage is not Stage.ROLLED_BACK:
         return str(rollout.compared) if rollout.compared else rollout.message
+    off = f"spec.speculation.{rollout.compares} to {NONE[rollout.compares]}"
     return (
         f"{rollout.message} Its place was given back; to try it once more: "
-        "`kubectl fathom retry`, or spec.speculation.adaptiveVerification to Disabled and back."
+        f"`kubectl fathom retry`, or {off} and back."
     )

@@ -18,6 +18,7 @@ from fathom.reconcile.memory import Memory
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.writing.writes import Carried
+from fathom.rollout.comparison import HAS
 from fathom.rollout.refresh import Refresh
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.alarms.alarm import Alarm
@@ -49,7 +50,7 @@ def findings_of(
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
         rollout=_rollout_status(desired.rollout),
-        adaptive_verification=arm_status(desired.arm, desired.rollout),
+        comparisons=arm_status(desired.arm, desired.rollout),
         refusals=carried.refusals,
         taken=carried.taken,
         weights=fetch.status,
@@ -87,7 +88,7 @@ def findings_without_spec(
         progress=None,
         rolled_back="",
         rollout=_rollout_status(memory.checkpoint.rollout),
-        adaptive_verification=None,
+        comparisons={},
         refusals=(),
         taken=(),
         skipped=(),
@@ -143,7 +144,7 @@ def progress_of(plan: Plan, rollout: Rollout | None) -> Progress:
     if rollout.arm and rollout.on_trial:
         message = (
             f"Every replica is of revision {rollout.stable}, but for one of {rollout.revision} "
-            f"with adaptive verification: {rollout.message}"
+            f"{HAS[rollout.compares]}: {rollout.message}"
         )
         return Progress(rollout.reason, message)
     if rollout.arm:

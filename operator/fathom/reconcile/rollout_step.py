@@ -81,7 +81,13 @@ def desired_state(
     arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
         live = follows(following, arm.revision, arm.sd.spec)
-        given = replace(given, revision=arm.revision, live=live, arm=True, stable_spec_known=True)
+        given = replace(
+            given,
+            revision=arm.revision,
+            live=live,
+            compares=arm.compares,
+            stable_spec_known=True,
+        )
     elif new and given.others:
         stable_revision = given.others[0]
         comparable = _as_fetched_before(wanted, stable_revision, objects, checkpoint)
@@ -90,7 +96,7 @@ def desired_state(
     step = next_step(before, given)
     after = _checkpoint_after(checkpoint, step.rollout, intent, given)
     events = (*fetched_news(weights), *step.events)
-    if new and not given.arm and step.rollout and step.rollout.stage is Stage.SETTLING:
+    if new and given.compares is None and step.rollout and step.rollout.stage is Stage.SETTLING:
         began = rollout_announcement(
             wanted,
             objects.resource,
@@ -102,7 +108,7 @@ def desired_state(
         events = (began, *events)
     rollout = step.rollout
     carried, stable = wanted, None
-    if arm is not None and given.arm:
+    if arm is not None and given.compares:
         if rollout is not None and rollout.on_trial:
             carried, stable, revision = arm.sd, wanted, arm.revision
     elif rollout is not None and rollout.stage is Stage.ROLLED_BACK:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import expm1, inf, log1p
 from typing import Final
 
+from fathom.api.choices import Compares
 from fathom.api.status import Compared
 from fathom.rollout.evidence import CanaryEvidence
 from fathom.rollout.unix_seconds import UnixSeconds
@@ -24,7 +25,15 @@ from fathom.rollout.verdict import (
 
 _NO_DIFFERENCE: Final = -log1p(-MOST_LOSS)
 """Of log speed: less, in both directions, is none that a rollout would be held back for."""
-_FIELD: Final = "spec.speculation.adaptiveVerification"
+HAS: Final = {
+    Compares.ADAPTIVE_VERIFICATION: "with adaptive verification",
+    Compares.DRAFTING: "without drafts",
+}
+"""What the one replica is."""
+NONE: Final = {Compares.ADAPTIVE_VERIFICATION: "Disabled", Compares.DRAFTING: "Enabled"}
+"""The value that makes it like the others."""
+_ALL: Final = {Compares.ADAPTIVE_VERIFICATION: "Enabled", Compares.DRAFTING: "Disabled"}
+"""The value that makes the others like it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class ArmComparison:
     """Standard error of it; None: no speeds were compared."""
     remark: str = ""
     """What else differs, in a sentence, or why it cannot be told."""
+    compares: Compares = Compares.ADAPTIVE_VERIFICATION
+    """What the one replica has otherwise; an older Fathom knew nothing else."""
 
     @property
     def settled(self) -> bool:
@@ -66,27 +77,41 @@ class ArmComparison:
                 f"(95 %: {self.interval_percent}). "
             )
         remark = f"{self.remark} " if self.remark else ""
-        return f"{speed}{remark}{_ADVICE[self.found]}"
+        return f"{speed}{remark}{self._advice}"
 
-
-_ADVICE: Final = {
-    Compared.FASTER: f"To have it in all replicas, set {_FIELD} to Enabled.",
-    Compared.SLOWER: f"To have it in none, set {_FIELD} to Disabled.",
-    Compared.NO_DIFFERENCE: (f"That is no difference: to be rid of it, set {_FIELD} to Disabled."),
-    Compared.CANNOT_TELL: (
-        "So far that tells nothing; it is watched on, and what is found later will stand here. To "
-        f"end it, set {_FIELD} to Disabled."
-    ),
-}
+    @property
+    def _advice(self) -> str:
+        field = f"spec.speculation.{self.compares}"
+        none = f"set {field} to {NONE[self.compares]}"
+        match self.found:
+            case Compared.FASTER:
+                to_all = f"set {field} to {_ALL[self.compares]}"
+                return f"To run all replicas {HAS[self.compares]}, {to_all}."
+            case Compared.SLOWER:
+                return f"The users of that replica lose so much: to end it, {none}."
+            case Compared.NO_DIFFERENCE:
+                return f"That is no difference: to end it, {none}."
+            case Compared.CANNOT_TELL:
+                return (
+                    "So far that tells nothing; it is watched on, and what is found later will "
+                    f"stand here. To end it, {none}."
+                )
 
 
 def comparison_of(
-    evidence: CanaryEvidence, *, baked_s: float, bake_s: float, now_s: float, doubted: bool = False
+    evidence: CanaryEvidence,
+    compares: Compares,
+    *,
+    baked_s: float,
+    bake_s: float,
+    now_s: float,
+    doubted: bool = False,
 ) -> ArmComparison | None:
     """What has come of it; None: it is too early to say.
 
     Args:
         evidence: of both sides.
+        compares: what the one replica has otherwise.
         baked_s: seconds since the one replica is ready.
         bake_s: seconds that it should be watched at least.
         now_s: Unix seconds.
@@ -108,6 +133,7 @@ def comparison_of(
         mean=speed.mean if known else 0.0,
         error=speed.error if known else None,
         remark=_beside(evidence) if found is not Compared.CANNOT_TELL else _why_not(evidence),
+        compares=compares,
     )
 
 

@@ -168,6 +168,9 @@ def _with_tail(
 def _by_cells(canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> tuple[float, float] | None:
     """Log ratio of tokens per second and request at equal batch and depth, and busy seconds."""
     own, other = _cells(canary), _cells(stable)
+    if {depth for _, depth in own} == {0} or {depth for _, depth in other} == {0}:
+        # One side does not draft: it is compared at whatever depth the other ran.
+        own, other = _of_any_depth(own), _of_any_depth(other)
     total = weight = 0.0
     for cell in own.keys() & other.keys():
         left, right = own[cell], other[cell]
@@ -200,6 +203,15 @@ def _cells(deltas: Iterable[PodDelta]) -> Mapping[tuple[int, int], CellCounts]:
         for cell, counts in each.cells.items():
             key = (cell.batch_le, cell.depth)
             sums[key] = sums.get(key, CellCounts()) + counts
+    return sums
+
+
+def _of_any_depth(
+    cells: Mapping[tuple[int, int], CellCounts],
+) -> Mapping[tuple[int, int], CellCounts]:
+    sums: dict[tuple[int, int], CellCounts] = {}
+    for (bucket, _), counts in cells.items():
+        sums[bucket, 0] = sums.get((bucket, 0), CellCounts()) + counts
     return sums
 
 

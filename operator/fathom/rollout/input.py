@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fathom.api.choices import Compares
 from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_workload
@@ -73,8 +74,8 @@ class RolloutInput:
     """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
     held: str = ""
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
-    arm: bool = False
-    """Whether `revision` is asked for in one replica only, to be compared with the others."""
+    compares: Compares | None = None
+    """What `revision` has otherwise, if it is asked for in one replica only, to be compared."""
     fallen_back: bool = False
     """Whether the spec in force is an earlier one, since the newest cannot be carried out."""
     why: str = ""

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from pydantic import JsonValue, TypeAdapter
 
+from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.later_kinds import read_known
@@ -74,6 +75,8 @@ class Rollout:
     """What the user's annotation said when it began."""
     arm: bool = False
     """Whether its one replica is there to be compared, and never promoted."""
+    compares: Compares = Compares.ADAPTIVE_VERIFICATION
+    """What it then has otherwise than the others; an older Fathom knew nothing else."""
     compared: ArmComparison | None = None
     """What came of that; None: nothing yet."""
 

@@ -22,7 +22,7 @@ from fathom.core.reporting.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
 from fathom.rollout.canary_watch import canary_pod, watched_on
 from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched
-from fathom.rollout.comparison import comparison_of
+from fathom.rollout.comparison import HAS, comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_alone, verdict_on
@@ -78,7 +78,7 @@ def _of_this_spec(
         return (_begun(given, given.others[0]) if given.others else None), ()
     if before.revision == given.revision:
         again = before.stage is Stage.ROLLED_BACK and given.retry not in {"", before.retry}
-        if before.arm != given.arm:
+        if before.arm != (given.compares is not None):
             return _with_other_end(before, given)
         return (_begun(given, before.stable) if again else before), ()
     if given.revision == before.stable:
@@ -105,7 +105,7 @@ def _of_this_spec(
 
 def _what(rollout: Rollout) -> str:
     if rollout.arm:
-        return f"comparison with adaptive verification, of revision {rollout.revision},"
+        return f"comparison of a replica {HAS[rollout.compares]}, revision {rollout.revision},"
     return f"rollout to revision {rollout.revision}"
 
 
@@ -115,13 +115,19 @@ def _with_other_end(before: Rollout, given: RolloutInput) -> tuple[Rollout, tupl
         return _begun(given, before.stable), ()
     message = (
         f"The replica of revision {before.revision} stays, to be compared with the others."
-        if given.arm
+        if given.compares
         else f"The replica of revision {before.revision} that was compared is the canary of its "
         "rollout: what it has shown counts."
     )
     # Its clocks begin anew: how long it was compared is no matter of patience.
     moved = before.entered(before.stage, before.reason, before.message, given.now_s)
-    return replace(moved, arm=given.arm, compared=None), (_normal("Canary", message),)
+    return replace(_for(moved, given), compared=None), (_normal("Canary", message),)
+
+
+def _for(rollout: Rollout, given: RolloutInput) -> Rollout:
+    """The same, to the end that is asked for now."""
+    compares = given.compares or rollout.compares
+    return replace(rollout, arm=given.compares is not None, compares=compares)
 
 
 def _served_last(before: Rollout, given: RolloutInput) -> str:
@@ -146,9 +152,9 @@ def _begun(given: RolloutInput, stable: str) -> Rollout:
         message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds.",
         why=given.why,
         retry=given.retry,
-        arm=given.arm,
     )
-    if given.arm and given.asked(given.revision):
+    settling = _for(settling, given)
+    if settling.arm and given.asked(given.revision):
         # An operator that kept no record has begun it.
         message = "it is compared from now on, since no record of it was kept."
         return settling.entered(Stage.CANARY, Reason.CANARY_STARTING, message, given.now_s)
@@ -189,8 +195,8 @@ def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     )
     if rollout.arm:
         message = (
-            f"One replica has adaptive verification, at revision {rollout.revision}, and is "
-            f"compared with those of {rollout.stable} for as long as the spec says Canary."
+            f"One replica {HAS[rollout.compares]}, of revision {rollout.revision}, is compared "
+            f"with those of {rollout.stable} for as long as the spec says Canary."
         )
         return RolloutStep(canary, (_normal("Canary", message),))
     watched = "replaced" if _alone(given) else "watched beside the others"
@@ -274,6 +280,7 @@ def _compared(
         return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=str(before)))
     found = comparison_of(
         rollout.evidence,
+        rollout.compares,
         baked_s=baked_s,
         bake_s=bake_s,
         now_s=given.now_s,
@@ -287,7 +294,7 @@ def _compared(
             message = f"{so_far(rollout.evidence)}; compared for {counted(left, 'more minute')}."
         message = f"pod {pod.name}: {message}"
         return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=message))
-    sentence = f"Pod {pod.name}, with adaptive verification, beside the others: {found}"
+    sentence = f"Pod {pod.name}, {HAS[rollout.compares]}, compared with the others: {found}"
     after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
     return RolloutStep(after, (_normal("Compared", sentence),))
 
@@ -324,7 +331,7 @@ def _rolled_back(
         return RolloutStep(replace(rollout, reason=reason, message=held))
     if rollout.arm:
         sentence = (
-            f"The replica with adaptive verification, of revision {rollout.revision}, is given up, "
+            f"The replica {HAS[rollout.compares]}, of revision {rollout.revision}, is given up, "
             f"and {rollout.stable} takes its place: {message}"
         )
         over = rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s)

@@ -33,15 +33,15 @@ def left_out(depths: Mapping[int, LeftOut]) -> str:
 def full_steps(token_budget: float) -> str:
     """What helps where prompts wait for room in every step."""
     return (
-        f"Prompts fill the engines' steps, of {token_budget:.0f} tokens each: another depth cannot "
+        f"Prompts fill the engines' steps, of {token_budget:.0f} tokens each: deeper drafts cannot "
         "help those that wait, more replicas can."
     )
 
 
 DEPTH_0_RULES: Final = (
     "Depth 0 is best for most of the load, and is not off: the draft still makes a pass in each "
-    "step. An engine with speculation.drafting: Disabled may be faster (by 24 % on an H200, for "
-    "hard text at 16 requests)."
+    "step. An engine without drafts may be faster (by 24 % on an H200, for hard text at 16 "
+    "requests): speculation.drafting: Canary measures that in one replica."
 )
 OLDER_PLUGIN: Final = (
     "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "

@@ -129,8 +129,15 @@ class BusyScheduler:
 class Stand:
     """Makes schedulers of one configuration."""
 
-    def __init__(self, target: str, draft: str) -> None:
+    def __init__(self, target: str, draft: str | None) -> None:
+        """Without a draft: an engine without speculation."""
         batch = BATCHES[-1]
+        speculative = {
+            "method": "eagle3",
+            "model": draft,
+            "num_speculative_tokens": 7,
+            "num_speculative_tokens_per_batch_size": [[1, batch, _DEPTH]],
+        }
         self._config = EngineArgs(
             model=target,
             dtype="float32",
@@ -138,12 +145,7 @@ class Stand:
             enable_prefix_caching=False,
             max_num_seqs=batch,
             max_num_batched_tokens=16 * batch,
-            speculative_config={
-                "method": "eagle3",
-                "model": draft,
-                "num_speculative_tokens": 7,
-                "num_speculative_tokens_per_batch_size": [[1, batch, _DEPTH]],
-            },
+            speculative_config=speculative if draft else None,
         ).create_engine_config()
         self._config.cache_config.num_gpu_blocks = _BLOCKS
         # No model runs, so none is too short for requests that never end.

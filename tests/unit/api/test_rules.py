@@ -46,6 +46,21 @@ GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             {"draft.id": None, "draft.method": "suffix", "draft.tensorParallelSize": 1},
         ],
     ),
+    "speculation.drafting": (
+        [
+            {"speculation.drafting": "Canary"},
+            {"speculation.drafting": "Canary", "speculation.adaptiveVerification": "Enabled"},
+            {"speculation.adaptiveVerification": "Canary"},
+        ],
+        [{"speculation.drafting": "Canary", "speculation.adaptiveVerification": "Canary"}],
+    ),
+    "speculation.tuning.mode": (
+        [
+            {"speculation.drafting": "Canary", "speculation.tuning.mode": "Advise"},
+            {"speculation.drafting": "Disabled", "speculation.tuning.mode": "Static"},
+        ],
+        [{"speculation.drafting": "Canary", "speculation.tuning.mode": "Static"}],
+    ),
     "draft.revision": (
         [
             {"draft.revision": "main"},

@@ -7,12 +7,20 @@ from fathom.core.revision import changed_restart_fields, revision_of
 from manifest_samples import resource
 
 CANARY = {"speculation.adaptiveVerification": "Canary"}
+DRAFTING = {"speculation.drafting": "Canary"}
 ENABLED = {"speculation.adaptiveVerification": "Enabled"}
 
 
 def test_the_arm_is_what_enabled_would_make_of_all() -> None:
     arm = arm_of(resource(CANARY).spec)
     assert arm == resource(ENABLED).spec
+
+
+def test_the_one_without_drafts_is_what_disabled_would_make_of_all() -> None:
+    comparing, off = resource(DRAFTING).spec, resource({"speculation.drafting": "Disabled"}).spec
+    assert comparing.drafts
+    assert arm_of(comparing) == off
+    assert revision_of(comparing) == revision_of(resource().spec)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_a_revision_never_changes_by_itself() -> None:
         (EAGER, EAGER | {"speculation.tokens": 4}, ()),
         ({}, {"speculation.drafting": "Disabled"}, ("spec.speculation.drafting",)),
         (STATIC, STATIC | OFF, ("spec.speculation.drafting",)),
-        (OFF, OFF | STATIC, ()),
+        (OFF, OFF | STATIC, ("spec.speculation.tuning.mode",)),
+        (OFF, OFF | {"speculation.tuning.mode": "Advise"}, ()),
         (OFF, OFF | {"speculation.tokens": 5, "draft.id": "another/one"}, ()),
         (OFF, OFF | {"speculation.adaptiveVerification": "Enabled"}, ()),
         (

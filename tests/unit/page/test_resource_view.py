@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fathom.api.problem import Problem
-from fathom.api.status import AdaptiveVerificationStatus, ArmState, EngineStatus, QualityStatus
+from fathom.api.status import ArmState, ComparisonStatus, EngineStatus, QualityStatus
 from fathom.page.history import MomentKind
 from fathom.page.resource_view import SHADES, resource_view
 from fathom.tuning.explanation import explain
@@ -99,7 +99,7 @@ def test_alarms_are_told_in_full() -> None:
 
 
 def test_rollout_comparison_and_quality_are_told_as_they_are_judged() -> None:
-    compared = AdaptiveVerificationStatus(
+    compared = ComparisonStatus(
         state=ArmState.COMPARED, pod="kimi-9", result="Faster", percent="+3.1",
         interval_percent="+1.1 to +5.1", message="set it Enabled.",
     )  # fmt: skip

@@ -6,12 +6,14 @@ from math import log1p
 
 import pytest
 
+from fathom.api.choices import Compares
 from fathom.api.status import Compared
 from fathom.rollout.comparison import ArmComparison, comparison_of
 from fathom.rollout.evidence import BakeTotals, CanaryContrast, CanaryEvidence
 
 BAKE_S = 1200.0
 NOW_S = 1_800_000_000.0
+COMPARES = Compares.ADAPTIVE_VERIFICATION
 SERVED = CanaryEvidence(
     BakeTotals(tokens=1e6, finished=1e3), BakeTotals(tokens=2e6, finished=2e3), looks=20
 )
@@ -30,7 +32,7 @@ def alternating(mean: float, spread: float, windows: int = 20) -> CanaryEvidence
 
 
 def after(evidence: CanaryEvidence, baked_s: float) -> ArmComparison | None:
-    return comparison_of(evidence, baked_s=baked_s, bake_s=BAKE_S, now_s=NOW_S)
+    return comparison_of(evidence, COMPARES, baked_s=baked_s, bake_s=BAKE_S, now_s=NOW_S)
 
 
 def found(evidence: CanaryEvidence, baked_s: float) -> Compared | None:
@@ -71,7 +73,12 @@ def test_what_two_errors_settle_waits_for_the_longest_bake() -> None:
 def test_what_was_in_doubt_takes_three_errors_from_then_on() -> None:
     for spread, result in ((0.06, Compared.CANNOT_TELL), (0.04, Compared.FASTER)):
         later = comparison_of(
-            alternating(0.05, spread), baked_s=4 * BAKE_S, bake_s=BAKE_S, now_s=NOW_S, doubted=True
+            alternating(0.05, spread),
+            COMPARES,
+            baked_s=4 * BAKE_S,
+            bake_s=BAKE_S,
+            now_s=NOW_S,
+            doubted=True,
         )
         assert later is not None
         assert later.found is result
@@ -98,9 +105,25 @@ def test_it_is_said_in_percent_with_its_interval_and_the_edit() -> None:
     assert comparison.percent == "+10.0"
     assert comparison.interval_percent == "+7.8 to +12.2"
     assert str(comparison) == (
-        "+10.0 % tokens per second and request at equal batch (95 %: +7.8 to +12.2). To have it in "
-        "all replicas, set spec.speculation.adaptiveVerification to Enabled."
+        "+10.0 % tokens per second and request at equal batch (95 %: +7.8 to +12.2). To run all "
+        "replicas with adaptive verification, set spec.speculation.adaptiveVerification to Enabled."
     )
+
+
+@pytest.mark.parametrize(
+    ("found", "edit"),
+    [
+        (Compared.FASTER, "To run all replicas without drafts, set {} to Disabled."),
+        (Compared.SLOWER, "The users of that replica lose so much: to end it, set {} to Enabled."),
+        (Compared.NO_DIFFERENCE, "That is no difference: to end it, set {} to Enabled."),
+        (Compared.CANNOT_TELL, "To end it, set {} to Enabled."),
+    ],
+)
+def test_a_replica_without_drafts_ends_with_drafts_in_all_or_in_none(
+    found: Compared, edit: str
+) -> None:
+    compared = ArmComparison(found, NOW_S, mean=-0.4, error=0.01, compares=Compares.DRAFTING)
+    assert str(compared).endswith(edit.format("spec.speculation.drafting"))
 
 
 def test_without_speeds_no_number_is_said() -> None:

@@ -44,6 +44,21 @@ def test_other_batches_and_depths_are_not_compared() -> None:
         assert compared(ours, theirs).windows == 0
 
 
+def test_an_engine_without_drafts_is_compared_at_whatever_depth_the_others_ran() -> None:
+    """A probe at depth 0 is not what the others serve at."""
+    none = replace(BUCKET, depth=0)
+    ours = delta({none: steps(1000, step_s=0.01, per_request=1, batch=6)})
+    theirs = delta(
+        {
+            BUCKET: steps(990, step_s=0.02, per_request=3, batch=6),
+            none: steps(60, step_s=0.011, per_request=1, batch=6),
+        }
+    )
+    speed = (990 * 3 + 60) / (990 * 0.02 + 60 * 0.011)
+    assert compared(ours, theirs).mean == pytest.approx(log(100 / speed))
+    assert compared(theirs, ours).mean == pytest.approx(log(speed / 100))
+
+
 def test_what_is_left_of_a_difference_in_batch_is_evened_out() -> None:
     """A fuller replica has longer steps, which is no fault of its engine."""
     ours = delta({BUCKET: steps(1000, step_s=0.02 * exp(BATCH_COST), per_request=3, batch=8)})

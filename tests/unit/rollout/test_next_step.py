@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
 from fathom.core.cluster.observed_pods import ObservedPod
@@ -316,7 +317,7 @@ def test_once_the_longest_bake_is_over_idle_windows_are_not_noted_for_ever(
     }
     watch = CanaryWatch("canary", ready_since_s=NOW_S, uid="uid of canary")
     arm = replace(CANARY, watch=watch, arm=True)
-    seen = given(after_s, pod(ready=True), window=windows[found], arm=True)
+    seen = given(after_s, pod(ready=True), window=windows[found], compares=COMPARES)
     assert (after(arm, seen).evidence != arm.evidence) == counts
 
 
@@ -435,6 +436,7 @@ def test_what_was_reverted_before_anything_moved_ends_in_silence() -> None:
     assert (step.rollout, told(step)) == (None, [])
 
 
+COMPARES = Compares.ADAPTIVE_VERIFICATION
 ARM = replace(
     CANARY,
     arm=True,
@@ -445,28 +447,28 @@ DAYS_S = 30 * 86400.0
 
 
 def test_one_that_was_compared_stays_for_as_long_as_it_is_asked_for() -> None:
-    found = after(ARM, given(DAYS_S, pod(ready=True), arm=True))
+    found = after(ARM, given(DAYS_S, pod(ready=True), compares=COMPARES))
     assert (found.stage, found.compared) == (Stage.CANARY, ARM.compared)
     moved = replace(ARM, watch=replace(ARM.watch or CanaryWatch(""), pod="gone"))
-    assert after(moved, given(DAYS_S, pod(), arm=True)).stage is Stage.CANARY
+    assert after(moved, given(DAYS_S, pod(), compares=COMPARES)).stage is Stage.CANARY
 
 
 @pytest.mark.parametrize(
     ("after_s", "left"), [(0, "20 more minutes"), (610, "10 more minutes"), (1199, "1 more minute")]
 )
 def test_one_that_is_compared_says_for_how_long(after_s: float, left: str) -> None:
-    found = after(replace(ARM, compared=None), given(after_s, pod(ready=True), arm=True))
+    found = after(replace(ARM, compared=None), given(after_s, pod(ready=True), compares=COMPARES))
     assert found.message.endswith(f"; compared for {left}.")
 
 
 def test_one_that_never_stays_to_be_compared_is_given_up() -> None:
-    found = after(replace(ARM, compared=None), given(DAYS_S, pod(ready=True), arm=True))
+    found = after(replace(ARM, compared=None), given(DAYS_S, pod(ready=True), compares=COMPARES))
     assert (found.stage, found.reason) == (Stage.ROLLED_BACK, Reason.CANARY_NOT_READY)
 
 
 def test_one_to_be_compared_waits_while_no_other_serves() -> None:
     down = (pod("old", "a"), pod("old", "b"))
-    seen = given(10, pods=down, arm=True, workloads=(deployment("old", 3),))
+    seen = given(10, pods=down, compares=COMPARES, workloads=(deployment("old", 3),))
     assert after(replace(SETTLING, arm=True), seen).stage is Stage.SETTLING
 
 
@@ -480,6 +482,6 @@ def test_what_was_compared_is_rolled_out_by_what_it_has_shown() -> None:
 
 def test_one_that_was_given_up_is_tried_from_the_beginning_once_all_are_to_be_like_it() -> None:
     failed = replace(ARM, stage=Stage.ROLLED_BACK, reason=Reason.CANARY_CRASHED)
-    assert after(failed, given(arm=True)) == failed
+    assert after(failed, given(compares=COMPARES)) == failed
     begun = after(failed, given(workloads=(deployment("old", 3),)))
     assert (begun.stage, begun.arm, begun.watch) == (Stage.SETTLING, False, None)

@@ -478,4 +478,4 @@ def test_where_depth_0_rules_its_price_is_said() -> None:
     fleet = Fleet(settings=settings, acceptance=(0.01,) * 16, jitter=0).run(600)
 
     assert fleet.depth() == 0
-    assert "speculation.drafting: Disabled may be faster" in fleet.log()
+    assert "speculation.drafting: Canary measures that" in fleet.log()

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
+from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.core.arm import arm_of
 from fathom.core.engine.adaptive_conflicts import conflicts
 from fathom.core.engine.async_scheduling import why_synchronous
 from fathom.core.engine.capability_table import (
@@ -115,8 +115,13 @@ def live_depth(spec: SpeculativeDeploymentSpec) -> bool:
 
 
 def has_plugin(spec: SpeculativeDeploymentSpec) -> bool:
-    """Whether the pods are started with the plugin: to change depth, or to count at the one."""
-    return live_depth(spec) or (spec.tunable and spec.drafts and why_not_counted(spec) is None)
+    """Whether the pods are started with the plugin: to change depth, or to count at the one.
+
+    Without speculation it counts where there is a draft, so that both can be compared.
+    """
+    return live_depth(spec) or (
+        spec.tunable and (spec.drafts or spec.has_draft) and why_not_counted(spec) is None
+    )
 
 
 def why_not_counted(spec: SpeculativeDeploymentSpec) -> str | None:
@@ -128,7 +133,7 @@ def why_not_counted(spec: SpeculativeDeploymentSpec) -> str | None:
     version = engine_version(engine)
     if version is None or not COUNTED.in_version(version):
         return f"the plugin counts in vLLM {COUNTED.versions}"
-    if method not in COUNTED.methods:
+    if spec.drafts and method not in COUNTED.methods:
         return f"the plugin is not known to count with method {method}"
     if cause := _synchronous_pipeline(spec):
         return f"pipelineParallelSize above 1 needs another scheduler with {cause}"
@@ -209,7 +214,7 @@ def _missing(spec: SpeculativeDeploymentSpec, version: Version) -> Iterator[Prob
 
 def adaptive_verification_problem(spec: SpeculativeDeploymentSpec) -> Problem | None:
     """Why adaptive verification cannot run on this engine, if it is asked for and cannot."""
-    asks = spec.verifies_adaptively or arm_of(spec) is not None
+    asks = spec.verifies_adaptively or spec.compares is Compares.ADAPTIVE_VERIFICATION
     refusal = _adaptive_verification_refusal(spec) if asks else None
     return Problem(_ADAPTIVE_FIELD, refusal) if refusal else None
 

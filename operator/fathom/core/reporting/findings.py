@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fathom.api.choices import Compares
 from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
 from fathom.api.problem import Problem
 from fathom.api.status import (
-    AdaptiveVerificationStatus,
+    ComparisonStatus,
     DraftStatus,
     EngineStatus,
     GainedStatus,
@@ -50,8 +51,8 @@ class Findings:
     """Why the newest revision is not in force; empty: it is, or is on its way."""
     rollout: RolloutStatus | None
     """The one under way, or whose revision is vetoed."""
-    adaptive_verification: AdaptiveVerificationStatus | None
-    """None: it is not compared."""
+    comparisons: Mapping[Compares, ComparisonStatus]
+    """What one replica has otherwise than the others, to be compared; one at most."""
     refusals: tuple[str, ...]
     """Sentences: what the API server refused of what should exist."""
     taken: tuple[Taken, ...]

@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
+from fathom.api.choices import Compares
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import (
     Condition,
@@ -58,7 +59,8 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         weights=findings.weights,
         depth=_depth(findings, objects),
         rollout=_rollout(findings.rollout, objects.status),
-        adaptive_verification=findings.adaptive_verification,
+        adaptive_verification=findings.comparisons.get(Compares.ADAPTIVE_VERIFICATION),
+        drafting=findings.comparisons.get(Compares.DRAFTING),
         measured=findings.measured,
         gained=findings.gained,
         tuning=findings.tuning,
@@ -107,7 +109,7 @@ def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
         for each in status.conditions
         if each.type is not ConditionType.TUNING
     }
-    compared = status.adaptive_verification
+    compared = status.comparison
     return (
         status.observed_generation,
         status.replicas,

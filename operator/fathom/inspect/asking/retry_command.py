@@ -86,8 +86,8 @@ def was_rolled_back(status: SpeculativeDeploymentStatus) -> bool:
 
 
 def was_compared_in_vain(status: SpeculativeDeploymentStatus) -> bool:
-    """Whether the one replica with adaptive verification was given up."""
-    compared = status.adaptive_verification
+    """Whether the one replica that was compared was given up."""
+    compared = status.comparison
     return compared is not None and compared.state is ArmState.FAILED
 
 

@@ -306,8 +306,12 @@ def test_where_nothing_is_counted_it_says_why(changes: dict[str, Any], why: str)
     assert not has_plugin(spec)
 
 
-def test_without_drafting_there_is_nothing_to_count() -> None:
-    assert not has_plugin(resource({"speculation.drafting": "Disabled"}).spec)
+def test_without_drafting_steps_are_counted_where_there_is_a_draft_to_compare_with() -> None:
+    off = {"speculation.drafting": "Disabled"}
+    assert has_plugin(resource(off).spec)
+    assert has_plugin(resource(off | {"draft.method": "mtp", "draft.id": None}).spec)
+    assert not has_plugin(resource(off | {"draft.id": None}).spec)
+    assert not has_plugin(resource(off | {"speculation.tuning.mode": "Static"}).spec)
 
 
 @pytest.mark.parametrize(
