@@ -26,7 +26,7 @@ def delta(at: int, seconds: float) -> PodDelta:
 def summed(windows: list[tuple[float, Gain | None]], gpus: int = 1) -> Gained:
     found = Gained()
     for at, (seconds, gain) in enumerate(windows):
-        found = found.updated([delta(at, seconds)], lambda _bucket, _depth, g=gain: g, gpus)
+        found = found.updated([delta(at, seconds)], lambda _pod, _bucket, _depth, g=gain: g, gpus)
     return found
 
 

@@ -27,8 +27,9 @@ from fathom.tuning.estimate.step_table import MEASURED_SD
 from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Gain
 
 _HOUR_S: Final = 3600.0
-GainOver = Callable[[int, int], Gain | None]
-"""Of a bucket and a depth: what the depth is worth there over `tokens`; None: nothing is known."""
+GainOver = Callable[[str, int, int], Gain | None]
+"""Of a pod, a bucket and a depth: what the depth is worth there over `tokens`; None: nothing is
+known."""
 _Seconds = Annotated[float, Field(ge=0)]
 
 
@@ -86,7 +87,7 @@ class Gained:
 
         Args:
             deltas: what they counted.
-            gain_over: of each depth over `tokens`, by bucket.
+            gain_over: of each depth over `tokens`, by pod and bucket.
             gpus: of one engine.
         """
         after = self
@@ -127,7 +128,7 @@ def _told(delta: PodDelta, gain_over: GainOver) -> Iterator[tuple[float, Gain | 
         yield delta.transition_seconds, None
     for cell, counts in delta.cells.items():
         if counts.step_seconds > 0:
-            gain = gain_over(cell.batch_le, cell.depth)
+            gain = gain_over(delta.pod, cell.batch_le, cell.depth)
             known = delta.counts_prompts or gain is NO_GAIN
             yield counts.step_seconds, gain if known else None
 

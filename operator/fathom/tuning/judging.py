@@ -51,13 +51,14 @@ def _entered(
 
 
 def _gained(state: TuningState, deltas: tuple[PodDelta, ...], policy: Policy, gpus: int) -> Gained:
-    """What was gained after this window."""
-    tokens = policy.clamped(policy.bounds.tokens)
+    """What was gained after this window, by pods of which it is known that they are alike."""
+    tokens, evidence = policy.clamped(policy.bounds.tokens), policy.evidence
 
-    def gain_over_tokens(bucket: int, depth: int) -> Gain | None:
+    def gain_over_tokens(pod: str, bucket: int, depth: int) -> Gain | None:
         if depth == tokens:
             return NO_GAIN
-        return policy.evidence.gain(bucket, depth, tokens) if policy.evidence.tells_gain else None
+        known = evidence.tells_gain and evidence.step_times.is_known(pod)
+        return evidence.gain(bucket, depth, tokens) if known else None
 
     return state.gained.updated(deltas, gain_over_tokens, gpus)
 

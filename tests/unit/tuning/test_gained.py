@@ -25,7 +25,7 @@ def ran(
 
 
 def by_depth(gains: dict[int, Gain | None]) -> GainOver:
-    return lambda _bucket, depth: gains[depth]
+    return lambda _pod, _bucket, depth: gains[depth]
 
 
 def test_busy_seconds_times_gpus_times_the_gain() -> None:
@@ -120,3 +120,11 @@ def test_seconds_of_which_no_gain_can_be_told_are_told_apart() -> None:
     found = Gained().updated([mixing, old], by_depth({5: FASTER}), gpus=2)
 
     assert (found.measured_gpu_s, found.unmeasured_gpu_s) == (2 * 1800, 2 * (600 + 1800))
+
+
+def test_a_pod_of_which_nobody_knows_what_it_is_like_adds_nothing() -> None:
+    def of_known_pods(pod: str, _bucket: int, _depth: int) -> Gain | None:
+        return FASTER if pod == "known" else None
+
+    found = Gained().updated([ran(5, pod="known"), ran(5, pod="new")], of_known_pods, gpus=1)
+    assert (found.measured_gpu_s, found.unmeasured_gpu_s) == (1800, 1800)

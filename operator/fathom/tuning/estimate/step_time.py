@@ -34,6 +34,10 @@ PRESENT_S: Final = 1800.0
 """How long after its last window a pod counts as present: three windows of the longest."""
 ALIKE_FACTOR: Final = 1.25
 """Between the usual speeds of two pods at most, if both are of one kind."""
+LEAST_KNOWN_SHARE: Final = 0.5
+"""Of the present pods, before anything is said of them all."""
+KIND_WINDOWS: Final = 3.0
+"""Windows of a pod after which it is known whether it is like the others."""
 USUAL_SD: Final = 0.025
 """Spread of a pod's speed about what is usual for it."""
 USUAL_WINDOWS: Final = 20.0
@@ -177,20 +181,34 @@ class StepTimes:
 
     @property
     def pods_are_alike(self) -> bool:
-        """Whether all present pods could be of one kind; another kind has other costs of depth."""
-        newest_s = max((pod.at_s for pod in self.pods), default=0.0)
-        usual = [
-            pod.usual
-            for pod in self.pods
-            if newest_s - pod.at_s <= PRESENT_S and pod.usual_windows >= USUAL_WINDOWS
-        ]
+        """Whether all present pods are of one kind, as far as most are known.
+
+        Another kind has other costs of depth.
+        """
+        usual = [pod.usual for pod in self._present if self.is_known(pod.pod)]
+        if len(usual) < LEAST_KNOWN_SHARE * len(self._present):
+            return False
         return not usual or exp(max(usual) - min(usual)) <= ALIKE_FACTOR
+
+    def is_known(self, pod: str) -> bool:
+        """Whether it is known what a pod is like; there is nothing that one alone could be unlike.
+
+        Of pods beyond those that are kept nothing is known, and they are taken for the others.
+        """
+        if len(self._present) < 2:  # noqa: PLR2004 - it takes two
+            return True
+        windows = (each.usual_windows for each in self.pods if each.pod == pod)
+        return next(windows, KIND_WINDOWS) >= KIND_WINDOWS
+
+    @property
+    def _present(self) -> list[PodSpeed]:
+        newest_s = max((pod.at_s for pod in self.pods), default=0.0)
+        return [pod for pod in self.pods if newest_s - pod.at_s <= PRESENT_S]
 
     def speed(self) -> float:
         """The pods' present mean factor over the table, as a logarithm.
 
         Not of those that are remembered from earlier: a pod that is gone slows nobody down.
         """
-        newest_s = max((pod.at_s for pod in self.pods), default=0.0)
-        present = [pod.log_factor for pod in self.pods if newest_s - pod.at_s <= PRESENT_S]
+        present = [pod.log_factor for pod in self._present]
         return sum(present) / len(present) if present else 0.0

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from fathom.tuning.gained import Gained
+from fathom.tuning.policy.policy import GAIN_KNOWN_SHARE
 from fathom_bench.tuner.requests.engine import RequestEngine, Served
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines
 from fathom_bench.tuner.requests.world import RequestWorld
@@ -49,7 +51,7 @@ class RequestScore(BaseModel):
     gain_said: float | None
     """Relative, of the depths in force over `tokens`; None: unknown."""
     gpu_share_said: float | None
-    """GPU hours gained over those measured."""
+    """GPU hours gained over those measured; None: too few were measured to hold it against all."""
     gpu_share_half_width: float
     headroom_said: float | None
     """More tokens per second, at the end."""
@@ -112,10 +114,17 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
         static={depth: _static(world, seed, depth) for depth in world.fleet.allowed},
         schedule={each.first: each.depth for each in document.schedule} if document else {},
         gain_said=measured.gain if measured else None,
-        gpu_share_said=gained.ratio,
+        gpu_share_said=gained.ratio if _is_told(gained) else None,
         gpu_share_half_width=gained.half_width,
         headroom_said=fleet.last.headroom_tokens_per_second if fleet.last else None,
         headroom_true=0.0 if _saturated(world, tuned, pods=len(fleet.engines)) else None,
+    )
+
+
+def _is_told(gained: Gained) -> bool:
+    """Whether what was measured is most of what ran, so that it can be held against all of it."""
+    return gained.measured_gpu_s >= GAIN_KNOWN_SHARE * (
+        gained.measured_gpu_s + gained.unmeasured_gpu_s
     )
 
 

@@ -320,10 +320,27 @@ def test_a_pod_that_is_gone_makes_room_for_another() -> None:
 @pytest.mark.parametrize(("slower", "alike"), [(1.1, True), (1.5, False)])
 def test_pods_of_two_kinds_are_noticed(slower: float, *, alike: bool) -> None:
     times = StepTimes()
-    for i in range(1, 41):
+    for i in range(1, 13):
         at_s = 10.0 * i
         pods = [counted("a", at_s, (4, 3, 0.01)), counted("b", at_s, (4, 3, 0.01 * slower))]
         times = updated(times, pods)
     assert times.pods_are_alike is alike
-    gone = updated(times, [counted("a", 400.0 + PRESENT_S + 10, (4, 3, 0.01))])
+    gone = updated(times, [counted("a", 120.0 + PRESENT_S + 10, (4, 3, 0.01))])
     assert gone.pods_are_alike
+
+
+def test_until_most_pods_are_known_nobody_says_that_they_are_alike() -> None:
+    times = updated(StepTimes(), [counted("a", 10.0, (4, 3, 0.01))])
+    assert times.pods_are_alike
+    assert times.is_known("a")
+    for i in range(2, 15):
+        at_s = 10.0 * i
+        pods = [counted("a", at_s, (4, 3, 0.01)), counted("b", at_s, (4, 3, 0.01))]
+        times = updated(times, pods)
+        assert times.pods_are_alike is times.is_known("a")
+    assert times.is_known("b")
+    for at_s in (150.0, 160.0):
+        three = [counted(name, at_s, (4, 3, 0.01)) for name in ("a", "b", "new")]
+        times = updated(times, three)
+        assert times.pods_are_alike
+        assert not times.is_known("new")
