@@ -1,12 +1,12 @@
 """The engines: one whose depth is live, as Fathom starts it, and one for each single depth."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fathom.api.choices import TuningMode
+from fathom.api.choices import AdaptiveVerification, TuningMode
 from fathom.api.spec import (
     DraftSpec,
     EngineSpec,
@@ -18,6 +18,8 @@ from fathom.api.spec import (
 )
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.engine_command.engine_args import engine_args
+from fathom.tuning.interface import Settings
+from fathom.tuning.settings import settings_from
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.records import DIRECTORY_VARIABLE
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
@@ -29,11 +31,9 @@ DEPTH: Final = 3
 _DEEPEST: Final = 7
 _CPU_REQUESTS: Final = 16
 _GPU_REQUESTS: Final = 256
-_GPU_ARGS: Final = (
-    *("--dtype", "bfloat16", "--max-model-len", "1024"),
-    # Two engines share the GPU: the live one, and one of a single depth after the other.
-    *("--gpu-memory-utilization", "0.4"),
-)
+_GPU_ARGS: Final = ("--dtype", "bfloat16", "--max-model-len", "1024")
+_MEMORY_SHARE: Final = 0.8
+"""Of the GPU's memory, for all engines that are up at once."""
 GPU_SHAPE: Final = PairShape(
     hidden=2048,
     heads=16,
@@ -55,25 +55,67 @@ class RenderedSetup(EngineSetup):
 
     def arguments(self, port: int) -> list[str]:
         """Everything after the model. vLLM takes the last of what is said twice."""
-        return [
-            *self.rendered,
-            *("--host", "127.0.0.1", "--port", str(port)),
-            *("--scheduler-cls", self.scheduler_cls),
-        ]
+        scheduler = ("--scheduler-cls", self.scheduler_cls) if self.scheduler_cls else ()
+        return [*self.rendered, *("--host", "127.0.0.1", "--port", str(port)), *scheduler]
 
 
 def live_setup(machine: Machine, pair: ModelPair) -> RenderedSetup:
-    """The engine whose depth is live."""
-    return _setup(machine, pair, DEPTH, TuningMode.AUTO)
+    """The engine whose depth is live, beside one other."""
+    return _with_memory(_setup(machine, pair, DEPTH, TuningMode.AUTO), machine, 2)
 
 
 def single_setup(machine: Machine, pair: ModelPair, depth: int) -> RenderedSetup:
     """Mode Static's engine of one depth; of depth 0: without speculation at all."""
-    setup = _setup(machine, pair, max(depth, 1), TuningMode.STATIC)
+    setup = _with_memory(_setup(machine, pair, max(depth, 1), TuningMode.STATIC), machine, 2)
     if depth:
         return setup
+    return _without_speculation(setup)
+
+
+def race_setups(machine: Machine, pair: ModelPair) -> Mapping[str, RenderedSetup]:
+    """The engines of a race, as the operator starts them and nothing more. The tuned one is first.
+
+    All are up at once, and each gets its part of the GPU's memory.
+    """
+    tuned = _setup(machine, pair, DEPTH, TuningMode.AUTO)
+    shallow, deep = (_setup(machine, pair, each, TuningMode.STATIC) for each in (DEPTH, _DEEPEST))
+    adaptive = _setup(machine, pair, _DEEPEST, TuningMode.STATIC, adaptive=True)
+    setups = {
+        "tuned": tuned,
+        f"static {DEPTH}": shallow,
+        f"static {_DEEPEST}": deep,
+        "no speculation": _without_speculation(shallow),
+        "adaptive verification": adaptive,
+    }
+    return {
+        name: _with_memory(replace(setup, scheduler_cls=""), machine, len(setups))
+        for name, setup in setups.items()
+    }
+
+
+def race_settings(setup: EngineSetup, depths: Iterable[int], window_seconds: int) -> Settings:
+    """What the tuner of a race is told: the user's depth, and those that the engine has."""
+    return settings_from(
+        SpeculationSpec(
+            tokens=setup.depth,
+            max_tokens=setup.max_depth,
+            min_tokens=0,
+            tuning=TuningSpec(window_seconds=window_seconds),
+        ),
+        setup.max_batch,
+        depths,
+    )
+
+
+def _without_speculation(setup: RenderedSetup) -> RenderedSetup:
     at = setup.rendered.index(_SPECULATION)
     return replace(setup, depth=0, rendered=setup.rendered[:at] + setup.rendered[at + 2 :])
+
+
+def _with_memory(setup: RenderedSetup, machine: Machine, engines: int) -> RenderedSetup:
+    share = f"{_MEMORY_SHARE / engines:.2f}"
+    memory = ("--gpu-memory-utilization", share) if machine.gpu else ()
+    return replace(setup, rendered=(*setup.rendered, *memory))
 
 
 def depths_of(machine: Machine, pair: ModelPair) -> tuple[int, ...]:
@@ -87,8 +129,10 @@ def in_directory(setup: RenderedSetup, directory: Path) -> RenderedSetup:
     return replace(setup, variables={**setup.variables, DIRECTORY_VARIABLE: str(directory)})
 
 
-def _setup(machine: Machine, pair: ModelPair, depth: int, mode: TuningMode) -> RenderedSetup:
-    spec = _spec(machine, pair, depth, mode)
+def _setup(
+    machine: Machine, pair: ModelPair, depth: int, mode: TuningMode, *, adaptive: bool = False
+) -> RenderedSetup:
+    spec = _spec(machine, pair, depth, mode, adaptive=adaptive)
     live = mode is TuningMode.AUTO
     model, *rendered = engine_args(spec)
     return RenderedSetup(
@@ -114,7 +158,7 @@ def _variables(machine: Machine) -> Mapping[str, str]:
 
 
 def _spec(
-    machine: Machine, pair: ModelPair, depth: int, mode: TuningMode
+    machine: Machine, pair: ModelPair, depth: int, mode: TuningMode, *, adaptive: bool = False
 ) -> SpeculativeDeploymentSpec:
     requests = _GPU_REQUESTS if machine.gpu else _CPU_REQUESTS
     return SpeculativeDeploymentSpec(
@@ -125,6 +169,9 @@ def _spec(
             max_tokens=_DEEPEST,
             min_tokens=0,
             tuning=TuningSpec(mode=mode),
+            adaptive_verification=(
+                AdaptiveVerification.ENABLED if adaptive else AdaptiveVerification.DISABLED
+            ),
         ),
         engine=EngineSpec(
             image="vllm/vllm-openai",
