@@ -6,6 +6,7 @@ import pytest
 
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
+from fathom_local.kube import Object
 from support.local_cluster import TestNamespace, is_ready
 from support.operated import SIMULATED, SPEC, Resource, operator, resource
 from support.operator_process import Operator
@@ -29,6 +30,32 @@ async def test_a_bad_spec_is_told_while_replicas_follow(
     assert (await resource.get())["status"]["ready"] == "2/2"
     (deployment,) = await namespace.all_of("Deployment")
     assert deployment["spec"]["replicas"] == 2
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_selector_that_somebody_changed_is_put_right(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    """An API server merges selectors by key up to Kubernetes 1.21, and later takes them whole."""
+    await resource.apply({**SPEC, "replicas": 1})
+    await resource.wait("Ready", "True")
+
+    async def selector() -> Object:
+        (service,) = await namespace.all_of("Service")
+        found: Object = service["spec"]["selector"]
+        return found
+
+    ours = await selector()
+
+    async def as_it_was() -> bool:
+        return await selector() == ours
+
+    for changes in (
+        {"rollouts-pod-template-hash": "6f9cd"},
+        {**dict.fromkeys(ours), "app": "another"},
+    ):
+        await namespace.patch("Service", resource.name, {"spec": {"selector": changes}})
+        await until(as_it_was, "the Service selects the pods that serve")
 
 
 @pytest.mark.usefixtures("operator")

@@ -17,6 +17,7 @@ from fathom.core.cluster.kinds import (
     Kind,
 )
 from fathom.core.plugin import PluginBundle
+from fathom.reconcile.writing.apply_guard import OVER_AFTER_S
 from fathom.runtime.loop import SHORTEST_SLEEP_S
 from fathom.tuning.gained import Gained
 from fathom.tuning.state import TuningState
@@ -218,6 +219,9 @@ async def test_a_clock_that_is_set_back_keeps_no_tug_of_war_alive(bench: Bench) 
         await bench.tick()
     bench.clock.at_s -= 86_400
     await bench.tick()
+    await bench.tick()
+    assert "changed back by something else" in bench.condition("Degraded")["message"]
+    bench.clock.at_s += OVER_AFTER_S
     await bench.tick()
     assert bench.condition("Degraded")["reason"] == "AsExpected"
 

@@ -99,6 +99,9 @@ class Writer:
             else:
                 guard.wrote(operation, now_s)
                 written.append(operation)
+        if not refusals:
+            # What is right at this moment may be changed again at the next.
+            refusals += guard.fights(now_s)
         return Outcome(tuple(refusals), tuple(left), written=tuple(written), tried=tried)
 
     async def status(self, status: Mapping[str, JsonValue], seen: Seen) -> Manifest:

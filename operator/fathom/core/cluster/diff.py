@@ -2,8 +2,8 @@
 
 The API server adds defaults, and webhooks add sidecars and tolerations: what is live may hold more
 than what was rendered, never less. So this asks whether the rendered object is contained in the
-live one. Ours as a whole are only lists of plain values, such as a container's arguments, and what
-a ConfigMap holds.
+live one. Ours as a whole are only lists of plain values, such as a container's arguments, what a
+ConfigMap holds, and selectors: there more means fewer pods.
 
 What a later spec no longer renders is thus not seen. Pods have no need of it: another pod template
 is another revision, and its workload another object.
@@ -23,8 +23,10 @@ from fathom.core.counted import counted
 _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key", "type")
 """Fields that identify an item of a list of objects, in the order in which they are tried."""
 
-_EXACT: Final = frozenset({"data"})
-"""Fields whose every entry is ours: an addition there is a difference."""
+_SELECTORS: Final = ("spec.selector", "spec.selector.matchLabels")
+"""Of a Service, and of what selects pods by labels as a Deployment does."""
+_EXACT: Final = frozenset({"data", *_SELECTORS})
+"""Places whose every entry is ours: an addition there is a difference."""
 
 
 def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> str | None:
@@ -43,7 +45,7 @@ def first_difference(rendered: JsonValue, live: JsonValue, path: str = "") -> st
 def _in_mapping(
     rendered: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: str
 ) -> str | None:
-    if path.rsplit(".", 1)[-1] in _EXACT and (extra := sorted(live.keys() - rendered.keys())):
+    if path in _EXACT and (extra := sorted(live.keys() - rendered.keys())):
         return f"{path}.{extra[0]} should not be there"
     if path == "metadata" and _labels_named(live) and not _labels_named(rendered):
         return "the labels that were asked for before should not be there"
@@ -56,6 +58,34 @@ def _in_mapping(
         if (found := first_difference(value, live[key], below)) is not None:
             return found
     return None
+
+
+def selector_patch(
+    rendered: Mapping[str, JsonValue], live: Mapping[str, JsonValue]
+) -> dict[str, JsonValue]:
+    """The merge patch that makes a selector what was rendered, where more was added; empty: none.
+
+    An apply takes out what others added from Kubernetes 1.22 on only: before, each key had an
+    owner.
+    """
+    for path in _SELECTORS:
+        ours, theirs = (_at(each, path) for each in (rendered, live))
+        if ours is None or theirs is None or not theirs.keys() - ours.keys():
+            continue
+        added: dict[str, JsonValue] = dict.fromkeys(sorted(theirs.keys() - ours.keys()))
+        patch: JsonValue = {**ours, **added}
+        for part in reversed(path.split(".")):
+            patch = {part: patch}
+        assert isinstance(patch, dict)  # noqa: S101 - a path has parts
+        return patch
+    return {}
+
+
+def _at(manifest: Mapping[str, JsonValue], path: str) -> Mapping[str, JsonValue] | None:
+    found: JsonValue = dict(manifest)
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def _labels_named(metadata: Mapping[str, JsonValue]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.core.cluster.kinds import CONFIG_MAP, Kind
+from fathom.core.cluster.kinds import CONFIG_MAP, SERVICE, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.times import is_over
 from fathom.reconcile.writing.operations import Apply, Create, Delete, Operation, Patch
@@ -17,6 +17,8 @@ from fathom.reconcile.writing.retry import Retry
 PATIENCE: Final = 3
 """Identical writes of one object that the API server took, before it is left alone for a while."""
 FIRST_PAUSE_S: Final = 120.0
+SERVICE_PAUSE_S: Final = 60.0
+"""Of a Service: while it selects other pods than those that serve, nobody is served."""
 LONGEST_PAUSE_S: Final = 3600.0
 """Each write that is changed back doubles the pause: nobody tells when the other side is mended."""
 OVER_AFTER_S: Final = 300.0
@@ -43,6 +45,8 @@ class _Written:
     """Unix seconds of the last time."""
     created: bool
     """Whether it was not there before."""
+    why: str = ""
+    """What was found changed back, the last time."""
     data: Mapping[str, JsonValue] = field(default_factory=dict)
     """Of a ConfigMap."""
 
@@ -51,11 +55,11 @@ class _Written:
         found = _data(live)
         return any(found.get(key) != value for key, value in self.data.items())
 
-    def pausing(self, now_s: float) -> bool:
+    def pausing(self, kind: Kind, now_s: float) -> bool:
         if self.times < PATIENCE:
             return False
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.times - PATIENCE))
-        return self._within(pause_s, now_s)
+        return self._within(SERVICE_PAUSE_S if kind == SERVICE else pause_s, now_s)
 
     def over(self, now_s: float) -> bool:
         """Whether nobody fights, where the object is as it was written.
@@ -100,13 +104,18 @@ class ApplyGuard:
         refused = self._refused_before(operation)
         if refused is not None and refused.retry.left_s(now_s) > 0:
             return refused.sentence
-        if isinstance(operation, Delete) or not self._seen(operation).pausing(now_s):
+        if isinstance(operation, Delete) or not self._seen(operation).pausing(
+            operation.kind, now_s
+        ):
             return None
-        return (
-            f"{operation.kind.kind} {operation.name} was written {PATIENCE} times and is "
-            f"changed back by something else: {operation.why}. It is written again less and less "
-            "often; find the webhook or controller that does this, and exempt objects labelled "
-            "app.kubernetes.io/managed-by=fathom."
+        return _fight(operation.kind, operation.name, operation.why)
+
+    def fights(self, now_s: float) -> tuple[str, ...]:
+        """Sentences: what is as it was written, for now, and was changed back each time so far."""
+        return tuple(
+            _fight(kind, name, seen.why)
+            for (kind, name), seen in sorted(self._written.items())
+            if seen.times > PATIENCE and not seen.over(now_s)
         )
 
     def refused(self, operation: Operation, sentence: str, now_s: float) -> None:
@@ -135,6 +144,7 @@ class ApplyGuard:
                 times=seen.times + 1,
                 at_s=now_s,
                 created=isinstance(operation, Create),
+                why=operation.why,
                 data={} if isinstance(operation, Patch) else _data(operation.manifest),
             )
             self._written[operation.kind, operation.name] = again
@@ -148,6 +158,15 @@ class ApplyGuard:
             # What a ConfigMap holds has moved meanwhile, and it is the same fight.
             return replace(seen, fingerprint=fingerprint)
         return _Written(fingerprint, times=0, at_s=0.0, created=False)
+
+
+def _fight(kind: Kind, name: str, why: str) -> str:
+    again = "once a minute" if kind == SERVICE else "less and less often"
+    return (
+        f"{kind.kind} {name} was written {PATIENCE} times and is changed back by something else: "
+        f"{why}. It is written again {again}; find the webhook or controller that does this, and "
+        "exempt objects labelled app.kubernetes.io/managed-by=fathom."
+    )
 
 
 def _data(manifest: Manifest) -> Mapping[str, JsonValue]:

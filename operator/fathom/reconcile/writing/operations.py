@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
-from fathom.core.cluster.diff import first_difference
+from fathom.core.cluster.diff import first_difference, selector_patch
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, POD, Kind, kind_of
 from fathom.core.cluster.manifest import Manifest, Seen
 from fathom.core.cluster.nodes_per_replica import needs_compute_domain
@@ -202,6 +202,8 @@ def _rendered(
         if live is not None:
             as_rendered.note(step, sd, bundle, live, among=objects.live)
         return None
+    if isinstance(operation, Patch):
+        return operation
     return replace(operation, manifest=_stamped(manifest, objects))
 
 
@@ -226,13 +228,19 @@ def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
     return Patch(step.kind, step.name, _stamped(patch, objects), Seen.of(live), why)
 
 
-def brought_about(objects: Objects, kind: Kind, manifest: Manifest) -> Create | Apply | None:
+def brought_about(
+    objects: Objects, kind: Kind, manifest: Manifest
+) -> Create | Apply | Patch | None:
     """What is missing for an object to be as rendered; None: nothing is."""
     live = objects.live.get((kind, _name(manifest)))
     if live is None:
         return Create(kind, manifest, "it does not exist")
     why = first_difference(manifest, live)
-    return None if why is None else Apply(kind, manifest, Seen.of(live), why, live)
+    if why is None:
+        return None
+    if patch := selector_patch(manifest, live):
+        return Patch(kind, _name(manifest), patch, Seen.of(live), why)
+    return Apply(kind, manifest, Seen.of(live), why, live)
 
 
 def deleted(objects: Objects, kind: Kind, name: str, why: str) -> Delete:

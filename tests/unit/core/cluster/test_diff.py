@@ -2,8 +2,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
-from fathom.core.cluster.diff import first_difference
+from fathom.core.cluster.diff import first_difference, selector_patch
 
 RENDERED: dict[str, Any] = {
     "metadata": {"labels": {"a": "1"}},
@@ -236,6 +237,35 @@ def test_a_zero_that_somebody_took_out_is_a_difference(field: str) -> None:
 def test_data_of_a_config_map_is_ours_alone() -> None:
     found = first_difference({"data": {"a": "1"}}, {"data": {"a": "1", "b": "2"}})
     assert found == "data.b should not be there"
+
+
+@pytest.mark.parametrize("inside", [None, "matchLabels"])
+def test_a_selector_is_ours_alone_and_a_patch_takes_out_what_was_added(inside: str | None) -> None:
+    def manifest(**selector: str) -> dict[str, JsonValue]:
+        return spec({**selector})
+
+    def spec(labels: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        return {"spec": {"selector": {inside: labels} if inside else labels}}
+
+    rendered, live = manifest(name="kimi"), manifest(name="kimi", hash="6f9cd")
+    path = "spec.selector.matchLabels" if inside else "spec.selector"
+    assert first_difference(rendered, live) == f"{path}.hash should not be there"
+    assert first_difference(rendered, rendered) is None
+    assert selector_patch(rendered, live) == spec({"name": "kimi", "hash": None})
+    assert selector_patch(rendered, manifest(name="other")) == {}
+    assert selector_patch({"spec": {}}, live) == {}
+
+
+def test_what_selects_within_a_pod_template_may_hold_more() -> None:
+    """A webhook adds to it, and to take that out would roll pods."""
+
+    def template(**labels: str) -> dict[str, JsonValue]:
+        spread: list[JsonValue] = [{"topologyKey": "zone", "selector": {"matchLabels": {**labels}}}]
+        return {"spec": {"template": {"spec": {"nodeSelector": {**labels}, "spread": spread}}}}
+
+    rendered, live = template(a="1"), template(a="1", b="2")
+    assert first_difference(rendered, live) is None
+    assert selector_patch(rendered, live) == {}
 
 
 def test_a_long_value_is_cut() -> None:
