@@ -11,8 +11,10 @@ import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.core.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
-from support.bench import Bench, FakeMetrics
+from fathom.tuning.interface import TuningDecision, TuningSnapshot
+from support.bench import Bench, FakeMetrics, holding, moved
 
 MINUTES = 1440
 
@@ -124,3 +126,47 @@ async def test_a_verdict_that_no_watch_has_told_of_stands_after_a_restart(
             config_maps.put(each)
         assert (await rollout_after(bench, 10))["stage"] == "RolledBack"
     assert [pod["metadata"]["name"] for pod in bench.kube.all_of(POD)] == serving
+
+
+class Deaf(Serving):
+    """The new engines take no depth; the others have each as soon as it is written."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._bench = bench
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        text = self._bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+        document = DepthDocument.from_json(text)
+        assert document is not None
+        return Sample(
+            tuple(
+                replace(
+                    each,
+                    depth_generation=document.generation if each.pod.startswith(self.old) else 0,
+                )
+                for each in (await super().sample(pods)).counters
+            )
+        )
+
+
+@pytest.mark.parametrize("every_s", [1e6, 240.0, 60.0])
+@pytest.mark.parametrize("canary_minutes", [0, 20])
+async def test_one_that_obeys_no_depth_goes_back_however_often_depth_is_written(
+    every_s: float, canary_minutes: int
+) -> None:
+    def decide(snapshot: TuningSnapshot) -> TuningDecision:
+        found, document = holding(snapshot), snapshot.document
+        if document is None or snapshot.now_s - snapshot.document_written_at_s < every_s:
+            return found
+        newer = document.generation + 1
+        schedule = flat((1, 3)[newer % 2], snapshot.settings.max_batch)
+        return moved(found, DepthDocument(newer, schedule))
+
+    bench = Bench({"replicas": 3, "rollout.canaryMinutes": canary_minutes}, decide=decide)
+    await bench.until_ready()
+    bench.metrics = Deaf(bench)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    rollout = await rollout_after(bench, 15)
+    assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "DepthNotObeyed")
+    assert bench.kube.names(DEPLOYMENT) == [bench.metrics.old]

@@ -204,6 +204,7 @@ async def test_why_a_canary_cannot_be_created_is_what_it_goes_back_for(bench: Be
 
 async def test_mode_advise_is_the_stop_button_after_a_roll_back_too(bench: Bench) -> None:
     """What was rolled back may stand for days, and meanwhile somebody wants the tuner to stop."""
+    bench.metrics.generation = 0  # no engine takes a depth
     bench.edit({"engine.image": NEW})
     for _ in range(400):
         bench.clock.at_s += await bench.tick() or 0

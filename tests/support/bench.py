@@ -62,7 +62,7 @@ class FakeMetrics:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.down = False
-        self.generation = 0
+        self.generation = 1
         self.asked: list[str] = []
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:

@@ -15,7 +15,7 @@ CRASHES: Final = 3
 IMAGE_S: Final = 600.0
 """That an image may fail to be pulled: registries have bad minutes."""
 OBEY_S: Final = 300.0
-"""After a depth document was written, until which every live engine has it in force."""
+"""After a depth document was written, until which every live engine has it or a newer one."""
 PATIENCES: Final = 3.0
 """Times a canary's patience, after which one that never settles is given up, whatever it does."""
 
@@ -82,11 +82,8 @@ def _no_image(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) 
 
 
 def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
-    counters, document = given.counters.get(watch.pod), given.document
-    if not given.live or watch.ready_since_s is None or counters is None or document is None:
-        return None
-    since_s = max(watch.ready_since_s, given.document_written_at_s)
-    if given.now_s - since_s < OBEY_S or counters.depth_generation >= document.generation:
+    since_s = watch.behind_since_s
+    if not given.live or since_s is None or given.now_s - since_s < OBEY_S:
         return None
     return Failure(
         Reason.DEPTH_NOT_OBEYED,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.rollout.canary_trouble import restarts_of
+from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch
 
 
@@ -37,6 +38,23 @@ def watched_on(before: CanaryWatch | None, pod: ObservedPod | None, now_s: float
     return replace(watch, ready_since_s=watch.ready_since_s + down_s, unready_since_s=None)
 
 
+def seen_obeying(watch: CanaryWatch, given: RolloutInput) -> CanaryWatch:
+    """With the depth that its engine has in force.
+
+    A newer document does not begin its patience anew: it is no less behind for that.
+    """
+    counters, document = given.counters.get(watch.pod), given.document
+    if not given.live or watch.ready_since_s is None or counters is None or document is None:
+        return watch
+    generation = counters.depth_generation
+    if generation >= document.generation:
+        return replace(watch, generation=generation, behind_since_s=None)
+    if watch.behind_since_s is not None and watch.generation == generation:
+        return watch
+    since_s = max(watch.ready_since_s, given.document_written_at_s)
+    return replace(watch, generation=generation, behind_since_s=since_s)
+
+
 def _come_back(watch: CanaryWatch, uid: str, now_s: float) -> CanaryWatch:
     """Of a pod under the name of an earlier one, as the leader of a restarted group is."""
     if not watch.uid:  # kept by a Fathom that did not look
@@ -47,4 +65,4 @@ def _come_back(watch: CanaryWatch, uid: str, now_s: float) -> CanaryWatch:
 def _unready(watch: CanaryWatch, now_s: float) -> CanaryWatch:
     """Of a pod that is gone: what comes in its place bakes from the beginning."""
     since_s = now_s if watch.unready_since_s is None else watch.unready_since_s
-    return replace(watch, ready_since_s=None, unready_since_s=since_s)
+    return replace(watch, ready_since_s=None, unready_since_s=since_s, behind_since_s=None)

@@ -49,6 +49,10 @@ class CanaryWatch:
     """Of the pod; a group's leader comes back under the same name."""
     replaced: int = 0
     """How often it came back so."""
+    generation: int = 0
+    """Of the depth document that its engine had in force last."""
+    behind_since_s: UnixSeconds | None = None
+    """Since when that is an older one than was written, and the same; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True)

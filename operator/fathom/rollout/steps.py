@@ -20,7 +20,7 @@ from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.counted import counted
 from fathom.core.reporting.events import Event, Severity
 from fathom.rollout.canary_trouble import failure_of
-from fathom.rollout.canary_watch import canary_pod, watched_on
+from fathom.rollout.canary_watch import canary_pod, seen_obeying, watched_on
 from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched
 from fathom.rollout.comparison import HAS, comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
@@ -239,7 +239,7 @@ def _alone(given: RolloutInput) -> bool:
 
 def _watched(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     pod = canary_pod(given.of_revision(rollout.revision), rollout.watch)
-    watch = watched_on(rollout.watch, pod, given.now_s)
+    watch = seen_obeying(watched_on(rollout.watch, pod, given.now_s), given)
     failure = failure_of(rollout, watch, pod, given)
     seen = _seen(rollout, watch, given)
     if failure is not None:
@@ -253,6 +253,9 @@ def _watched(rollout: Rollout, given: RolloutInput) -> RolloutStep:
 
 def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> RolloutStep:
     """Of a canary that serves: it is promoted, goes back, or is watched on."""
+    if _never_obeyed(rollout.watch, given):
+        message = f"pod {pod.name} has not had any depth in force yet."
+        return RolloutStep(replace(rollout, reason=Reason.CANARY_STARTING, message=message))
     if not given.settings.bake_s:
         return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
     if _alone(given) and not given.asked(rollout.stable):
@@ -267,6 +270,16 @@ def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutIn
         case Answer.WATCH:
             message = f"pod {pod.name}: {verdict.message}"
             return RolloutStep(replace(rollout, reason=verdict.reason, message=message))
+
+
+def _never_obeyed(watch: CanaryWatch | None, given: RolloutInput) -> bool:
+    """Whether its engine, whose depth is live, says that it has had no document in force."""
+    return (
+        given.live
+        and watch is not None
+        and watch.behind_since_s is not None
+        and not watch.generation
+    )
 
 
 def _compared(

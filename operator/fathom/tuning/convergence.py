@@ -7,7 +7,7 @@ from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
 from fathom.tuning.interface import TunedPod, TuningSnapshot
 from fathom.tuning.learning import is_stale
-from fathom.tuning.state import TuningState
+from fathom.tuning.state import Behind, TuningState
 
 POKE_AFTER_S: Final = 30.0
 """A document not in force for so long: its engines are told again, in case the kubelet is slow."""
@@ -31,6 +31,8 @@ class Convergence:
     """Not in force after the deadline."""
     unread: tuple[str, ...]
     """Of those: the ones that cannot be read any more, and did not obey when they could."""
+    behind: tuple[Behind, ...]
+    """Who has an older document in force than was written."""
     sentence: str
     """Why, for a person."""
 
@@ -58,6 +60,7 @@ def convergence(
     behind: list[str] = []
     unplugged: list[str] = []
     unseen: list[str] = []
+    still: list[Behind] = []
     judged = 0
     for pod in snapshot.pods:
         counters = _present(pod, snapshot)
@@ -70,11 +73,12 @@ def convergence(
             continue
         if counters.depth_generation == document.generation:
             continue
+        since = _behind(pod, counters, snapshot, state)
+        still.append(since)
         if pod.name in state.disobeying:
-            # It is no less behind for a newer document that it does not read either.
             behind.append(pod.name)
             continue
-        waited = _waited(pod, snapshot)
+        waited = min(snapshot.now_s - since.since_s, pod.ready_for_s)
         if stepped.get(pod.name, 0.0) < snapshot.now_s - waited:
             continue
         if waited > DEADLINE_S:
@@ -90,6 +94,7 @@ def convergence(
         late=tuple(late),
         disobeying=(*behind, *unplugged, *unseen, *unread),
         unread=unread,
+        behind=tuple(still),
         sentence=_sentence(document.generation, behind, unplugged, unseen),
     )
 
@@ -109,8 +114,14 @@ def _present(pod: TunedPod, snapshot: TuningSnapshot) -> PodCounters | None:
     return None if counters is None or is_stale(counters, snapshot) else counters
 
 
-def _waited(pod: TunedPod, snapshot: TuningSnapshot) -> float:
-    return min(snapshot.now_s - snapshot.document_written_at_s, pod.ready_for_s)
+def _behind(
+    pod: TunedPod, counters: PodCounters, snapshot: TuningSnapshot, state: TuningState
+) -> Behind:
+    """It is no less behind for a newer document that it does not read either."""
+    before = next((each for each in state.behind if each.pod == pod.name), None)
+    if before is not None and before.generation == counters.depth_generation:
+        return before
+    return Behind(pod.name, counters.depth_generation, snapshot.document_written_at_s)
 
 
 def _sentence(generation: int, behind: list[str], unplugged: list[str], unseen: list[str]) -> str:

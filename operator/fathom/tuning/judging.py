@@ -138,7 +138,7 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
     return Situation(
         snapshot=snapshot,
         document=document,
-        state=replace(state, disobeying=found.disobeying),
+        state=replace(state, disobeying=found.disobeying, behind=found.behind),
         deltas=learnt.deltas,
         policy=policy,
         pins=pins(snapshot),

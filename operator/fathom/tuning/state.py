@@ -79,6 +79,17 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """A pod whose engine has an older document in force than was written."""
+
+    pod: str
+    generation: int
+    """Of the one that it has."""
+    since_s: float
+    """When the first newer one was written (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
 class TuningState:
     """All that is carried from one decision to the next. Frozen; bounded; versioned."""
 
@@ -131,6 +142,8 @@ class TuningState:
     """When each pod was last seen to step (Unix seconds). Not persisted."""
     held: tuple[Held, ...] = ()
     """Since when each pod is at the depth that it is at. Not persisted."""
+    behind: tuple[Behind, ...] = ()
+    """Not persisted."""
 
     @property
     def text(self) -> Survival | Yields:
@@ -160,7 +173,14 @@ class TuningState:
         if state is None:
             return None, False
         # A look or a step cannot have survived.
-        bare = replace(state, looks=MappingProxyType({}), stepped=(), held=(), gained=Gained())
+        bare = replace(
+            state,
+            looks=MappingProxyType({}),
+            stepped=(),
+            held=(),
+            behind=(),
+            gained=Gained(),
+        )
         return bare, whole  # type: ignore[return-value]
 
 
@@ -176,6 +196,6 @@ def _known_part(text: str) -> tuple[TuningState | None, bool]:
     return read_known(document, _ADAPTER.validate_python)
 
 
-_APART: Final = {"looks", "stepped", "held", "gained"}
+_APART: Final = {"looks", "stepped", "held", "behind", "gained"}
 """What is not persisted, or not with the rest."""
 _ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(TuningState)

@@ -1,5 +1,7 @@
 """What ends a canary before it is judged, to the second and to the restart."""
 
+from dataclasses import replace
+
 import pytest
 
 from fathom.api.conditions import Reason
@@ -7,6 +9,7 @@ from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.rollout.canary_trouble import Failure, failure_of
+from fathom.rollout.canary_watch import seen_obeying
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from unit.rollout.inputs import NOW_S, PATIENCE_S, deployment, given, group, pod
@@ -77,7 +80,7 @@ def obeying(
         document=DepthDocument(7, flat(3, 256)),
         document_written_at_s=NOW_S + written_s,
     )
-    return ended(watch, pod(ready=True, restarts=1), seen)
+    return ended(seen_obeying(watch, seen), pod(ready=True, restarts=1), seen)
 
 
 def test_it_has_five_minutes_to_obey() -> None:
@@ -96,6 +99,41 @@ def test_what_it_has_in_force_is_compared_with_what_was_written_last() -> None:
     assert obeying(300, 8, watch=BAKING) is None
     assert obeying(300, 6, written_s=1, watch=BAKING) is None
     assert obeying(301, 6, written_s=1, watch=BAKING) is not None
+
+
+def test_a_newer_document_does_not_begin_its_patience_anew() -> None:
+    """Depth is written each minute, as where the tuner probes; what it has in force stays."""
+    watch = BAKING
+
+    def minute(number: int, generation: int) -> Failure | None:
+        nonlocal watch
+        seen = given(
+            60 * number,
+            live=True,
+            counters={"canary": counted(generation)},
+            document=DepthDocument(number + 7, flat(3, 256)),
+            document_written_at_s=NOW_S + 60 * number,
+        )
+        watch = seen_obeying(watch, seen)
+        return ended(watch, pod(ready=True, restarts=1), seen)
+
+    assert [minute(number, 6) is not None for number in range(7)] == [False] * 5 + [True] * 2
+    watch = BAKING
+    assert not any(minute(number, 6 + number // 3) for number in range(20))
+    assert minute(20, 27) is None
+    assert watch.behind_since_s is None
+
+
+def counted(generation: int) -> PodCounters:
+    return PodCounters("canary", NOW_S, NOW_S, EngineCounts(), live_depth=True,
+                       depth_generation=generation)  # fmt: skip
+
+
+def test_what_is_not_told_is_not_held_against_it() -> None:
+    seen = given(400, live=True, document=DepthDocument(7, flat(3, 256)))
+    behind = replace(BAKING, generation=6, behind_since_s=NOW_S)
+    assert seen_obeying(BAKING, seen) == BAKING
+    assert seen_obeying(behind, seen) == behind
 
 
 def test_neither_a_static_engine_nor_one_that_is_not_ready_need_obey() -> None:

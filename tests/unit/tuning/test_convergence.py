@@ -1,6 +1,9 @@
 """Pods that do not run what the document asks: few do not hold the others, half of them do."""
 
+from dataclasses import replace
+
 from fathom.api.conditions import Reason
+from fathom.tuning.convergence import convergence
 from fathom.tuning.interface import Action
 from unit.tuning.plant import EASY, HARD, Fleet
 
@@ -33,6 +36,29 @@ def test_a_deaf_pod_is_named_and_told_again() -> None:
     assert said[0].notable
     assert "The other pods are tuned meanwhile." in said[0].message
     assert any("pod-0" in d.message for d in fleet.actions(Action.POKE))
+
+
+def test_a_document_that_is_written_each_minute_gives_a_deaf_pod_no_more_time() -> None:
+    fleet = Fleet(acceptance=HARD, replicas=2, jitter=0).run(200)
+    snapshot, found = fleet.snapshot(), []
+    assert fleet.document is not None
+    state = snapshot.state
+    for minute in range(1, 5):
+        now_s = snapshot.now_s + 60 * minute
+        pods = tuple(
+            replace(pod, counters=replace(pod.counters, at_s=now_s))
+            for pod in snapshot.pods
+            if pod.counters is not None
+        )
+        written = replace(fleet.document, generation=fleet.document.generation + minute)
+        judged = convergence(
+            replace(snapshot, now_s=now_s, pods=pods, document_written_at_s=now_s - 1),
+            written,
+            replace(state, stepped=tuple((pod.name, now_s) for pod in pods)),
+        )
+        state = replace(state, behind=judged.behind, disobeying=judged.disobeying)
+        found.append(judged.disobeying)
+    assert found == [(), (), ("pod-0", "pod-1"), ("pod-0", "pod-1")]
 
 
 def test_a_deaf_pod_carries_no_probe() -> None:
