@@ -73,6 +73,7 @@ def desired_state(
         live=follows(following, revision, wanted.spec),
         specs_known=frozenset(found for found, _ in checkpoint.specs()),
         refused_pods=objects.refused_pods,
+        failed_pods=objects.failed,
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),

@@ -5,7 +5,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
-from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
+from fathom.core.cluster.pod_trouble import Trouble, trouble_with_failed, trouble_with_pod
 from fathom.core.counted import counted
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout
@@ -139,7 +139,10 @@ def _trouble(rollout: Rollout, pod: ObservedPod | None, given: RolloutInput) -> 
     if refusal is not None:
         mend = "Mend what refuses them (a quota, a policy, a webhook) before it is tried again."
         return Trouble(refusal.reason, f"{refusal.message} {mend}")
-    return trouble_with_pod(pod) if pod is not None else None
+    if pod is not None:
+        return trouble_with_pod(pod)
+    failed = (each for each in given.failed_pods if each.revision == rollout.revision)
+    return trouble_with_failed(failed, given.now_s)
 
 
 def restarts_of(pod: ObservedPod) -> int:

@@ -236,6 +236,12 @@ class ObservedPod(Revised):
         return to_go is not None and now_s - to_go.timestamp() > _LOST_S
 
     @property
+    def made_at_s(self) -> float | None:
+        """When it was created (Unix seconds)."""
+        made = self.metadata.creation_timestamp
+        return None if made is None else made.timestamp()
+
+    @property
     def finished(self) -> bool:
         """Succeeded or failed for good (evicted, say): an object that holds nothing."""
         return self.status.phase in {"Succeeded", "Failed"}

@@ -1,6 +1,6 @@
 """What is wrong with a pod, as a reason and a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,8 @@ _CONFIG_REASONS: Final = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
 _LONGEST_MESSAGE: Final = 400
+_RECENT_S: Final = 600.0
+"""Age of a failed pod that tells of the present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,32 @@ def trouble_with_pod(pod: ObservedPod, nodes: Sequence[ObservedNode] = ()) -> Tr
     waited_for.sort(key=lambda status: status.name != names.ENGINE_CONTAINER)
     found = (_trouble_with_container(pod.name, status) for status in waited_for)
     return next((each for each in found if each is not None), None) or _unreachable(pod)
+
+
+def trouble_with_failed(pods: Iterable[ObservedPod], now_s: float) -> Trouble | None:
+    """Why pods that came a short while ago have failed for good: most often a node refuses them.
+
+    A Deployment makes others at once, so there may be many.
+
+    Args:
+        pods: in question, of any phase.
+        now_s: Unix seconds.
+    """
+    failed = [
+        (made, pod)
+        for pod in pods
+        if pod.status.phase == "Failed"
+        and (made := pod.made_at_s) is not None
+        and now_s - made < _RECENT_S
+    ]
+    if not failed:
+        return None
+    _, newest = max(failed, key=lambda each: (each[0], each[1].name))
+    parts = (newest.status.reason, newest.status.message)
+    said = ": ".join(part for part in parts if part) or "it says no more"
+    others = len(failed) - 1
+    more = f" ({counted(others, 'more pod')} failed in the last ten minutes)" if others else ""
+    return _trouble(Reason.POD_FAILING, f"pod {newest.name} failed{more}: {said}")
 
 
 def _unreachable(pod: ObservedPod) -> Trouble | None:

@@ -82,6 +82,15 @@ class Objects:
         return tuple(pod for pod in self.engines if pod.leads)
 
     @property
+    def failed(self) -> tuple[ObservedPod, ...]:
+        """Pods that hold nothing any more, since they failed for good."""
+        return tuple(
+            pod
+            for pod in self.pods
+            if (pod.leads or pod.group_index is not None) and pod.status.phase == "Failed"
+        )
+
+    @property
     def standing(self) -> tuple[ObservedPod, ...]:
         """Leaders, but for those whose node died: nobody waits until they are gone."""
         return tuple(pod for pod in self.leaders if not pod.lost(self.read_at_s))

@@ -1,5 +1,6 @@
 """The status, from one pass's findings. Pure: the same findings give the same status."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,7 +16,12 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
 )
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod, trouble_with_workload
+from fathom.core.cluster.pod_trouble import (
+    Trouble,
+    trouble_with_failed,
+    trouble_with_pod,
+    trouble_with_workload,
+)
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, merged, summary
@@ -274,13 +280,21 @@ def _worst_trouble(objects: Objects) -> Trouble | None:
     )
     refused = next((each for each in refusals if each is not None), None)
     if not troubles:
-        return refused
+        return refused or _failed_for_good(objects)
     first = troubles[0]
     others = counted(len(troubles) - 1, "more pod is", "more pods are")
     more = f" {others} in trouble." if len(troubles) > 1 else ""
     # A leader fails where its workers are refused: the cause is worth more than the consequence.
     why = f" And {refused.message}" if refused else ""
     return Trouble(first.reason, f"{first.message}{more}{why}")
+
+
+def _failed_for_good(objects: Objects) -> Trouble | None:
+    """Of revisions whose replicas are missing: who are all there need no others."""
+    ready = Counter(pod.revision for pod in objects.leaders if pod.ready)
+    missing = {each.revision for each in objects.workloads if each.replicas > ready[each.revision]}
+    failed = (pod for pod in objects.failed if pod.revision in missing)
+    return trouble_with_failed(failed, objects.read_at_s)
 
 
 def _rollout(
