@@ -99,8 +99,9 @@ class Informer:
 
     async def run(self) -> None:
         """For ever. Whatever fails is begun anew, later each time."""
-        failures = 0
+        loop, failures = asyncio.get_running_loop(), 0
         while True:
+            began_s, gone = loop.time(), False
             try:
                 if await self._is_served():
                     await self._follow()
@@ -110,16 +111,20 @@ class Informer:
                 failures = 0
                 continue
             except KubeError as error:
-                if error.status == _GONE:
-                    await asyncio.sleep(self._pace.reopen_s)
-                    continue
-                if not failures:
+                if loop.time() - began_s > LONGEST_BACKOFF_S:
+                    failures = 0  # it went well in between
+                gone = error.status == _GONE
+                if not (gone or failures):
                     _log.warning("children not watched", kind=str(self), error=error.message)
             except Exception:  # noqa: BLE001  # the last resort, logged with its traceback
                 # Without this feed everything works on, and every pass reads for itself.
                 _log.exception("informer failed", kind=str(self))
             self.tried.set()
-            backoff_s = min(LONGEST_BACKOFF_S, self._pace.shortest_backoff_s * 2**failures)
+            if gone and not failures:
+                # A version that is too old is no failure of anybody's, once.
+                backoff_s = self._pace.reopen_s
+            else:
+                backoff_s = min(LONGEST_BACKOFF_S, self._pace.shortest_backoff_s * 2**failures)
             failures = min(failures + 1, 10)
             await asyncio.sleep(spread(backoff_s, str(self)))
 

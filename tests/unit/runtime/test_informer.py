@@ -110,6 +110,26 @@ async def test_a_watch_that_fails_is_begun_anew_with_a_list(watched: Watched) ->
         await until(lambda: watched.names() == ["a"], "a to be known")
 
 
+async def test_versions_that_are_always_too_old_are_not_listed_as_fast_as_can_be(
+    watched: Watched,
+) -> None:
+    watched.pace = Pace(reopen_s=0.001, shortest_backoff_s=3600)
+    watches = 0
+
+    def fail(verb: str, kind: Kind) -> KubeError | None:
+        nonlocal watches
+        if (verb, kind) != ("watch", POD):
+            return None
+        watches += 1
+        return KubeError(410, "too old resource version")
+
+    watched.kube.fail = fail
+    async with watched.run():
+        await until(lambda: watches == 2, "the second watch to be refused")
+        await asyncio.sleep(0.2)
+        assert watches == 2
+
+
 async def test_a_kind_that_may_not_be_listed_holds_up_nothing(watched: Watched) -> None:
     def fail(_: str, kind: Kind) -> KubeError | None:
         return KubeError(403, "forbidden") if kind == SERVICE else None
