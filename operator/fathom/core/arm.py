@@ -1,4 +1,4 @@
-"""The arm: one replica that has one thing otherwise than the others, to be compared. Pure."""
+"""The arm: one replica that differs from the others in one setting, to be compared. Pure."""
 
 from typing import Final
 

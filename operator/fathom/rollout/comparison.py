@@ -1,8 +1,8 @@
 """How much faster or slower one replica is that stays beside the others: the arm's verdict. Pure.
 
-Nobody waits for it, so it may take as long as it takes: what is settled at the end of the bake is
-settled by three standard errors, since it is looked at often from then on; at the end of the
-longest bake two decide, once. What cannot be told by then is watched on, and three decide again.
+From the end of the bake on, faster or slower takes three standard errors, since it is looked at
+often. At the end of the longest bake one look takes two. If that does not tell either, it is
+watched on, and takes three again. No difference takes two at any time.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """What a canary has shown beside the stable replicas, in sums that fit into a few hundred bytes.
 
 Speed is compared window by window: both sides have the same minute, the same traffic and, cell by
-cell, the same batch and depth. Where an engine does not count by batch (it runs without
-`fathom_vllm`), a window compares the time per output token of the requests that finished in it, if
-both sides were about as full. Everything else is summed over the whole bake.
+cell, the same batch and, where both draft, the same depth. Where an engine does not count by batch
+(it runs without `fathom_vllm`), a window compares the time per output token of the requests that
+finished in it, if both sides were about as full. Everything else is summed over the whole bake.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

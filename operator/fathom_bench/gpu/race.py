@@ -1,9 +1,9 @@
 """`fathom local bench-gpu --race`: the tuner against fixed depths and vLLM's own ways.
 
 All engines are up at once, started as the operator starts them, and only the one whose turn it is
-has traffic. Of each kind of traffic the tuned engine first has some time alone, to adapt. Then all
-take turns, in an order that rotates, until every ratio is known to a few percent or the most rounds
-are over. An engine that cannot start is left out, and the report says why.
+has traffic. For each kind of traffic the tuned engine first runs alone, so that it can adapt. Then
+all take turns, in an order that rotates, until every ratio is known to a few percent or the most
+rounds are over. A rival that cannot start is left out, and the report says why.
 """
 
 import asyncio
@@ -58,7 +58,8 @@ class RacePlan:
     adapt_seconds: float
     """That the tuned engine has for itself."""
     turn_seconds: float
-    """At least two windows of the tuner, so that it can take back in a turn what it tried there."""
+    """Two windows of the tuner or more, unless it is a quick race: so it can take back in a turn
+    what it tried there."""
     most_rounds: int
     window_seconds: int = 5
     start_timeout_seconds: float = 1800

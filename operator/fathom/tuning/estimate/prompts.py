@@ -10,10 +10,9 @@ without, at the same depth and about the same batch, over the prompt tokens of i
 hardware, so it is kept while no step only decodes. Where none ever did, it is the time of all over
 all tokens computed.
 
-An error of the price hardly matters while it stays the same: what is decided by is the time of
-mixed steps less the price of their prompts, and the same price is added again for the prompts of
-all. It stands for prompts that a step has more, or fewer, than its share: a deep draft that
-displaces prompts pays for them.
+A constant error of the price mostly cancels: the price of their prompts is taken off mixed steps,
+and added again for the prompts of all. The error remains where a step has more prompt tokens than
+its share, or fewer: a deep draft that displaces prompts pays for them.
 
 A step holds at most the token budget. So where n requests decode at depth d, emit E tokens each and
 bring P prompt tokens with each of these, no more than
@@ -68,11 +67,15 @@ class Excess:
     def after(self, newer: Iterable["Excess"], kept: float) -> "Excess":
         """With what one more window says; forgotten only for newer ones."""
         found = [each for each in newer if each.tokens > 0]
-        kept = kept if found else 1.0
+        decode_steps = sum(each.decode_steps for each in found)
+        if self.decode_steps > 0:
+            # Few newer ones do not push out what is known: else the price would jump.
+            least = (LEAST_DECODE_STEPS - decode_steps) / self.decode_steps
+            kept = max(kept, min(1.0, least)) if found else 1.0
         return Excess(
             kept * self.seconds + sum(each.seconds for each in found),
             kept * self.tokens + sum(each.tokens for each in found),
-            kept * self.decode_steps + sum(each.decode_steps for each in found),
+            kept * self.decode_steps + decode_steps,
         )
 
 

@@ -15,7 +15,7 @@ from fathom.core.measurement import (
     StepKind,
 )
 from fathom.tuning.estimate import step_filter
-from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
+from fathom.tuning.estimate.prompts import LEAST_DECODE_STEPS, NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
@@ -154,6 +154,18 @@ def test_the_price_is_remembered_while_no_step_only_decodes() -> None:
     for each in range(200, 240):
         found = found.updated([dearer], AT_S + each * WINDOW_S, WINDOW_S, MAX_BATCH)
     assert found.price == pytest.approx(2 * PRICE_S, rel=0.02)
+
+
+def test_a_few_steps_that_only_decode_do_not_push_the_price_out() -> None:
+    """Three of them in each window, as where nearly all steps are full."""
+    found = NO_PROMPTS.updated([window(3, prompt=500, mixed=0.4)], AT_S, WINDOW_S, MAX_BATCH)
+    few = window(7, prompt=1000, mixed=1.0)
+    decode = CellCounts(3, 3 * DECODE_S[7], 3 * BATCH * length(7), 3 * BATCH)
+    few = replace(few, cells={**few.cells, Cell(BATCH, 7, StepKind.DECODE): decode})
+    for each in range(1, 200):
+        found = found.updated([few], AT_S + each * WINDOW_S, WINDOW_S, MAX_BATCH)
+        assert found.price == pytest.approx(PRICE_S)
+    assert found.excess.decode_steps >= LEAST_DECODE_STEPS
 
 
 def test_prompts_in_steps_that_mix_depths_count() -> None:
