@@ -96,7 +96,7 @@ class Memory:
         kept = kept_state(objects.tuning)
         checkpoint = Checkpoint.of(objects.tuning)
         if ROLLOUT_KEY in checkpoint.lost or not objects.tuning:
-            checkpoint = replace(checkpoint, rollout=_reported_rollout(status.rollout))
+            checkpoint = replace(checkpoint, rollout=_reported_rollout(status.rollout, objects))
         checkpoint = replace(checkpoint, lost=(*checkpoint.lost, *kept.lost))
         never = float("-inf")
         return cls(
@@ -146,8 +146,11 @@ class Memory:
         return DepthDocument.from_json(json.dumps(reported))
 
 
-def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:
-    """The rollout that the status tells of, for when nothing else does: above all its veto."""
+def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollout | None:
+    """The rollout that the status tells of, for when nothing else does: above all its veto.
+
+    What was asked for before its record was lost was acted upon: only a new value asks again.
+    """
     began_at_s = unix_seconds(reported.since) if reported else None
     if reported is None or began_at_s is None:
         return None
@@ -163,6 +166,7 @@ def _reported_rollout(reported: RolloutStatus | None) -> Rollout | None:
         named_reason(reported.reason, stage),
         message=reported.message,
         why=reported.why,
+        retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
     )
 
 
