@@ -170,3 +170,50 @@ async def test_one_that_obeys_no_depth_goes_back_however_often_depth_is_written(
     rollout = await rollout_after(bench, 15)
     assert (rollout["stage"], rollout["reason"]) == ("RolledBack", "DepthNotObeyed")
     assert bench.kube.names(DEPLOYMENT) == [bench.metrics.old]
+
+
+class Late(Deaf):
+    """The new engine has been read once, before it took its first depth; then it can be blind."""
+
+    blind = False
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        found = await super().sample(pods)
+        if not self.blind:
+            return found
+        return Sample(tuple(each for each in found.counters if each.pod.startswith(self.old)))
+
+
+async def behind_once(**changes: Any) -> tuple[Bench, Late]:
+    """A canary that was found behind the document a moment ago."""
+    bench = Bench({"replicas": 3, "rollout.canaryMinutes": 20, **changes})
+    await bench.until_ready()
+    metrics = bench.metrics = Late(bench)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    for _ in range(200):
+        rollout = await rollout_after(bench, 1 / 60)
+        if "any depth in force" in rollout["message"]:
+            return bench, metrics
+    raise AssertionError(rollout)
+
+
+async def test_who_cannot_be_read_may_have_obeyed_meanwhile() -> None:
+    bench, metrics = await behind_once()
+    metrics.blind = True
+    assert (await rollout_after(bench, 8))["stage"] == "Canary"
+    bench.restart()
+    assert (await rollout_after(bench, 1))["stage"] == "Canary"
+
+
+@pytest.mark.parametrize("how", ["paused", "away"])
+async def test_a_pause_uses_up_no_patience_with_one_that_does_not_obey_yet(how: str) -> None:
+    bench, _ = await behind_once()
+    if how == "paused":
+        bench.edit({"rollout.paused": True})
+        await rollout_after(bench, 10)
+        bench.edit({"rollout.paused": False})
+    else:
+        bench.clock.at_s += 900
+        bench.restart()
+    assert (await rollout_after(bench, 1))["stage"] == "Canary"
+    assert (await rollout_after(bench, 10))["reason"] == "DepthNotObeyed"

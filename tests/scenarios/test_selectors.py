@@ -66,3 +66,19 @@ async def test_who_changes_it_each_time_is_answered_once_a_minute_and_it_is_degr
     assert (degraded["status"], degraded["reason"]) == ("True", "ChildRefused")
     assert "rollouts-pod-template-hash should not be there" in degraded["message"]
     assert "once a minute" in degraded["message"]
+
+
+async def test_who_changes_more_than_the_selector_is_answered_no_oftener() -> None:
+    bench = await up()
+    ours = selector_of(bench, SERVICE)
+    until_s = bench.clock.at_s + 3600
+    bench.kube.writes.clear()
+    while bench.clock.at_s < until_s:
+        changed(bench, SERVICE, ours | ADDED)
+        bench.kube.find(SERVICE, "kimi")["spec"]["ports"][0]["port"] = 9999
+        await bench.tick()
+        await bench.tick()
+        bench.clock.at_s += 15
+    answers = [each for each in bench.kube.writes if each.kind == SERVICE.kind]
+    assert len(answers) <= 130
+    assert "is changed back by something else" in bench.condition("Degraded")["message"]

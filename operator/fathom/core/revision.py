@@ -75,7 +75,9 @@ def changed_restart_fields(
 ) -> tuple[str, ...]:
     """The fields, as the user writes them, whose change makes new pods necessary.
 
-    With neither `revision` nor `started`, empty if and only if both specs have the same.
+    With neither `revision` nor `started`, empty if and only if both specs have the same. But where
+    neither drafts, the first draft that is named changes the revision alone: the plugin that counts
+    can wait for the next rollout.
 
     Args:
         old: that pods were made from.

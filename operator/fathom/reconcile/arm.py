@@ -67,6 +67,8 @@ def _why_not_yet(
     if before is not None:
         under_way = before.on_trial or before.arm
         goes_on = under_way and (before.revision, before.stable) == (revision, given.revision)
+        if before.stage is Stage.ROLLED_BACK and not before.arm:
+            return f"revision {before.revision} was rolled back: see Degraded"
         return "" if goes_on else "a rollout is under way, and goes first"
     others = set(given.others) - {revision}
     if others or given.ready(given.revision) + given.asked(revision) < wanted.spec.replicas:

@@ -85,6 +85,8 @@ def _not_obeying(watch: CanaryWatch, given: RolloutInput) -> Failure | None:
     since_s = watch.behind_since_s
     if not given.live or since_s is None or given.now_s - since_s < OBEY_S:
         return None
+    if watch.pod not in given.counters:
+        return None  # who cannot be read now may have obeyed meanwhile
     return Failure(
         Reason.DEPTH_NOT_OBEYED,
         f"the engine of pod {watch.pod} does not have the depth in force that was written for it "

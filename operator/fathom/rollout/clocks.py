@@ -4,11 +4,13 @@ They stand still in a pause, and while nobody looks at the canary, as when the o
 cannot reach the API server: what nobody watched is no bake, and uses up nobody's patience.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from fathom.rollout.canary_trouble import OBEY_S
 from fathom.rollout.input import RolloutSettings
-from fathom.rollout.rollout import Rollout, Stage
+from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 
 UNWATCHED_SHARE: Final = 0.15
 """Of the time that a canary is given, after a look at it: so long a pass may take, or fail."""
@@ -23,12 +25,8 @@ def not_ahead(rollout: Rollout, now_s: float) -> Rollout:
     watch = rollout.watch
     if watch is None:
         return rollout
-    ready_s, unready_s = watch.ready_since_s, watch.unready_since_s
-    if ready_s is not None and ready_s > now_s:
-        watch = replace(watch, ready_since_s=now_s)
-    if unready_s is not None and unready_s > now_s:
-        watch = replace(watch, unready_since_s=now_s)
-    return rollout if watch is rollout.watch else replace(rollout, watch=watch)
+    capped = _at_each(watch, lambda at_s: min(at_s, now_s))
+    return rollout if capped == watch else replace(rollout, watch=capped)
 
 
 def standing_still(rollout: Rollout, now_s: float) -> Rollout:
@@ -45,7 +43,8 @@ def unwatched(
     if not awaited or rollout.paused_at_s is not None:
         return rollout
     serves = rollout.watch is not None and rollout.watch.unready_since_s is None
-    given_s = settings.bake_s if serves else settings.patience_s
+    # One without a bake only waits until it obeys.
+    given_s = settings.bake_s or OBEY_S if serves else settings.patience_s
     until_s = _last_look_s(rollout, looked_at_s) + UNWATCHED_SHARE * given_s
     return standing_still(rollout, until_s) if until_s < now_s else rollout
 
@@ -65,12 +64,20 @@ def resumed(rollout: Rollout, now_s: float) -> Rollout:
     paused_s = now_s - rollout.paused_at_s
     watch = rollout.watch
     if watch is not None:
-        watch = replace(
-            watch,
-            ready_since_s=None if watch.ready_since_s is None else watch.ready_since_s + paused_s,
-            unready_since_s=(
-                None if watch.unready_since_s is None else watch.unready_since_s + paused_s
-            ),
-        )
+        watch = _at_each(watch, lambda at_s: at_s + paused_s)
     began_at_s = rollout.began_at_s + paused_s
     return replace(rollout, paused_at_s=None, began_at_s=began_at_s, watch=watch)
+
+
+def _at_each(watch: CanaryWatch, moved: Callable[[float], float]) -> CanaryWatch:
+    """With every clock that runs moved."""
+
+    def at(since_s: float | None) -> float | None:
+        return None if since_s is None else moved(since_s)
+
+    return replace(
+        watch,
+        ready_since_s=at(watch.ready_since_s),
+        unready_since_s=at(watch.unready_since_s),
+        behind_since_s=at(watch.behind_since_s),
+    )

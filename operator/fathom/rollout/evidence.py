@@ -23,6 +23,8 @@ BATCH_COST: Final = 0.15
 """Growth of log step time per factor of two in batch, to even out what is left of a difference
 within one bucket. From the published curves at 1, 4 and 16 requests; only a few percent of batch
 are ever left, so that its error does not matter."""
+MOSTLY_ELSEWHERE: Final = 2.0
+"""Times the seconds at one depth, that are at any: then one side does not draft."""
 WINDOWS_WORTH_ONE: Final = 2.0
 """Windows in a row resemble each other: so many are worth one."""
 SLOWEST_SHARE: Final = 0.05
@@ -168,9 +170,18 @@ def _with_tail(
 def _by_cells(canary: Sequence[PodDelta], stable: Sequence[PodDelta]) -> tuple[float, float] | None:
     """Log ratio of tokens per second and request at equal batch and depth, and busy seconds."""
     own, other = _cells(canary), _cells(stable)
+    found = _compared(own, other)
     if {depth for _, depth in own} == {0} or {depth for _, depth in other} == {0}:
-        # One side does not draft: it is compared at whatever depth the other ran.
-        own, other = _of_any_depth(own), _of_any_depth(other)
+        # Where one side does not draft, most of the other's time is at other depths.
+        at_any = _compared(_of_any_depth(own), _of_any_depth(other))
+        if at_any is not None and (found is None or at_any[1] > MOSTLY_ELSEWHERE * found[1]):
+            return at_any
+    return found
+
+
+def _compared(
+    own: Mapping[tuple[int, int], CellCounts], other: Mapping[tuple[int, int], CellCounts]
+) -> tuple[float, float] | None:
     total = weight = 0.0
     for cell in own.keys() & other.keys():
         left, right = own[cell], other[cell]

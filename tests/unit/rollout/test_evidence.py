@@ -59,6 +59,21 @@ def test_an_engine_without_drafts_is_compared_at_whatever_depth_the_others_ran()
     assert compared(theirs, ours).mean == pytest.approx(log(speed / 100))
 
 
+def test_what_drafts_again_in_the_middle_of_a_window_is_compared_at_the_depth_that_both_ran() -> (
+    None
+):
+    """The document moves from depth 0 to 3, and the canary has it a minute later."""
+    none = replace(BUCKET, depth=0)
+    ours = delta({none: steps(6000, step_s=0.01, per_request=1, batch=6)})
+    theirs = delta(
+        {
+            none: steps(6000, step_s=0.01, per_request=1, batch=6),
+            BUCKET: steps(3000, step_s=0.02, per_request=3, batch=6),
+        }
+    )
+    assert compared(ours, theirs).mean == pytest.approx(0)
+
+
 def test_what_is_left_of_a_difference_in_batch_is_evened_out() -> None:
     """A fuller replica has longer steps, which is no fault of its engine."""
     ours = delta({BUCKET: steps(1000, step_s=0.02 * exp(BATCH_COST), per_request=3, batch=8)})

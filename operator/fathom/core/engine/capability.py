@@ -129,20 +129,30 @@ def why_not_counted(spec: SpeculativeDeploymentSpec) -> str | None:
 
     The second half of a sentence.
     """
+    return next(_not_counted(spec), None)
+
+
+def _not_counted(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
     engine, method = spec.engine, spec.draft.method
     version = engine_version(engine)
     if version is None or not COUNTED.in_version(version):
-        return f"the plugin counts in vLLM {COUNTED.versions}"
+        yield f"the plugin counts in vLLM {COUNTED.versions}"
     if spec.drafts and method not in COUNTED.methods:
-        return f"the plugin is not known to count with method {method}"
+        yield f"the plugin is not known to count with method {method}"
+    if not spec.drafts and (own := _option(engine, "--scheduler-cls")):
+        yield f"{own} in spec.engine.args is another scheduler than the one that it counts in"
     if cause := _synchronous_pipeline(spec):
-        return f"pipelineParallelSize above 1 needs another scheduler with {cause}"
+        yield f"pipelineParallelSize above 1 needs another scheduler with {cause}"
     if cause := why_rust_frontend(spec):
-        return f"{cause} selects vLLM's Rust frontend, which shows none of its counters"
-    unlogged = (each for each in options(engine.args) if each.name.startswith("--disable-log-s"))
-    if (stated := next(unlogged, None)) is not None:
-        return f"{stated.spelling} in spec.engine.args turns off the statistics that it counts by"
-    return None
+        yield f"{cause} selects vLLM's Rust frontend, which shows none of its counters"
+    if unlogged := _option(engine, "--disable-log-s"):
+        yield f"{unlogged} in spec.engine.args turns off the statistics that it counts by"
+
+
+def _option(engine: EngineSpec, beginning: str) -> str:
+    """As the user writes it; empty: there is none."""
+    stated = (each.spelling for each in options(engine.args) if each.name.startswith(beginning))
+    return next(stated, "")
 
 
 def _synchronous_pipeline(spec: SpeculativeDeploymentSpec) -> str:

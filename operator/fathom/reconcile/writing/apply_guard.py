@@ -26,6 +26,11 @@ OVER_AFTER_S: Final = 300.0
 to answer, and in between the operator looks at what it wrote."""
 
 
+_Place = tuple[Kind, str, bool]
+"""Kind and name of an object, and whether a part of it was patched: fights over its parts may
+alternate."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Refused:
     """A write that the API server refuses, and why."""
@@ -80,16 +85,16 @@ class ApplyGuard:
     """
 
     def __init__(self) -> None:
-        self._written: dict[tuple[Kind, str], _Written] = {}
+        self._written: dict[_Place, _Written] = {}
         self._refused: dict[tuple[Kind, str], _Refused] = {}
 
     def settle(self, wanted: Sequence[Operation], now_s: float) -> None:
         """Forget the objects that need no write, and have needed none for a while."""
         pending = {(each.kind, each.name) for each in wanted}
         self._written = {
-            key: seen
-            for key, seen in self._written.items()
-            if key in pending or not seen.over(now_s)
+            place: seen
+            for place, seen in self._written.items()
+            if place[:2] in pending or not seen.over(now_s)
         }
         self._refused = {key: seen for key, seen in self._refused.items() if key in pending}
 
@@ -114,7 +119,7 @@ class ApplyGuard:
         """Sentences: what is as it was written, for now, and was changed back each time so far."""
         return tuple(
             _fight(kind, name, seen.why)
-            for (kind, name), seen in sorted(self._written.items())
+            for (kind, name, _), seen in sorted(self._written.items())
             if seen.times > PATIENCE and not seen.over(now_s)
         )
 
@@ -147,17 +152,21 @@ class ApplyGuard:
                 why=operation.why,
                 data={} if isinstance(operation, Patch) else _data(operation.manifest),
             )
-            self._written[operation.kind, operation.name] = again
+            self._written[_place(operation)] = again
 
     def _seen(self, operation: Create | Apply | Patch) -> _Written:
         fingerprint = _fingerprint(operation)
-        seen = self._written.get((operation.kind, operation.name))
+        seen = self._written.get(_place(operation))
         if seen is not None and seen.fingerprint == fingerprint:
             return seen
         if seen is not None and isinstance(operation, Apply) and seen.lost_in(operation.live):
             # What a ConfigMap holds has moved meanwhile, and it is the same fight.
             return replace(seen, fingerprint=fingerprint)
         return _Written(fingerprint, times=0, at_s=0.0, created=False)
+
+
+def _place(operation: Create | Apply | Patch) -> _Place:
+    return operation.kind, operation.name, isinstance(operation, Patch)
 
 
 def _fight(kind: Kind, name: str, why: str) -> str:

@@ -119,7 +119,7 @@ class Prompts:
     @property
     def price(self) -> float:
         """Seconds that an engine takes for a prompt token."""
-        if self.prefill_tokens <= 0:
+        if self.prefill_tokens <= 0 or self.computed_tokens <= 0:
             return 0.0
         excess = self.excess.per_token
         return self.seconds / self.computed_tokens if excess is None else excess

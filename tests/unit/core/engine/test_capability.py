@@ -312,6 +312,7 @@ def test_without_drafting_steps_are_counted_where_there_is_a_draft_to_compare_wi
     assert has_plugin(resource(off | {"draft.method": "mtp", "draft.id": None}).spec)
     assert not has_plugin(resource(off | {"draft.id": None}).spec)
     assert not has_plugin(resource(off | {"speculation.tuning.mode": "Static"}).spec)
+    assert not has_plugin(resource(off | {"engine.args": ["--scheduler-cls", "my.Own"]}).spec)
 
 
 @pytest.mark.parametrize(

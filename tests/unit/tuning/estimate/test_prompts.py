@@ -168,6 +168,15 @@ def test_a_few_steps_that_only_decode_do_not_push_the_price_out() -> None:
     assert found.excess.decode_steps >= LEAST_DECODE_STEPS
 
 
+def test_a_page_of_steps_without_requests_has_no_price() -> None:
+    odd = replace(
+        window(0),
+        transition_prefill=500.0,
+        cells={Cell(BATCH, 0, StepKind.DECODE): CellCounts(1, 0.01, 0, 0)},
+    )
+    assert NO_PROMPTS.updated([odd], AT_S, WINDOW_S, MAX_BATCH).price == 0
+
+
 def test_prompts_in_steps_that_mix_depths_count() -> None:
     delta = window(3, prompt=500, mixed=0.4)
     mixed = next(c for cell, c in delta.cells.items() if cell.step is StepKind.MIXED)
