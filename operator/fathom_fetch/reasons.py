@@ -1,6 +1,7 @@
 """Why a model cannot be fetched, and what to do about it, in half a sentence."""
 
 import errno
+import re
 
 from huggingface_hub import constants
 from huggingface_hub.errors import (
@@ -20,6 +21,10 @@ class NoCommitError(Exception):
     """A hub's answer does not say which commit a revision means."""
 
 
+_USER_OF_A_URL = re.compile(r"(?<=://)[^/\s@]+@")
+"""Of a mirror's address: it goes into a pod's last words, which anybody may read."""
+
+
 def reason(error: Exception, *, role: str, revision: str) -> str:
     """Of whatever huggingface_hub raised.
 
@@ -28,7 +33,8 @@ def reason(error: Exception, *, role: str, revision: str) -> str:
         role: of the model, as the spec calls it.
         revision: that was asked for.
     """
-    return _of_the_volume(error) or _of_the_hub(error, role, revision)
+    why = _of_the_volume(error) or _of_the_hub(error, role, revision)
+    return _USER_OF_A_URL.sub("(hidden)@", why)
 
 
 def _of_the_volume(error: Exception) -> str:

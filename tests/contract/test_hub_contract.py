@@ -158,6 +158,17 @@ async def test_a_closed_port_is_unreachable(unused_tcp_port: int, tmp_path: Path
     )
 
 
+async def test_the_credentials_of_a_mirror_are_told_to_nobody(
+    unused_tcp_port: int, tmp_path: Path
+) -> None:
+    at = f"127.0.0.1:{unused_tcp_port}"
+    hub = HuggingFaceHub(endpoint=f"http://svc:s3cr3t@{at}", cache=tmp_path)
+
+    found = await hub.look_up(TARGET)
+
+    assert found.explanation == f"http://(hidden)@{at} cannot be reached"
+
+
 async def test_a_hub_in_trouble_is_unreachable(server: HubServer, tmp_path: Path) -> None:
     server.broken = True
 

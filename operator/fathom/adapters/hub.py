@@ -43,6 +43,7 @@ from fathom.adapters.model_files import (
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
 from fathom.core.models.weight_files import SINGLE_FILE, holds_d2t, weight_bytes
+from fathom.core.scrubbing import scrubbed
 
 TIMEOUT_S: Final = 10.0
 """Of one request."""
@@ -99,6 +100,7 @@ class HuggingFaceHub:
             cache: where other programs keep what they downloaded; None: HF_HUB_CACHE.
         """
         self._endpoint = endpoint or constants.ENDPOINT
+        self._shown = scrubbed(self._endpoint)
         self._token = token
         self._offline = offline or constants.HF_HUB_OFFLINE
         self._timeout_s = timeout_s
@@ -157,7 +159,7 @@ class HuggingFaceHub:
 
     def _absent(self, ref: ModelRef, error: Exception) -> ModelFacts:
         """An absence, from what huggingface_hub raised. The order is that of its subclasses."""
-        at = self._endpoint
+        at = self._shown
         match error:
             case GatedRepoError():
                 absence, why = Absence.GATED, f"it is gated at {at}; {self._without_access}"
@@ -193,7 +195,7 @@ class HuggingFaceHub:
 
     def _unreachable(self) -> ModelFacts:
         return ModelFacts(
-            absence=Absence.UNREACHABLE, explanation=f"{self._endpoint} cannot be reached"
+            absence=Absence.UNREACHABLE, explanation=f"{self._shown} cannot be reached"
         )
 
     def _weights(self, ref: ModelRef, config: ModelConfig, until_s: float) -> Weights:

@@ -14,10 +14,11 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.changes.options import changed_options
-from fathom.changes.words import HIDDEN, in_words, is_secret_variable, shown
+from fathom.changes.words import in_words, shown
 from fathom.core.cluster.diff import list_key, same_value
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.server_defaults import is_server_default
+from fathom.core.scrubbing import HIDDEN, is_secret_variable
 
 NOTHING_CHANGED: Final = "nothing in the pod template changed"
 

@@ -7,24 +7,16 @@ from typing import Final
 
 from pydantic import JsonValue
 
-HIDDEN: Final = "(hidden)"
+from fathom.core.scrubbing import HIDDEN, scrubbed
+
 LONGEST: Final = 100
 """Characters of a value that are shown: an image with its digest fits."""
 CONTEXT: Final = 20
 """Characters that two long values have in common, shown before the first that differs."""
 
-_SECRET_VARIABLE: Final = re.compile(
-    r"token(?!iz)|secret|passw|passphrase|credential|key", re.IGNORECASE
-)
 _SECRET_OPTION: Final = re.compile(
     r"(^|[-_.: ])(api)?(token|secret|password|passphrase|key)$", re.IGNORECASE
 )
-_USER_IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-
-
-def is_secret_variable(name: str) -> bool:
-    """Whether an environment variable may hold a secret. Rather one too many."""
-    return _SECRET_VARIABLE.search(name) is not None
 
 
 def is_secret_option(name: str) -> bool:
@@ -38,7 +30,7 @@ def is_secret_option(name: str) -> bool:
 def shown(value: JsonValue) -> str:
     """A value as it is written, on one line, secrets left out."""
     if isinstance(value, str):
-        return _USER_IN_URL.sub(HIDDEN, value)
+        return scrubbed(value)
     return shown(json.dumps(_redacted(value), separators=(",", ":")))
 
 

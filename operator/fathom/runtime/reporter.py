@@ -13,6 +13,7 @@ from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
 from fathom.core.reporting.events import Event, Severity, transitions
 from fathom.core.reporting.findings import Findings
 from fathom.core.reporting.status import as_written, status_of
+from fathom.core.scrubbing import literal_secrets, scrubbed
 from fathom.page.subject import PassReport
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import BadPin
@@ -104,7 +105,8 @@ class Reporter:
 
     async def emit(self, events: Sequence[Event], objects: Objects) -> None:
         """Post events; never raises."""
-        now_s = self._world.clock.now_s()
+        now_s, known = self._world.clock.now_s(), literal_secrets(objects.resource)
+        events = [replace(each, message=scrubbed(each.message, known)) for each in events]
         await self._writer.emit(events, objects.metadata, now_s, self._world.identity)
 
     async def emit_ignored_pins(

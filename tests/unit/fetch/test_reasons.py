@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from huggingface_hub import constants
 from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
 from fathom_fetch.reasons import LONGEST_QUOTE, NoCommitError, reason
@@ -30,6 +31,16 @@ from fathom_fetch.reasons import LONGEST_QUOTE, NoCommitError, reason
 )
 def test_each_cause_has_a_sentence(error: Exception, said: str) -> None:
     assert said in reason(error, role="draft", revision="v1")
+
+
+def test_the_credentials_of_a_mirror_are_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = "https://svc:s3cr3t@mirror.acme"
+    monkeypatch.setattr(constants, "ENDPOINT", mirror)
+    said = reason(ConnectionError(f"no route to {mirror}/api"), role="draft", revision="")
+    assert said.startswith(
+        "https://(hidden)@mirror.acme cannot be reached, or broke off (no route to "
+        "https://(hidden)@mirror.acme/api)"
+    )
 
 
 def test_a_full_volume_is_seen_behind_what_a_library_makes_of_it() -> None:

@@ -27,6 +27,7 @@ from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.measurement import PodCounters
 from fathom.core.reporting.findings import Finding, Findings
+from fathom.core.scrubbing import literal_secrets, scrubbed_value
 from fathom.core.shortened import shortened
 from fathom.core.times import rfc3339
 
@@ -49,7 +50,7 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         ConditionType.TUNING: findings.tuning_finding,
         **_alarms(findings, before),
     }
-    return SpeculativeDeploymentStatus(
+    status = SpeculativeDeploymentStatus(
         observed_generation=generation,
         replicas=sum(not pod.terminating for pod in leaders),
         ready_replicas=ready,
@@ -72,6 +73,14 @@ def status_of(findings: Findings, objects: Objects) -> SpeculativeDeploymentStat
         tuning=findings.tuning,
         quality=findings.quality,
     )
+    return _scrubbed(status, objects)
+
+
+def _scrubbed(status: SpeculativeDeploymentStatus, objects: Objects) -> SpeculativeDeploymentStatus:
+    """Without secrets, which words of engines, hubs and API servers may have in them."""
+    said = status.model_dump(mode="json")
+    clean = scrubbed_value(said, literal_secrets(objects.resource))
+    return status if clean == said else SpeculativeDeploymentStatus.model_validate(clean)
 
 
 def same(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:

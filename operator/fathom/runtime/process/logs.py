@@ -3,7 +3,16 @@ import sys
 
 import structlog
 
+from fathom.core.scrubbing import scrubbed
 from fathom.runtime.process.options import LogFormat
+
+
+def _without_secrets(
+    _: object, __: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {
+        key: scrubbed(value) if isinstance(value, str) else value for key, value in event.items()
+    }
 
 
 def configure_logs(log_format: LogFormat) -> None:
@@ -14,6 +23,7 @@ def configure_logs(log_format: LogFormat) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.stdlib.PositionalArgumentsFormatter(),
+        _without_secrets,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
