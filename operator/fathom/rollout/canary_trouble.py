@@ -14,6 +14,8 @@ CRASHES: Final = 3
 """Restarts before it was ever ready; one or two can be a download that broke off."""
 IMAGE_S: Final = 600.0
 """That an image may fail to be pulled: registries have bad minutes."""
+TOGETHER_S: Final = 300.0
+"""Between the ends of engines that one cause has ended."""
 OBEY_S: Final = 300.0
 """After a depth document was written, until which every live engine has it or a newer one."""
 PATIENCES: Final = 3.0
@@ -62,6 +64,8 @@ def _crashed(
     served = watch.ready_since_s is not None
     if restarts < (watch.restarts + 1 if served else CRASHES):
         return None
+    if served and restarts == watch.restarts + 1 and _all_ended(rollout, pod, given):
+        return None
     trouble = _trouble(rollout, pod, given)
     said = f": {trouble.message}" if trouble else "."
     when = (
@@ -70,6 +74,15 @@ def _crashed(
         else f"{counted(restarts, 'time')} before it was ready"
     )
     return Failure(Reason.CANARY_CRASHED, f"pod {pod.name} crashed {when}{said}")
+
+
+def _all_ended(rollout: Rollout, pod: ObservedPod, given: RolloutInput) -> bool:
+    """Whether every stable engine ended when the canary's did: a power cut, a driver, a host."""
+    own, stable = pod.engine_ended_at_s, given.of_revision(rollout.stable)
+    if own is None or not stable:
+        return False
+    ends = [each.engine_ended_at_s for each in stable]
+    return all(end is not None and abs(end - own) <= TOGETHER_S for end in ends)
 
 
 def _no_image(watch: CanaryWatch, pod: ObservedPod | None, given: RolloutInput) -> Failure | None:

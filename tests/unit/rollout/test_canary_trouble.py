@@ -1,11 +1,12 @@
 """What ends a canary before it is judged, to the second and to the restart."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.observed_pods import ContainerState, ObservedPod, Terminated
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.rollout.canary_trouble import Failure, failure_of
@@ -199,3 +200,41 @@ def test_pods_that_come_and_go_are_given_up_in_the_end() -> None:
         Reason.CANARY_NOT_READY,
         "after 4.5 hours no canary has stayed long enough to be judged: its pods come and go.",
     )
+
+
+def ended_at(each: ObservedPod, at_s: float | None) -> ObservedPod:
+    """The same pod, whose engine has ended then."""
+    if at_s is None:
+        return each
+    ended = Terminated(exit_code=137, finished_at=datetime.fromtimestamp(at_s, UTC))
+    statuses = tuple(
+        status.model_copy(update={"last_state": ContainerState(terminated=ended)})
+        if status.name == "vllm"
+        else status
+        for status in each.status.container_statuses
+    )
+    status = each.status.model_copy(update={"container_statuses": statuses})
+    return each.model_copy(update={"status": status})
+
+
+@pytest.mark.parametrize(
+    ("restarts", "stable_ended_s", "fails"),
+    [
+        (2, (10.0, -200.0), False),
+        (2, (10.0, None), True),
+        (2, (10.0, -400.0), True),
+        (2, (), True),
+        # By itself, after all were ended once.
+        (3, (10.0, -200.0), True),
+    ],
+)
+def test_what_has_ended_all_engines_at_once_is_no_fault_of_the_canary(
+    restarts: int, stable_ended_s: tuple[float | None, ...], *, fails: bool
+) -> None:
+    canary = ended_at(pod(ready=True, restarts=restarts), NOW_S)
+    stable = tuple(
+        ended_at(pod("old", f"old-{at}", ready=True, restarts=1), NOW_S + s if s is not None else s)
+        for at, s in enumerate(stable_ended_s)
+    )
+    found = ended(BAKING, canary, given(60, pods=(canary, *stable)))
+    assert (found is not None) is fails

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from fathom.api import names
 from fathom.api.accelerators import NVIDIA, VENDORS, Vendor
@@ -159,6 +159,7 @@ class Terminated(ObservedModel):
     reason: str = ""
     message: str = ""
     exit_code: int = 0
+    finished_at: AwareDatetime | None = None
 
 
 class ContainerState(ObservedModel):
@@ -267,6 +268,17 @@ class ObservedPod(Revised):
         if condition is None or condition.last_transition_time is None:
             return None
         return condition.last_transition_time.timestamp()
+
+    @property
+    def engine_ended_at_s(self) -> float | None:
+        """When its engine ended last (Unix seconds); None: never, or it is not known."""
+        ends = (
+            each.state.terminated or each.last_state.terminated
+            for each in self.status.container_statuses
+            if each.name == names.ENGINE_CONTAINER
+        )
+        found = (each.finished_at for each in ends if each is not None)
+        return max((at.timestamp() for at in found if at is not None), default=None)
 
     @property
     def engine_restarts(self) -> int:
