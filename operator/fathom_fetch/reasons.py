@@ -22,7 +22,7 @@ class NoCommitError(Exception):
 
 
 _USER_OF_A_URL = re.compile(r"(?<=://)[^/\s@]+@")
-"""Of a mirror's address: it goes into a pod's last words, which anybody may read."""
+"""The user in a mirror's address, which goes into a pod's last words: anybody may read those."""
 
 
 def reason(error: Exception, *, role: str, revision: str) -> str:

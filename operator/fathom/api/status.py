@@ -282,5 +282,5 @@ class SpeculativeDeploymentStatus(ApiModel):
 
     @property
     def comparison(self) -> ComparisonStatus | None:
-        """Of the one replica that is compared, whatever it has otherwise; None: there is none."""
+        """The one replica that is compared, whatever it has otherwise; None: there is none."""
         return self.adaptive_verification or self.drafting

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 HIDDEN: Final = "(hidden)"
 LEAST_LENGTH: Final = 8
-"""Of a literal value: shorter ones would take apart words that mean something else."""
+"""Characters of a literal value: shorter ones would take apart words that mean something else."""
 _SECRET_VARIABLE: Final = re.compile(
     r"token(?!iz)|secret|passw|passphrase|credential|key", re.IGNORECASE
 )

@@ -41,7 +41,7 @@ def watched_on(before: CanaryWatch | None, pod: ObservedPod | None, now_s: float
 def seen_obeying(watch: CanaryWatch, given: RolloutInput) -> CanaryWatch:
     """With the depth that its engine has in force.
 
-    A newer document does not begin its patience anew: it is no less behind for that.
+    A newer document does not restart its patience: it is no less behind for that.
     """
     counters, document = given.counters.get(watch.pod), given.document
     if not given.live or watch.ready_since_s is None or counters is None or document is None:

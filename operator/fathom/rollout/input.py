@@ -73,7 +73,7 @@ class RolloutInput:
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
     failed_pods: tuple[ObservedPod, ...] = ()
-    """Of any revision, that failed for good."""
+    """Pods of any revision that failed for good."""
     held: str = ""
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
     compares: Compares | None = None

@@ -50,7 +50,7 @@ class CanaryWatch:
     replaced: int = 0
     """How often it came back so."""
     generation: int = 0
-    """Of the depth document that its engine had in force last."""
+    """Generation of the depth document that its engine had in force last."""
     behind_since_s: UnixSeconds | None = None
     """Since when that is an older one than was written, and the same; None: it is not."""
 

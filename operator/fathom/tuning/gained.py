@@ -28,8 +28,7 @@ from fathom.tuning.policy.value import NO_GAIN, TWO_SIDED_Z, Gain
 
 _HOUR_S: Final = 3600.0
 GainOver = Callable[[str, int, int], Gain | None]
-"""Of a pod, a bucket and a depth: what the depth is worth there over `tokens`; None: nothing is
-known."""
+"""What a depth is worth over `tokens`, by pod, bucket and depth; None: nothing is known."""
 _Seconds = Annotated[float, Field(ge=0)]
 
 

@@ -84,7 +84,7 @@ class Behind:
 
     pod: str
     generation: int
-    """Of the one that it has."""
+    """Generation of the document that it has."""
     since_s: float
     """When the first newer one was written (Unix seconds)."""
 

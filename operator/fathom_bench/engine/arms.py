@@ -1,6 +1,7 @@
 """The arms of the comparison: each depth held still, and the tuner left to itself."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -165,8 +166,16 @@ def _slice(turn: Turn, before: PodCounters, after: PodCounters) -> Slice:
     return Slice(turn.round, turn.steady, after.at_s - before.at_s, tokens)
 
 
-def settings_for(setup: EngineSetup, window_seconds: int) -> Settings:
-    """What the tuner is told when a user asks for this engine, with defaults where it can."""
+def settings_for(
+    setup: EngineSetup, window_seconds: int, named: Iterable[int] | None = None
+) -> Settings:
+    """What the tuner is told when a user asks for this engine, with defaults where it can.
+
+    Args:
+        setup: the engine.
+        window_seconds: of its measurements.
+        named: the depths that the engine has; None: all.
+    """
     return settings_from(
         SpeculationSpec(
             tokens=setup.depth,
@@ -175,4 +184,5 @@ def settings_for(setup: EngineSetup, window_seconds: int) -> Settings:
             tuning=TuningSpec(window_seconds=window_seconds),
         ),
         setup.max_batch,
+        named,
     )

@@ -1,7 +1,7 @@
 """The engines: one whose depth is live, as Fathom starts it, and one for each single depth."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,6 @@ from fathom.api.spec import (
 )
 from fathom.core.engine.depth_set import named_depths
 from fathom.manifests.engine_command.engine_args import engine_args
-from fathom.tuning.interface import Settings
-from fathom.tuning.settings import settings_from
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.records import DIRECTORY_VARIABLE
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
@@ -33,7 +31,7 @@ _CPU_REQUESTS: Final = 16
 _GPU_REQUESTS: Final = 256
 _GPU_ARGS: Final = ("--dtype", "bfloat16", "--max-model-len", "1024")
 _MEMORY_SHARE: Final = 0.8
-"""Of the GPU's memory, for all engines that are up at once."""
+"""Share of the GPU's memory, for all engines that are up at once."""
 GPU_SHAPE: Final = PairShape(
     hidden=2048,
     heads=16,
@@ -91,20 +89,6 @@ def race_setups(machine: Machine, pair: ModelPair) -> Mapping[str, RenderedSetup
         name: _with_memory(replace(setup, scheduler_cls=""), machine, len(setups))
         for name, setup in setups.items()
     }
-
-
-def race_settings(setup: EngineSetup, depths: Iterable[int], window_seconds: int) -> Settings:
-    """What the tuner of a race is told: the user's depth, and those that the engine has."""
-    return settings_from(
-        SpeculationSpec(
-            tokens=setup.depth,
-            max_tokens=setup.max_depth,
-            min_tokens=0,
-            tuning=TuningSpec(window_seconds=window_seconds),
-        ),
-        setup.max_batch,
-        depths,
-    )
 
 
 def _without_speculation(setup: RenderedSetup) -> RenderedSetup:

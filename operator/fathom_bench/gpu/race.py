@@ -20,13 +20,12 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from fathom_bench.engine.arms import TunerArm
+from fathom_bench.engine.arms import TunerArm, settings_for
 from fathom_bench.engine.clocks import MonotonicClock, PausableClock
 from fathom_bench.engine.main import ended_by_sigterm, engine_may_fail
 from fathom_bench.engine.meter import Generations, Meter
 from fathom_bench.engine.turns import Turn, rotated
 from fathom_bench.engine.view import BenchView
-from fathom_bench.gpu.arms import race_settings
 from fathom_bench.gpu.figures import Model
 from fathom_bench.gpu.plan import SETTLE_SECONDS
 from fathom_local.demo.compare import Ratio, sequential_ratio
@@ -240,7 +239,7 @@ def run_race(
 
 async def _all(race: _Race, depths: Sequence[int]) -> list[RaceResult]:
     engine, clock = race.engines[TUNED], PausableClock(time.time())
-    settings = race_settings(engine.setup, depths, race.plan.window_seconds)
+    settings = settings_for(engine.setup, race.plan.window_seconds, depths)
     found: list[RaceResult] = []
     async with aiohttp.ClientSession() as http:
         meters = {

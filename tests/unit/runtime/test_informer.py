@@ -1,6 +1,7 @@
 """An informer lists, follows, and lists again; whatever fails is begun anew."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -113,21 +114,21 @@ async def test_a_watch_that_fails_is_begun_anew_with_a_list(watched: Watched) ->
 async def test_versions_that_are_always_too_old_are_not_listed_as_fast_as_can_be(
     watched: Watched,
 ) -> None:
-    watched.pace = Pace(reopen_s=0.001, shortest_backoff_s=3600)
-    watches = 0
+    watched.pace = Pace(relist_s=0.01, reopen_s=0.001, shortest_backoff_s=3600)
+    watches = Counter[Kind]()
 
     def fail(verb: str, kind: Kind) -> KubeError | None:
-        nonlocal watches
-        if (verb, kind) != ("watch", POD):
+        if verb != "watch":
             return None
-        watches += 1
-        return KubeError(410, "too old resource version")
+        watches[kind] += 1
+        return KubeError(410, "too old resource version") if kind == POD else None
 
     watched.kube.fail = fail
     async with watched.run():
-        await until(lambda: watches == 2, "the second watch to be refused")
-        await asyncio.sleep(0.2)
-        assert watches == 2
+        await until(lambda: watches[POD] == 2, "the second watch to be refused")
+        others = watches[SERVICE]
+        await until(lambda: watches[SERVICE] >= others + 10, "another kind to be watched on")
+        assert watches[POD] == 2
 
 
 async def test_a_kind_that_may_not_be_listed_holds_up_nothing(watched: Watched) -> None:

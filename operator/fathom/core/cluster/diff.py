@@ -24,7 +24,7 @@ _LIST_KEYS: Final = ("name", "uid", "mountPath", "containerPort", "port", "key",
 """Fields that identify an item of a list of objects, in the order in which they are tried."""
 
 _SELECTORS: Final = ("spec.selector", "spec.selector.matchLabels")
-"""Of a Service, and of what selects pods by labels as a Deployment does."""
+"""Selectors of a Service, and of what selects pods by labels as a Deployment does."""
 _EXACT: Final = frozenset({"data", *_SELECTORS})
 """Places whose every entry is ours: an addition there is a difference."""
 

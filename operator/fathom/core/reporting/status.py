@@ -299,7 +299,7 @@ def _worst_trouble(objects: Objects) -> Trouble | None:
 
 
 def _failed_for_good(objects: Objects) -> Trouble | None:
-    """Of revisions whose replicas are missing: who are all there need no others."""
+    """Failed pods of revisions whose replicas are missing: who are all there need no others."""
     ready = Counter(pod.revision for pod in objects.leaders if pod.ready)
     missing = {each.revision for each in objects.workloads if each.replicas > ready[each.revision]}
     failed = (pod for pod in objects.failed if pod.revision in missing)

@@ -18,7 +18,7 @@ PATIENCE: Final = 3
 """Identical writes of one object that the API server took, before it is left alone for a while."""
 FIRST_PAUSE_S: Final = 120.0
 SERVICE_PAUSE_S: Final = 60.0
-"""Of a Service: while it selects other pods than those that serve, nobody is served."""
+"""Pause of a Service: while it selects other pods than those that serve, nobody is served."""
 LONGEST_PAUSE_S: Final = 3600.0
 """Each write that is changed back doubles the pause: nobody tells when the other side is mended."""
 OVER_AFTER_S: Final = 300.0

@@ -35,7 +35,7 @@ PRESENT_S: Final = 1800.0
 ALIKE_FACTOR: Final = 1.25
 """Between the usual speeds of two pods at most, if both are of one kind."""
 LEAST_KNOWN_SHARE: Final = 0.5
-"""Of the present pods, before anything is said of them all."""
+"""Share of the present pods that is known, before anything is said of them all."""
 KIND_WINDOWS: Final = 3.0
 """Windows of a pod after which it is known whether it is like the others."""
 USUAL_SD: Final = 0.025

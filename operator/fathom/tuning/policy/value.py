@@ -254,11 +254,15 @@ class Evidence:
         self, bucket: int, depth: int, time: StepTime, log_batch: float | None
     ) -> float:
         """Engine seconds per token without prompts, at the speed of the table."""
-        if log_batch is None:
-            log_batch = self._log_batches.get(bucket, log2(bucket))
-        decoding = 2**log_batch * self.prompts.drafting_share
+        decoding = self._decoding(bucket, log_batch)
         seconds = exp(time.log_seconds) / (decoding * self.lengths(bucket).at(depth))
         return seconds * self._crowded(bucket, depth, time, log_batch)
+
+    def _decoding(self, bucket: int, log_batch: float | None) -> float:
+        """Requests of a batch that decode; by default of the bucket's present mean."""
+        if log_batch is None:
+            log_batch = self._log_batches.get(bucket, log2(bucket))
+        return 2**log_batch * self.prompts.drafting_share
 
     def _crowded(
         self, bucket: int, depth: int, time: StepTime, log_batch: float | None = None
@@ -271,9 +275,7 @@ class Evidence:
         prompts = self.prompts
         if prompts.token_budget <= 0:
             return 1.0
-        if log_batch is None:
-            log_batch = self._log_batches.get(bucket, log2(bucket))
-        decoding = 2**log_batch * prompts.drafting_share
+        decoding = self._decoding(bucket, log_batch)
         room = prompts.token_budget / (
             depth + 1 + prompts.prefill_per_token * self.lengths(bucket).at(depth)
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fathom_bench.gpu.arms import race_settings, race_setups
+from fathom_bench.engine.arms import settings_for
+from fathom_bench.gpu.arms import race_setups
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.race import (
     FEWEST_ROUNDS,
@@ -57,7 +58,7 @@ def test_all_engines_share_the_gpu_and_are_started_as_the_operator_does() -> Non
 
 
 def test_the_tuner_may_choose_what_the_engine_has() -> None:
-    settings = race_settings(race_setups(H100, PAIR)[TUNED], (0, 1, 3, 7), 5)
+    settings = settings_for(race_setups(H100, PAIR)[TUNED], 5, (0, 1, 3, 7))
     assert (settings.tokens, settings.depths, settings.window_seconds) == (3, (0, 1, 3, 7), 5)
 
 
