@@ -27,12 +27,23 @@ class FathomCollector(Collector):
     """Shows the counts of the engines in this pod, added up."""
 
     def __init__(
-        self, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
+        self,
+        environ: Mapping[str, str],
+        *,
+        device: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Show what the pod's environment points at; `clock` is the depth watch's."""
+        """Show what the pod's environment points at.
+
+        Args:
+            environ: the environment variables.
+            device: the name of the engine's device; empty: not known.
+            clock: the depth watch's, in seconds.
+        """
         self._path = counters_path(environ)
         self._content = content_hash(package_files())
         self._pod = environ.get(POD_NAME, "")
+        self._device = device
         self._clock = clock
         self._failed = False
         self._overdue = False
@@ -60,6 +71,12 @@ class FathomCollector(Collector):
         )
         info.add_metric([__version__, self._content, self._pod], 1)
         yield info
+        if self._device:
+            engine = GaugeMetricFamily(
+                "fathom_engine_info", "What this engine runs on", labels=["device"]
+            )
+            engine.add_metric([self._device], 1)
+            yield engine
         counts = read_counts(self._path)
         shown = GaugeMetricFamily(
             "fathom_counters_shown",
@@ -95,9 +112,9 @@ class FathomCollector(Collector):
         return counts.live and not overdue
 
 
-def show(environ: Mapping[str, str]) -> None:
-    """Put the counters on `/metrics` of this process, once."""
-    ours = FathomCollector(environ)
+def show(environ: Mapping[str, str], *, device: str = "") -> None:
+    """Put the counters on `/metrics` of this process, once, with the name of its device."""
+    ours = FathomCollector(environ, device=device)
     if "PROMETHEUS_MULTIPROC_DIR" not in environ:
         REGISTRY.register(ours)
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm.v1.metrics.loggers import StatLoggerBase
 
+from fathom_vllm.device import device_name
 from fathom_vllm.exposition import log, show
 
 
@@ -21,7 +22,7 @@ class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not inst
             return
         FathomStatLogger._registered = True
         try:
-            show(os.environ)
+            show(os.environ, device=device_name(_platform()))
         except Exception:  # noqa: BLE001 - an engine that shows nothing still serves
             log.exception("Fathom: the counters cannot be shown on /metrics; serving goes on")
 
@@ -30,6 +31,14 @@ class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not inst
 
     def log_engine_initialized(self) -> None:
         """Nothing to say."""
+
+
+def _platform() -> object | None:
+    try:
+        from vllm.platforms import current_platform  # noqa: PLC0415 - counters need none of it
+    except Exception:  # noqa: BLE001 - a version without it, or none that knows this machine
+        return None
+    return current_platform  # type: ignore[no-any-return]
 
 
 # A method that another vLLM version declares abstract would keep its server from starting.

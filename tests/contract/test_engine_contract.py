@@ -31,6 +31,7 @@ OWN_METRICS = {
     "fathom_live_depth": set(),
     "fathom_counters_shown": set(),
     "fathom_plugin_info": {"version", "content", "pod_name"},
+    "fathom_engine_info": {"device"},
 }
 _ENGINE = {"engine", "model_name"}
 ENGINE_METRICS = {
@@ -166,6 +167,11 @@ async def test_metrics_have_the_agreed_names_and_labels(engine: EngineProcess) -
         shown = [set(sample.labels) for sample in found.samples if sample.name == name]
         assert shown, f"{name} is missing"
         assert all(names == labels for names in shown), f"{name} has labels {shown[0]}"
+
+
+async def test_it_tells_what_it_runs_on(engine: EngineProcess) -> None:
+    found = await scrape(engine.base_url)
+    assert found.labels("fathom_engine_info", "device") == ["cpu"]
 
 
 async def test_depth_changes_live_with_requests_in_flight(engine: EngineProcess) -> None:

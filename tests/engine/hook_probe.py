@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from vllm.platforms import current_platform
 from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
 from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
@@ -21,6 +22,7 @@ from fathom_bench.gpu.records import DIRECTORY_VARIABLE, read_steps
 from fathom_bench.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counters import Counts, read_counts
+from fathom_vllm.device import device_name
 from fathom_vllm.schedule import depth_table
 from fathom_vllm.scheduler import LiveDepthScheduler
 
@@ -107,6 +109,7 @@ def main() -> None:
         answer = {
             "unequal_tables": unequal_tables(),
             "steps": [[step.drafting, step.least, step.most] for step in read_steps(directory)],
+            "device": device_name(current_platform),
             "counted": counted(read_counts(str(counters))),
             "loggers": loggers(directory / "plugin"),
         }

@@ -70,5 +70,9 @@ def test_an_engine_without_speculation_counts_its_steps_at_depth_0(said: Mapping
     assert counted["steps"] == STEPS - 1
 
 
+def test_vllms_platform_names_the_device(said: Mapping[str, Any]) -> None:
+    assert said["device"] == "cpu"
+
+
 def test_vllm_finds_the_logger_and_can_use_it(said: Mapping[str, Any]) -> None:
     assert said["loggers"] == ["FathomStatLogger"]

@@ -19,6 +19,8 @@ class FakeEngine:
     generation: int = 3
     live: bool = True
     plugin: bool = True
+    device: str = "NVIDIA GB200"
+    """Empty: its plugin is from before it told."""
     by_doublings: bool = False
     """Its plugin is from before each doubling was cut in two."""
     cells: dict[Cell, tuple[float, float, float, float]] = field(
@@ -64,6 +66,8 @@ class FakeEngine:
             "fathom_hook_errors_total 0.0",
             "fathom_transition_steps_total 7.0",
         ]
+        if self.device:
+            lines.append(f'fathom_engine_info{{device="{self.device}"}} 1.0')
         for cell, (steps, seconds, tokens, requests) in self.cells.items():
             labels = f'{self._batches(cell.batch_le)},depth="{cell.depth}",step="{cell.step}"'
             lines += [
@@ -98,6 +102,7 @@ class FakeEngine:
             and engine.kv_cache_usage == 0.25
             and counters.live_depth is (self.live and self.plugin)
             and counters.depth_generation == (self.generation if self.plugin else 0)
+            and counters.device == (self.device if self.plugin else "")
             and {
                 cell: (c.steps, c.step_seconds, c.tokens, c.scheduled_requests)
                 for cell, c in counters.cells.items()

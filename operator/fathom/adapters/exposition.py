@@ -37,6 +37,8 @@ class _Pod(Enum):
     PLUGIN = auto()
     LARGEST = auto()
     """Of what its engines show, and not the sum."""
+    DEVICE = auto()
+    """Its columns are names: what counts is the label, not the value."""
 
 
 _TPOT: Final = "vllm:request_time_per_output_token_seconds"
@@ -81,6 +83,7 @@ _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
 _SHOWN: Final = "fathom_counters_shown"
 _BUDGET: Final = "fathom_token_budget"
+_INFO: Final = "fathom_engine_info"
 _OF_A_HOOK: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
 """Shown together, by every version of the plugin, once an engine has started."""
 _SCALARS: Final = (
@@ -109,6 +112,7 @@ FAMILIES: Final = frozenset(
         *_SCALARS,
         _DRAFTS,
         _ACCEPTED,
+        _INFO,
     }
 )
 """Every series that is read."""
@@ -122,6 +126,7 @@ PAGE_LABELS: Final = (
     "depth",
     "step",
     "position",
+    "device",
 )
 """Every label that a page itself gives to one of them; what else there is, a scraper added."""
 
@@ -163,7 +168,10 @@ _OF_A_CELL: Final = itemgetter(*_CELLS.values())
 _OF_A_MIXED_CELL: Final = itemgetter(*_CELLS.values(), _PREFILL_COUNT)
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
-_PLACING_LABELS: Final = ("le", "finished_reason", "batch_le", "depth", "step", "position")
+_PLACING_LABELS: Final = (
+    *("le", "finished_reason", "batch_le", "depth", "step", "position"),
+    "device",
+)
 _LONGEST_PLACE: Final = 64
 """Characters of such a label's value; vLLM's and the plugin's have twenty at most. What a pod shows
 is kept beyond its page, and nothing else bounds what a Prometheus has scraped of it."""
@@ -214,6 +222,8 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
         return _OF_A_POD[name]
     if name in _HISTOGRAMS:
         return _HISTOGRAMS[name], float(labels["le"])
+    if name == _INFO:
+        return _Pod.DEVICE, labels.get("device", "")
     if name == _FINISHED:
         return _Pod.FINISHED, labels["finished_reason"]
     if name in _CELLS or name == _PREFILL:
@@ -231,6 +241,7 @@ class Layout:
         "_added",
         "_cells",
         "_counts_prompts",
+        "_device",
         "_draft_numbers",
         "_drafts",
         "_engine",
@@ -259,6 +270,7 @@ class Layout:
         self._finished = dict(rows[_Pod.FINISHED])
         self._largest = dict(rows[_Pod.LARGEST])
         self._plugin = dict(rows[_Pod.PLUGIN])
+        self._device = _only(rows[_Pod.DEVICE])
         self._tpot, self._ttft = _bounds(rows[_Pod.TPOT]), _bounds(rows[_Pod.TTFT])
         self._missing = _missing(rows)
         self._missing_where_live = self._missing or _missing_of_hook(rows)
@@ -326,6 +338,7 @@ class Layout:
             counters_shown=plugin.get(_SHOWN, 1.0) > 0,
             counts_prompts=self._counts_prompts,
             token_budget=int(plugin[_BUDGET]),
+            device=self._device,
             transition_steps=plugin[_TRANSITIONS],
             transition_seconds=plugin[_TRANSITION_SECONDS],
             transition_tokens=plugin[_TRANSITION_TOKENS],
@@ -428,6 +441,11 @@ def _missing(rows: Mapping[_Row, Mapping[_Column, int]]) -> str | None:
         elif len(told) != 1 + row.depth or not all(at in told for at in range(row.depth)):
             return _ACCEPTED
     return None
+
+
+def _only(told: Mapping[_Column, int]) -> str:
+    """The one name that is told; empty: none is, or they contradict each other."""
+    return str(next(iter(told))) if len(told) == 1 else ""
 
 
 def _bounds(told: Mapping[_Column, int]) -> tuple[tuple[float, int], ...]:

@@ -150,6 +150,8 @@ class PodCounters:
     """Whether mixed steps tell how many tokens of prompts they computed. Older plugins do not."""
     token_budget: int = 0
     """Tokens that a step may hold, as the engine says; 0: it does not."""
+    device: str = ""
+    """Name of its accelerator, such as `NVIDIA GB200`; empty: it does not tell."""
     transition_steps: float = 0.0
     """Steps that mixed depths, which no cell holds."""
     transition_seconds: float = 0.0
@@ -187,6 +189,7 @@ class PodDelta:
     ttft: Histogram = ()
     counts_prompts: bool = True
     token_budget: int = 0
+    device: str = ""
 
     @property
     def seconds(self) -> float:
@@ -287,6 +290,7 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
         ttft=_histogram_delta(before.ttft, after.ttft),
         counts_prompts=after.counts_prompts,
         token_budget=after.token_budget,
+        device=after.device,
     )
 
 

@@ -32,6 +32,8 @@ from fathom_vllm.hook import SchedulerHook
 from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
 
 VERSION = "0.32.0+simulated"
+DEVICE = "cpu"
+"""As vLLM calls it."""
 _MOST_SEQUENCES = 256
 
 
@@ -137,7 +139,7 @@ class Server:
                 max_depth=settings.depth,
                 engine_table=settings.table,
             )
-            self._registry.register(FathomCollector(environ))
+            self._registry.register(FathomCollector(environ, device=DEVICE))
         self._engine = SimulatedEngine(
             max_batch=settings.max_batch,
             depth=settings.depth,

@@ -128,7 +128,11 @@ def test_a_page_without_measure_is_refused_and_never_quoted(page: str, words: st
     assert "secret" not in str(refused.value)
 
 
-PLUGIN = [line for line in FakeEngine()._plugin() if not line.startswith("fathom_plugin_info")]
+PLUGIN = [
+    line
+    for line in FakeEngine()._plugin()
+    if not line.startswith(("fathom_plugin_info", "fathom_engine_info"))
+]
 
 
 @pytest.mark.parametrize("line", PLUGIN)
@@ -137,6 +141,31 @@ def test_what_is_missing_of_the_plugins_counters_is_not_zero(line: str) -> None:
     page = FakeEngine().page()
     with pytest.raises(NotAnEngine, match="only a part of Fathom's counters"):
         parse(page.replace(f"{line}\n", ""), pod="p", at_s=0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "device"),
+    [
+        ("", ""),
+        ("fathom_engine_info 1.0\n", ""),
+        ('fathom_engine_info{device="NVIDIA H100 80GB HBM3"} 1.0\n', "NVIDIA H100 80GB HBM3"),
+        (2 * 'fathom_engine_info{device="NVIDIA GB200"} 1.0\n', "NVIDIA GB200"),
+        ('fathom_engine_info{device="A"} 1.0\nfathom_engine_info{device="B"} 1.0\n', ""),
+    ],
+    ids=["older plugin", "no label", "one", "twice", "contradiction"],
+)
+def test_the_device_is_known_where_the_engine_tells_one(lines: str, device: str) -> None:
+    page = FakeEngine(device="").page() + lines
+
+    assert parse(page, pod="p", at_s=0).device == device
+
+
+def test_pods_on_two_kinds_of_device_are_told_apart_page_after_page() -> None:
+    reader = PageReader()
+    for tokens in range(4):
+        for pod, device in (("a", "NVIDIA H100"), ("b", "NVIDIA H200"), ("c", "")):
+            page = FakeEngine(device=device, tokens=tokens).page().encode()
+            assert reader.read(page, pod=pod, at_s=tokens).device == device
 
 
 def test_an_engine_that_has_not_started_shows_no_counters_and_is_one() -> None:

@@ -47,6 +47,13 @@ def test_counters_are_subtracted_and_gauges_are_as_they_are_now() -> None:
     assert d.drafts == {DRAFTS: DraftCounts(8, (4, 2, 0))}
 
 
+def test_what_an_engine_tells_of_itself_is_as_it_was_told_last() -> None:
+    d = delta(look(10), replace(look(20), device="NVIDIA GB200", token_budget=2048))
+
+    assert d is not None
+    assert (d.device, d.token_budget) == ("NVIDIA GB200", 2048)
+
+
 def test_a_cell_that_appears_counts_from_zero_and_one_at_rest_is_left_out() -> None:
     before = look(10, steps=5, drafts=4)
     after = replace(

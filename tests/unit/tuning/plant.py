@@ -164,6 +164,8 @@ class Pod:
     counts_prompts: bool = True
     """Whether its plugin counts prompt tokens; older ones do not."""
     token_budget: int = 0
+    device: str = ""
+    """What its engine calls its accelerator; older plugins do not tell."""
     mixes_depths: bool = False
     """Whether each step from now on belongs to no depth."""
     transitions: float = 0.0
@@ -274,6 +276,7 @@ class Pod:
             depth_generation=self.generation if self.shown else 0,
             counts_prompts=self.counts_prompts,
             token_budget=self.token_budget,
+            device=self.device,
             transition_steps=self.transitions,
             transition_seconds=self.transitions * self.hardware.base_s,
             cells=dict(self.cells) if self.shown else {},

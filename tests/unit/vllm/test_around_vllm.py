@@ -216,6 +216,21 @@ print([shown(registry), registry.get_sample_value("of_vllm_total")])
     assert not log
 
 
+def test_the_device_is_named_as_vllms_platform_does(directory: Path) -> None:
+    (directory / "vllm/platforms.py").write_text("""
+class CpuPlatform:
+    def get_device_name(self, device_id=0):
+        return "cpu"
+
+current_platform = CpuPlatform()
+""")
+    code = """
+FathomStatLogger(None)
+print(REGISTRY.get_sample_value("fathom_engine_info", {"device": "cpu"}))
+"""
+    assert run(directory, LOGGER + code) == (1.0, "")
+
+
 def test_a_registry_that_refuses_them_stops_no_server(directory: Path) -> None:
     code = """
 REGISTRY.register = None

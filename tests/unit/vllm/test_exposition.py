@@ -30,6 +30,7 @@ class Pod:
                     "FATHOM_COUNTERS_FILE": self.counters_path,
                     "FATHOM_POD_NAME": "kimi-0",
                 },
+                device="NVIDIA GB200",
                 clock=lambda: self.now_s,
             )
         )
@@ -63,7 +64,8 @@ def writer(pod: Pod) -> Iterator[CountersWriter]:
 
 
 def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> None:
-    assert pod.names() == {"fathom_plugin_info", "fathom_counters_shown", "fathom_live_depth"}
+    of_a_pod = {"fathom_plugin_info", "fathom_engine_info"}
+    assert pod.names() == {*of_a_pod, "fathom_counters_shown", "fathom_live_depth"}
     assert pod.value("fathom_counters_shown") == 0
     assert pod.value("fathom_live_depth") == 0
     labels = {"version": "0.1.0", "content": bundle_hash(), "pod_name": "kimi-0"}
@@ -126,6 +128,7 @@ def test_the_operator_reads_the_names_that_the_plugin_shows(
     assert (found.transition_seconds, found.transition_tokens) == (0.5, 6)
     assert found.transition_prefill == 80
     assert found.token_budget == 2048
+    assert found.device == "NVIDIA GB200"
     assert found.counts_prompts
     assert found.drafts == {DraftCell(10, 2): DraftCounts(3, (2, 1))}
     assert found.live_depth
@@ -151,6 +154,12 @@ def test_the_operator_knows_the_kinds_of_steps_that_the_plugin_counts() -> None:
     assert tuple(StepKind) == STEP_KINDS, (
         "the operator reads kinds of steps into StepKind in operator/fathom/core/measurement.py"
     )
+
+
+def test_a_device_of_unknown_name_is_not_shown(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    registry.register(FathomCollector({"FATHOM_COUNTERS_FILE": str(tmp_path / "counters")}))
+    assert b"fathom_engine_info" not in generate_latest(registry)
 
 
 def test_only_touched_cells_are_shown(pod: Pod, writer: CountersWriter) -> None:

@@ -215,6 +215,8 @@ class PlayedEngine:
 _STATE: Final = """\
 # TYPE fathom_plugin_info gauge
 fathom_plugin_info{{version="0.1.0",content="played",pod_name="{pod}"}} 1.0
+# TYPE fathom_engine_info gauge
+fathom_engine_info{{device="NVIDIA GB200"}} 1.0
 # TYPE fathom_counters_shown gauge
 fathom_counters_shown 1.0
 # TYPE fathom_live_depth gauge

@@ -45,6 +45,8 @@ def points(look: PodCounters) -> Iterator[Point]:
     yield Point("fathom_transition_tokens_total", {}, look.transition_tokens)
     yield Point("fathom_transition_prefill_tokens_total", {}, look.transition_prefill)
     yield Point("fathom_token_budget", {}, look.token_budget)
+    if look.device:
+        yield Point("fathom_engine_info", {"device": look.device}, 1.0)
     for cell, counts in look.cells.items():
         at = {"batch_le": str(cell.batch_le), "depth": str(cell.depth), "step": cell.step.value}
         yield Point("fathom_steps_total", at, counts.steps)

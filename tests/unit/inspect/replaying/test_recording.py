@@ -27,7 +27,9 @@ def line(at: object = 100.0, pod: object = "p", metrics: object = None) -> str:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
-    looks = record(Fleet(), 60)
+    fleet = Fleet()
+    fleet.pods[0].device = "NVIDIA GB200"
+    looks = record(fleet, 60)
     assert looks[-1].cells
     assert looks[-1].drafts
 
