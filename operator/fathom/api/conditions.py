@@ -105,6 +105,7 @@ class Reason(StrEnum):
     GAIN_TOO_SMALL = "GainTooSmall"
     GAIN_UNCERTAIN = "GainUncertain"
     PROBING_DISABLED = "ProbingDisabled"
+    TUNED_APART = "TunedApart"
     # Alarms
     ACCEPTANCE_CLIFF = "AcceptanceCliff"
     ONE_POD_DIFFERS = "OnePodDiffers"

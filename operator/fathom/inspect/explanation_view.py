@@ -60,6 +60,9 @@ def _parts(explanation: Explanation) -> Iterator[RenderableType]:
     yield from bullets("What it would do next", [explanation.next_step])
     yield from bullets("What would change its mind", explanation.turning_points)
     yield from bullets("Alarms", map(alarm_sentence, explanation.alarms))
+    for whom, apart in explanation.apart:
+        yield Text(f"\nTuned apart: {whom}", style="bold")
+        yield from _parts(apart)
 
 
 def surface_table(explanation: Explanation) -> Table:

@@ -95,8 +95,11 @@ class ResourceView:
     @property
     def whys(self) -> tuple[str, ...]:
         """Why each batch has its depth."""
+        parts = (("", self.explanation), *self.explanation.apart)
         return tuple(
-            f"{each.batches} at {each.depth}: {each.why}" for each in self.explanation.buckets
+            f"{f'{whom}, ' if whom else ''}{each.batches} at {each.depth}: {each.why}"
+            for whom, explanation in parts
+            for each in explanation.buckets
         )
 
 

@@ -29,6 +29,7 @@ _WORKING: Final = frozenset(
         Reason.GAIN_TOO_SMALL,
         Reason.GAIN_UNCERTAIN,
         Reason.PROBING_DISABLED,
+        Reason.TUNED_APART,
     }
 )
 """Reasons of a tuner that does its work, even where that is to leave things alone."""

@@ -15,6 +15,7 @@ from fathom.tuning.buckets import batches
 from fathom.tuning.checks import moving, returning
 from fathom.tuning.checks.orders import unwritten
 from fathom.tuning.checks.probing import NoProbe, ProbeChoice, continue_probe, next_probe
+from fathom.tuning.cohorts.together import whom
 from fathom.tuning.estimate.survival import Survival
 from fathom.tuning.fixed_depth import HOW_TO_TRY, FixedDepth
 from fathom.tuning.interface import Settings, TuningDecision
@@ -23,7 +24,7 @@ from fathom.tuning.policy.option import DepthOption
 from fathom.tuning.policy.value import Gain
 from fathom.tuning.recalled import recalled
 from fathom.tuning.situation import Situation, clamped
-from fathom.tuning.state import TuningState
+from fathom.tuning.state import Cohort, TuningState
 
 MOST_DOUBTS: Final = 2
 """Open questions told per bucket; the rest are smaller."""
@@ -85,6 +86,8 @@ class Explanation:
     turning_points: tuple[str, ...] = ()
     """What would change its mind."""
     alarms: tuple[Alarm, ...] = ()
+    apart: tuple[tuple[str, "Explanation"], ...] = ()
+    """Pods that are tuned apart: who they are, and the same of them."""
     nothing: str = ""
     """Why there is nothing to explain; empty: there is."""
 
@@ -140,7 +143,17 @@ def explain(
             _turning_point(given, each) for bucket, each in rivals.items() if bucket not in due
         ),
         alarms=tuple(each.alarm() for each in given.state.watches if each.raised_at_s),
+        apart=tuple(
+            (whom(each), _of_cohort(each, settings, document.generation, now_s))
+            for each in state.cohorts
+            if each.pods
+        ),
     )
+
+
+def _of_cohort(cohort: Cohort, settings: Settings, generation: int, now_s: float) -> Explanation:
+    document = DepthDocument(generation, cohort.schedule)
+    return explain(cohort.state, settings, document, now_s, pods=len(cohort.pods))
 
 
 def _of_fixed_depth(given: Situation, tokens: int) -> Explanation:

@@ -87,6 +87,8 @@ class TuningSnapshot:
     """Whether any pod reads the document, tuned or not, or will when it starts."""
     gpus: int = 1
     """Of one engine."""
+    apart: tuple[TunedPod, ...] = ()
+    """Pods that are tuned apart from these: what is said of the whole fleet holds of them, too."""
     paused: str = ""
     """The sentence that says who holds depth, and why; empty: nobody does."""
 

@@ -76,13 +76,15 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
         least = SENTINEL_LOOK_S if state.probe.sentinel else PROBE_LOOK_S
     longest = max(LONGEST_WINDOWS * window, LONGEST_S)
     looks: dict[str, PodCounters] = {}
-    deltas: list[PodDelta] = []
-    for pod in snapshot.pods:
+    whole: list[PodDelta] = []
+    for pod in (*snapshot.pods, *snapshot.apart):
         look, moved = _look(pod, state.looks.get(pod.name), least)
         if look is not None:
             looks[pod.name] = look
         if moved is not None and moved.seconds <= longest:
-            deltas.append(moved)
+            whole.append(moved)
+    apart = {pod.name for pod in snapshot.apart}
+    deltas = [each for each in whole if each.pod not in apart]
     state = replace(state, looks=MappingProxyType(looks))
     if not deltas:
         return Learnt(state, ())
@@ -93,7 +95,9 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
         residence=state.residence.updated(deltas, at_s),
         held=tuple(each for each in held(deltas, state.held) if each.pod in looks),
     )
-    state = _with_text(snapshot.settings, state, deltas, looks, at_s)
+    state = _with_text(snapshot.settings, state, deltas, at_s)
+    if not snapshot.settings.drafts_are_cut:
+        state = _with_acceptance(state, whole)
     prompts = state.prompts.updated(deltas, at_s, window, snapshot.settings.max_batch)
     return Learnt(
         state=replace(
@@ -101,7 +105,7 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
             prompts=prompts,
             step_times=step_filter.updated(state.step_times, deltas, prompts),
             traffic=state.traffic.updated(cells, at_s, window),
-            load=state.load.updated(cells, at_s, max(each.seconds for each in deltas)),
+            load=state.load.updated(pooled_cells(whole), at_s, max(each.seconds for each in whole)),
             tail=state.tail.updated(deltas),
             stepped=_stepped(snapshot, deltas),
         ),
@@ -113,7 +117,6 @@ def _with_text(
     settings: Settings,
     state: TuningState,
     deltas: Sequence[PodDelta],
-    looks: Mapping[str, PodCounters],
     at_s: float,
 ) -> TuningState:
     """What drafts are worth, by their positions or, where they are cut, by what came of them."""
@@ -137,13 +140,18 @@ def _with_text(
             normal=is_normal(state.watches),
             settled=settled(deltas, state.held, settling_s(state)),
         ),
-        acceptance=state.acceptance.updated(
-            deltas,
-            looks,
-            normal=is_normal(state.watches),
-            alarmed=is_cliff(state.watches),
-        ),
     )
+
+
+def _with_acceptance(state: TuningState, deltas: Sequence[PodDelta]) -> TuningState:
+    """As alarms see it, which hold each pod against all others, however they are tuned."""
+    acceptance = state.acceptance.updated(
+        deltas,
+        state.looks,
+        normal=is_normal(state.watches),
+        alarmed=is_cliff(state.watches),
+    )
+    return replace(state, acceptance=acceptance)
 
 
 def settling_s(state: TuningState) -> float:

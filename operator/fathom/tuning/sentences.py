@@ -43,6 +43,11 @@ DEPTH_0_RULES: Final = (
     "step. An engine without drafts may be faster (by 24 % on an H200, for hard text at 16 "
     "requests): speculation.drafting: Canary measures that in one replica."
 )
+PREEMPTED: Final = (
+    "What it gains is not told: the KV cache is full, so that requests are preempted, and their "
+    "prompts read once more. Fewer requests at once (--max-num-seqs), more room for the cache, or "
+    "more replicas end that."
+)
 OLDER_PLUGIN: Final = (
     "What it gains is unknown: these pods have an older plugin, which does not count prompts. The "
     "next rollout brings the newer one."

@@ -94,6 +94,8 @@ class Situation:
             message = f"{message} {sentences.full_steps(prompts.token_budget)}"
         elif self._share_at_depth_0 > MOSTLY_SHARE:
             message = f"{message} {sentences.DEPTH_0_RULES}"
+        elif prompts.are_read_again:
+            message = f"{message} {sentences.PREEMPTED}"
         elif not prompts.known and any(
             not each.counts_prompts for each in self.state.looks.values()
         ):

@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Final, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.main import IncEx
 
+from fathom.core.depth import Schedule
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.later_kinds import read_known
 from fathom.core.measurement import PodCounters
@@ -90,6 +92,28 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlike:
+    """A pod whose text is unlike that of its cohort, or like that of the rest."""
+
+    pod: str
+    since_s: float
+    """Since when that is seen without a break (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """Pods that are tuned apart from the rest, since they are unlike it."""
+
+    device: str
+    """What they run on; empty: on what the rest does, but the text of their requests differs."""
+    pods: tuple[str, ...]
+    schedule: Schedule
+    """Theirs as of the last decision."""
+    state: "TuningState"
+    """What is known of them alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class TuningState:
     """All that is carried from one decision to the next. Frozen; bounded; versioned."""
 
@@ -131,6 +155,12 @@ class TuningState:
     measured: Measured | None = None
     tokens: int | None = None
     """The user's depth as of the last decision."""
+    device: str = ""
+    """What the pods run on that are not tuned apart; empty: they do not tell."""
+    cohorts: tuple[Cohort, ...] = ()
+    """Pods that are tuned apart."""
+    unlike: tuple[Unlike, ...] = ()
+    """Pods whose cohort seems to be the wrong one."""
     generation: int = 0
     """The newest generation ever asked for, so that a lost document does not start over."""
     poked_generation: int = 0
@@ -151,8 +181,13 @@ class TuningState:
         return self.survival if self.yields is None else self.yields
 
     def to_json(self) -> str:
-        """Canonical text, well below `LARGEST_BYTES`; equal states are equal strings."""
-        return _ADAPTER.dump_json(self, exclude=_APART).decode()
+        """Canonical text, well below `LARGEST_BYTES`; equal states are equal strings.
+
+        What is known of cohorts is left out where it does not fit: it costs some probes.
+        """
+        text = _ADAPTER.dump_json(self, exclude=_APART).decode()
+        fits = not self.cohorts or len(text) <= LARGEST_BYTES
+        return text if fits else replace(self, cohorts=()).to_json()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -172,16 +207,21 @@ class TuningState:
         state, whole = _known_part(text)
         if state is None:
             return None, False
-        # A look or a step cannot have survived.
-        bare = replace(
-            state,
-            looks=MappingProxyType({}),
-            stepped=(),
-            held=(),
-            behind=(),
-            gained=Gained(),
-        )
-        return bare, whole  # type: ignore[return-value]
+        cohorts = tuple(replace(each, state=_bare(each.state)) for each in state.cohorts)
+        return replace(_bare(state), cohorts=cohorts), whole  # type: ignore[return-value]
+
+
+def _bare(state: TuningState) -> TuningState:
+    """Without what cannot have survived: a look, a step."""
+    return replace(
+        state,
+        looks=MappingProxyType({}),
+        stepped=(),
+        held=(),
+        behind=(),
+        gained=Gained(),
+        cohorts=(),
+    )
 
 
 def _known_part(text: str) -> tuple[TuningState | None, bool]:
@@ -196,6 +236,12 @@ def _known_part(text: str) -> tuple[TuningState | None, bool]:
     return read_known(document, _ADAPTER.validate_python)
 
 
-_APART: Final = {"looks", "stepped", "held", "behind", "gained"}
+_UNKEPT: Final[Mapping[str, IncEx | bool]] = dict.fromkeys(
+    ("looks", "stepped", "held", "behind", "gained"), True
+)
+_APART: Final[Mapping[str, IncEx | bool]] = {
+    **_UNKEPT,
+    "cohorts": {"__all__": {"state": {**_UNKEPT, "cohorts": True}}},
+}
 """What is not persisted, or not with the rest."""
 _ADAPTER: Final[TypeAdapter[TuningState]] = TypeAdapter(TuningState)

@@ -1,8 +1,8 @@
 """The tuner: `decide(snapshot) -> decision`. Pure; the caller owns the clock and all I/O.
 
-What was counted since the last look is taken in (`learning`), and held against the depths in force
-(`judging`). Then a chain of checks is asked, in this order. Each answers, or passes on; the first
-answer is the decision:
+What was counted since the last decision is taken in (`learning`), and held against the depths in
+force (`judging`). Then a chain of checks is asked, in this order. Each answers, or passes on; the
+first answer is the decision:
 
 1. `orders`: the engine has no live depth; mode Advise, the spec's bounds, a person's pins;
 2. `readiness`: ready pods, fresh metrics, engines that do as the document says; a person's pause
@@ -20,19 +20,31 @@ answer is the decision:
 If none answers, depth stays, and the decision says why. (*) Not where a probe has just ended: its
 pod must not keep a depth that nobody looks at any more.
 
+That is asked for pods that are alike. Those on another kind of GPU, and those whose requests have
+other text for good, are a cohort each (`cohorts`), for which it is asked apart; one decision is
+made of all.
+
 Two kinds of knowledge decide: `estimate.survival`, which belongs to the traffic and is forgotten
 when the traffic changes, and `estimate.step_time`, which belongs to the hardware and is kept. So a
 class of requests that returns, or a new one, is answered with what the hardware was measured to do.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from fathom.api.choices import TuningMode
+from fathom.core.depth import DepthDocument
 from fathom.tuning.checks import advice, moving, orders, probing, readiness, returning
+from fathom.tuning.cohorts import views
+from fathom.tuning.cohorts.by_device import by_device
+from fathom.tuning.cohorts.by_text import by_text
+from fathom.tuning.cohorts.together import Decided, changes, together
+from fathom.tuning.gained import Gained
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.judging import assess
 from fathom.tuning.situation import Situation
+from fathom.tuning.state import Cohort
 
 _Check = Callable[[Situation], TuningDecision | Situation | None]
 """A decision is the answer; a situation is passed on instead of the one before; None: nothing."""
@@ -76,9 +88,37 @@ def decide(snapshot: TuningSnapshot) -> TuningDecision:
             return orders.rest(snapshot, document)
     if is_static:
         return orders.static(snapshot)
-    if snapshot.document is None and snapshot.live_refusal is None:
+    if snapshot.live_refusal is not None:
+        return _of_alike(snapshot, snapshot.document or orders.unwritten(snapshot))
+    if snapshot.document is None:
         return orders.start(snapshot)
-    given = assess(snapshot, snapshot.document or orders.unwritten(snapshot))
+    return _of_all(snapshot, snapshot.document)
+
+
+def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
+    """Pods that are unlike the rest are decided for apart."""
+    before = snapshot.state.cohorts
+    state, schedule = by_device(snapshot.state, document.schedule, snapshot.pods)
+    state = by_text(state, schedule, snapshot.pods, snapshot.now_s)
+    if not (before or state.cohorts):
+        return _of_alike(replace(snapshot, state=state), document)
+    rest = _of_alike(*views.rest(snapshot, document, state, schedule))
+    gained, kept, apart = rest.state.gained, list[Cohort](), list[Decided]()
+    for cohort in state.cohorts:
+        if not cohort.pods:
+            kept.append(cohort)
+            continue
+        decision = _of_alike(*views.alone(snapshot, document, cohort, gained))
+        gained, its = decision.state.gained, replace(decision.state, gained=Gained())
+        kept.append(replace(cohort, schedule=decision.document.schedule, state=its))
+        apart.append((cohort, decision))
+    rest = replace(rest, state=replace(rest.state, cohorts=tuple(kept), gained=gained))
+    news = changes(before, state.cohorts, (pod.name for pod in snapshot.pods))
+    return together(document, rest, apart, news)
+
+
+def _of_alike(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:
+    given = assess(snapshot, document)
     for check in _CHAIN:
         match check(given):
             case TuningDecision() as answer:

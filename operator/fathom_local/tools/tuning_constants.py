@@ -19,6 +19,7 @@ from fathom import tuning
 _UNITS: Final = {
     "BYTES": "bytes",
     "CELLS": "cells",
+    "COHORTS": "cohorts",
     "DEPTHS": "depths",
     "DOUBTS": "sentences",
     "DRAFTS": "drafts",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from fathom.core.measurement import PodDelta, pooled_cells, pooled_drafts
 from fathom.tuning.estimate.trials import trials
@@ -64,6 +65,65 @@ def measure(
         ),
         gain=gain,
     )
+
+
+def pooled(parts: Sequence[Measured]) -> Measured:
+    """One window over pods that are tuned apart.
+
+    Rates add up. What is a mean over drafts is weighted by drafts per second, one over steps by
+    steps per second, and time per token by tokens per second; a gain by the seconds that the tokens
+    would have taken.
+
+    Args:
+        parts: one at least.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    rates = [each.tokens_per_second for each in parts]
+    drafts = [
+        each.tokens_per_second / each.acceptance_length if each.acceptance_length else 0.0
+        for each in parts
+    ]
+    steps = [
+        each.tokens_per_second / (each.mean_batch * (each.acceptance_length or 1.0))
+        if each.mean_batch
+        else 0.0
+        for each in parts
+    ]
+    return Measured(
+        at_s=max(each.at_s for each in parts),
+        window_seconds=max(each.window_seconds for each in parts),
+        tokens_per_second=sum(rates),
+        mean_batch=_mean([each.mean_batch for each in parts], steps),
+        acceptance_length=_mean([each.acceptance_length for each in parts], drafts),
+        acceptance_rate=_mean([each.acceptance_rate for each in parts], drafts),
+        survival=_mean_survival(parts, drafts),
+        tpot_seconds=_mean([each.tpot_seconds for each in parts], rates),
+        gain=_gain(parts),
+    )
+
+
+def _gain(parts: Sequence[Measured]) -> float | None:
+    """None: it is unknown of some."""
+    known = [(each.tokens_per_second, each.gain) for each in parts if each.gain is not None]
+    at_tokens = sum(rate / (1 + gain) for rate, gain in known)
+    if len(known) < len(parts) or at_tokens <= 0:
+        return None
+    return sum(rate for rate, _ in known) / at_tokens - 1
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    """Of those that are known; None: none is."""
+    known = [(each, w) for each, w in zip(values, weights, strict=True) if each is not None and w]
+    whole = sum(weight for _, weight in known)
+    return sum(each * weight for each, weight in known) / whole if whole else None
+
+
+def _mean_survival(parts: Sequence[Measured], drafts: Sequence[float]) -> tuple[float, ...]:
+    """By position, of the parts that draft so deep."""
+    columns = zip_longest(*(each.survival for each in parts))
+    means = (_mean(column, drafts) for column in columns)
+    return tuple(each for each in means if each is not None)
 
 
 def _survival(deltas: Sequence[PodDelta]) -> tuple[float, ...]:

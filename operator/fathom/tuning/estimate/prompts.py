@@ -43,6 +43,9 @@ FARTHEST_FACTOR: Final = 2.0
 """Between the batch of mixed steps and that of the decode steps that they are held against."""
 LEAST_REQUESTS: Final = 20.0
 """Finished requests before it is said how long answers are."""
+MOST_PREEMPTED_SHARE: Final = 0.02
+"""Of the requests that end: beyond it, too many prompts are read once more. How many are depends on
+the depth, and is not known."""
 LEAST_LEVELLED_SHARE: Final = 0.05
 """Of the time of mixed steps, at least, however many prompt tokens are taken off them."""
 
@@ -89,6 +92,8 @@ class Prompts:
     emitted_tokens: float = 0.0
     finished: float = 0.0
     """Requests."""
+    preempted: float = 0.0
+    """Requests, whose prompts are read once more."""
     steps: float = 0.0
     decode_steps: float = 0.0
     seconds: float = 0.0
@@ -153,6 +158,11 @@ class Prompts:
         return self.mixed_prefill_tokens / self.prefill_tokens if self.prefill_tokens > 0 else 1.0
 
     @property
+    def are_read_again(self) -> bool:
+        """Whether many requests are preempted, since the KV cache is full."""
+        return self.preempted > MOST_PREEMPTED_SHARE * self.finished
+
+    @property
     def told_share(self) -> float:
         """Share of the busy seconds in steps of one depth, whose gain can be known."""
         whole = self.seconds + self.transition_seconds
@@ -209,6 +219,7 @@ class Prompts:
             + delta.transition_tokens
             + sum(c.tokens for c in cells.values()),
             finished=self.finished + engine.finished_requests,
+            preempted=self.preempted + engine.preemptions,
             steps=self.steps + steps,
             decode_steps=self.decode_steps
             + sum(c.steps for cell, c in cells.items() if cell.step is StepKind.DECODE),

@@ -7,6 +7,7 @@ the two apart, so that a probe on a slow pod, or at a slow moment, does not make
 slow; `step_table` predicts what was not measured.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Final
@@ -174,6 +175,10 @@ class StepTimes:
             if each.step is StepKind.DECODE or self.prompt_tokens
         )
         return replace(self, cells=tuple(cells), prompt_tokens=tokens)
+
+    def of(self, pods: Collection[str]) -> "StepTimes":
+        """The same table, with the speeds of these pods alone."""
+        return replace(self, pods=tuple(each for each in self.pods if each.pod in pods))
 
     def dispersion(self, batch_le: int) -> float:
         """Observed over assumed variance in a bucket; 1 until it is learnt."""

@@ -208,6 +208,17 @@ class Survival:
         """As if the present traffic were what is normal here."""
         return replace(self, horizon=self.slow, fresh=(), settled=(), fresh_settled=(), at_s=now_s)
 
+    def turned(self) -> "Survival":
+        """As if traffic had just turned."""
+        return Survival(
+            slow=self.slow,
+            design_effect=self.design_effect,
+            at_s=self.at_s,
+            epoch=self.epoch + 1,
+            turns=self.turns,
+            watched_s=self.watched_s,
+        )
+
     def lengths(self, deepest: int, now_s: float) -> Lengths:
         """E[L] at depths 0 … `deepest`, as it is believed now; in all buckets alike.
 

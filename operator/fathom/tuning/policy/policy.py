@@ -151,7 +151,7 @@ class Policy:
         """
         tokens = self.clamped(self.bounds.tokens)
         gain = self.evidence.gain(bucket, depth, tokens)
-        if gain is None or not self.evidence.tells_gain:
+        if gain is None or not self.evidence.tells_value:
             return None
         if self.slo is not None:
             slow = self.slo.slow_seconds(self.evidence, bucket, tokens)

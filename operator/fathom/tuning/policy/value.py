@@ -123,9 +123,17 @@ class Evidence:
     )
 
     @property
-    def tells_gain(self) -> bool:
-        """Whether what a depth gains users can be told: else it is good enough to choose by."""
+    def tells_value(self) -> bool:
+        """Whether it is known what depths are worth: else it is good enough to choose by."""
         return self.prompts.known and self.step_times.pods_are_alike
+
+    @property
+    def tells_gain(self) -> bool:
+        """Whether what a depth gains users can be told.
+
+        Where requests are preempted, it is more than this by what their prompts take.
+        """
+        return self.tells_value and not self.prompts.are_read_again
 
     def lengths(self, bucket: int) -> Lengths | CutLengths:
         """Expected tokens per step at each depth, in a bucket."""

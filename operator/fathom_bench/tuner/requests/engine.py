@@ -121,7 +121,7 @@ class RequestEngine:
         self._draft_cells: dict[DraftCell, tuple[int, Ints]] = {}
         self._transitions = _Counts()
         self._verified = self._drafted_tokens = self._accepted = 0
-        self._prefilled = 0
+        self._prefilled = self._preemptions = 0
 
     @property
     def waiting(self) -> int:
@@ -147,6 +147,7 @@ class RequestEngine:
             engine=EngineCounts(
                 generation_tokens=float(served.tokens),
                 prompt_tokens=float(self._prefilled),
+                preemptions=float(self._preemptions),
                 drafts=float(self._verified),
                 draft_tokens=float(self._drafted_tokens),
                 accepted_tokens=float(self._accepted),
@@ -157,6 +158,7 @@ class RequestEngine:
             live_depth=True,
             depth_generation=self.generation,
             token_budget=self._settings.token_budget,
+            device=self._hardware.device,
             transition_steps=float(self._transitions.steps),
             transition_seconds=self._transitions.seconds,
             transition_tokens=float(self._transitions.tokens),
@@ -332,6 +334,7 @@ class RequestEngine:
         at = len(self._requests) - 1
         request = self._requests[at]
         if not self._ended[at]:
+            self._preemptions += 1
             request.prompt = int(self._prompt[at] + self._context[at])
             request.answer, request.context = int(self._answer[at]), 0
             request.preempted = True

@@ -103,7 +103,7 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
     past = _past(fleet.engines)
     fleet.run(seconds)
     tuned = _arm(world, fleet.engines, past)
-    measured = fleet.state.measured
+    measured = fleet.last.measured if fleet.last else None
     document = fleet.document
     gained = fleet.state.gained
     return RequestScore(

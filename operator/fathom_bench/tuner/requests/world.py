@@ -36,6 +36,8 @@ class EnginePart(WorldPart):
 class HardwarePart(WorldPart):
     """`[hardware]`: what a step takes."""
 
+    device: str = "GPU"
+    """Its name, as the engine tells it; empty: it does not."""
     overhead_ms: NonNegativeFloat = 1.5
     weights_ms: NonNegativeFloat = 7.0
     token_us: NonNegativeFloat = 20.0

@@ -372,3 +372,17 @@ def test_what_an_engine_can_serve_has_its_prompts_in_it() -> None:
 def test_how_long_answers_are_is_not_said_of_a_few() -> None:
     assert replace(Prompts(), emitted_tokens=900.0, finished=3.0).answer_tokens is None
     assert replace(Prompts(), emitted_tokens=9000.0, finished=30.0).answer_tokens == 300
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.0, True), (0.01, True), (0.1, False)])
+def test_where_many_prompts_are_read_again_it_is_not_told_what_users_gain(
+    share: float, *, told: bool
+) -> None:
+    """Fewer are preempted at a deeper depth; by how much, nobody counts."""
+    each = window(3, prompt=1000, mixed=0.2)
+    preempted = share * each.engine.finished_requests
+    each = replace(each, engine=replace(each.engine, preemptions=preempted))
+    evidence = learned(*(each for _ in range(6)))
+
+    assert evidence.tells_gain is told
+    assert evidence.tells_value

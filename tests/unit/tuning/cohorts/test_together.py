@@ -1,0 +1,98 @@
+"""One decision for the fleet, made of several."""
+
+from dataclasses import replace
+
+from fathom.api.conditions import AlarmKind, Reason
+from fathom.core.depth import DepthDocument, flat
+from fathom.tuning.alarms.alarm import Alarm
+from fathom.tuning.cohorts.together import changes, together
+from fathom.tuning.interface import Action, TuningDecision
+from fathom.tuning.state import Cohort, TuningState
+
+DOCUMENT = DepthDocument(7, flat(3, 16), {"other": flat(5, 16)})
+COHORT = Cohort("", ("other",), flat(5, 16), TuningState())
+
+
+def decision(depth: int, action: Action = Action.HOLD, **changes_: object) -> TuningDecision:
+    """For some pods alone."""
+    generation = 7 if action is Action.HOLD else 8
+    decided = TuningDecision(
+        action=action,
+        reason=Reason.EXPLOITING if action is Action.HOLD else Reason.MOVED,
+        message=f"At {depth}.",
+        document=DepthDocument(generation, flat(depth, 16)),
+        state=TuningState(),
+        wake_after_s=30.0,
+        measured=None,
+        headroom_tokens_per_second=100.0,
+    )
+    return replace(decided, **changes_)  # type: ignore[arg-type]
+
+
+def test_where_nothing_changes_the_document_is_the_very_same() -> None:
+    both = together(DOCUMENT, decision(3), [(COHORT, decision(5))], "")
+
+    assert both.document is DOCUMENT
+    assert both.action is Action.HOLD
+    assert both.message == "At 3. other with other text: At 5."
+
+
+def test_who_moves_decides_what_is_said_to_be_done() -> None:
+    moves = decision(7, Action.MOVE, notable=True, expected_gain=0.1)
+    both = together(DOCUMENT, decision(3), [(COHORT, moves)], "")
+
+    assert both.document == DepthDocument(8, flat(3, 16), {"other": flat(7, 16)})
+    assert (both.action, both.reason, both.notable) == (Action.MOVE, Reason.MOVED, True)
+    assert both.expected_gain == 0.1
+
+
+def test_a_pod_at_depths_of_others_gets_its_own() -> None:
+    pods = replace(COHORT, pods=("new", "other"))
+    both = together(DOCUMENT, decision(3), [(pods, decision(5))], "")
+
+    assert both.document.generation == 8
+    assert both.document.pods == {"new": flat(5, 16), "other": flat(5, 16)}
+    assert (both.action, both.reason) == (Action.MOVE, Reason.TUNED_APART)
+
+
+def test_the_first_to_wake_wakes_all() -> None:
+    both = together(DOCUMENT, decision(3), [(COHORT, decision(5, wake_after_s=2.0))], "")
+    assert both.wake_after_s == 2.0
+
+
+def test_room_is_that_of_all_and_unknown_where_it_is_of_some() -> None:
+    known = together(DOCUMENT, decision(3), [(COHORT, decision(5))], "")
+    assert known.headroom_tokens_per_second == 200.0
+
+    unknown = decision(5, headroom_tokens_per_second=None)
+    both = together(DOCUMENT, decision(3), [(COHORT, unknown)], "")
+    assert both.headroom_tokens_per_second is None
+
+
+def test_alarms_of_all_stand_and_each_kind_once() -> None:
+    of_rest, of_cohort, other = (
+        Alarm(kind, reason, whose, "", 1.0)
+        for kind, reason, whose in (
+            (AlarmKind.DRAFT_MISMATCH, Reason.ACCEPTANCE_CLIFF, "rest"),
+            (AlarmKind.DRAFT_MISMATCH, Reason.NOTHING_ACCEPTED, "cohort"),
+            (AlarmKind.ACCEPTANCE_DECAY, Reason.OLDER_REPLICAS_ACCEPT_LESS, "cohort"),
+        )
+    )
+    apart = decision(5, alarms=(of_cohort, other), not_obeyed=("other",))
+    both = together(DOCUMENT, decision(3, alarms=(of_rest,)), [(COHORT, apart)], "")
+
+    assert {each.message for each in both.alarms} == {"rest", "cohort"}
+    assert len(both.alarms) == 2
+    assert both.not_obeyed == ("other",)
+
+
+def test_who_changes_cohorts_is_told_and_of_many_some() -> None:
+    gpus = Cohort("H200", tuple("abcde"), flat(3, 16), TuningState())
+
+    assert changes([], [gpus], "abcde") == (
+        "From now on a, b, c and 2 more pods on H200 are tuned apart."
+    )
+    assert changes([gpus], [gpus], "abcde") == ""
+    assert changes([COHORT], [], ["other", "a"]) == (
+        "From now on other is tuned with the others again."
+    )
