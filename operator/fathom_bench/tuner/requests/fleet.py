@@ -121,7 +121,11 @@ class TunedFleet:
         for item in [each for each in self._due if each[0] <= self.now_s]:
             self._due.remove(item)
             _, engine, document = item
-            schedule = document.for_pod(engine.name)
-            most = self.world.engine.max_batch
-            engine.table = [0, *(depth_at(schedule, batch) for batch in range(1, most + 1))]
-            engine.generation = document.generation
+            obey(engine, document, self.world.engine.max_batch)
+
+
+def obey(engine: RequestEngine, document: DepthDocument, max_batch: int) -> None:
+    """Put a document in force."""
+    schedule = document.for_pod(engine.name)
+    engine.table = [0, *(depth_at(schedule, batch) for batch in range(1, max_batch + 1))]
+    engine.generation = document.generation

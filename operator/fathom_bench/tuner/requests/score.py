@@ -7,13 +7,20 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from fathom.core.depth import DepthDocument
 from fathom.tuning.gained import Gained
 from fathom.tuning.policy.policy import GAIN_KNOWN_SHARE
 from fathom_bench.tuner.requests.engine import RequestEngine, Served
-from fathom_bench.tuner.requests.fleet import TunedFleet, engines
-from fathom_bench.tuner.requests.world import RequestWorld
+from fathom_bench.tuner.requests.fleet import TunedFleet, engines, obey
+from fathom_bench.tuner.requests.world import RequestWorld, TrafficPart
 from fathom_bench.tuner.worlds.errors import WorldError
 
+_FLOOD_FACTOR: Final = 1.5
+"""Requests for each that an engine may have in a step, where all that it can do is asked of it."""
+_FLOOD_S: Final = 120.0
+"""So long it is filled with them, and so long measured, …"""
+_FLOOD_SHARE: Final = 0.25
+"""… or this share of the world's hours."""
 SETTLED_SHARE: Final = 0.5
 """Of a world's hours, the last part, in which the gain that is said is held against the truth."""
 
@@ -56,7 +63,8 @@ class RequestScore(BaseModel):
     headroom_said: float | None
     """More tokens per second, at the end."""
     headroom_true: float | None
-    """Zero where requests wait all the time; None: not known."""
+    """What the engines make when requests wait all the time, less what they made; None: it was not
+    measured."""
 
     @property
     def own(self) -> Arm:
@@ -104,6 +112,7 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
     fleet.run(seconds)
     tuned = _arm(world, fleet.engines, past)
     measured = fleet.last.measured if fleet.last else None
+    served_now = measured.tokens_per_second if measured else None
     document = fleet.document
     gained = fleet.state.gained
     return RequestScore(
@@ -117,7 +126,7 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
         gpu_share_said=gained.ratio if _is_told(gained) else None,
         gpu_share_half_width=gained.half_width,
         headroom_said=fleet.last.headroom_tokens_per_second if fleet.last else None,
-        headroom_true=0.0 if _saturated(world, tuned, pods=len(fleet.engines)) else None,
+        headroom_true=_headroom(world, seed, document, served_now),
     )
 
 
@@ -128,9 +137,22 @@ def _is_told(gained: Gained) -> bool:
     )
 
 
-def _saturated(world: RequestWorld, tuned: Arm, *, pods: int) -> bool:
-    """Whether in closed traffic a request of each pod waits, on average."""
-    return world.traffic.mode == "closed" and tuned.waiting_mean >= pods
+def _headroom(
+    world: RequestWorld, seed: int, document: DepthDocument | None, served_now: float | None
+) -> float | None:
+    """Tokens per second of engines that never lack requests, at these depths, less those now."""
+    if document is None or served_now is None:
+        return None
+    most, seconds = world.engine.max_batch, min(_FLOOD_S, _FLOOD_SHARE * 3600 * world.fleet.hours)
+    flood = world.model_copy(update={"traffic": TrafficPart(load=_FLOOD_FACTOR * most)})
+    running = engines(flood, seed, world.fleet.tokens)
+    for each in running:
+        obey(each, document, most)
+        each.advance(seconds)
+    before = _past(running).tokens
+    for each in running:
+        each.advance(2 * seconds)
+    return max(0.0, (_past(running).tokens - before) / seconds - served_now)
 
 
 def _static(world: RequestWorld, seed: int, depth: int) -> Arm:

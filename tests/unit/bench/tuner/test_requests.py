@@ -289,6 +289,7 @@ def test_all_shipped_worlds_can_be_read() -> None:
 @pytest.fixture(scope="module")
 def small() -> RequestWorld:
     text = "[fleet]\nhours = 0.05\n[traffic]\nload = 8\n[hardware]\nweights_ms = 20\n"
+    text += "[engine]\nmax_batch = 16\n"
     return parse(text, "small")
 
 
@@ -308,10 +309,14 @@ def test_a_score_holds_what_is_said_against_the_truth(small: RequestWorld) -> No
     assert "…" not in text
 
 
-def test_where_requests_wait_all_the_time_there_is_no_headroom() -> None:
-    waiting = "[fleet]\nhours = 0.006\n[engine]\nmax_batch = 4\n[traffic]\nload = 8\n"
-    (full, idle) = (score(parse(text, "x"), 1) for text in (waiting, waiting.replace("8", "3")))
-    assert (full.headroom_true, idle.headroom_true) == (0.0, None)
+def test_headroom_is_what_the_engines_make_beyond_this_when_requests_always_wait() -> None:
+    waiting = "[fleet]\nhours = 0.02\n[engine]\nmax_batch = 4\n[traffic]\nload = 8\n"
+    (full, idle) = (score(parse(text, "x"), 1) for text in (waiting, waiting.replace("8", "1")))
+    assert full.headroom_true is not None
+    assert idle.headroom_true is not None
+    made = full.tuned.finished_tokens / (0.02 * 3600)
+    assert full.headroom_true < 0.1 * made
+    assert idle.headroom_true == pytest.approx(0.7 * made, rel=0.15)
 
 
 def test_a_world_that_is_over_before_anything_is_done_is_a_sentence() -> None:
