@@ -47,12 +47,13 @@ def by_text(
     texts = _Texts.of(state, now_s, without=held)
     since_s = {each.pod: each.since_s for each in state.unlike}
     # What is with the wrong pods: some of the rest, and cohorts that are like the rest.
-    unlike = {pod for pod in at_rest if texts.differ([pod], at_rest - {pod})}
+    compared = texts.names & at_rest
+    unlike = {pod for pod in compared if texts.differ([pod], compared - {pod})}
     unlike |= held & since_s.keys() & at_rest  # what cannot be compared now stays what it was
     like = {
         pod
         for each in state.cohorts
-        if not each.device and texts.are_alike(each.pods, at_rest)
+        if not each.device and texts.are_alike(each.pods, compared)
         for pod in each.pods
     }
     found = tuple(Unlike(pod, since_s.get(pod, now_s)) for pod in sorted(unlike | like))
@@ -61,7 +62,7 @@ def by_text(
     if back := like & due:
         kept = (each for each in state.cohorts if each.device or not back.issuperset(each.pods))
         return replace(state, cohorts=tuple(kept))
-    leaving = texts.most_unlike(unlike & due, at_rest)
+    leaving = texts.most_unlike(unlike & due, compared)
     return _apart(state, schedule, leaving, texts) if leaving else state
 
 
@@ -108,6 +109,11 @@ class _Texts:
             if each.pod not in without and now_s - each.at_s <= POD_HALF_LIFE_S
         )
         return cls(tuple(known), state.survival.design_effect)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the pods."""
+        return frozenset(each.pod for each in self.pods)
 
     def _compared(self, some: Iterable[str], others: Iterable[str]) -> tuple[float, float] | None:
         """Logarithm of the acceptance of some over that of others, and its error; None: unknown."""
