@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -19,6 +20,7 @@ log = logging.getLogger("vllm.fathom")
 _BATCHES = ("batch_ge", "batch_le")
 """A bucket's first and last batch: an earlier plugin gave the last alone, and its buckets were
 whole doublings."""
+NOTHING_TOLD: Mapping[str, str] = MappingProxyType({})
 OVERDUE_SECONDS = 30.0
 """The depth file is looked at four times a second; later than this, depth no longer follows it."""
 
@@ -29,21 +31,21 @@ class FathomCollector(Collector):
     def __init__(
         self,
         environ: Mapping[str, str],
+        engine: Mapping[str, str] = NOTHING_TOLD,
         *,
-        device: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Show what the pod's environment points at.
 
         Args:
             environ: the environment variables.
-            device: the name of the engine's device; empty: not known.
+            engine: what it runs with (`engine_report`).
             clock: the depth watch's, in seconds.
         """
         self._path = counters_path(environ)
         self._content = content_hash(package_files())
         self._pod = environ.get(POD_NAME, "")
-        self._device = device
+        self._engine = engine
         self._clock = clock
         self._failed = False
         self._overdue = False
@@ -71,11 +73,11 @@ class FathomCollector(Collector):
         )
         info.add_metric([__version__, self._content, self._pod], 1)
         yield info
-        if self._device:
+        if any(self._engine.values()):
             engine = GaugeMetricFamily(
-                "fathom_engine_info", "What this engine runs on", labels=["device"]
+                "fathom_engine_info", "What this engine runs with", labels=list(self._engine)
             )
-            engine.add_metric([self._device], 1)
+            engine.add_metric(list(self._engine.values()), 1)
             yield engine
         counts = read_counts(self._path)
         shown = GaugeMetricFamily(
@@ -112,9 +114,9 @@ class FathomCollector(Collector):
         return counts.live and not overdue
 
 
-def show(environ: Mapping[str, str], *, device: str = "") -> None:
-    """Put the counters on `/metrics` of this process, once, with the name of its device."""
-    ours = FathomCollector(environ, device=device)
+def show(environ: Mapping[str, str], engine: Mapping[str, str]) -> None:
+    """Put the counters on `/metrics` of this process, once, with what the engine runs with."""
+    ours = FathomCollector(environ, engine)
     if "PROMETHEUS_MULTIPROC_DIR" not in environ:
         REGISTRY.register(ours)
         return

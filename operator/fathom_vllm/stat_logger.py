@@ -9,6 +9,7 @@ from typing import Any
 from vllm.v1.metrics.loggers import StatLoggerBase
 
 from fathom_vllm.device import device_name
+from fathom_vllm.engine_report import engine_report
 from fathom_vllm.exposition import log, show
 
 
@@ -17,12 +18,13 @@ class FathomStatLogger(StatLoggerBase):  # type: ignore[misc] # vLLM is not inst
 
     _registered = False
 
-    def __init__(self, vllm_config: object, engine_index: int = 0) -> None:  # noqa: ARG002 - vLLM's signature
+    def __init__(self, vllm_config: object, engine_index: int = 0) -> None:  # noqa: ARG002 - vLLM's
         if FathomStatLogger._registered:
             return
         FathomStatLogger._registered = True
         try:
-            show(os.environ, device=device_name(_platform()))
+            device, version = device_name(_platform()), _version()
+            show(os.environ, engine_report(vllm_config, device=device, version=version))
         except Exception:  # noqa: BLE001 - an engine that shows nothing still serves
             log.exception("Fathom: the counters cannot be shown on /metrics; serving goes on")
 
@@ -39,6 +41,14 @@ def _platform() -> object | None:
     except Exception:  # noqa: BLE001 - a version without it, or none that knows this machine
         return None
     return current_platform  # type: ignore[no-any-return]
+
+
+def _version() -> str:
+    try:
+        from vllm import __version__  # noqa: PLC0415 - as above
+    except Exception:  # noqa: BLE001 - as above
+        return ""
+    return str(__version__)
 
 
 # A method that another vLLM version declares abstract would keep its server from starting.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from fathom.core.engine.report import asked_by, device_in, differences, report_in
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup
@@ -14,6 +15,7 @@ from fathom_local.engine.scrape import EngineScrape, scrape
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY, HARD
 from fathom_local.paths import cache_dir
+from fathom_vllm.engine_report import LABELS
 from support.waiting import guarded, until
 
 OWN_METRICS = {
@@ -31,7 +33,7 @@ OWN_METRICS = {
     "fathom_live_depth": set(),
     "fathom_counters_shown": set(),
     "fathom_plugin_info": {"version", "content", "pod_name"},
-    "fathom_engine_info": {"device"},
+    "fathom_engine_info": set(LABELS),
 }
 _ENGINE = {"engine", "model_name"}
 ENGINE_METRICS = {
@@ -169,9 +171,17 @@ async def test_metrics_have_the_agreed_names_and_labels(engine: EngineProcess) -
         assert all(names == labels for names in shown), f"{name} has labels {shown[0]}"
 
 
-async def test_it_tells_what_it_runs_on(engine: EngineProcess) -> None:
+async def test_it_tells_what_it_runs_with(engine: EngineProcess) -> None:
     found = await scrape(engine.base_url)
-    assert found.labels("fathom_engine_info", "device") == ["cpu"]
+    (told,) = [each.labels for each in found.samples if each.name == "fathom_engine_info"]
+    report = report_in(told)
+    assert device_in(told) == "cpu"
+    assert report.depths == tuple(range(engine.setup.max_depth + 1))
+    assert (report.method, report.max_num_seqs) == ("eagle3", engine.setup.max_batch)
+    assert (report.asynchronous, report.tensor_parallel, report.graph_mode) == (False, 1, "NONE")
+    asked = asked_by(tuple(engine.setup.arguments(engine.port)))
+    assert (asked.depths, asked.max_num_seqs) == (report.depths, report.max_num_seqs)
+    assert [*differences(report, asked)] == []
 
 
 async def test_depth_changes_live_with_requests_in_flight(engine: EngineProcess) -> None:

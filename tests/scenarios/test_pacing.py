@@ -12,6 +12,7 @@ from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.engine.report import EngineReport
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real
@@ -186,6 +187,35 @@ async def test_depth_that_is_not_obeyed_is_degraded(bench: Bench) -> None:
     await bench.tick()
     assert bench.condition("Degraded")["reason"] == "DepthNotObeyed"
     assert pod in bench.condition("Degraded")["message"]
+
+
+async def test_an_engine_that_runs_with_something_else_is_degraded(bench: Bench) -> None:
+    """Whoever changed the pod: what was rendered stands in the workload."""
+    first, second = bench.kube.names(POD)
+    changed = bench.kube.find(POD, first)
+    changed["spec"]["containers"][0]["args"] = ["--max-num-seqs", "128"]
+    bench.kube.put(POD, changed)
+    bench.metrics.reports[first] = EngineReport(version="0.32.0", max_num_seqs=128)
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "EngineDiffers"
+    sentence = f"the engine of {first} says that it runs with max_num_seqs 128 instead of 1024"
+    assert sentence in degraded["message"]
+    assert "more pod" not in degraded["message"]
+
+    bench.metrics.reports[second] = EngineReport(version="0.28.0")
+    await bench.run_for(120)
+    assert "1 more pod differs." in bench.condition("Degraded")["message"]
+
+    del bench.metrics.reports[first]
+    bench.metrics.reports[second] = EngineReport(version="0.28.0", tensor_parallel=16)
+    await bench.run_for(120)
+    sentence = "vLLM 0.28 instead of 0.32, tensor_parallel_size 16 instead of 4,"
+    assert sentence in bench.condition("Degraded")["message"]
+
+    bench.metrics.reports.clear()
+    await bench.run_for(120)
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
 
 
 async def test_a_pin_that_is_no_depth_is_told_once(bench: Bench) -> None:

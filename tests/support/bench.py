@@ -21,6 +21,7 @@ from fathom.core.cluster.kinds import (
 )
 from fathom.core.cluster.served import ServedApis
 from fathom.core.depth import DepthDocument, flat
+from fathom.core.engine.report import NOTHING_TOLD, EngineReport
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
@@ -63,6 +64,8 @@ class FakeMetrics:
         self._clock = clock
         self.down = False
         self.generation = 1
+        self.reports: dict[str, EngineReport] = {}
+        """What engines say that they run with, by pod; those that are absent do not say."""
         self.asked: list[str] = []
 
     async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
@@ -78,6 +81,7 @@ class FakeMetrics:
                     engine=EngineCounts(),
                     live_depth=True,
                     depth_generation=self.generation,
+                    report=self.reports.get(pod.pod, NOTHING_TOLD),
                 )
                 for pod in pods
             )

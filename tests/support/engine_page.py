@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from fathom.core.engine.report import NOTHING_TOLD, device_in, report_in
 from fathom.core.measurement import Cell, DraftCell, PodCounters, StepKind
 from fathom_vllm.buckets import bucket_index, first_batch
 
@@ -19,8 +20,10 @@ class FakeEngine:
     generation: int = 3
     live: bool = True
     plugin: bool = True
-    device: str = "NVIDIA GB200"
-    """Empty: its plugin is from before it told."""
+    told: dict[str, str] = field(
+        default_factory=lambda: {"device": "NVIDIA GB200", "max_num_seqs": "256", "depths": "0,3"}
+    )
+    """What it says of itself; nothing: its plugin is from before it told."""
     by_doublings: bool = False
     """Its plugin is from before each doubling was cut in two."""
     cells: dict[Cell, tuple[float, float, float, float]] = field(
@@ -66,8 +69,9 @@ class FakeEngine:
             "fathom_hook_errors_total 0.0",
             "fathom_transition_steps_total 7.0",
         ]
-        if self.device:
-            lines.append(f'fathom_engine_info{{device="{self.device}"}} 1.0')
+        if self.told:
+            labels = ",".join(f'{name}="{value}"' for name, value in self.told.items())
+            lines.append(f"fathom_engine_info{{{labels}}} 1.0")
         for cell, (steps, seconds, tokens, requests) in self.cells.items():
             labels = f'{self._batches(cell.batch_le)},depth="{cell.depth}",step="{cell.step}"'
             lines += [
@@ -102,7 +106,8 @@ class FakeEngine:
             and engine.kv_cache_usage == 0.25
             and counters.live_depth is (self.live and self.plugin)
             and counters.depth_generation == (self.generation if self.plugin else 0)
-            and counters.device == (self.device if self.plugin else "")
+            and (counters.device, counters.report)
+            == ((device_in(self.told), report_in(self.told)) if self.plugin else ("", NOTHING_TOLD))
             and {
                 cell: (c.steps, c.step_seconds, c.tokens, c.scheduled_requests)
                 for cell, c in counters.cells.items()

@@ -14,6 +14,7 @@ from math import isfinite
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from fathom.core.engine.report import NOTHING_TOLD, EngineReport, device_in, report_in
 from fathom.core.measurement import (
     DRAFTS_FORM,
     OLD_STEPS_FORM,
@@ -37,8 +38,8 @@ class _Pod(Enum):
     PLUGIN = auto()
     LARGEST = auto()
     """Of what its engines show, and not the sum."""
-    DEVICE = auto()
-    """Its columns are names: what counts is the label, not the value."""
+    TOLD = auto()
+    """What it tells of itself stands in its columns: labels, whatever the value."""
 
 
 _TPOT: Final = "vllm:request_time_per_output_token_seconds"
@@ -83,7 +84,8 @@ _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
 _SHOWN: Final = "fathom_counters_shown"
 _BUDGET: Final = "fathom_token_budget"
-_INFO: Final = "fathom_engine_info"
+INFO: Final = "fathom_engine_info"
+"""Its labels are what the engine tells of itself."""
 _OF_A_HOOK: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
 """Shown together, by every version of the plugin, once an engine has started."""
 _SCALARS: Final = (
@@ -112,7 +114,7 @@ FAMILIES: Final = frozenset(
         *_SCALARS,
         _DRAFTS,
         _ACCEPTED,
-        _INFO,
+        INFO,
     }
 )
 """Every series that is read."""
@@ -126,9 +128,8 @@ PAGE_LABELS: Final = (
     "depth",
     "step",
     "position",
-    "device",
 )
-"""Every label that a page itself gives to one of them; what else there is, a scraper added."""
+"""Every label that a page itself gives to what it counts; what else there is, a scraper added."""
 
 
 class NotAnEngine(ValueError):  # noqa: N818 - says what is wrong, as every name here does
@@ -144,8 +145,15 @@ class Point:
     value: float
 
 
+class _Told(NamedTuple):
+    """What an engine tells of itself."""
+
+    device: str = ""
+    report: EngineReport = NOTHING_TOLD
+
+
 _Row = Cell | DraftCell | _Pod
-_Column = str | float
+_Column = str | float | _Told
 
 
 class Destination(NamedTuple):
@@ -168,15 +176,14 @@ _OF_A_CELL: Final = itemgetter(*_CELLS.values())
 _OF_A_MIXED_CELL: Final = itemgetter(*_CELLS.values(), _PREFILL_COUNT)
 _CELLS_KEPT: Final = 4096
 """An engine has some hundreds, and all engines have the same."""
-_PLACING_LABELS: Final = (
-    *("le", "finished_reason", "batch_le", "depth", "step", "position"),
-    "device",
-)
+_PLACING_LABELS: Final = ("le", "finished_reason", "batch_le", "depth", "step", "position")
 _LONGEST_PLACE: Final = 64
 """Characters of such a label's value; vLLM's and the plugin's have twenty at most. What a pod shows
 is kept beyond its page, and nothing else bounds what a Prometheus has scraped of it."""
 _SERIES_KEPT: Final = 8192
 """An engine that used every cell has some 1,400, and all engines have the same."""
+_REPORTS_KEPT: Final = 1024
+"""A resource's engines have one for each revision."""
 # One object each where that is easy: a thing is compared with itself at once.
 _cell: Final = lru_cache(_CELLS_KEPT)(Cell)
 _draft_cell: Final = lru_cache(_CELLS_KEPT)(DraftCell)
@@ -196,7 +203,20 @@ def counters(points: Iterable[Point], *, pod: str, at_s: float) -> PodCounters:
 
 
 def destination_of(point: Point) -> Destination:
+    """Where a sample's value goes.
+
+    Raises:
+        NotAnEngine: its labels are not those of such a series.
+    """
+    if point.name == INFO:
+        return _destination_of_told(tuple(sorted(point.labels.items())))
     return _destination(point.name, *map(point.labels.get, _PLACING_LABELS))
+
+
+@lru_cache(_REPORTS_KEPT)
+def _destination_of_told(labels: tuple[tuple[str, str], ...]) -> Destination:
+    found = dict(labels)
+    return Destination(_Pod.TOLD, _Told(device_in(found), report_in(found)), INFO)
 
 
 @lru_cache(_SERIES_KEPT)
@@ -222,8 +242,6 @@ def _row_and_column(name: str, labels: Mapping[str, str]) -> tuple[_Row, _Column
         return _OF_A_POD[name]
     if name in _HISTOGRAMS:
         return _HISTOGRAMS[name], float(labels["le"])
-    if name == _INFO:
-        return _Pod.DEVICE, labels.get("device", "")
     if name == _FINISHED:
         return _Pod.FINISHED, labels["finished_reason"]
     if name in _CELLS or name == _PREFILL:
@@ -241,7 +259,6 @@ class Layout:
         "_added",
         "_cells",
         "_counts_prompts",
-        "_device",
         "_draft_numbers",
         "_drafts",
         "_engine",
@@ -253,6 +270,7 @@ class Layout:
         "_missing_where_live",
         "_plugin",
         "_step_numbers",
+        "_told",
         "_tpot",
         "_ttft",
     )
@@ -270,7 +288,7 @@ class Layout:
         self._finished = dict(rows[_Pod.FINISHED])
         self._largest = dict(rows[_Pod.LARGEST])
         self._plugin = dict(rows[_Pod.PLUGIN])
-        self._device = _only(rows[_Pod.DEVICE])
+        self._told = _only(rows[_Pod.TOLD])
         self._tpot, self._ttft = _bounds(rows[_Pod.TPOT]), _bounds(rows[_Pod.TTFT])
         self._missing = _missing(rows)
         self._missing_where_live = self._missing or _missing_of_hook(rows)
@@ -338,7 +356,8 @@ class Layout:
             counters_shown=plugin.get(_SHOWN, 1.0) > 0,
             counts_prompts=self._counts_prompts,
             token_budget=int(plugin[_BUDGET]),
-            device=self._device,
+            device=self._told.device,
+            report=self._told.report,
             transition_steps=plugin[_TRANSITIONS],
             transition_seconds=plugin[_TRANSITION_SECONDS],
             transition_tokens=plugin[_TRANSITION_TOKENS],
@@ -443,11 +462,13 @@ def _missing(rows: Mapping[_Row, Mapping[_Column, int]]) -> str | None:
     return None
 
 
-def _only(told: Mapping[_Column, int]) -> str:
-    """The one name that is told; empty: none is, or they contradict each other."""
-    return str(next(iter(told))) if len(told) == 1 else ""
+def _only(columns: Iterable[_Column]) -> _Told:
+    """What is told, if it is one thing: engines that contradict each other tell nothing."""
+    told = [each for each in columns if isinstance(each, _Told)]
+    return told[0] if len(told) == 1 else _Told()
 
 
 def _bounds(told: Mapping[_Column, int]) -> tuple[tuple[float, int], ...]:
     """Of a histogram, ascending, with where the counts up to them are."""
-    return tuple(sorted((float(bound), slot) for bound, slot in told.items()))
+    slots = ((bound, slot) for bound, slot in told.items() if isinstance(bound, float))
+    return tuple(sorted(slots))

@@ -79,6 +79,7 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack"
     WEIGHTS_NOT_FETCHED = "WeightsNotFetched"
     DEPTH_NOT_OBEYED = "DepthNotObeyed"
+    ENGINE_DIFFERS = "EngineDiffers"
     KEPT_UNREADABLE = "KeptUnreadable"
     # DraftCompatible
     KNOWN_PAIR = "KnownPair"

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from fathom.core.engine.report import NOTHING_TOLD, EngineReport
 from fathom.core.packed_counts import CountsForm, changed
 from fathom_vllm.buckets import bucket_index, last_batch
 
@@ -152,6 +153,8 @@ class PodCounters:
     """Tokens that a step may hold, as the engine says; 0: it does not."""
     device: str = ""
     """Name of its accelerator, such as `NVIDIA GB200`; empty: it does not tell."""
+    report: EngineReport = NOTHING_TOLD
+    """What it says that it runs with."""
     transition_steps: float = 0.0
     """Steps that mixed depths, which no cell holds."""
     transition_seconds: float = 0.0

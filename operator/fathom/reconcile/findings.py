@@ -12,6 +12,7 @@ from fathom.core.reporting.findings import Finding, Findings
 from fathom.core.times import rfc3339
 from fathom.reconcile.arm import arm_status
 from fathom.reconcile.desired_state import DesiredState
+from fathom.reconcile.engine_reports import differing_engines
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
@@ -60,6 +61,7 @@ def findings_of(
             *_not_known(snapshot.objects),
         ),
         not_obeyed=decision.not_obeyed,
+        differing=differing_engines(snapshot, desired),
         alarms={each.kind: _alarm_finding(each, carried.refresh) for each in decision.alarms},
         draft_compatible=_draft_finding(intent),
         tuning_finding=tuning_finding,

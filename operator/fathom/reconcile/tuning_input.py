@@ -1,8 +1,9 @@
 """What the tuner is told, from a spec and a snapshot."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from fathom.api.conditions import Reason
@@ -13,6 +14,7 @@ from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument, nearest_depth
 from fathom.core.engine.capability import live_depth, live_depth_refusal, why_not_counted
 from fathom.core.engine.depth_set import named_depths
+from fathom.core.measurement import PodCounters
 from fathom.core.revision import changed_restart_fields
 from fathom.manifests.render import max_batch
 from fathom.reconcile.desired_state import DesiredState
@@ -46,7 +48,9 @@ def tuning_snapshot(
     spec = desired.tuned_spec
     return TuningSnapshot(
         now_s=snapshot.now_s,
-        settings=settings_of(spec, snapshot.objects.leaders, live=desired.live),
+        settings=settings_of(
+            spec, snapshot.objects.leaders, live=desired.live, counters=snapshot.counters
+        ),
         pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
@@ -124,7 +128,11 @@ def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ..
 
 
 def settings_of(
-    spec: SpeculativeDeploymentSpec, pods: Sequence[ObservedPod], *, live: bool
+    spec: SpeculativeDeploymentSpec,
+    pods: Sequence[ObservedPod],
+    *,
+    live: bool,
+    counters: Mapping[str, PodCounters] = MappingProxyType({}),
 ) -> Settings:
     """What the user asks for in the tuner's units, within what the engines have that serve.
 
@@ -132,12 +140,37 @@ def settings_of(
         spec: the user's.
         pods: those that read the depth document, of whatever revision.
         live: whether depth is.
+        counters: by pod, as far as it could be read.
     """
-    settings = settings_from(spec.speculation, max_batch(spec))
+    ready = [pod for pod in pods if pod.ready]
+    settings = settings_from(spec.speculation, _largest_batch(spec, ready, counters))
     if not live:
         return settings
-    named = [pod.spec.named_depths for pod in pods if pod.ready]
+    named = [_named(pod, counters.get(pod.name)) for pod in ready]
     return _among(settings, spec, [each for each in named if each is not None])
+
+
+def _largest_batch(
+    spec: SpeculativeDeploymentSpec,
+    pods: Iterable[ObservedPod],
+    counters: Mapping[str, PodCounters],
+) -> int:
+    """As all engines say that could be read, or else as they were started."""
+    told = [counters[pod.name].report.max_num_seqs for pod in pods if pod.name in counters]
+    known = [each for each in told if each]
+    return max(known) if known and len(known) == len(told) else max_batch(spec)
+
+
+def _named(pod: ObservedPod, counters: PodCounters | None) -> frozenset[int] | None:
+    """The depths that its engine was told of, as it says, or else as its arguments do.
+
+    With as many depths as batches some may have found no place (`started_depths`).
+    """
+    if counters is not None and counters.live_depth:
+        depths, most = counters.report.depths, counters.report.max_num_seqs or 0
+        if 0 < len(depths) < most:
+            return frozenset(depths)
+    return pod.spec.named_depths
 
 
 def _among(
@@ -170,7 +203,8 @@ def _allowed(depths: Iterable[int], settings: Settings) -> list[int]:
 def _tuned_pod(
     pod: ObservedPod, snapshot: Snapshot, spec: SpeculativeDeploymentSpec, held: int | None
 ) -> TunedPod:
-    since, named = pod.ready_since_s, pod.spec.named_depths or named_depths(spec)
+    counters = snapshot.counters.get(pod.name)
+    since, named = pod.ready_since_s, _named(pod, counters) or named_depths(spec)
     pinned = pinned_depth(pod, named)
     if pinned is not None:
         settings = settings_from(spec.speculation, max_batch(spec))
@@ -181,5 +215,5 @@ def _tuned_pod(
         ready_for_s=0.0 if since is None else max(0.0, snapshot.now_s - since),
         pinned_depth=pinned if held is None else held,
         checked=held is not None,
-        counters=snapshot.counters.get(pod.name),
+        counters=counters,
     )

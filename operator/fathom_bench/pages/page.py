@@ -75,7 +75,9 @@ class ShownEngine:
         )
         for each in (*self._counters, *self._gauges, *self._histograms, finished, started):
             self._registry.register(each)
-        self._registry.register(FathomCollector({COUNTERS_FILE: str(path)}, device="NVIDIA GB200"))
+        self._registry.register(
+            FathomCollector({COUNTERS_FILE: str(path)}, {"device": "NVIDIA GB200"})
+        )
         for reason in _REASONS:
             finished.labels(*self._labels, reason).inc(7)
         started.set(1.75e9)

@@ -27,13 +27,12 @@ from fathom_local.engine.simulated_group import Meeting, Rank, follow
 from fathom_local.engine.simulated_metrics import EngineMetrics
 from fathom_local.engine.walk import UNKNOWN, vocabulary
 from fathom_vllm.bundle import SCHEDULER_CLASS
+from fathom_vllm.engine_report import LABELS
 from fathom_vllm.exposition import FathomCollector
 from fathom_vllm.hook import SchedulerHook
 from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
 
 VERSION = "0.32.0+simulated"
-DEVICE = "cpu"
-"""As vLLM calls it."""
 _MOST_SEQUENCES = 256
 
 
@@ -59,6 +58,8 @@ class SimulatedSettings:
     max_batch: int
     depth: int
     table: list[int] | None
+    method: str
+    tensor_parallel: str
     cuts_drafts: bool
     """Adaptive verification is on."""
     hooked: bool
@@ -83,6 +84,7 @@ def parse_arguments(arguments: Sequence[str]) -> SimulatedSettings:
     parser.add_argument("--num-speculative-tokens", type=int, default=0)
     parser.add_argument("--scheduler-cls", default="")
     parser.add_argument("--shutdown-timeout", type=float, default=0.0)
+    parser.add_argument("--tensor-parallel-size", default="1")
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node-rank", type=int, default=0)
     parser.add_argument("--master-addr", default="127.0.0.1")
@@ -103,6 +105,8 @@ def parse_arguments(arguments: Sequence[str]) -> SimulatedSettings:
         max_batch=known.max_num_seqs,
         depth=depth,
         table=_startup_table(schedule, depth, known.max_num_seqs) if schedule else None,
+        method=config.get("method", ""),
+        tensor_parallel=known.tensor_parallel_size,
         cuts_drafts=cuts,
         hooked=known.scheduler_cls == SCHEDULER_CLASS or bool(known.num_speculative_tokens),
         shutdown_timeout_s=known.shutdown_timeout,
@@ -118,6 +122,20 @@ def _startup_table(schedule: object, depth: int, max_batch: int) -> list[int]:
     except DepthDocumentError as error:
         raise ValueError(f"num_speculative_tokens_per_batch_size: {error}") from error
     return depth_table(parsed.schedule, max_batch)
+
+
+def _told(settings: SimulatedSettings) -> Mapping[str, str]:
+    """What it runs with, in the plugin's labels: it is no vLLM, so it has no version of one."""
+    depths = {settings.depth} if settings.table is None else {*settings.table[1:]}
+    return dict.fromkeys(LABELS, "") | {
+        "device": "cpu",
+        "graph_mode": "NONE",
+        "depths": ",".join(map(str, sorted(depths))),
+        "method": settings.method,
+        "max_num_seqs": str(settings.max_batch),
+        "asynchronous": "false",
+        "tensor_parallel": settings.tensor_parallel,
+    }
 
 
 class Server:
@@ -139,7 +157,7 @@ class Server:
                 max_depth=settings.depth,
                 engine_table=settings.table,
             )
-            self._registry.register(FathomCollector(environ, device=DEVICE))
+            self._registry.register(FathomCollector(environ, _told(settings)))
         self._engine = SimulatedEngine(
             max_batch=settings.max_batch,
             depth=settings.depth,

@@ -155,7 +155,7 @@ def test_what_is_missing_of_the_plugins_counters_is_not_zero(line: str) -> None:
     ids=["older plugin", "no label", "one", "twice", "contradiction"],
 )
 def test_the_device_is_known_where_the_engine_tells_one(lines: str, device: str) -> None:
-    page = FakeEngine(device="").page() + lines
+    page = FakeEngine(told={}).page() + lines
 
     assert parse(page, pod="p", at_s=0).device == device
 
@@ -164,7 +164,7 @@ def test_pods_on_two_kinds_of_device_are_told_apart_page_after_page() -> None:
     reader = PageReader()
     for tokens in range(4):
         for pod, device in (("a", "NVIDIA H100"), ("b", "NVIDIA H200"), ("c", "")):
-            page = FakeEngine(device=device, tokens=tokens).page().encode()
+            page = FakeEngine(told={"device": device}, tokens=tokens).page().encode()
             assert reader.read(page, pod=pod, at_s=tokens).device == device
 
 

@@ -11,7 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fathom.adapters.answers import http_session
-from fathom.adapters.exposition import EVERY_ENGINE, FAMILIES, PAGE_LABELS, counters
+from fathom.adapters.exposition import (
+    EVERY_ENGINE,
+    FAMILIES,
+    INFO,
+    PAGE_LABELS,
+    counters,
+)
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.adapters.prometheus.history import scrapes
 from fathom.adapters.prometheus.metrics import (
@@ -169,7 +175,8 @@ def test_engines_of_one_pod_that_count_the_same_are_still_two() -> None:
 
 def test_every_label_of_a_page_is_known() -> None:
     """One that were not would be taken for a scraper's, and its series for copies."""
-    shown = {label for each in scraped(ENGINE, 100) for label in each.metric}
+    counted = [each for each in scraped(ENGINE, 100) if each.name != INFO]
+    shown = {label for each in counted for label in each.metric}
 
     assert shown | {"finished_reason"} == {*PAGE_LABELS, *OURS, "__name__"}
 

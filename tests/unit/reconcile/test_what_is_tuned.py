@@ -11,7 +11,10 @@ from fathom.api.conditions import Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
 from fathom.core.depth import summary
+from fathom.core.engine.report import EngineReport
+from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.manifests.engine_command.engine_args import engine_args
+from fathom.manifests.render import max_batch
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
@@ -138,6 +141,62 @@ def test_an_engine_with_fewer_batches_than_depths_runs_what_is_asked(tokens: int
     started = PodSpec.model_validate({"containers": [{"args": engine_args(spec)}]})
     found = settings_of(spec, [_engine(()).model_copy(update={"spec": started})], live=True)
     assert (found.tokens, found.depths) == (tokens, (1, 3, 7))
+
+
+def _told(pod: ObservedPod, *, live: bool = True, **parts: Any) -> PodCounters:
+    return PodCounters(
+        pod.name,
+        NOW_S,
+        NOW_S,
+        EngineCounts(),
+        live_depth=live,
+        depth_generation=1,
+        report=EngineReport(**parts),
+    )
+
+
+def test_what_engines_say_that_they_have_goes_before_what_they_were_started_with() -> None:
+    pods = [_engine(range(8), name=name) for name in "ab"]
+    told = {each.name: _told(each, depths=(0, 1, 3, 7), max_num_seqs=64) for each in pods}
+
+    found = settings_of(SPEC, pods, live=True, counters=told)
+
+    assert (found.depths, found.max_batch) == ((3, 7), 64)
+
+
+@pytest.mark.parametrize(
+    ("others", "most"),
+    [
+        ({"max_num_seqs": 128}, 128),
+        ({}, max_batch(SPEC)),  # an older plugin, or a Prometheus that drops the series
+        (None, 64),  # not read
+    ],
+)
+def test_of_engines_that_differ_the_largest_batch_counts_once_all_tell(
+    others: dict[str, Any] | None, most: int
+) -> None:
+    one, other = pods = [_engine(range(8), name=name) for name in "ab"]
+    told = {one.name: _told(one, max_num_seqs=64)}
+    if others is not None:
+        told[other.name] = _told(other, **others)
+
+    assert settings_of(SPEC, pods, live=True, counters=told).max_batch == most
+
+
+def test_only_an_engine_whose_depth_is_live_says_which_depths_there_are() -> None:
+    """One whose schedule was dropped names the deepest alone, and obeys nothing."""
+    one, other = pods = [_engine(range(8), name=name) for name in "ab"]
+    told = {
+        one.name: _told(one, depths=(0, 1, 3, 7), max_num_seqs=64),
+        other.name: _told(other, live=False, depths=(7,), max_num_seqs=64),
+    }
+    assert settings_of(SPEC, pods, live=True, counters=told).depths == (3, 7)
+
+
+def test_an_engine_with_no_more_batches_than_depths_is_taken_as_it_was_started() -> None:
+    pod = _engine(range(8))
+    told = {pod.name: _told(pod, depths=(0, 3), max_num_seqs=2)}
+    assert settings_of(SPEC, [pod], live=True, counters=told).depths == (3, 4, 5, 6, 7)
 
 
 @pytest.mark.parametrize(

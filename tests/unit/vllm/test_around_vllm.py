@@ -79,7 +79,7 @@ def shown():
 """
 
 LOGGER = """
-import logging, sys
+import json, logging, sys
 logging.basicConfig(level=logging.WARNING)
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, multiprocess
 from fathom_vllm.stat_logger import FathomStatLogger
@@ -226,9 +226,10 @@ current_platform = CpuPlatform()
 """)
     code = """
 FathomStatLogger(None)
-print(REGISTRY.get_sample_value("fathom_engine_info", {"device": "cpu"}))
+(shown,) = [each for each in REGISTRY.collect() if each.name == "fathom_engine_info"]
+print(json.dumps([each.labels["device"] for each in shown.samples]))
 """
-    assert run(directory, LOGGER + code) == (1.0, "")
+    assert run(directory, LOGGER + code) == (["cpu"], "")
 
 
 def test_a_registry_that_refuses_them_stops_no_server(directory: Path) -> None:

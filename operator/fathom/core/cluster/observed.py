@@ -21,7 +21,7 @@ from fathom.core.cluster.metadata import (
     absent_as,
     count,
 )
-from fathom.core.cluster.observed_pods import PodTemplate, Revised, Taint
+from fathom.core.cluster.observed_pods import PodSpec, PodTemplate, Revised, Taint
 
 _GENERATION: Final = re.compile("[0-9]{1,18}")
 
@@ -35,6 +35,11 @@ class ObservedWorkload(Revised):
     @abstractmethod
     def replicas(self) -> int:
         """Replicas that it asks for."""
+
+    @property
+    @abstractmethod
+    def leader(self) -> PodSpec:
+        """Of its pods that serve, as they were rendered."""
 
     @property
     @abstractmethod
@@ -123,8 +128,12 @@ class ObservedDeployment(ObservedWorkload):
         return self.spec.replicas
 
     @property
+    def leader(self) -> PodSpec:
+        return self.spec.template.spec
+
+    @property
     def config_maps(self) -> frozenset[str]:
-        return self.spec.template.spec.config_maps
+        return self.leader.config_maps
 
     @property
     def conditions(self) -> tuple[ObservedCondition, ...]:
@@ -159,9 +168,13 @@ class ObservedLeaderWorkerSet(ObservedWorkload):
         return self.spec.leader_worker_template.size
 
     @property
+    def leader(self) -> PodSpec:
+        return self.spec.leader_worker_template.leader_template.spec
+
+    @property
     def config_maps(self) -> frozenset[str]:
-        template = self.spec.leader_worker_template
-        return template.leader_template.spec.config_maps | template.worker_template.spec.config_maps
+        worker = self.spec.leader_worker_template.worker_template
+        return self.leader.config_maps | worker.spec.config_maps
 
 
 class ObservedConfigMap(ObservedModel):

@@ -17,6 +17,7 @@ from fathom.core.cluster.metadata import (
 )
 from fathom.core.engine.host import HOST_FLAG
 from fathom.core.engine.options import last_value
+from fathom.core.engine.report import EngineReport, asked_by
 from fathom.core.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -84,6 +85,7 @@ class _Resources(ObservedModel):
 
 
 class _Container(ObservedModel):
+    name: str = ""
     args: Annotated[tuple[str, ...], absent_as(())] = ()
     resources: Annotated[_Resources, absent_as(_Resources())] = _Resources()
 
@@ -142,6 +144,12 @@ class PodSpec(ObservedModel):
         """That its engine was told of at start; None: its arguments do not say."""
         found = (depths_in(each.args) for each in self.containers)
         return next((each for each in found if each is not None), None)
+
+    @property
+    def asks_for(self) -> EngineReport:
+        """What its engine's arguments ask for."""
+        ours = (each.args for each in self.containers if each.name == names.ENGINE_CONTAINER)
+        return asked_by(next(ours, ()))
 
     @property
     def host(self) -> str | None:

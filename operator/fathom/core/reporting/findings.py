@@ -1,6 +1,6 @@
 """What one pass found out, as the status is made from it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fathom.api.choices import Compares
@@ -20,6 +20,7 @@ from fathom.api.status import (
 from fathom.core.cluster.ownership import Taken
 from fathom.core.cluster.pod_trouble import Trouble
 from fathom.core.depth import DepthDocument
+from fathom.core.engine.report import Difference
 from fathom.core.measurement import PodCounters
 from fathom.core.plan import Progress
 from fathom.core.support import Obstacle
@@ -75,6 +76,8 @@ class Findings:
     quality: QualityStatus | None
     """Of the last check; None: none was ever asked for."""
     counters: Mapping[str, PodCounters] = field(default_factory=dict)
+    differing: Mapping[str, Sequence[Difference]] = field(default_factory=dict)
+    """By pod: in what its engine says that it is not what was rendered for it."""
     alarms: Mapping[AlarmKind, Finding] = field(default_factory=dict)
     """Those that stand."""
     fixed_depth: str = ""

@@ -211,7 +211,10 @@ def _progressing(findings: Findings) -> Finding:
 
 
 def _degraded(findings: Findings, objects: Objects) -> Finding:
-    """The first that applies: spec, names, API server, what was kept, weights, pods, depth."""
+    """The first that applies.
+
+    In this order: spec, names, API server, what was kept, weights, pods, depth, engines.
+    """
     runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
@@ -226,6 +229,7 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         _not_fetched(findings),
         _in_trouble(objects),
         _depth_not_applied(findings),
+        _engine_differs(findings),
     )
     first = next((each for each in found if each is not None), None)
     return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
@@ -271,6 +275,22 @@ def _depth_not_applied(findings: Findings) -> Finding | None:
         f"the engines of {pods} do not report the depth that was written for them; the "
         "tuner goes on without them as long as most pods obey. Look for depth rejections and "
         "hook errors on their /metrics, and at their logs.",
+    )
+
+
+def _engine_differs(findings: Findings) -> Finding | None:
+    if not findings.differing:
+        return None
+    pod, parts = next(iter(findings.differing.items()))
+    listed = ", ".join(f"{each.part} {each.told} instead of {each.asked}" for each in parts)
+    others = counted(len(findings.differing) - 1, "more pod differs", "more pods differ")
+    more = f" {others}." if len(findings.differing) > 1 else ""
+    return _true(
+        Reason.ENGINE_DIFFERS,
+        f"the engine of {pod} says that it runs with {listed}, as was rendered for it.{more} "
+        "Depth is tuned by the batches, depths and token budget that engines tell. Look for what "
+        "changes the arguments between (an admission webhook, the image's entrypoint), at vLLM's "
+        "log, and, where the version differs, at spec.engine.version.",
     )
 
 

@@ -1,0 +1,39 @@
+"""Where engines say that they run with something else than was rendered for them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fathom.core.cluster.snapshot import Snapshot
+from fathom.core.engine.report import Difference, EngineReport, differences
+from fathom.core.engine.version import engine_version
+from fathom.reconcile.desired_state import DesiredState
+
+
+def differing_engines(
+    snapshot: Snapshot, desired: DesiredState
+) -> dict[str, tuple[Difference, ...]]:
+    """By pod that serves: in what its engine differs. Only those that do.
+
+    What was rendered stands in the workload, whichever Fathom wrote it: an admission webhook may
+    have changed the pod.
+    """
+    asked = dict(_asked(snapshot, desired))
+    found = {
+        pod.name: tuple(differences(snapshot.counters[pod.name].report, asked[pod.revision]))
+        for pod in sorted(snapshot.objects.leaders, key=lambda each: each.name)
+        if pod.name in snapshot.counters and pod.revision in asked and not pod.terminating
+    }
+    return {pod: differing for pod, differing in found.items() if differing}
+
+
+def _asked(snapshot: Snapshot, desired: DesiredState) -> Iterator[tuple[str, EngineReport]]:
+    """Of each revision that has a workload."""
+    specs = {desired.revision: desired.sd.spec}
+    if desired.stable is not None:
+        specs[desired.tuned_revision] = desired.stable.spec
+    for workload in snapshot.objects.workloads:
+        asked, spec = workload.leader.asks_for, specs.get(workload.revision)
+        if spec is not None:
+            version, ranks = engine_version(spec.engine), spec.engine.tensor_parallel_size
+            asked = replace(asked, version=str(version or ""), tensor_parallel=ranks)
+        yield workload.revision, asked
