@@ -2,6 +2,8 @@
 
 POD_NAME = "FATHOM_POD_NAME"
 """The pod's name, by which it finds its own entry in the depth document."""
+POD_UID = "FATHOM_POD_UID"
+"""By which its page is told from that of another pod of this name."""
 DEPTH_FILE = "FATHOM_DEPTH_FILE"
 COUNTERS_FILE = "FATHOM_COUNTERS_FILE"
 

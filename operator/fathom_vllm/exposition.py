@@ -13,7 +13,7 @@ from prometheus_client.registry import REGISTRY, Collector
 from fathom_vllm import __version__
 from fathom_vllm.content import content_hash, package_files
 from fathom_vllm.counters import MIXED, STEP_KINDS, Counts, counters_path, read_counts
-from fathom_vllm.environment import POD_NAME
+from fathom_vllm.environment import POD_NAME, POD_UID
 
 log = logging.getLogger("vllm.fathom")
 
@@ -44,7 +44,7 @@ class FathomCollector(Collector):
         """
         self._path = counters_path(environ)
         self._content = content_hash(package_files())
-        self._pod = environ.get(POD_NAME, "")
+        self._pod = (environ.get(POD_NAME, ""), environ.get(POD_UID, ""))
         self._engine = engine
         self._clock = clock
         self._failed = False
@@ -69,9 +69,9 @@ class FathomCollector(Collector):
         info = GaugeMetricFamily(
             "fathom_plugin_info",
             "Fathom's plugin in this engine",
-            labels=["version", "content", "pod_name"],
+            labels=["version", "content", "pod_name", "pod_uid"],
         )
-        info.add_metric([__version__, self._content, self._pod], 1)
+        info.add_metric([__version__, self._content, *self._pod], 1)
         yield info
         if any(self._engine.values()):
             engine = GaugeMetricFamily(

@@ -32,7 +32,7 @@ OWN_METRICS = {
     "fathom_hook_seconds_total": set(),
     "fathom_live_depth": set(),
     "fathom_counters_shown": set(),
-    "fathom_plugin_info": {"version", "content", "pod_name"},
+    "fathom_plugin_info": {"version", "content", "pod_name", "pod_uid"},
     "fathom_engine_info": set(LABELS),
 }
 _ENGINE = {"engine", "model_name"}

@@ -32,14 +32,23 @@ _SILENT_BYTES: Final = 4 * 1024 * 1024
 
 
 _PLUGIN_INFO: Final = b"fathom_plugin_info{"
-_POD_LABEL: Final = b'pod_name="'
+_POD_NAME, _POD_UID = b'pod_name="', b'pod_uid="'
 
 
-def _pod_of(page: bytes) -> str:
-    """The pod that a page says it is of; empty: an older plugin does not say, or there is none."""
+def _another_pod(page: bytes, pod: PodEndpoint) -> str:
+    """What a page says that it is of, where that is another pod; empty: it is of this one.
+
+    Or it does not say: it is an older plugin's, or there is none.
+    """
     found = page.find(_PLUGIN_INFO)
     line = page[found : page.find(b"\n", found)] if found >= 0 else b""
-    return line.partition(_POD_LABEL)[2].partition(b'"')[0].decode(errors="replace")
+    name, uid = (
+        line.partition(label)[2].partition(b'"')[0].decode(errors="replace")
+        for label in (_POD_NAME, _POD_UID)
+    )
+    if name not in {"", pod.pod}:
+        return f"pod {name}"
+    return "another pod of this name" if uid and pod.uid not in {"", uid} else ""
 
 
 class PodMetrics:
@@ -97,8 +106,8 @@ class PodMetrics:
         try:
             async with slots:
                 page = await self._page(pod)
-            if (shown := _pod_of(page)) not in {"", pod.pod}:
-                cause = f"/metrics at {pod.ip} is that of pod {shown}, which has the address now"
+            if other := _another_pod(page, pod):
+                cause = f"/metrics at {pod.ip} is that of {other}, which has the address now"
                 return Unread(pod.pod, cause)
             return self._pages.read(page, pod=pod.pod, at_s=self._clock.now_s())
         except BadAnswerError as error:

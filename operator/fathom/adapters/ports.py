@@ -26,6 +26,8 @@ class PodEndpoint:
     pod: str
     ip: str
     port: int
+    uid: str = ""
+    """The pod's; empty: whoever asks does not care which pod of this name answers."""
 
     def url(self, path: str) -> str:
         """Of what the pod serves at a path."""

@@ -183,7 +183,9 @@ async def _look(
 async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sample:
     """Look at the counters of those pods that are ready."""
     endpoints = [
-        PodEndpoint(pod.metadata.namespace, pod.name, pod.status.pod_ip, HTTP_PORT)
+        PodEndpoint(
+            pod.metadata.namespace, pod.name, pod.status.pod_ip, HTTP_PORT, pod.metadata.uid
+        )
         for pod in pods
         if pod.ready and pod.status.pod_ip
     ]

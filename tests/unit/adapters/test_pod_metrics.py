@@ -298,3 +298,22 @@ async def test_a_page_at_an_address_that_another_pod_has_now_is_not_read(
     if not read:
         (failure,) = sample.failures
         assert "is that of pod other-7, which has the address now" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked", "read"),
+    [("1", "1", True), ("2", "1", False), ("", "1", True), ("2", "", True)],
+    ids=["its own", "another pod's", "an older plugin's", "whichever"],
+)
+async def test_of_two_pods_of_one_name_only_the_one_that_is_meant_is_read(
+    session: aiohttp.ClientSession, shown: str, asked: str, *, read: bool
+) -> None:
+    """Pods of groups are numbered."""
+    info = f'fathom_plugin_info{{version="0.1.0",pod_name="kimi-0",pod_uid="{shown}"}} 1.0\n'
+    async with answering(saying(PAGE + info.encode())) as server:
+        (meant,) = at(server, "kimi", 1)
+        sample = await patient(session).sample([replace(meant, uid=asked)])
+    assert len(sample.counters) == read
+    if not read:
+        (failure,) = sample.failures
+        assert "is that of another pod of this name, which has the address now" in str(failure)

@@ -30,6 +30,7 @@ class Pod:
                     "FATHOM_DEPTH_FILE": str(self.depth_path),
                     "FATHOM_COUNTERS_FILE": self.counters_path,
                     "FATHOM_POD_NAME": "kimi-0",
+                    "FATHOM_POD_UID": "9f1c",
                 },
                 engine_report(None, device="NVIDIA GB200"),
                 clock=lambda: self.now_s,
@@ -69,7 +70,7 @@ def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> 
     assert pod.names() == {*of_a_pod, "fathom_counters_shown", "fathom_live_depth"}
     assert pod.value("fathom_counters_shown") == 0
     assert pod.value("fathom_live_depth") == 0
-    labels = {"version": "0.1.0", "content": bundle_hash(), "pod_name": "kimi-0"}
+    labels = {"version": "0.1.0", "content": bundle_hash(), "pod_name": "kimi-0", "pod_uid": "9f1c"}
     assert pod.value("fathom_plugin_info", **labels) == 1
 
 

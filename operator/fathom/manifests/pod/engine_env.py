@@ -21,6 +21,7 @@ from fathom_vllm.environment import (
     DEFAULT_DEPTH_FILE,
     DEPTH_FILE,
     POD_NAME,
+    POD_UID,
 )
 
 PLUGIN_DIRECTORY: Final = "/etc/fathom/plugin"
@@ -56,7 +57,8 @@ def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> lis
         own.append(_value("HF_HUB_OFFLINE", "1"))
     shared: list[_Variable] = []
     if live_depth(spec) and role is Role.LEADER:
-        own.append({"name": POD_NAME, "valueFrom": {"fieldRef": _POD_NAME}})
+        own.append(_from_pod(POD_NAME, "metadata.name"))
+        own.append(_from_pod(POD_UID, "metadata.uid"))
         own.append(_value(DEPTH_FILE, DEFAULT_DEPTH_FILE))
     if has_plugin(spec) and role is Role.LEADER:
         own.append(_value(COUNTERS_FILE, DEFAULT_COUNTERS_FILE))
@@ -82,7 +84,8 @@ def hub_token(spec: SpeculativeDeploymentSpec) -> list[_Variable]:
     return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
 
 
-_POD_NAME: Final[dict[str, JsonValue]] = {"fieldPath": "metadata.name"}
+def _from_pod(name: str, field: str) -> _Variable:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
 
 
 def with_ours(env: Sequence[Part]) -> list[JsonValue]:

@@ -235,6 +235,7 @@ def test_the_depth_document_is_mounted_so_that_it_is_refreshed() -> None:
     assert "optional" not in volume["configMap"]
     assert env()["FATHOM_DEPTH_FILE"] == f"{mount['mountPath']}/depth.json"
     assert env()["FATHOM_POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert env()["FATHOM_POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
 
 
 TWO_RANKS: dict[str, Any] = {"engine.dataParallelSize": 2, "engine.tensorParallelSize": 2}
