@@ -23,7 +23,7 @@ from pathlib import Path
 from fathom_vllm.buckets import bucket_count, bucket_index, first_batch, last_batch
 from fathom_vllm.environment import COUNTERS_FILE, DEFAULT_COUNTERS_FILE
 
-MAGIC = b"FATHOMC4"
+MAGIC = b"FATHOMC5"
 """Ends with the layout's version: a reader of another version shows nothing, never nonsense."""
 
 DECODE, MIXED = 0, 1
@@ -41,10 +41,15 @@ _LIVE, _IDLE, _GENERATION = 4, 5, 6
 _ERRORS, _HOOK_SECONDS, _TRANSITIONS = 8, 9, 10
 _STALLS, _STALL_SECONDS, _TOKEN_BUDGET = 14, 15, 16
 _TRANSITION_SECONDS, _TRANSITION_TOKENS, _TRANSITION_PREFILL = 17, 18, 19
+_SCHEDULE = 20
 # and the thread that watches the depth file these.
 _REJECTIONS, _READY, _LOOKED_AT, _WATCH_ERRORS = 7, 11, 12, 13
+_READY_SCHEDULE = 21
 _STATES = frozenset(
-    {_PID, _MAX_BATCH, _MAX_DEPTH, _TOKEN_BUDGET, _LIVE, _IDLE, _GENERATION, _READY, _LOOKED_AT}
+    {
+        *(_PID, _MAX_BATCH, _MAX_DEPTH, _TOKEN_BUDGET, _LIVE, _IDLE, _LOOKED_AT),
+        *(_GENERATION, _READY, _SCHEDULE, _READY_SCHEDULE),
+    }
 )
 """Of several engines the least: they are live, idle, or at a generation once all of them are."""
 
@@ -165,12 +170,14 @@ class CountersWriter:
         """Count an exception inside our own code, in the thread that watches the depth file."""
         self._words[_WATCH_ERRORS] += 1
 
-    def set_generation(self, generation: int) -> None:
-        """Say which generation is in force."""
+    def set_generation(self, generation: int, schedule_hash: int = 0) -> None:
+        """Say which generation is in force, and with which schedule."""
+        self._words[_SCHEDULE] = schedule_hash
         self._words[_GENERATION] = generation
 
-    def set_ready(self, generation: int) -> None:
+    def set_ready(self, generation: int, schedule_hash: int = 0) -> None:
         """Say which generation the next step puts in force; only once it surely does."""
+        self._words[_READY_SCHEDULE] = schedule_hash
         self._words[_READY] = generation
 
     def set_looked(self, at_s: float) -> None:
@@ -248,6 +255,10 @@ class Counts:
     """In force for the last step that was scheduled."""
     ready: int
     """In force for the next step, however soon it comes."""
+    schedule_hash: int
+    """Of the schedule of `generation`; 0: not known."""
+    ready_schedule_hash: int
+    """Of the schedule of `ready`."""
     looked_at_s: float
     """When the depth file was last looked at, or its watch began (`time.monotonic`)."""
     rejections: float
@@ -316,6 +327,8 @@ def _counts(words: list[float]) -> Counts:
         idle=bool(words[_IDLE]),
         generation=int(words[_GENERATION]),
         ready=int(words[_READY]),
+        schedule_hash=int(words[_SCHEDULE]),
+        ready_schedule_hash=int(words[_READY_SCHEDULE]),
         looked_at_s=words[_LOOKED_AT],
         rejections=words[_REJECTIONS],
         errors=words[_ERRORS] + words[_WATCH_ERRORS],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fathom_vllm.counters import CountersWriter
 from fathom_vllm.depth_file import Adopted, DepthFile
-from fathom_vllm.schedule import depth_table
+from fathom_vllm.schedule import depth_table, schedule_hash
 
 log = logging.getLogger("vllm.fathom")
 
@@ -30,6 +30,8 @@ class Ready:
     """0: the startup depth; no document yet."""
     table: tuple[int, ...]
     """Index = batch, entry = depth."""
+    schedule_hash: int = 0
+    """Of what the table was made from; 0: of no document."""
 
 
 class DepthWatch:
@@ -124,8 +126,9 @@ class DepthWatch:
         document = found.document
         table = depth_table(document.schedule, self._counters.max_batch)
         # In this order: a generation that is told is one that the next step obeys.
-        self.ready = Ready(document.generation, tuple(table))
-        self._counters.set_ready(document.generation)
+        found_hash = schedule_hash(document.schedule)
+        self.ready = Ready(document.generation, tuple(table), found_hash)
+        self._counters.set_ready(document.generation, found_hash)
         log.info(
             "Fathom: generation %d in force from the next step on, schedule %s",
             document.generation,

@@ -136,10 +136,17 @@ def _state(counts: Counts) -> Iterator[Metric]:
     gauge = GaugeMetricFamily(
         "fathom_depth_generation", "Generation of the depth document in force, 0 before the first"
     )
+    schedule = GaugeMetricFamily(
+        "fathom_depth_schedule_hash",
+        "Tells the schedule of that document for this pod from another one; 0: there is none",
+    )
     # An idle engine schedules nothing, but its next step puts in force what lies ready: without
     # this, an idle replica would seem to disobey.
-    gauge.add_metric([], counts.ready if counts.live and counts.idle else counts.generation)
+    lies_ready = counts.live and counts.idle
+    gauge.add_metric([], counts.ready if lies_ready else counts.generation)
+    schedule.add_metric([], counts.ready_schedule_hash if lies_ready else counts.schedule_hash)
     yield gauge
+    yield schedule
     if counts.token_budget:
         budget = GaugeMetricFamily(
             "fathom_token_budget", "Tokens that a step may hold (max_num_batched_tokens)"

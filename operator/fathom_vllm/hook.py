@@ -182,7 +182,7 @@ class SchedulerHook:
         if self.watch is None or self.watch.ready is self._in_force:
             return None
         ready = self.watch.ready
-        self._counters.set_generation(ready.generation)
+        self._counters.set_generation(ready.generation, ready.schedule_hash)
         self._in_force = ready
         return ready.table
 

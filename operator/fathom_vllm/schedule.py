@@ -1,6 +1,8 @@
 """The depth document: what the operator writes and an engine obeys. Pure."""
 
 import json
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from reprlib import repr as shortened
 
@@ -97,6 +99,12 @@ def _parse_schedule(value: object, *, where: str, max_depth: int) -> Schedule:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def schedule_hash(schedule: Iterable[Sequence[int]]) -> int:
+    """The same number for the same ranges, in whichever process; never 0, which says nothing."""
+    text = json.dumps([list(entry) for entry in schedule], separators=(",", ":"))
+    return zlib.crc32(text.encode()) or 1
 
 
 def depth_table(schedule: Schedule, max_batch: int) -> list[int]:

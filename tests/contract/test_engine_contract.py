@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.report import asked_by, device_in, differences, report_in
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
@@ -27,6 +28,7 @@ OWN_METRICS = {
     "fathom_accepted_tokens_total": {"batch_ge", "batch_le", "depth", "position"},
     "fathom_transition_steps_total": set(),
     "fathom_depth_generation": set(),
+    "fathom_depth_schedule_hash": set(),
     "fathom_depth_rejections_total": set(),
     "fathom_hook_errors_total": set(),
     "fathom_hook_seconds_total": set(),
@@ -224,8 +226,10 @@ async def test_an_idle_engine_reports_the_generation_its_next_step_obeys(
     engine: EngineProcess,
 ) -> None:
     for generation in (50, 51):
-        engine.write_depth(generation, [[1, 16, 3]])
-        await in_force(engine, generation)
+        engine.write_depth(generation, [[1, 16, generation % 8]])
+        found = await in_force(engine, generation)
+        document = DepthDocument(generation, flat(generation % 8, 16))
+        assert found.total("fathom_depth_schedule_hash") == document.hash_for_pod("pod-0")
 
 
 async def test_a_refused_document_is_counted_and_changes_nothing(engine: EngineProcess) -> None:

@@ -13,7 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import vllm
 from vllm.platforms import current_platform
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
 from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
@@ -23,6 +25,7 @@ from fathom_bench.hook.schedulers import BusyScheduler, Stand
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.counters import Counts, read_counts
 from fathom_vllm.device import device_name
+from fathom_vllm.engine_report import engine_report
 from fathom_vllm.schedule import depth_table
 from fathom_vllm.scheduler import LiveDepthScheduler
 
@@ -82,6 +85,13 @@ def counted(counts: Counts | None) -> dict[str, object]:
     }
 
 
+def told(stand: Stand) -> dict[str, str]:
+    """What the plugin makes of a configuration, and of the machine."""
+    config = stand.scheduler(AsyncScheduler).vllm_config
+    device = device_name(current_platform)
+    return {**engine_report(config, device=device, version=vllm.__version__)}
+
+
 def loggers(directory: Path) -> list[str]:
     """What vLLM finds where the plugin lies as in a pod, and what each is once it is made."""
     for path, text in bundle_files().items():
@@ -109,7 +119,7 @@ def main() -> None:
         answer = {
             "unequal_tables": unequal_tables(),
             "steps": [[step.drafting, step.least, step.most] for step in read_steps(directory)],
-            "device": device_name(current_platform),
+            "told": told(stand),
             "counted": counted(read_counts(str(counters))),
             "loggers": loggers(directory / "plugin"),
         }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fathom.core.engine.report import device_in, report_in
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.releases import asked_releases
 from support.asked_vllm import AskVllm
@@ -70,8 +71,15 @@ def test_an_engine_without_speculation_counts_its_steps_at_depth_0(said: Mapping
     assert counted["steps"] == STEPS - 1
 
 
-def test_vllms_platform_names_the_device(said: Mapping[str, Any]) -> None:
-    assert said["device"] == "cpu"
+def test_vllms_configuration_says_what_it_runs_with(said: Mapping[str, Any]) -> None:
+    told, report = said["told"], report_in(said["told"])
+
+    assert {name for name, value in told.items() if not value} == {"capture_sizes"}
+    assert (device_in(told), report.devices, report.graph_mode) == ("cpu", 1, "NONE")
+    assert (report.runner, report.method, report.depths) == ("V1", "eagle3", (STARTUP,))
+    assert report.token_budget == 16 * (report.max_num_seqs or 0)
+    ranks = (report.tensor_parallel, report.pipeline_parallel, report.data_parallel)
+    assert (report.asynchronous, *ranks) == (False, 1, 1, 1)
 
 
 def test_vllm_finds_the_logger_and_can_use_it(said: Mapping[str, Any]) -> None:

@@ -218,6 +218,29 @@ async def test_an_engine_that_runs_with_something_else_is_degraded(bench: Bench)
     assert bench.condition("Degraded")["reason"] == "AsExpected"
 
 
+async def test_an_engine_that_obeys_another_document_of_this_generation_is_degraded(
+    bench: Bench,
+) -> None:
+    first, second = bench.kube.names(POD)
+    written = bench.kube.find(CONFIG_MAP, "kimi-depth")["data"]["depth.json"]
+    document = DepthDocument.from_json(written)
+    assert document is not None
+    bench.metrics.schedule_hash = document.hash_for_pod(first)
+    await bench.tick()
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+    other = replace(document, schedule=flat(7, 1024))
+    bench.metrics.schedule_hash = other.hash_for_pod(second)
+    await bench.run_for(120)
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "EngineDiffers"
+    assert f"hash {other.hash_for_pod(first):08x} instead of" in degraded["message"]
+
+    bench.metrics.generation += 1
+    await bench.run_for(120)
+    assert bench.condition("Degraded")["reason"] == "AsExpected"
+
+
 async def test_a_pin_that_is_no_depth_is_told_once(bench: Bench) -> None:
     pod = bench.kube.find(POD, bench.kube.names(POD)[0])
     pod["metadata"]["annotations"] = {names.ANNOTATION_PIN_DEPTH: "deep"}

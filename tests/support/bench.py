@@ -64,6 +64,7 @@ class FakeMetrics:
         self._clock = clock
         self.down = False
         self.generation = 1
+        self.schedule_hash = 0
         self.reports: dict[str, EngineReport] = {}
         """What engines say that they run with, by pod; those that are absent do not say."""
         self.asked: list[str] = []
@@ -81,6 +82,7 @@ class FakeMetrics:
                     engine=EngineCounts(),
                     live_depth=True,
                     depth_generation=self.generation,
+                    schedule_hash=self.schedule_hash,
                     report=self.reports.get(pod.pod, NOTHING_TOLD),
                 )
                 for pod in pods

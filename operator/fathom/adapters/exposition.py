@@ -79,6 +79,7 @@ _TRANSITION_SECONDS: Final = "fathom_transition_step_seconds_total"
 _TRANSITION_TOKENS: Final = "fathom_transition_tokens_total"
 _TRANSITION_PREFILL: Final = "fathom_transition_prefill_tokens_total"
 _GENERATION: Final = "fathom_depth_generation"
+_SCHEDULE: Final = "fathom_depth_schedule_hash"
 _REJECTIONS: Final = "fathom_depth_rejections_total"
 _ERRORS: Final = "fathom_hook_errors_total"
 _LIVE: Final = "fathom_live_depth"
@@ -90,6 +91,7 @@ _OF_A_HOOK: Final = (_TRANSITIONS, _GENERATION, _REJECTIONS, _ERRORS, _LIVE)
 """Shown together, by every version of the plugin, once an engine has started."""
 _SCALARS: Final = (
     *_OF_A_HOOK,
+    _SCHEDULE,
     _SHOWN,
     _BUDGET,
     _TRANSITION_SECONDS,
@@ -351,6 +353,7 @@ class Layout:
             ),
             live_depth=live,
             depth_generation=int(plugin[_GENERATION]),
+            schedule_hash=int(plugin[_SCHEDULE]),
             depth_rejections=plugin[_REJECTIONS],
             hook_errors=plugin[_ERRORS],
             counters_shown=plugin.get(_SHOWN, 1.0) > 0,

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fathom_vllm.schedule import LAST_GENERATION
+from fathom_vllm.schedule import LAST_GENERATION, schedule_hash
 
 BUDGET_SHARE: Final = 0.5
 """Most of the tokens that a step may hold, for all requests' drafts and the token after them: no
@@ -91,6 +91,10 @@ class DepthDocument:
     def for_pod(self, pod: str) -> Schedule:
         """The schedule one pod obeys."""
         return self.pods.get(pod, self.schedule)
+
+    def hash_for_pod(self, pod: str) -> int:
+        """What the engine of a pod shows once it obeys this."""
+        return schedule_hash(_ranges(self.for_pod(pod)))
 
     def same_depths(self, other: Self) -> bool:
         """Whether both ask for the same depths, whatever their generations."""

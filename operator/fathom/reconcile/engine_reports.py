@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fathom.core.cluster.snapshot import Snapshot
+from fathom.core.depth import DepthDocument
 from fathom.core.engine.report import Difference, EngineReport, differences
 from fathom.core.engine.version import engine_version
+from fathom.core.measurement import PodCounters
 from fathom.reconcile.desired_state import DesiredState
 
 
@@ -19,11 +21,25 @@ def differing_engines(
     """
     asked = dict(_asked(snapshot, desired))
     found = {
-        pod.name: tuple(differences(snapshot.counters[pod.name].report, asked[pod.revision]))
+        pod.name: (
+            *differences(snapshot.counters[pod.name].report, asked[pod.revision]),
+            *_other_schedule(snapshot.counters[pod.name], snapshot.objects.depth),
+        )
         for pod in sorted(snapshot.objects.leaders, key=lambda each: each.name)
         if pod.name in snapshot.counters and pod.revision in asked and not pod.terminating
     }
     return {pod: differing for pod, differing in found.items() if differing}
+
+
+def _other_schedule(counters: PodCounters, document: DepthDocument | None) -> Iterator[Difference]:
+    """Where an engine obeys a document of the same generation that says something else."""
+    if document is None or counters.depth_generation != document.generation:
+        return
+    told, asked = counters.schedule_hash, document.hash_for_pod(counters.pod)
+    if told not in {0, asked}:
+        yield Difference(
+            f"depths of generation {document.generation} with hash", f"{told:08x}", f"{asked:08x}"
+        )
 
 
 def _asked(snapshot: Snapshot, desired: DesiredState) -> Iterator[tuple[str, EngineReport]]:

@@ -72,8 +72,8 @@ def test_what_is_counted_is_read_in_its_own_cell_and_in_no_other(
 def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> None:
     writer.set_live(live=True)
     writer.set_idle(idle=False)
-    writer.set_generation(12)
-    writer.set_ready(13)
+    writer.set_generation(12, 1200)
+    writer.set_ready(13, 1300)
     writer.set_looked(1.5)
     writer.reject_document()
     writer.hook_error()
@@ -84,6 +84,7 @@ def test_the_engines_state_is_handed_over(writer: CountersWriter, path: str) -> 
     found = counts(path)
     assert (found.live, found.idle, found.generation) == (True, False, 12)
     assert (found.ready, found.looked_at_s) == (13, 1.5)
+    assert (found.schedule_hash, found.ready_schedule_hash) == (1200, 1300)
     assert (found.rejections, found.errors, found.transitions) == (1, 2, 1)
     assert found.hook_seconds == 0.25
     assert (found.transition_seconds, found.transition_tokens) == (0.5, 7)
@@ -187,8 +188,8 @@ def test_another_layout_has_another_magic(path: str) -> None:
     writer.step(batch=3, depth=2, kind=DECODE, seconds=0.5, tokens=7, drafts=5, accepted=[4, 3])
     writer.step(batch=3, depth=2, kind=MIXED, seconds=0.25, tokens=6, prefill=90)
     writer.set_live(live=True)
-    writer.set_generation(12)
-    writer.set_ready(13)
+    writer.set_generation(12, 1200)
+    writer.set_ready(13, 1300)
     writer.set_looked(1.5)
     writer.reject_document()
     writer.hook_error()
@@ -199,16 +200,16 @@ def test_another_layout_has_another_magic(path: str) -> None:
     words = array("d", Path(path).read_bytes())
     written = {at: word for at, word in enumerate(words) if word and at > 1}
     header = {2: 16, 3: 7, 4: 1, 5: 1, 6: 12, 7: 1, 8: 1, 9: 0.125, 10: 1, 11: 13, 12: 1.5, 13: 1}
-    header |= {14: 1, 15: 2.5, 16: 2048, 17: 0.75, 18: 4, 19: 30}
+    header |= {14: 1, 15: 2.5, 16: 2048, 17: 0.75, 18: 4, 19: 30, 20: 1200, 21: 1300}
     numbers = [1, 0.5, 7, 3, 0, 1, 0.25, 6, 3, 90, 5, 4, 3]
     cells = {at: n for at, n in enumerate(numbers, 24 + (2 * 8 + 2) * 18) if n}
-    assert (MAGIC, len(words), written) == (b"FATHOMC4", 24 + 12 * 8 * 18, header | cells), (
+    assert (MAGIC, len(words), written) == (b"FATHOMC5", 24 + 12 * 8 * 18, header | cells), (
         "once the layout changes, give MAGIC in operator/fathom_vllm/counters.py another number, "
         "and say here what the new layout is"
     )
 
 
-@pytest.mark.parametrize("magic", [b"FATHOMC3", b"FATHOMC5"])
+@pytest.mark.parametrize("magic", [b"FATHOMC4", b"FATHOMC6"])
 def test_a_file_of_another_version_is_read_as_nothing(path: str, magic: bytes) -> None:
     CountersWriter(path, max_batch=16, max_depth=7).close()
     copy = Path(path + "-copy")

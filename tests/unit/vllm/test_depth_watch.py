@@ -12,7 +12,7 @@ import pytest
 from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.depth_watch import DepthWatch, Ready
-from fathom_vllm.schedule import PodDepths
+from fathom_vllm.schedule import PodDepths, schedule_hash
 from support.waiting import GUARD_S
 
 STARTUP = Ready(0, (0, 3, 3))
@@ -69,7 +69,8 @@ def test_a_document_lies_ready_after_a_look(watched: Watched) -> None:
     watched.now_s = 60.0
     watched.file.answers = [adopted(4, 5)]
     watched.watch.look()
-    assert watched.watch.ready == Ready(4, (0, 5, 5))
+    assert watched.watch.ready == Ready(4, (0, 5, 5), schedule_hash([[1, 2, 5]]))
+    assert watched.counts.ready_schedule_hash == schedule_hash([[1, 2, 5]])
     assert (watched.counts.ready, watched.counts.looked_at_s) == (4, 60)
 
 
@@ -157,5 +158,5 @@ def test_the_document_reads_what_the_operator_writes(tmp_path: Path) -> None:
     counters = CountersWriter(None, max_batch=2, max_depth=7)
     watch = DepthWatch(DepthFile(str(path), pod="", max_depth=7), counters, STARTUP)
     watch.look()
-    assert watch.ready == Ready(7, (0, 2, 1))
+    assert watch.ready == Ready(7, (0, 2, 1), schedule_hash([[1, 1, 2], [2, 2, 1]]))
     counters.close()

@@ -77,7 +77,7 @@ def test_before_an_engine_there_is_no_live_depth_and_no_generation(pod: Pod) -> 
 def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> None:
     writer.set_live(live=True)
     writer.set_idle(idle=False)
-    writer.set_generation(12)
+    writer.set_generation(12, 99)
     writer.reject_document()
     writer.hook_error()
     writer.hook_seconds(0.5)
@@ -106,6 +106,7 @@ def test_every_name_and_label_is_as_agreed(pod: Pod, writer: CountersWriter) -> 
     assert pod.value("fathom_stalled_step_seconds_total") == 3
     assert pod.value("fathom_token_budget") == 2048
     assert pod.value("fathom_depth_generation") == 12
+    assert pod.value("fathom_depth_schedule_hash") == 99
     assert pod.value("fathom_depth_rejections_total") == 1
     assert pod.value("fathom_hook_errors_total") == 1
     assert pod.value("fathom_hook_seconds_total") == 0.5
@@ -182,9 +183,10 @@ def test_an_idle_engine_shows_the_generation_its_next_step_obeys(
     pod: Pod, writer: CountersWriter
 ) -> None:
     writer.set_live(live=True)
-    writer.set_generation(1)
-    writer.set_ready(2)
+    writer.set_generation(1, 10)
+    writer.set_ready(2, 20)
     assert pod.value("fathom_depth_generation") == 2
+    assert pod.value("fathom_depth_schedule_hash") == 20
 
 
 def test_a_busy_engine_shows_what_its_last_step_was_scheduled_by(
@@ -192,9 +194,10 @@ def test_a_busy_engine_shows_what_its_last_step_was_scheduled_by(
 ) -> None:
     writer.set_live(live=True)
     writer.set_idle(idle=False)
-    writer.set_generation(1)
-    writer.set_ready(2)
+    writer.set_generation(1, 10)
+    writer.set_ready(2, 20)
     assert pod.value("fathom_depth_generation") == 1
+    assert pod.value("fathom_depth_schedule_hash") == 10
 
 
 def test_an_engine_without_live_depth_does_not_pretend(pod: Pod, writer: CountersWriter) -> None:

@@ -175,9 +175,9 @@ class TellingCounters(CountersWriter):
 
     watched: Callable[[], int]
 
-    def set_ready(self, generation: int) -> None:
+    def set_ready(self, generation: int, schedule_hash: int = 0) -> None:
         assert self.watched() == generation
-        super().set_ready(generation)
+        super().set_ready(generation, schedule_hash)
 
 
 def test_a_generation_is_told_only_once_it_lies_ready(engine: Engine) -> None:
@@ -281,8 +281,8 @@ def test_an_exception_is_counted_and_the_engine_goes_on(engine: Engine) -> None:
 class FailingCounters(CountersWriter):
     """Cannot be told what a step's two halves tell."""
 
-    def set_generation(self, generation: int) -> None:
-        raise RuntimeError(generation)
+    def set_generation(self, generation: int, schedule_hash: int = 0) -> None:
+        raise RuntimeError(generation, schedule_hash)
 
     def set_idle(self, *, idle: bool) -> None:
         raise RuntimeError(idle)

@@ -289,8 +289,8 @@ def _engine_differs(findings: Findings) -> Finding | None:
         Reason.ENGINE_DIFFERS,
         f"the engine of {pod} says that it runs with {listed}, as was rendered for it.{more} "
         "Depth is tuned by the batches, depths and token budget that engines tell. Look for what "
-        "changes the arguments between (an admission webhook, the image's entrypoint), at vLLM's "
-        "log, and, where the version differs, at spec.engine.version.",
+        "changes arguments or volumes of the pod (an admission webhook, the image's entrypoint), "
+        "at vLLM's log, and, where the version differs, at spec.engine.version.",
     )
 
 

@@ -10,7 +10,12 @@ from fathom_bench.scale.played.engine_page import Sums, vllm_part
 from fathom_local.engine.plant import Plant
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 from fathom_vllm.counters import MIXED, STEP_KINDS
-from fathom_vllm.schedule import DepthDocumentError, depth_table, parse_depth_document
+from fathom_vllm.schedule import (
+    DepthDocumentError,
+    depth_table,
+    parse_depth_document,
+    schedule_hash,
+)
 
 MAX_BATCH: Final = 256
 MAX_DEPTH: Final = 7
@@ -106,6 +111,7 @@ class PlayedEngine:
         self._started_at_s = round(now_s - 3600.0, 2)
         self._busy = False
         self._generation = 0
+        self._schedule_hash = 0
         self._table = [TOKENS] * (MAX_BATCH + 1)
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._lines: dict[str, dict[tuple[int, int], str]] = {
@@ -126,6 +132,7 @@ class PlayedEngine:
         except DepthDocumentError:
             return
         self._generation = told.generation
+        self._schedule_hash = schedule_hash(told.schedule)
         self._table = depth_table(told.schedule, MAX_BATCH)
 
     def set_traffic(self, *, busy: bool, now_s: float) -> None:
@@ -154,7 +161,7 @@ class PlayedEngine:
                     running=float(self._batch(now_s)) if self._busy else 0.0,
                 )
             ),
-            _STATE.format(generation=self._generation, pod=self._pod),
+            _STATE.format(generation=self._generation, schedule=self._schedule_hash, pod=self._pod),
         ]
         for name, cells in self._lines.items():
             parts += [f"# HELP {name} Of steps, by cell.\n# TYPE {name} counter\n", *cells.values()]
@@ -223,6 +230,8 @@ fathom_counters_shown 1.0
 fathom_live_depth 1.0
 # TYPE fathom_depth_generation gauge
 fathom_depth_generation {generation}.0
+# TYPE fathom_depth_schedule_hash gauge
+fathom_depth_schedule_hash {schedule}.0
 # TYPE fathom_depth_rejections_total counter
 fathom_depth_rejections_total 0.0
 # TYPE fathom_hook_errors_total counter
