@@ -17,12 +17,12 @@ from typer.core import (  # type: ignore[attr-defined] # typer has no public nam
     TyperGroup,
 )
 
-from fathom import __version__
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.near import nearest
 from fathom.api.resource import SpeculativeDeployment
+from fathom.build import version_and_build
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
@@ -40,6 +40,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "pause": "fathom.inspect.asking.pause_command",
         "resume": "fathom.inspect.asking.resume_command",
         "retry": "fathom.inspect.asking.retry_command",
+        "rollout": "fathom.inspect.asking.rollout_command",
         "replay": "fathom.inspect.replaying.command",
         "report": "fathom.inspect.report_command",
         "run": "fathom.runtime.process.command",
@@ -109,7 +110,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
     if wanted:
-        typer.echo(f"fathom {__version__}")
+        typer.echo(f"fathom {version_and_build()}")
         raise typer.Exit
 
 

@@ -26,7 +26,6 @@ def upgrade(bench: Bench, monkeypatch: pytest.MonkeyPatch, *no_more: str) -> Non
     """To a Fathom in which no engine has these capabilities."""
     for each in no_more:
         monkeypatch.setattr(capability, each, NONE)
-    bench.version = "0.2.0"
     bench.restart()
 
 

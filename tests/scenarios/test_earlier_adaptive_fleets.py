@@ -34,7 +34,6 @@ def upgraded(wish: str) -> Bench:
         bench.kube.put(kinds[each["kind"]], each)
     bench.play_controllers()
     bench.metrics = Serving(bench, faster=0.05)
-    bench.version = "0.2.0"
     bench.restart()
     return bench
 

@@ -22,9 +22,10 @@ async def test_pods_that_an_earlier_version_started_without_the_plugin_are_not_c
 ) -> None:
     (name,) = bench.kube.names(DEPLOYMENT)
     deployment = bench.kube.find(DEPLOYMENT, name)
-    del deployment["metadata"]["annotations"][names.ANNOTATION_PLUGIN]
+    annotations = deployment["metadata"]["annotations"]
+    del annotations[names.ANNOTATION_PLUGIN]
+    annotations[names.ANNOTATION_RENDERED_BY] = "0.1.0"
     bench.kube.put(DEPLOYMENT, deployment)
-    bench.version = "0.2.0"
     bench.restart()
     await bench.run_for(120)
     engine = bench.status["engine"]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fathom import __version__
 from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.depth import DepthDocument, flat
@@ -36,7 +35,6 @@ def upgraded() -> Bench:
         bench.kube.put(kinds[each["kind"]], each)
     bench.play_controllers()
     bench.metrics.generation = 1
-    bench.version = "0.2.0"
     bench.restart()
     return bench
 
@@ -132,7 +130,6 @@ async def test_one_that_is_deleted_comes_back_live(*, restarted: bool) -> None:
     assert document(bench) == {"generation": generation, "schedule": [[1, 1024, 7]], "pods": {}}
     # And it is what this release goes on rendering, which now has rendered it.
     bench.kube.writes.clear()
-    bench.version = __version__
     bench.restart()
     await bench.run_for(600)
     assert bench.kube.written("Deployment") == []

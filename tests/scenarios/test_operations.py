@@ -34,10 +34,10 @@ async def test_what_shrinks_goes_first(bench: Bench, shrinks: str) -> None:
         for each in ("a", "b")
     )
     progress = Progress(Reason.ROLLING_OUT, "")
-    plan = Plan("b", steps, emptied=(), unused_config_maps=(), progress=progress)
+    plan = Plan("b", steps, (), (), progress, mounts_plugin=False)
     sd = parse(bench.resource)
     assert isinstance(sd, SpeculativeDeployment)
-    children = Children(sd, bench.bundle, mounts_plugin=False, document=None, tuning_data=None)
+    children = Children(sd, bench.bundle, document=None, tuning_data=None)
 
     found = operations(objects, plan, children, AsRendered())
     todo = [each for each in found if isinstance(each, Patch)]
@@ -67,8 +67,8 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         bundle: PluginBundle = bench.bundle,
     ) -> str:
         progress = Progress(Reason.UP_TO_DATE, "")
-        plan = Plan(found.revision, (step,), (), (), progress)
-        children = Children(of, bundle, mounts_plugin=True, document=None, tuning_data=None)
+        plan = Plan(found.revision, (step,), (), (), progress, mounts_plugin=True)
+        children = Children(of, bundle, document=None, tuning_data=None)
         seen = replace(objects, live={**objects.live, key: live})
         todo = operations(seen, plan, children, as_rendered)
         return " ".join(each.why for each in todo if each.kind == DEPLOYMENT)
@@ -83,5 +83,6 @@ async def test_a_workload_is_looked_at_again_once_it_or_what_it_is_made_from_mov
         assert not wrong()
         assert "spec.replicas is 7" in wrong(live=scaled)
         assert "spec.replicas is 2" in wrong(step=replace(as_it_is, replicas=3))
-        assert "spec.progressDeadlineSeconds" in wrong(of=edited)
-        assert "kimi-plugin-bbbbbbbbbb" in wrong(bundle=replace(bench.bundle, content="bbbbbbbbbb"))
+        # By the hash of what it is made from.
+        assert "rendered-by" in wrong(of=edited)
+        assert "rendered-by" in wrong(bundle=replace(bench.bundle, content="bbbbbbbbbb"))

@@ -10,7 +10,6 @@ import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.leaderelection import leaderelection
 
-from fathom import __version__
 from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
@@ -157,7 +156,6 @@ class Operator:
             served=served.get,
             bundle=plugin_bundle(),
             program=fetch_program(),
-            version=__version__,
             identity=self.name,
             telemetry=Telemetry(),
         )

@@ -159,7 +159,6 @@ class Bench:
         self.metrics = FakeMetrics(self.clock)
         self.completions = FakeCompletions()
         self.fetches = FakeFetches(self.clock)
-        self.version = "0.1.0"
         self.bundle = PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa")
         self.loops = 0
         self._serial = itertools.count(1)
@@ -194,7 +193,6 @@ class Bench:
             served=served,
             bundle=self.bundle,
             program=FetchProgram({"fathom_fetch/__init__.py": "one = 1\n"}, "cccccccccc"),
-            version=self.version,
             identity="operator-0",
             telemetry=Telemetry(),
         )

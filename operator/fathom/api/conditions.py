@@ -67,6 +67,7 @@ class Reason(StrEnum):
     METRICS_LOST = "MetricsLost"
     NOTHING_TO_PROTECT = "NothingToProtect"
     REVERTED = "Reverted"
+    RENDERED_OTHERWISE = "RenderedOtherwise"
     # Degraded
     AS_EXPECTED = "AsExpected"
     INVALID_SPEC = "InvalidSpec"

@@ -55,14 +55,17 @@ ANNOTATION_PAUSED: Final = f"{GROUP}/paused"
 ANNOTATION_RETRY_ROLLOUT: Final = f"{GROUP}/retry-rollout"
 """On the SpeculativeDeployment, by a person: any new value tries a revision that was rolled back
 once more."""
+ANNOTATION_ROLLOUT: Final = f"{GROUP}/rollout"
+"""On SpeculativeDeployments, by a person: the revision that the status offers, to be rolled out."""
 ASKING_ANNOTATIONS: Final = (
     ANNOTATION_CHECK_QUALITY,
     ANNOTATION_PAUSED,
     ANNOTATION_RETRY_ROLLOUT,
+    ANNOTATION_ROLLOUT,
 )
 """On SpeculativeDeployments, by a person who then waits, as after an edit of the spec."""
 ANNOTATION_RENDERED_BY: Final = f"{GROUP}/rendered-by"
-"""On workloads: the Fathom version that rendered the pod template."""
+"""On workloads: the version of the Fathom that rendered the pods, and a hash of those."""
 ANNOTATION_GENERATION: Final = f"{GROUP}/generation"
 """On workloads: the generation of the resource for which they were last written."""
 ANNOTATION_PLUGIN: Final = f"{GROUP}/plugin"

@@ -1,7 +1,7 @@
 """What the operator reports. Decimals are strings: the API's conventions discourage floats."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -224,15 +224,22 @@ class ComparisonStatus(ApiModel):
     """Where it stands, and which edit would follow."""
 
 
+COMPLETE: Final = "Complete"
+"""Stage of a rollout that is over."""
+OFFERED: Final = "Offered"
+"""Stage of a rollout that begins when somebody asks for it: `fathom.dev/rollout`."""
+
+
 class RolloutStatus(ApiModel):
-    """The rollout under way, or the last one."""
+    """The rollout under way, or offered, or the last one."""
 
     revision: str = ""
-    """The revision that the spec asks for."""
+    """The revision that the spec asks for, or that is offered."""
     stable: str = ""
     """The one that served before."""
     stage: str = ""
-    """Settling, Canary, Promoted, RolledBack or Complete."""
+    """Settling, Canary, Promoted, RolledBack or Complete; Offered: what runs is of another build,
+    and this one would render it otherwise."""
     since: str = ""
     """When it came to this stage."""
     reason: str = ""

@@ -4,7 +4,7 @@ This decides; it renders nothing, so that it knows neither vLLM's flags nor a po
 its steps into objects, and comparing those with what is live, is `runtime.operations`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -31,7 +31,7 @@ class Template(StrEnum):
     """It is what this Fathom renders: applied if missing, repaired if it drifted."""
     KEEP = "Keep"
     """It stays as it is, whatever this Fathom would render: an old revision, or pods that another
-    version of Fathom rendered. Touching it would restart them."""
+    build rendered otherwise. Touching it would restart them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +80,20 @@ class Plan:
     unused_config_maps: tuple[str, ...]
     """Plugin and depth ConfigMaps that nothing mounts: to be deleted."""
     progress: Progress
-
-    @property
-    def renders_pods(self) -> bool:
-        """Whether any pod template comes from this Fathom, so that its plugin must exist."""
-        return any(step.template is Template.RENDER for step in self.workloads)
+    mounts_plugin: bool
+    """Whether pods of some workload mount the plugin of this Fathom, so that it must exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
     """What identifies pods of this Fathom."""
 
-    version: str
+    pods: str
+    """Hash of the pods as it renders them; empty: those that run are not to be rendered."""
     plugin: str
     """Name of the plugin ConfigMap that they mount; empty: none."""
     depth: str
     """Name of the depth ConfigMap that they mount; empty: none."""
-    weights: str | None = ""
-    """The commits that they load, as their workload says it; empty: left to them; None: those
-    that run were started without a fetch, which this Fathom would not do."""
 
 
 def plan_of(
@@ -165,6 +160,7 @@ def plan_of(
         progress=_progress(
             revision, fleets, bounds, "rollout.paused" if rollout.paused else "a pause"
         ),
+        mounts_plugin=_mounts_plugin(steps, present, rendering),
     )
 
 
@@ -210,9 +206,21 @@ def _template(
 ) -> Template:
     if workload is None:
         return Template.RENDER
-    is_rendered = (workload.rendered_by, workload.plugin, workload.weights)
-    ours = is_rendered == (rendering.version, rendering.plugin, rendering.weights)
+    # An apply of the very same pods restarts none, and repairs what drifted.
+    ours = bool(rendering.pods) and workload.rendering == rendering.pods
     return Template.RENDER if wanted and ours else Template.KEEP
+
+
+def _mounts_plugin(
+    steps: Sequence[WorkloadStep], present: Mapping[str, ObservedWorkload], rendering: Rendering
+) -> bool:
+    """Pods that another build rendered may mount this very plugin."""
+    if not rendering.plugin:
+        return False
+    return any(
+        step.template is Template.RENDER or present[step.revision].plugin == rendering.plugin
+        for step in steps
+    )
 
 
 def _emptied(new: Fleet | None, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> tuple[str, ...]:

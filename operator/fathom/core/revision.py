@@ -56,8 +56,24 @@ def revisions_of(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_named(spec, form) for form in (_form_of(spec), *judged)))
 
 
+def rerendered(revision: str, rendering: str) -> str:
+    """The revision of pods that only another build makes necessary.
+
+    Whoever sees its workload can tell that it is of the same spec, by the hash that stands on it.
+
+    Args:
+        revision: as the spec alone names it.
+        rendering: hash of the pods as that build renders them.
+    """
+    return _digest(f"{revision} {rendering}")
+
+
 def _named(spec: SpeculativeDeploymentSpec, form: StartedAs) -> str:
     text = json.dumps(_inputs(spec, form), sort_keys=True, separators=(",", ":"))
+    return _digest(text)
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
 
 

@@ -16,6 +16,7 @@ from fathom.reconcile.arm import Arm
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.quality_step import QualityStep
+from fathom.reconcile.renderings import Offer
 from fathom.rollout.rollout import Rollout, Stage
 
 
@@ -46,6 +47,8 @@ class DesiredState:
     """Why nothing new starts for now; None: it may."""
     paused: str = ""
     """The sentence that says who paused the resource, and why; empty: it is not."""
+    offer: Offer | None = None
+    """What another build rendered, and this one would otherwise; None: nothing."""
 
     def with_quality(self, step: QualityStep) -> "DesiredState":
         """With what a quality check needs for its next step."""
@@ -65,7 +68,7 @@ class DesiredState:
         """
         ready_before = self.checkpoint.good_revision == self.revision
         live = self.following.get(self.revision, ready_before)
-        return _read_by_its_tag(self.sd, self.revision) if live else self.sd
+        return read_by_its_tag(self.sd, self.revision) if live else self.sd
 
     @property
     def tuned_spec(self) -> SpeculativeDeploymentSpec:
@@ -133,7 +136,7 @@ class DesiredState:
         return any(self.following.values()) or live_depth(self.made_from.spec)
 
 
-def _read_by_its_tag(sd: SpeculativeDeployment, revision: str) -> SpeculativeDeployment:
+def read_by_its_tag(sd: SpeculativeDeployment, revision: str) -> SpeculativeDeployment:
     """With the number in the image's tag as vLLM's version, if the revision's name is of that.
 
     An earlier Fathom took any tag for it. Pods that became ready so have shown that it was right;

@@ -3,7 +3,13 @@
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionStatus, Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.api.status import DraftStatus, EngineStatus, QualityStatus, RolloutStatus
+from fathom.api.status import (
+    OFFERED,
+    DraftStatus,
+    EngineStatus,
+    QualityStatus,
+    RolloutStatus,
+)
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.engine.version import engine_version
@@ -16,6 +22,7 @@ from fathom.reconcile.engine_reports import differing_engines
 from fathom.reconcile.fetch_findings import FetchFindings
 from fathom.reconcile.intent import Intent
 from fathom.reconcile.memory import Memory
+from fathom.reconcile.renderings import Offer
 from fathom.reconcile.tuning_input import why_not_live, why_not_live_again
 from fathom.reconcile.tuning_report import gained_status
 from fathom.reconcile.writing.writes import Carried
@@ -39,6 +46,8 @@ def findings_of(
     memory: Memory,
 ) -> Findings:
     """Of a pass that carried out a spec."""
+    offer = desired.offer if desired.rollout is None or desired.rollout.arm else None
+    name = desired.sd.metadata.name
     return Findings(
         now_s=snapshot.now_s,
         replicas=intent.replicas,
@@ -50,7 +59,12 @@ def findings_of(
         ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
-        rollout=_rollout_status(desired.rollout),
+        rollout=(
+            _rollout_status(desired.rollout)
+            if offer is None
+            else _offer_status(offer, name, snapshot)
+        ),
+        offer=offer.sentence(name) if offer else "",
         comparisons=arm_status(desired.arm, desired.rollout),
         refusals=carried.refusals,
         taken=carried.taken,
@@ -91,6 +105,7 @@ def findings_without_spec(
         rolled_back="",
         rollout=_rollout_status(memory.checkpoint.rollout),
         comparisons={},
+        offer="",
         refusals=(),
         taken=(),
         skipped=(),
@@ -182,6 +197,21 @@ def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:
         reason=rollout.reason,
         message=rollout.message,
         why=rollout.why,
+    )
+
+
+def _offer_status(offer: Offer, name: str, snapshot: Snapshot) -> RolloutStatus:
+    status = snapshot.objects.status
+    last = status.rollout if status else None
+    again = last is not None and (last.stage, last.revision) == (OFFERED, offer.revision)
+    return RolloutStatus(
+        revision=offer.revision,
+        stable=offer.stable,
+        stage=OFFERED,
+        since=last.since if last and again else rfc3339(snapshot.now_s),
+        reason=Reason.RENDERED_OTHERWISE,
+        message=f"begins when `kubectl fathom rollout {name}` asks for it.",
+        why=offer.why,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.conditions import ConditionStatus, ConditionType, Reason
+from fathom.api.status import COMPLETE, OFFERED
 from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.models.facts import ModelFacts, ModelRef
@@ -137,6 +138,14 @@ def refused_before(objects: Objects) -> DraftVerdict | None:
         ):
             return DraftVerdict(each.status, _REFUSALS[each.reason], each.message, family="")
     return None
+
+
+def at_rest(objects: Objects) -> bool:
+    """Whether the status tells that what runs is what this very generation asks for."""
+    status = objects.status
+    if status is None or status.observed_generation != objects.metadata.generation:
+        return False
+    return status.rollout is None or status.rollout.stage in {COMPLETE, OFFERED}
 
 
 def acted_upon(objects: Objects, checkpoint: Checkpoint, before: int) -> int:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -18,7 +18,7 @@ from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ServedApis
 from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
-from fathom.core.revision import StartedAs, changed_restart_fields, revisions_of
+from fathom.core.revision import StartedAs, changed_restart_fields, rerendered, revisions_of
 from fathom.core.support import Obstacle, obstacle_to
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
@@ -68,6 +68,10 @@ class JudgedBy:
     """Of the kinds that not every cluster has, those that can be used in it."""
     running: Mapping[str, StartedAs | None]
     """Revisions that have replicas, and how these were started."""
+    renderings: Mapping[str, str] = field(default_factory=dict)
+    """By revision: the hash of its pods that its workload has."""
+    at_rest: bool = False
+    """Whether the status tells that what runs is what this very generation asks for."""
     refused: DraftVerdict | None = None
     """The refusal of this very generation's draft that the status tells of. It stands until the hub
     has been heard; None: there is none."""
@@ -81,7 +85,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
         problems = problems_of(newest, verdict)
         obstacle = None if problems else obstacle_to(newest.spec, by.served, by.usable)
         if not problems and obstacle is None:
-            revision = wanted_revision(newest.spec, resource, by.checkpoint, by.running)
+            revision = wanted_revision(newest.spec, resource, by)
             return Intent(
                 newest,
                 good_spec_text(resource),
@@ -213,12 +217,7 @@ def _parsed(document: str) -> SpeculativeDeployment | tuple[Problem, ...]:
     return parse(known_part(json.loads(document)).known)
 
 
-def wanted_revision(
-    spec: SpeculativeDeploymentSpec,
-    resource: Manifest,
-    checkpoint: Checkpoint,
-    running: Mapping[str, StartedAs | None],
-) -> str:
+def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, by: JudgedBy) -> str:
     """The revision whose pods a spec asks for.
 
     As long as nothing changed that needs new pods it is the one that was given, whatever this
@@ -227,18 +226,17 @@ def wanted_revision(
     may have started otherwise.
 
     Where no earlier spec is known, as after the tuning ConfigMap was deleted, the names of what
-    runs tell what it was made from.
+    runs tell what it was made from, or the status does.
 
     Args:
         spec: the spec that is carried out.
         resource: the SpeculativeDeployment as it was read.
-        checkpoint: what is known of earlier specs.
-        running: revisions that have replicas, and how these were started.
+        by: what it is judged by.
     """
-    for revision, earlier in _known(resource, checkpoint):
-        if not changed_restart_fields(earlier, spec, revision, running.get(revision)):
+    for revision, earlier in _known(resource, by.checkpoint):
+        if not changed_restart_fields(earlier, spec, revision, by.running.get(revision)):
             return revision
-    return _by_its_name(spec, checkpoint, running)
+    return _by_its_name(spec, by)
 
 
 def _known(
@@ -257,16 +255,21 @@ def _known(
         yield checkpoint.rollout.revision, one
 
 
-def _by_its_name(
-    spec: SpeculativeDeploymentSpec, checkpoint: Checkpoint, running: Collection[str]
-) -> str:
+def _by_its_name(spec: SpeculativeDeploymentSpec, by: JudgedBy) -> str:
     """What this Fathom calls the spec, or what the one called it that started what runs."""
     names = revisions_of(spec)
-    if checkpoint.specs():
+    if by.checkpoint.specs():
         return names[0]
+    rerenderings = (
+        each
+        for each, rendering in by.renderings.items()
+        if any(each == rerendered(name, rendering) for name in names)
+    )
     # The status may yet tell of a rollout to it, or of its veto.
-    told = (checkpoint.rollout.revision,) if checkpoint.rollout else ()
-    return next((each for each in names if each in {*running, *told}), names[0])
+    told = (by.checkpoint.rollout.revision,) if by.checkpoint.rollout else ()
+    found = (each for each in (*names, *rerenderings) if each in {*by.running, *told})
+    only = next(iter(by.running)) if by.at_rest and len(by.running) == 1 else names[0]
+    return next(found, only)
 
 
 def _replicas(resource: Manifest) -> int:

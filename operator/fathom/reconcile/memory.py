@@ -24,6 +24,7 @@ from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration
 from fathom.reconcile.holding import FirstSeen
 from fathom.reconcile.intent import Intent, JudgedBy, intent_of, newest_of
 from fathom.reconcile.kept_state import kept_state
+from fathom.reconcile.renderings import Renderings
 from fathom.reconcile.said import Said
 from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.as_rendered import AsRendered
@@ -83,6 +84,7 @@ class Memory:
     fetch: FetchProgress = field(default_factory=FetchProgress)
     guard: ApplyGuard = field(default_factory=ApplyGuard)
     as_rendered: AsRendered = field(default_factory=AsRendered)
+    renderings: Renderings = field(default_factory=Renderings)
     unlisted: frozenset[tuple[Kind, str]] = frozenset()
     """What to look at by name: something that the list of our own does not show may bear it."""
 
@@ -158,6 +160,7 @@ def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollo
         stage = Stage(reported.stage)
     except ValueError:  # it is complete, or of another Fathom
         return None
+    annotations = objects.metadata.annotations
     return Rollout(
         reported.revision,
         reported.stable,
@@ -166,7 +169,8 @@ def _reported_rollout(reported: RolloutStatus | None, objects: Objects) -> Rollo
         named_reason(reported.reason, stage),
         message=reported.message,
         why=reported.why,
-        retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
+        retry=annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
+        offered=annotations.get(names.ANNOTATION_ROLLOUT) == reported.revision,
     )
 
 

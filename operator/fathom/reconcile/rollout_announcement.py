@@ -1,5 +1,6 @@
 """The event that says, before the first pod goes, that a change needs new pods, and why."""
 
+from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.counted import counted
@@ -33,6 +34,8 @@ def rollout_announcement(
     stable = rollout.stable
     fields = changed_restart_fields(earlier.spec, wanted.spec, stable, started) if earlier else ()
     because = f"{fields[0]} changed" if fields else "the spec changed"
+    if rollout.offered:
+        because = f"annotation {names.ANNOTATION_ROLLOUT} asks for it"
     if len(fields) > 1:
         because += f" (and {', '.join(fields[1:])})"
     settings = wanted.spec.rollout

@@ -24,6 +24,8 @@ from fathom.reconcile.desired_state import DesiredState, following_of, follows
 from fathom.reconcile.fetch_findings import fetch_standing, fetched_news, pinned_to_fetched
 from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.intent import Intent, earlier_spec
+from fathom.reconcile.offering import asked_for
+from fathom.reconcile.renderings import Renderings
 from fathom.reconcile.rollout_announcement import rollout_announcement
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
 from fathom.rollout.rollout import Rollout, Stage
@@ -41,6 +43,7 @@ def desired_state(
     windows: CanaryWindows,
     document_written_at_s: float,
     bundle: PluginBundle,
+    renderings: Renderings,
 ) -> DesiredState:
     """Take the rollout one step on.
 
@@ -53,8 +56,18 @@ def desired_state(
         windows: cuts what canary and others count; it remembers.
         document_written_at_s: when the depth document was written (Unix seconds).
         bundle: this Fathom's plugin.
+        renderings: what this build renders; it remembers.
     """
-    objects, before, revision = snapshot.objects, checkpoint.rollout, intent.revision
+    objects, before = snapshot.objects, checkpoint.rollout
+    asked = asked_for(
+        intent.revision,
+        wanted,
+        objects,
+        checkpoint=checkpoint,
+        bundle=bundle,
+        renderings=renderings,
+    )
+    intent, revision = replace(intent, revision=asked.revision), asked.revision
     following, paused = following_of(objects), pause_of(objects.metadata.annotations)
     weights = fetch_standing(wanted, revision, objects, checkpoint)
     checkpoint = _with_weights(checkpoint, weights, wanted, objects)
@@ -78,6 +91,7 @@ def desired_state(
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
         looked_at_s=checkpoint.looked_at_s,
+        offered=asked.offered,
     )
     arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
@@ -132,6 +146,7 @@ def desired_state(
         weights=weights,
         hold=hold,
         paused=paused,
+        offer=asked.offer,
     )
 
 

@@ -80,6 +80,8 @@ class RolloutInput:
     """What `revision` has otherwise, if it is asked for in one replica only, to be compared."""
     fallen_back: bool = False
     """Whether the spec in force is an earlier one, since the newest cannot be carried out."""
+    offered: bool = False
+    """Whether a person asked for `revision`, which the spec does not need."""
     why: str = ""
     """The first difference between both revisions' pods."""
     retry: str = ""

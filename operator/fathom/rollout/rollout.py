@@ -83,6 +83,9 @@ class Rollout:
     """What it then has otherwise than the others; an older Fathom knew nothing else."""
     compared: ArmComparison | None = None
     """What came of that; None: nothing yet."""
+    offered: bool = False
+    """Whether a person asked for what this build renders otherwise: both revisions are of one
+    spec."""
 
     @property
     def carried(self) -> str:

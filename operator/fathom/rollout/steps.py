@@ -87,6 +87,9 @@ def _of_this_spec(
         if given.fallen_back:
             asked = "the newest spec is refused, and this one served before."
             ended = f"its spec is refused, and revision {given.revision} served before."
+        if before.offered:
+            asked = "it is not asked for any more, and this one served before."
+            ended = f"it is not asked for any more, and revision {given.revision} served before."
         if before.arm:
             asked = ended = f"its replica goes back to revision {given.revision}."
         back = _begun(given, given.revision).entered(
@@ -152,6 +155,7 @@ def _begun(given: RolloutInput, stable: str) -> Rollout:
         message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds.",
         why=given.why,
         retry=given.retry,
+        offered=given.offered,
     )
     settling = _for(settling, given)
     if settling.arm and given.asked(given.revision):

@@ -60,7 +60,6 @@ class Actor:
             memory,
             bundle=self._world.bundle,
             program=self._world.program,
-            version=self._world.version,
         )
         # What is made for a new resource needs no look: it is refused where it is there already.
         # The lists of a sync that makes a thousand resources would hold up all writes.

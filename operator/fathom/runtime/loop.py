@@ -24,7 +24,14 @@ from fathom.core.times import is_over
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
 from fathom.reconcile.findings import findings_of, findings_without_spec
-from fathom.reconcile.holding import Hold, acted_upon, hold_of, refused_before, running_revisions
+from fathom.reconcile.holding import (
+    Hold,
+    acted_upon,
+    at_rest,
+    hold_of,
+    refused_before,
+    running_revisions,
+)
 from fathom.reconcile.intent import Intent, JudgedBy, models_of
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import bad_pins
@@ -190,6 +197,8 @@ class Loop:
             served=await self._world.served(),
             usable=objects.optional,
             running=running_revisions(objects),
+            renderings={each.revision: each.rendering for each in objects.workloads},
+            at_rest=at_rest(objects),
             refused=refused_before(objects),
         )
         intent = memory.intent.of(objects.resource, judged_by)
@@ -247,6 +256,7 @@ class Loop:
             windows=memory.windows,
             document_written_at_s=written_at_s,
             bundle=self._world.bundle,
+            renderings=memory.renderings,
         )
         spec = desired.tuned_spec
         pods = tuned_pods(objects, desired)

@@ -38,8 +38,6 @@ class World:
     served: Callable[[], Awaitable[ServedApis]]
     bundle: PluginBundle
     program: FetchProgram
-    version: str
-    """This Fathom's."""
     identity: str
     """Who reports events, such as the operator's pod."""
     telemetry: Telemetry

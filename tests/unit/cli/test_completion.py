@@ -34,7 +34,9 @@ def completed(*words: str, kubeconfig: str = "/nonexistent") -> list[str]:
 def test_kubectl_is_told_the_commands_and_that_there_is_nothing_else() -> None:
     *commands, directive = completed("")
 
-    assert {"status", "explain", "advise", "pause", "resume", "retry", "top"} <= {*commands}
+    assert {"status", "explain", "advise", "pause", "resume", "retry", "rollout", "top"} <= {
+        *commands
+    }
     assert directive == ":4"
     assert completed("re") == ["render", "resume", "retry", "replay", "report", ":4"]
 

@@ -1,6 +1,7 @@
 """What becomes of each Deployment and ConfigMap, from what is there."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,12 +21,12 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.plan import Plan, Rendering, Template, fleets_of, plan_of
 from manifest_samples import resource
 
-OURS = Rendering(version="0.1.0", plugin="kimi-plugin-a", depth="kimi-depth")
+OURS = Rendering(pods="0urs", plugin="kimi-plugin-a", depth="kimi-depth")
 
 
 def deployment(revision: str, replicas: int, **annotations: str) -> ObservedDeployment:
     stamps = {
-        names.ANNOTATION_RENDERED_BY: annotations.get("version", "0.1.0"),
+        names.ANNOTATION_RENDERED_BY: annotations.get("by", "0.1.0 0urs"),
         names.ANNOTATION_PLUGIN: annotations.get("plugin", "kimi-plugin-a"),
     }
     return ObservedDeployment.model_validate(
@@ -83,7 +84,7 @@ def group(
 
 
 def leader_worker_set(revision: str, replicas: int) -> ObservedLeaderWorkerSet:
-    stamps = {names.ANNOTATION_RENDERED_BY: "0.1.0", names.ANNOTATION_PLUGIN: "kimi-plugin-a"}
+    stamps = {names.ANNOTATION_RENDERED_BY: "0.1.0 0urs", names.ANNOTATION_PLUGIN: "kimi-plugin-a"}
     labels = {names.LABEL_REVISION: revision}
     return ObservedLeaderWorkerSet.model_validate(
         {
@@ -153,18 +154,25 @@ def test_revisions_are_told_apart_whatever_they_are_called(other: str) -> None:
     assert found.progress.moving
 
 
-def test_what_this_version_rendered_is_rendered_again_to_repair_drift() -> None:
-    assert steps(plan(deployment("new", 2))) == [("kimi-new", 2, Template.RENDER)]
+@pytest.mark.parametrize("by", ["0.1.0 0urs", "0.2.0 0urs"])
+def test_what_is_rendered_alike_is_rendered_again_to_repair_drift(by: str) -> None:
+    assert steps(plan(deployment("new", 2, by=by))) == [("kimi-new", 2, Template.RENDER)]
 
 
-def test_what_another_version_rendered_is_kept() -> None:
-    assert steps(plan(deployment("new", 2, version="0.0.9"))) == [("kimi-new", 2, Template.KEEP)]
+@pytest.mark.parametrize("by", ["0.1.0 theirs", "0.1.0", "0.1.0 ", "", "0.1.0 0urs more"])
+def test_what_another_build_rendered_is_kept(by: str) -> None:
+    assert steps(plan(deployment("new", 2, by=by))) == [("kimi-new", 2, Template.KEEP)]
 
 
-def test_what_mounts_another_plugin_is_kept() -> None:
-    found = plan(deployment("new", 2, plugin="kimi-plugin-b"))
-    assert steps(found) == [("kimi-new", 2, Template.KEEP)]
-    assert not found.renders_pods
+def test_what_is_not_to_be_rendered_is_kept() -> None:
+    spec, found = resource({"replicas": 2}).spec, objects_of(deployment("new", 2, by="0.1.0"))
+    kept = plan_of(found, spec, "new", replace(OURS, pods=""))
+    assert steps(kept) == [("kimi-new", 2, Template.KEEP)]
+
+
+@pytest.mark.parametrize(("plugin", "mounted"), [("kimi-plugin-a", True), ("kimi-plugin-b", False)])
+def test_what_is_kept_may_mount_the_plugin_of_this_build(plugin: str, *, mounted: bool) -> None:
+    assert plan(deployment("new", 2, by="0.1.0", plugin=plugin)).mounts_plugin is mounted
 
 
 @pytest.mark.parametrize("other", ["a-lesser", "z-greater"])

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from fathom.cli import app
 
-ON_ONE = ("status", "explain", "advise", "history", "pause", "resume", "retry")
+ON_ONE = ("status", "explain", "advise", "history", "pause", "resume", "retry", "rollout")
 
 
 @pytest.mark.parametrize("command", [(each, "kimi") for each in ON_ONE] + [("top",)])

@@ -114,7 +114,10 @@ def test_labels_say_what_an_image_is_and_where_it_comes_from(root: Path, file: s
 def test_the_same_sources_make_the_same_files(root: Path) -> None:
     """What is installed is compared in test_wheel.py; here, that the image installs it so."""
     file = root / "images/operator/Dockerfile"
-    assert [line.partition("=")[0] for line in arguments(file, "ARG")] == ["SOURCE_DATE_EPOCH"]
+    assert [line.partition("=")[0] for line in arguments(file, "ARG")] == [
+        "SOURCE_DATE_EPOCH",
+        "BUILD",
+    ]
     assert "PYTHONHASHSEED=0" in arguments(file, "ENV")
     (installs,) = arguments(file, "RUN")
     assert "--wheel-dir /wheels . " in installs

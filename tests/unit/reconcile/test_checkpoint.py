@@ -81,10 +81,11 @@ def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() ->
         quality=stored["quality.json"],
     )
     assert (checkpoint.unread, checkpoint.lost, checkpoint.seen) == ({}, (), CHECKPOINT.seen)
-    # It knew nothing else that one replica may have otherwise, nor what a canary has in force.
+    # It knew nothing else that one replica may have otherwise, nor what a canary has in force, nor
+    # of rollouts that nothing but a person asks for.
     compares = {"compares": Compares.ADAPTIVE_VERIFICATION}
     written, expected = parsed(checkpoint.data()), parsed(stored)
-    expected["rollout.json"] |= compares
+    expected["rollout.json"] |= compares | {"offered": False}
     expected["rollout.json"]["compared"] |= compares
     expected["rollout.json"]["watch"] |= {"generation": 0, "behind_since_s": None}
     assert written == expected

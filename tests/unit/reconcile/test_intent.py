@@ -7,9 +7,10 @@ import pytest
 
 from fathom.api.resource import MAX_NESTING, SpeculativeDeployment, parse
 from fathom.api.spec import MAX_REPLICAS
+from fathom.core.cluster.served import ServedApis
 from fathom.core.revision import revision_of
 from fathom.reconcile.checkpoint import Checkpoint
-from fathom.reconcile.intent import earlier_spec, good_spec_text, wanted_revision
+from fathom.reconcile.intent import JudgedBy, earlier_spec, good_spec_text, wanted_revision
 from manifest_samples import manifest, resource
 
 EARLIER = good_spec_text(manifest())
@@ -85,13 +86,17 @@ def test_whatever_spec_is_taken_can_be_read_again_once_it_is_kept(*, lists: bool
     assert taken > 60
 
 
+def judged_by(checkpoint: Checkpoint) -> JudgedBy:
+    return JudgedBy(checkpoint, models={}, served=ServedApis(), usable=(), running={})
+
+
 def test_pods_that_an_earlier_fathom_started_without_counting_keep_their_revision() -> None:
     """It called their revision otherwise, since it rendered them otherwise."""
     before = {"engine.image": "vllm/vllm-openai:v0.28.0"}
     kept = Checkpoint(good_spec=good_spec_text(manifest(before)), good_revision="0ld0ld00")
 
     def wanted(changes: dict[str, Any]) -> str:
-        return wanted_revision(resource(changes).spec, manifest(changes), kept, {})
+        return wanted_revision(resource(changes).spec, manifest(changes), judged_by(kept))
 
     assert wanted(before) == "0ld0ld00"
     assert wanted({**before, "replicas": 3, "speculation.tuning.mode": "Advise"}) == "0ld0ld00"

@@ -52,7 +52,16 @@ class ObservedWorkload(Revised):
 
     @property
     def rendered_by(self) -> str:
-        """The Fathom version that rendered its pods."""
+        """The version of the Fathom that rendered its pods; empty: not known."""
+        return self._rendered.partition(" ")[0]
+
+    @property
+    def rendering(self) -> str:
+        """Hash of its pods as they were rendered; empty: by a Fathom that left none."""
+        return self._rendered.partition(" ")[2]
+
+    @property
+    def _rendered(self) -> str:
         return self.metadata.annotations.get(names.ANNOTATION_RENDERED_BY, "")
 
     @property

@@ -51,9 +51,11 @@ class Findings:
     rolled_back: str
     """Why the newest revision is not in force; empty: it is, or is on its way."""
     rollout: RolloutStatus | None
-    """The one under way, or whose revision is vetoed."""
+    """The one under way, or whose revision is vetoed, or that is offered."""
     comparisons: Mapping[Compares, ComparisonStatus]
     """What one replica has otherwise than the others, to be compared; one at most."""
+    offer: str
+    """The sentence that says what another build renders otherwise; empty: nothing is offered."""
     refusals: tuple[str, ...]
     """Sentences: what the API server refused of what should exist."""
     taken: tuple[Taken, ...]

@@ -10,6 +10,8 @@ from fathom.api import names
 from fathom.api.choices import Compares
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import (
+    COMPLETE,
+    OFFERED,
     Condition,
     DepthStatus,
     RolloutStatus,
@@ -205,7 +207,9 @@ def _progressing(findings: Findings) -> Finding:
             findings.obstacle.reason if findings.obstacle else Reason.INVALID_SPEC,
             "nothing is carried out until the spec is one that can be: see Degraded.",
         )
-    message = " ".join((progress.message, *findings.skipped))
+    message = " ".join(
+        each for each in (progress.message, findings.offer, *findings.skipped) if each
+    )
     status = ConditionStatus.TRUE if progress.moving else ConditionStatus.FALSE
     return Finding(status, progress.reason, message)
 
@@ -333,7 +337,10 @@ def _rollout(
     last = before.rollout if before else None
     if now is not None or last is None:
         return now
-    return last.model_copy(update={"stage": "Complete"})
+    if last.stage == OFFERED:
+        # It never began.
+        return None
+    return last.model_copy(update={"stage": COMPLETE})
 
 
 def _depth(findings: Findings, objects: Objects) -> DepthStatus:

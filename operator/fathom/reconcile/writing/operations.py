@@ -91,7 +91,6 @@ class Children:
 
     sd: SpeculativeDeployment
     bundle: PluginBundle
-    mounts_plugin: bool
     document: DepthDocument | None
     """None: the engine's depth is not live."""
     tuning_data: Mapping[str, str] | None
@@ -133,7 +132,7 @@ def _applies(objects: Objects, plan: Plan, children: Children) -> Iterator[Opera
 def _supporting(objects: Objects, plan: Plan, children: Children) -> Iterator[Manifest]:
     sd = children.sd
     yield service_account(sd)
-    if plan.renders_pods and children.mounts_plugin:
+    if plan.mounts_plugin:
         yield plugin_config_map(sd, children.bundle)
     if children.document is not None:
         yield depth_config_map(sd, children.document)

@@ -15,7 +15,6 @@ from fathom.core.plugin import PluginBundle
 from fathom.core.times import is_over
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
-from fathom.manifests.cache import fetched_by
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.kept_state import STATE_KEYS, state_data
@@ -95,7 +94,6 @@ def writes_of(
     *,
     bundle: PluginBundle,
     program: FetchProgram,
-    version: str,
 ) -> Writes:
     """Plan, and render what is missing. At rest there is nothing to write.
 
@@ -103,20 +101,18 @@ def writes_of(
         desired: what this pass carries out.
         snapshot: this pass's view.
         decision: the tuner's.
-        memory: what is remembered of earlier passes; it stays as it is, but for `as_rendered`.
+        memory: what is remembered of earlier passes; it stays as it is, but for `as_rendered`
+            and `renderings`.
         bundle: this Fathom's plugin.
         program: that fetches.
-        version: this Fathom's.
     """
     objects, now_s, sd = snapshot.objects, snapshot.now_s, desired.made_from
-    plugged = has_plugin(sd.spec)
     name = sd.metadata.name
     as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE
     rendering = Rendering(
-        version=version,
-        plugin=names.plugin_config_map(name, bundle.content) if plugged else "",
+        pods="" if as_they_are else memory.renderings.of(sd, bundle),
+        plugin=names.plugin_config_map(name, bundle.content) if has_plugin(sd.spec) else "",
         depth=names.depth_config_map(name) if live_depth(sd.spec) else "",
-        weights=None if as_they_are else fetched_by(sd),
     )
     plan = plan_of(
         objects,
@@ -132,7 +128,7 @@ def writes_of(
     refresh = refresh_of(desired, snapshot, decision, plan, checking=bool(desired.held))
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
     tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
-    children = Children(sd, bundle, plugged, document, tuning_data)
+    children = Children(sd, bundle, document, tuning_data)
     wanted = (
         *operations(objects, plan, children, memory.as_rendered),
         *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),

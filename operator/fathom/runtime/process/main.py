@@ -12,7 +12,6 @@ import structlog
 from kubernetes.aio.client import ApiClient, Configuration
 from prometheus_client import ProcessCollector, start_http_server
 
-from fathom import __version__
 from fathom.adapters import kube_config
 from fathom.adapters.answers import http_session
 from fathom.adapters.clock import SystemClock
@@ -22,6 +21,7 @@ from fathom.adapters.hub import HuggingFaceHub
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_metrics import AT_ONCE
 from fathom.adapters.ports import KubePort
+from fathom.build import version_and_build
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.runtime.child_cache import ChildCache
@@ -98,6 +98,7 @@ def exit_code(operating: Coroutine[None, None, None]) -> int:
 async def _operate(options: RunOptions) -> None:
     # A proxy to the hub does not know the cluster's own addresses, and NO_PROXY takes no ranges.
     configuration = await kube_config.load(options.kubeconfig, as_operator=True)
+    version = await asyncio.to_thread(version_and_build)
     clock, who = SystemClock(), identity()
     children = ChildCache(clock, options.namespaces)
     # Each watch keeps a connection for itself.
@@ -133,7 +134,6 @@ async def _operate(options: RunOptions) -> None:
             served=served.get,
             bundle=plugin_bundle(),
             program=fetch_program(),
-            version=__version__,
             identity=who,
             telemetry=telemetry,
         )
@@ -151,7 +151,7 @@ async def _operate(options: RunOptions) -> None:
 
             async def work() -> None:
                 await asyncio.wait([listed])
-                _log.info("operating", version=__version__, identity=who)
+                _log.info("operating", version=version, identity=who)
                 await watch(loops, kube, configuration, options.namespaces, heed_signals)
 
             try:
