@@ -1,11 +1,13 @@
 """The chart's life on a real cluster, under traffic: what serves is never touched by it.
 
-The operator runs in its own pod, as the chart has it. Its program is this checkout's in each of
-them: what an upgrade changes here is the chart, with the rights, the CRD and the number of pods.
+The operator runs in its own pod, as the chart has it. Its program is this checkout's, or a copy
+that renders pods otherwise: an upgrade changes that, the rights, the CRD and the number of pods.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -13,13 +15,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
+from pydantic import JsonValue
 
+import fathom
 from e2e.observation import depth_in_force
 from fathom.api import names
 from fathom_local.demo.fleet import DemoFleet
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
 from fathom_local.kube import Object
+from fathom_local.paths import cache_dir
 from fathom_local.tools.helm import Helm, Release, find_helm
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
@@ -34,7 +39,36 @@ PREVIOUS = Path(__file__).parents[1] / "support" / "charts" / "fathom-0.1.0-befo
 of that commit: fewer rights, an older CRD."""
 CRD = f"{CRDS}/{names.PLURAL}.{names.GROUP}"
 # Depth follows what the user writes, so that an edit shows whether an operator is at work.
-SERVING = {**SPEC, "speculation": {**SPEC["speculation"], "tuning": {"mode": "Advise"}}}
+SERVING = {
+    **SPEC,
+    "speculation": {**SPEC["speculation"], "tuning": {"mode": "Advise"}},
+    "rollout": {"canaryMinutes": 0},
+}
+OURS = Path(fathom.__file__).parents[1]
+"""This checkout's program."""
+PROBE = ("fathom/manifests/pod/pod_template.py", "LIVENESS_FAILURES: Final = 20")
+HASH = ("fathom/manifests/children/workload.py", " {_hash_of(manifest)}")
+VERSION = ("fathom/__init__.py", 'version("fathom")')
+
+
+def build(folder: Path, name: str, changes: Mapping[tuple[str, str], str]) -> Path:
+    """Another build of the operator: a copy of this one with some places rewritten."""
+    other = folder / name
+    for package in ("fathom", "fathom_vllm", "fathom_fetch", "fathom_measure"):
+        shutil.copytree(OURS / package, other / package)
+    for (file, text), instead in changes.items():
+        source = (other / file).read_text()
+        assert source.count(text) == 1, f"{file} has to have {text} once"
+        (other / file).write_text(source.replace(text, instead))
+    return other
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where a pod of the operator sees it: a volume hides what lies in /tmp."""
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as folder:
+        yield Path(folder)
 
 
 @dataclass(frozen=True)
@@ -44,11 +78,11 @@ class Installed:
     helm: Helm
     namespace: TestNamespace
 
-    async def install(self, chart: Path, replicas: int) -> None:
-        await self._run(self.helm.install, self._release(chart, replicas))
+    async def install(self, chart: Path, replicas: int, program: Path = OURS) -> None:
+        await self._run(self.helm.install, self._release(chart, replicas, program))
 
-    async def upgrade(self, chart: Path, replicas: int) -> None:
-        await self._run(self.helm.upgrade, self._release(chart, replicas))
+    async def upgrade(self, chart: Path, replicas: int, program: Path = OURS) -> None:
+        await self._run(self.helm.upgrade, self._release(chart, replicas, program))
 
     async def rollback(self, revision: int) -> None:
         await self._run(self.helm.rollback, "fathom", self.namespace.name, revision)
@@ -60,11 +94,12 @@ class Installed:
         kubeconfig = self.namespace.cluster.kubeconfig
         await asyncio.to_thread(command, *arguments, kubeconfig=kubeconfig)
 
-    def _release(self, chart: Path, replicas: int) -> Release:
-        values = {
+    def _release(self, chart: Path, replicas: int, program: Path) -> Release:
+        values: dict[str, JsonValue] = {
             "namespaces": [self.namespace.name],
             "replicas": replicas,
             "hub": {"enabled": False},
+            "env": [{"name": "PYTHONPATH", "value": str(program)}],
         }
         return Release(chart, "fathom", self.namespace.name, values)
 
@@ -91,10 +126,17 @@ async def remove_crd(namespace: TestNamespace) -> None:
 
 
 async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
-    release: Installed, namespace: TestNamespace
+    release: Installed, namespace: TestNamespace, folder: Path
 ) -> None:
+    """Also where each build of the operator renders pods otherwise, and what one offers is taken.
+
+    The earlier one is of the same version, and of those that left no hash of what they rendered.
+    """
+    probe = PROBE[1].removesuffix("20")
+    earlier = build(folder, "earlier", {PROBE: f"{probe}21", HASH: ""})
+    later = build(folder, "later", {PROBE: f"{probe}22", VERSION: '"0.2.0"'})
     resource = Resource(namespace)
-    await release.install(PREVIOUS, replicas=1)
+    await release.install(PREVIOUS, replicas=1, program=earlier)
     await resource.apply(SERVING)
     await resource.wait("Ready", "True")
     before = await Serving.of(resource)
@@ -108,6 +150,7 @@ async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
         await release.upgrade(CHART, replicas=2)
         await follows(resource, tokens=2)
         assert await Serving.of(resource) == before
+        await rollout_is(resource, "Offered", "livenessProbe: failureThreshold 21 became 20")
         assert "workerTemplate" in await known_fields(namespace)
 
         async def two() -> bool:
@@ -140,10 +183,28 @@ async def test_what_serves_outlives_upgrade_rollback_and_uninstall(
         await follows(resource, tokens=3)
         assert await Serving.of(resource) == before
 
+        await release.upgrade(CHART, replicas=1, program=later)
+        await follows(resource, tokens=1)
+        assert await Serving.of(resource) == before
+
     print(f"{len(load.results)} requests")
     assert [result.error for result in load.results if not result.ok] == []
+    await what_is_offered_is_taken(release, resource)
     await resource.delete()
     await release.uninstall()
+
+
+async def what_is_offered_is_taken(release: Installed, resource: Resource) -> None:
+    """And outlives a roll-back to the build before."""
+    offered = await rollout_is(resource, "Offered", "livenessProbe: failureThreshold 21 became 22")
+    await resource.annotate({names.ANNOTATION_ROLLOUT: offered})
+    assert await rollout_is(resource, "Complete") == offered
+    assert await resource.namespace.get("Deployment", f"{resource.name}-{offered}") is not None
+    before = await Serving.of(resource)
+    await release.rollback(1)
+    await follows(resource, tokens=2)
+    await rollout_is(resource, "Offered", "livenessProbe: failureThreshold 22 became 20")
+    assert await Serving.of(resource) == before
 
 
 @dataclass(frozen=True)
@@ -176,6 +237,17 @@ class Serving:
             ),
             frozenset(each["metadata"]["uid"] for each in children),
         )
+
+
+async def rollout_is(resource: Resource, stage: str, why: str = "") -> str:
+    """Return the revision once the status tells of a rollout at this stage, for this reason."""
+
+    async def told() -> str | None:
+        rollout = (await resource.get())["status"].get("rollout", {})
+        right = rollout.get("stage") == stage and rollout.get("why", "").startswith(why)
+        return str(rollout["revision"]) if right else None
+
+    return await until(told, f"a rollout is {stage}: {why}")
 
 
 def labels(item: Object) -> dict[str, str]:

@@ -11,7 +11,6 @@ import pytest
 
 from fathom.api import names
 from fathom.core.depth_bench import RESULT_KEY, DepthBench
-from fathom_local.kube import MERGE_PATCH
 from support.local_cluster import TestNamespace
 from support.operated import SPEC, Resource
 from support.operator_process import install_crd
@@ -133,6 +132,21 @@ async def test_advice_history_and_retry(namespace: TestNamespace, resource: Reso
     assert "there is nothing to try again" in retried[2]
 
 
+async def test_what_is_offered_is_asked_for(namespace: TestNamespace, resource: Resource) -> None:
+    name, at = resource.name, ("-n", namespace.name)
+    refused = await fathom(namespace, "rollout", name, *at)
+    offered = {"stage": "Offered", "revision": "bbbbbbbb", "stable": "aaaaaaaa", "why": "image"}
+    await resource.report({"rollout": offered})
+    asked = await fathom(namespace, "rollout", name, *at)
+
+    assert refused[0] == 2
+    assert f"Nothing is offered for {namespace.name}/{name}" in refused[2]
+    assert (asked[0], asked[2]) == (0, "")
+    assert "revision bbbbbbbb replaces aaaaaaaa, one canary first: image." in asked[1]
+    found = await resource.get()
+    assert found["metadata"]["annotations"] == {"fathom.dev/rollout": "bbbbbbbb"}
+
+
 async def test_names_are_completed(namespace: TestNamespace, resource: Resource) -> None:
     words = ("status", f"--kubeconfig={namespace.cluster.kubeconfig}", "-n", namespace.name, "s")
     process = await asyncio.create_subprocess_exec(
@@ -164,13 +178,7 @@ async def test_what_is_not_there_is_told(namespace: TestNamespace) -> None:
 
 async def test_top_lists_one_namespace_or_all(namespace: TestNamespace, resource: Resource) -> None:
     status = {"ready": "2/2", "depth": {"summary": "5/3"}}
-    await namespace.api.request(
-        "PATCH",
-        f"/apis/fathom.dev/v1alpha1/namespaces/{namespace.name}/speculativedeployments/"
-        f"{resource.name}/status",
-        body={"status": status},
-        content_type=MERGE_PATCH,
-    )
+    await resource.report(status)
 
     _, here, _ = await fathom(namespace, "top", "-n", namespace.name)
     _, everywhere, _ = await fathom(namespace, "top", "-A")

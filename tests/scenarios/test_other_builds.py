@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from fathom import __version__
 from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, SPECULATIVE_DEPLOYMENT
 from fathom.core.plugin import PluginBundle
@@ -146,8 +147,8 @@ async def test_the_status_says_what_is_kept_and_how_to_have_it_otherwise(upgrade
     assert offered["stable"] == stable
     assert progressing["reason"] == "UpToDate"
     assert (
-        f"Pods of revision {stable} stay as another build of Fathom 0.1.0 rendered them, and this "
-        "build would render them otherwise (volumes: fathom-plugin.configMap.name "
+        f"Pods of revision {stable} stay as another build of Fathom {__version__} rendered them, "
+        "and this build would render them otherwise (volumes: fathom-plugin.configMap.name "
         "kimi-plugin-aaaaaaaaaa became kimi-plugin-bbbbbbbbbb): `kubectl fathom rollout kimi` asks "
         f"for that as revision {offered['revision']}, one canary first."
     ) in progressing["message"]

@@ -71,6 +71,23 @@ class Resource:
             "PATCH", f"{self._all}/{self.name}", body={"spec": spec}, content_type=MERGE_PATCH
         )
 
+    async def annotate(self, annotations: Mapping[str, str]) -> None:
+        await self.namespace.api.request(
+            "PATCH",
+            f"{self._all}/{self.name}",
+            body={"metadata": {"annotations": annotations}},
+            content_type=MERGE_PATCH,
+        )
+
+    async def report(self, status: Mapping[str, Any]) -> None:
+        """As an operator does."""
+        await self.namespace.api.request(
+            "PATCH",
+            f"{self._all}/{self.name}/status",
+            body={"status": status},
+            content_type=MERGE_PATCH,
+        )
+
     async def get(self) -> dict[str, Any]:
         found: dict[str, Any] = await self.namespace.api.request("GET", f"{self._all}/{self.name}")
         return found

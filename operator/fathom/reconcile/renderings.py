@@ -58,9 +58,9 @@ class Offer:
 class Running:
     """A workload of the wanted spec, and what this build makes of that."""
 
-    workload: ObservedWorkload
+    workload: ObservedWorkload = field(compare=False)
     live: Manifest = field(compare=False)
-    """The same, as it was read."""
+    """The same, as it was read: what has changed is another object."""
     wanted: SpeculativeDeployment
     """As the user wrote it: it names the revision."""
     made_from: SpeculativeDeployment
