@@ -278,6 +278,10 @@ async def test_a_veto_outlives_builds_that_take_turns(upgraded: Bench, *, lost: 
         upgraded.play_controllers()
         assert upgraded.status["rollout"]["stage"] == "RolledBack"
         assert {revision(pod) for pod in upgraded.kube.all_of(POD)} == {before}
+    assert (
+        f"The spec of {before} is served until annotation fathom.dev/rollout goes, or spec asks "
+        "for another revision"
+    ) in upgraded.condition("Degraded")["message"]
     await withdraw(upgraded)
     await upgraded.run_for(60)
     assert upgraded.condition("Degraded")["status"] == "False"

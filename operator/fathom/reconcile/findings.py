@@ -178,10 +178,11 @@ def _rolled_back(rollout: Rollout | None) -> str:
     if rollout is None or rollout.arm or rollout.stage is not Stage.ROLLED_BACK:
         # All that serve are what the spec asks for where one was only compared.
         return ""
+    withdrawn = f"annotation {names.ANNOTATION_ROLLOUT} goes, or " if rollout.offered else ""
     return (
         f"revision {rollout.revision} was rolled back to {rollout.stable} ({rollout.reason}): "
-        f"{rollout.message} The spec of {rollout.stable} is served until spec asks for another "
-        f"revision; to try {rollout.revision} once more, give annotation "
+        f"{rollout.message} The spec of {rollout.stable} is served until {withdrawn}spec asks for "
+        f"another revision; to try {rollout.revision} once more, give annotation "
         f"{names.ANNOTATION_RETRY_ROLLOUT} a new value."
     )
 

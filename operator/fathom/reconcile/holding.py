@@ -122,6 +122,8 @@ def _unread(checkpoint: Checkpoint, objects: Objects, intent: Intent) -> str:
     )
 
 
+_NO_ROLLOUT: Final = frozenset({Reason.UP_TO_DATE, Reason.SCALING, Reason.STARTING, Reason.PAUSED})
+"""Of Progressing: what it says of a resource that has one revision."""
 _REFUSALS: Final[Mapping[str, Reason]] = {
     each.value: each for each in (Reason.INCOMPATIBLE, Reason.ENGINE_TOO_OLD)
 }
@@ -145,7 +147,13 @@ def at_rest(objects: Objects) -> bool:
     status = objects.status
     if status is None or status.observed_generation != objects.metadata.generation:
         return False
-    return status.rollout is None or status.rollout.stage in {COMPLETE, OFFERED}
+    reasons = {each.type: each.reason for each in status.conditions}
+    return (
+        # Else what runs may be of an earlier spec.
+        reasons.get(ConditionType.DEGRADED) not in {Reason.INVALID_SPEC, Reason.API_MISSING}
+        and reasons.get(ConditionType.PROGRESSING) in _NO_ROLLOUT
+        and (status.rollout is None or status.rollout.stage in {COMPLETE, OFFERED})
+    )
 
 
 def acted_upon(objects: Objects, checkpoint: Checkpoint, before: int) -> int:

@@ -14,7 +14,7 @@ from fathom.core.cluster.observed import ObservedDeployment
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects
 from fathom.reconcile.checkpoint import Checkpoint, SeenGeneration
-from fathom.reconcile.holding import acted_upon, refused_before, running_revisions
+from fathom.reconcile.holding import acted_upon, at_rest, refused_before, running_revisions
 from unit.rollout.inputs import deployment, pod
 
 GENERATION = 5
@@ -54,6 +54,55 @@ def test_the_newest_of_all_witnesses_counts() -> None:
     assert acted_upon(nothing, Checkpoint(seen=SeenGeneration("uid", 4)), 3) == 4
     assert acted_upon(objects(status={"observedGeneration": 4}), checkpoint, 3) == 4
     assert acted_upon(objects(workloads=(written_for(3), written_for(4))), checkpoint, 2) == 4
+
+
+def told(**reasons: str) -> list[dict[str, str]]:
+    since = {"status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return [{"type": each, "reason": reason, **since} for each, reason in reasons.items()]
+
+
+WELL = told(Degraded="AsExpected", Progressing="UpToDate")
+
+
+@pytest.mark.parametrize(
+    ("status", "rests"),
+    [
+        (None, False),
+        ({"observedGeneration": GENERATION}, False),
+        ({"observedGeneration": GENERATION, "conditions": WELL}, True),
+        ({"observedGeneration": GENERATION - 1, "conditions": WELL}, False),
+        *(
+            (
+                {
+                    "observedGeneration": GENERATION,
+                    "conditions": WELL,
+                    "rollout": {"stage": stage},
+                },
+                stage in {"Complete", "Offered"},
+            )
+            for stage in ("Complete", "Offered", "Settling", "Canary", "Promoted", "RolledBack")
+        ),
+        *(
+            (
+                {
+                    "observedGeneration": GENERATION,
+                    "conditions": told(Degraded=degraded, Progressing=progressing),
+                },
+                rests,
+            )
+            for degraded, progressing, rests in (
+                ("PodFailing", "Scaling", True),
+                ("InvalidSpec", "UpToDate", False),
+                ("ApiMissing", "UpToDate", False),
+                ("KeptUnreadable", "KeptUnreadable", False),
+            )
+        ),
+    ],
+)
+def test_what_runs_is_what_is_asked_for_where_the_status_says_so(
+    status: dict[str, Any] | None, *, rests: bool
+) -> None:
+    assert at_rest(objects(status=status)) is rests
 
 
 @pytest.mark.parametrize("uid", ["another", "zzz"])
