@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fathom.api import names
 from fathom.core.depth_bench import RESULT_KEY, DepthBench
 from fathom_bench.job.prompts import share_gpt
 from fathom_bench.job.truth import compared
@@ -53,11 +54,14 @@ async def fathom(kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 async def resource_of(namespace: TestNamespace, **changes: Any) -> Resource:
-    """One that nobody operates, and the account that its operator would have made."""
+    """One that nobody operates, and what its operator would have made and said."""
     await install_crd(namespace)
     resource = Resource(namespace)
     await resource.apply({**SPEC, **changes})
     await namespace.create({"kind": "ServiceAccount", "metadata": {"name": resource.name}})
+    replicas = (await resource.get())["spec"]["replicas"]
+    status = {"observedGeneration": 1, "readyReplicas": replicas}
+    await namespace.patch(names.KIND, f"{resource.name}/status", {"status": status})
     return resource
 
 

@@ -20,7 +20,7 @@ from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest
 from fathom.bench.data import SUBSETS
 from fathom.bench.job import bench_program
-from fathom.bench.planning import as_fetched, planned
+from fathom.bench.planning import as_fetched, planned, require_all_placed
 from fathom.bench.progress import progress
 from fathom.bench.result import found
 from fathom.bench.runner import BenchCluster, follow, keep, remove, start, under_way
@@ -170,10 +170,11 @@ async def _bench(
     """The exit code; request None: of the one that is under way."""
     end_when_told()
     async with _connected(kubeconfig, context) as cluster:
-        sd = await _resource(cluster, key)
+        sd, status = await _resource(cluster, key)
         if request is None:
             run = await under_way(cluster, sd)
         else:
+            require_all_placed(sd, status)
             run, program, bundle = uuid.uuid4().hex[:8], bench_program(), plugin_bundle()
             bench = planned(sd, request, bundle)
             minutes = request.deadline_minutes
@@ -210,7 +211,9 @@ async def _connected(kubeconfig: Path | None, context: str) -> AsyncIterator[Ben
         yield BenchCluster(Kube(api), PodLog(api), SystemClock())
 
 
-async def _resource(cluster: BenchCluster, key: ObjectKey) -> SpeculativeDeployment:
+async def _resource(
+    cluster: BenchCluster, key: ObjectKey
+) -> tuple[SpeculativeDeployment, SpeculativeDeploymentStatus]:
     found_there = await cluster.kube.get(SPECULATIVE_DEPLOYMENT, key.namespace, key.name)
     if found_there is None:
         raise BenchRefusedError(f"There is no SpeculativeDeployment {key}.")
@@ -219,7 +222,8 @@ async def _resource(cluster: BenchCluster, key: ObjectKey) -> SpeculativeDeploym
     if problems or not isinstance(parsed, SpeculativeDeployment):
         said = "\n".join(f"  {each}" for each in problems)
         raise BenchRefusedError(f"The spec of {key} is refused, so nothing can be started:\n{said}")
-    return as_fetched(parsed, status_in(found_there) or SpeculativeDeploymentStatus())
+    status = status_in(found_there) or SpeculativeDeploymentStatus()
+    return as_fetched(parsed, status), status
 
 
 def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:

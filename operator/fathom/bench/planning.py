@@ -5,6 +5,7 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.choices import Drafting, TuningMode
+from fathom.api.conditions import ConditionStatus, ConditionType
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest, asked_depths
@@ -18,6 +19,7 @@ from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_parts import Part, by, parts, texts
 from fathom.manifests.render import max_batch
+from fathom.rollout.rollout import Stage
 from fathom_fetch.shown import DRAFT, MODEL
 from fathom_measure.plan import EnginePlan, LoadPlan, MeasurePlan
 from fathom_vllm.environment import DEFAULT_DEPTH_FILE
@@ -100,6 +102,37 @@ def as_fetched(
     by_role = ((MODEL, sd.spec.model.id), (DRAFT, sd.spec.draft.id))
     found = tuple(sorted((role, commits[name]) for role, name in by_role if name in commits))
     return pinned(sd, Fetched(found))
+
+
+def require_all_placed(sd: SpeculativeDeployment, status: SpeculativeDeploymentStatus) -> None:
+    """Let a bench start only where no replica may need the place that it would take.
+
+    Args:
+        sd: whose bench.
+        status: what its operator has said last.
+
+    Raises:
+        BenchRefusedError: a replica is missing, or may be in the next minutes.
+    """
+    name, wanted, rollout = sd.metadata.name, sd.spec.replicas, status.rollout
+    moving = (
+        each.message
+        for each in status.conditions
+        if each.type is ConditionType.PROGRESSING and each.status is ConditionStatus.TRUE
+    )
+    if status.observed_generation < sd.metadata.generation:
+        why = f"its operator has not acted upon the newest edit of {name} yet."
+    elif status.ready_replicas < wanted:
+        why = f"{status.ready_replicas} of {wanted} replicas of {name} are ready."
+    elif rollout is not None and rollout.stage in {Stage.SETTLING, Stage.CANARY, Stage.PROMOTED}:
+        why = f"{name} rolls out revision {rollout.revision}: {rollout.message}"
+    else:
+        why = next(moving, "")
+    if why:
+        raise BenchRefusedError(
+            f"A bench would take a place that a replica may need: {why} `kubectl fathom status "
+            f"{name}` says when every replica serves; then ask again."
+        )
 
 
 def load_arguments(

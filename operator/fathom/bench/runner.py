@@ -119,7 +119,7 @@ async def follow(
         try:
             job = await cluster.kube.get(JOB, namespace, name)
             if job is None or _run_of(job) != run:
-                return _left_of(told, _gone(namespace, name))
+                return _left_of(told, _gone(sd))
             uid = Meta.model_validate(job["metadata"]).uid
             pods = await cluster.kube.select(POD, namespace, f"controller-uid={uid}")
             pod = ObservedPod.model_validate(pods[0]) if pods else None
@@ -175,7 +175,7 @@ async def under_way(cluster: BenchCluster, sd: SpeculativeDeployment) -> str:
     namespace, name = sd.metadata.namespace, names.bench(sd.metadata.name)
     job = await cluster.kube.get(JOB, namespace, name)
     if job is None:
-        raise BenchRefusedError(_gone(namespace, name))
+        raise BenchRefusedError(_gone(sd))
     return _run_of(job)
 
 
@@ -220,10 +220,13 @@ def _left_of(told: Heard, gone: str) -> Heard:
     return replace(told, failures=(*told.failures, gone))
 
 
-def _gone(namespace: str, name: str) -> str:
+def _gone(sd: SpeculativeDeployment) -> str:
+    key = ObjectKey(sd.metadata.namespace, names.bench(sd.metadata.name))
     return (
-        f"There is no Job {namespace}/{name}, or not the same one any more: it was deleted, or its "
-        "result was fetched and it went."
+        f"There is no Job {key}, or not the same one any more: its result was fetched and it went, "
+        "or it was deleted. The operator deletes it where a replica has no place: event "
+        f"BenchEnded in `kubectl describe sd {sd.metadata.name} --namespace {key.namespace}` says "
+        "so."
     )
 
 

@@ -68,6 +68,9 @@ class Actor:
             return None
         await self._reporter.emit(desired.events, objects)
         outcome = await self._writer.carry_out(writes.todo, memory.guard, now_s)
+        if (ended := writes.bench_ended) is not None and ended in outcome.written:
+            sentence = f"Job {ended.name} was deleted: {ended.why}"
+            await self._reporter.emit([Event(Severity.NORMAL, "BenchEnded", sentence)], objects)
         left = (*outcome.left, *writes.barred)
         memory.unlisted = frozenset({*writes.unlisted, *_unseen(outcome)})
         if outcome.tried or any(each.left_behind for each in writes.taken):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -38,6 +38,7 @@ from fathom.core.cluster.observed import (
 )
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.ownership import ours
+from fathom.core.cluster.place import lacks_place
 from fathom.core.cluster.pod_gaps import CREATION_FAILED, PodGap, gaps_in, gaps_of, refusal
 from fathom.core.cluster.read_once import Named, ReadOnce
 from fathom.core.cluster.snapshot import Objects, status_in
@@ -155,7 +156,7 @@ async def _look(
     jobs = _observed(known, ObservedJob, children[JOB])
     depth = _by_that_name(config_maps, names.depth_config_map(key.name))
     tuning = _by_that_name(config_maps, names.tuning_config_map(key.name))
-    return Objects(
+    objects = Objects(
         read_at_s=now_s,
         resource=read.manifest,
         unknown=read.unknown,
@@ -178,6 +179,9 @@ async def _look(
         nodes=await world.nodes() if any(pod.unscheduled is not None for pod in pods) else (),
         from_watches=any(map(Doubt.PODS.covers, told)),
     )
+    if lacks_place(objects) is None:
+        return objects
+    return replace(objects, bench=await kube.named(JOB, key.namespace, names.bench(key.name)))
 
 
 async def read_metrics(metrics: MetricsPort, pods: Sequence[ObservedPod]) -> Sample:

@@ -55,6 +55,8 @@ class Objects:
     """Fields of the resource that its CRD knows and this release does not."""
     nodes: tuple[ObservedNode, ...] = ()
     """The cluster's, while a pod finds none; empty: no need to know, or no right to."""
+    bench: Manifest | None = field(default=None, repr=False)
+    """The Job of that name, while a replica lacks a place; None: none, or no need to know."""
     from_watches: bool = False
     """Whether pods, or what makes them, are as watches have told, and were not read just now."""
 

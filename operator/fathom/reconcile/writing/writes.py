@@ -22,6 +22,7 @@ from fathom.reconcile.memory import Memory
 from fathom.reconcile.refresh_input import refresh_of
 from fathom.reconcile.said import QUIET_S
 from fathom.reconcile.writing.apply_guard import ApplyGuard
+from fathom.reconcile.writing.bench_operations import bench_ended
 from fathom.reconcile.writing.fetch_operations import fetch_operations
 from fathom.reconcile.writing.operations import Children, Create, Delete, Operation, operations
 from fathom.rollout.refresh import Refresh
@@ -46,6 +47,8 @@ class Writes:
     """Names that something else bears."""
     unlisted: frozenset[tuple[Kind, str]]
     """What the next pass has to look at by name."""
+    bench_ended: Delete | None
+    """Of `todo`, what takes its place from a bench; None: nothing."""
 
     def need_a_look(self, guard: ApplyGuard, now_s: float) -> bool:
         """Whether what is tried of them is not to be decided on what watches have told.
@@ -129,7 +132,9 @@ def writes_of(
     checkpoint = replace(desired.checkpoint, refreshes=refresh.log)
     tuning_data = _tuning_data(checkpoint, objects, decision, memory, now_s)
     children = Children(sd, bundle, document, tuning_data)
+    ended = bench_ended(objects)
     wanted = (
+        *(() if ended is None else (ended,)),
         *operations(objects, plan, children, memory.as_rendered),
         *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),
     )
@@ -146,6 +151,7 @@ def writes_of(
         checkpoint,
         taken,
         frozenset({*(each.key for each in taken), *missing}),
+        ended,
     )
 
 
