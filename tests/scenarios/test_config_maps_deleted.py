@@ -8,14 +8,17 @@ import pytest
 
 from fathom.api.names import ANNOTATION_RETRY_ROLLOUT
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
+from fathom.inspect.asking.retry_command import retried
 from fathom.tuning.tuner import decide as tune
 from scenarios import test_earlier_adaptive_fleets as adaptive
 from scenarios.test_arm import compared, pass_minutes
 from scenarios.test_judged_otherwise import FLEET, LIVE, deeper, schedule, upgraded
 from scenarios.test_quality_in_the_loop import document
-from support.bench import Bench
+from support.bench import KEY, Bench
 
 TUNING, DEPTH = "kimi-tuning", "kimi-depth"
+NEWER = "vllm/vllm-openai:v0.32.1"
+PLAIN = {"replicas": 3, "engine.image": "vllm/vllm-openai:v0.32.0", "engine.startupMinutes": 1}
 
 
 def lose(bench: Bench, *config_maps: str, restarted: bool = True) -> None:
@@ -89,11 +92,65 @@ async def test_fleets_with_adaptive_verification_stay_as_they_are(wish: str) -> 
         assert compared(bench)["revision"] == adaptive.OF_EARLIER
 
 
-async def test_an_edit_that_needs_new_pods_still_rolls() -> None:
-    bench = await tuned()
-    bench.edit({"speculation.tuning.mode": "Static"})
+async def edited_unknown() -> tuple[Bench, str]:
+    """Three replicas whose spec was edited while the record of what they are was lost."""
+    bench = Bench(PLAIN)
+    await bench.until_ready()
+    (stable,) = bench.kube.names(DEPLOYMENT)
+    bench.edit({"engine.image": NEWER})
     lose(bench, TUNING)
-    await on_trial(bench)
+    return bench, stable
+
+
+async def test_an_edit_waits_where_nobody_knows_what_could_be_gone_back_to() -> None:
+    bench, stable = await edited_unknown()
+    await bench.run_for(900)
+    assert bench.kube.names(DEPLOYMENT) == [stable]
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "StableSpecUnknown")
+    assert "no canary is started" in degraded["message"]
+    assert bench.status["ready"] == "3/3"
+    writes = len(bench.kube.writes)
+    await bench.run_for(900)
+    assert len(bench.kube.writes) == writes
+
+
+async def test_it_rolls_once_that_spec_was_put_back_for_a_while() -> None:
+    bench, stable = await edited_unknown()
+    await bench.run_for(60)
+    bench.edit({"engine.image": PLAIN["engine.image"]})
+    await bench.run_for(120)
+    assert bench.condition("Degraded")["status"] == "False"
+    assert bench.kube.names(DEPLOYMENT) == [stable]
+    bench.edit({"engine.image": NEWER})
+    await on_trial(bench, stable)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_a_canary_that_fails_beside_an_unknown_spec_goes_back(*, asked: bool) -> None:
+    """Who asked for it gets it, and one that was there when the record was lost is judged on."""
+    if asked:
+        bench, stable = await edited_unknown()
+        await bench.run_for(60)
+        assert await retried(bench.kube, KEY, bench.clock.at_s)
+        bench.loop.wake()
+        await on_trial(bench, stable)
+    else:
+        bench = Bench(PLAIN)
+        await bench.until_ready()
+        (stable,) = bench.kube.names(DEPLOYMENT)
+        bench.edit({"engine.image": NEWER})
+        await on_trial(bench, stable)
+        lose(bench, TUNING)
+    await bench.run_for(1500)
+    assert bench.status["rollout"]["stage"] == "RolledBack"
+    bench.play_controllers()
+    await bench.run_for(60)
+    asked_for = {
+        each["metadata"]["name"]: each["spec"]["replicas"] for each in bench.kube.all_of(DEPLOYMENT)
+    }
+    assert {name: count for name, count in asked_for.items() if count} == {stable: 3}
+    assert (bench.status["ready"], bench.condition("Degraded")["reason"]) == ("3/3", "RolledBack")
 
 
 @pytest.mark.parametrize("retried", [False, True])

@@ -15,6 +15,7 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
+from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -156,6 +157,7 @@ class Storm:
         while wrong and self.loop.time() < calm_s + SETTLES_S + self._rollouts_s():
             await asyncio.sleep(15.0)
             wrong = self._complaint()
+            self._decide_for_a_canary()
         if wrong:
             took_s = self.loop.time() - calm_s
             self._break(f"{took_s:.0f} s after the last fault {wrong}")
@@ -165,6 +167,12 @@ class Storm:
         await self._rest("after a restart of the operator at rest")
         if wrong := self._complaint():
             self._break(f"at the end {wrong}")
+
+    def _decide_for_a_canary(self) -> None:
+        """The user reads that it waits for a decision, and makes it."""
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi") or {}
+        if (found.get("status") or {}).get("reason") == Reason.STABLE_SPEC_UNKNOWN:
+            self.annotate({names.ANNOTATION_RETRY_ROLLOUT: f"at {self.loop.time():.0f}"})
 
     async def _rest(self, when: str) -> None:
         """Until nothing is written for a while; what could wait may still come at first."""

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken"
     CHILD_REFUSED = "ChildRefused"
     ROLLED_BACK = "RolledBack"
+    STABLE_SPEC_UNKNOWN = "StableSpecUnknown"
     WEIGHTS_NOT_FETCHED = "WeightsNotFetched"
     DEPTH_NOT_OBEYED = "DepthNotObeyed"
     ENGINE_DIFFERS = "EngineDiffers"

@@ -59,6 +59,7 @@ def findings_of(
         ),
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
+        no_way_back=_no_way_back(desired.rollout),
         rollout=(
             _rollout_status(desired.rollout)
             if offer is None
@@ -103,6 +104,7 @@ def findings_without_spec(
         obstacle=intent.obstacle,
         progress=None,
         rolled_back="",
+        no_way_back="",
         rollout=_rollout_status(memory.checkpoint.rollout),
         comparisons={},
         offer="",
@@ -185,6 +187,12 @@ def _rolled_back(rollout: Rollout | None) -> str:
         f"another revision; to try {rollout.revision} once more, give annotation "
         f"{names.ANNOTATION_RETRY_ROLLOUT} a new value."
     )
+
+
+def _no_way_back(rollout: Rollout | None) -> str:
+    if rollout is None or rollout.reason is not Reason.STABLE_SPEC_UNKNOWN:
+        return ""
+    return f"revision {rollout.revision} waits: {rollout.message}"
 
 
 def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:

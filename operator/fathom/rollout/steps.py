@@ -15,6 +15,7 @@ rollout, whichever replicas exist. How many replicas each revision has at any mo
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.counted import counted
@@ -80,7 +81,9 @@ def _of_this_spec(
         again = before.stage is Stage.ROLLED_BACK and given.retry not in {"", before.retry}
         if before.arm != (given.compares is not None):
             return _with_other_end(before, given)
-        return (_begun(given, before.stable) if again else before), ()
+        # What the annotation said before stays, until there is a canary that it asks for.
+        begun = replace(_begun(given, before.stable), retry=before.retry)
+        return (begun if again else before), ()
     if given.revision == before.stable:
         asked = "the spec asks for what served before."
         ended = f"the spec is back at {given.revision}."
@@ -189,7 +192,18 @@ def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     if given.now_s - rollout.began_at_s < SETTLE_S:
         return RolloutStep(rollout)
     if awaited := _awaited(rollout, given):
-        return RolloutStep(replace(rollout, message=f"begins when {awaited}."))
+        message = f"begins when {awaited}."
+        return RolloutStep(replace(rollout, reason=Reason.SETTLING, message=message))
+    if _no_way_back(rollout, given):
+        message = (
+            f"no canary is started: the spec of revision {rollout.stable}, which serves, is not "
+            "known, since the record of it was lost or cannot be read, and it could not be gone "
+            "back to. Put that spec back until the status tells of this generation, and edit it "
+            f"again; or start the canary all the same: give annotation "
+            f"{names.ANNOTATION_RETRY_ROLLOUT} a new value, as `kubectl fathom retry` does."
+        )
+        return RolloutStep(replace(rollout, reason=Reason.STABLE_SPEC_UNKNOWN, message=message))
+    rollout = replace(rollout, retry=given.retry)
     if given.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
         promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, given.now_s)
@@ -211,6 +225,13 @@ def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
     )
     return RolloutStep(canary, (_normal("Canary", message),))
+
+
+def _no_way_back(rollout: Rollout, given: RolloutInput) -> bool:
+    """Whether a canary would put at risk what nobody knows how to make again, and nobody asked."""
+    if rollout.arm or given.stable_spec_known or given.retry not in {"", rollout.retry}:
+        return False
+    return given.ready(rollout.stable) > 0 or _down_for_a_moment(rollout.stable, given)
 
 
 def _awaited(rollout: Rollout, given: RolloutInput) -> str:
@@ -342,10 +363,6 @@ def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInpu
 def _rolled_back(
     rollout: Rollout, reason: Reason, message: str, given: RolloutInput
 ) -> RolloutStep:
-    if not given.stable_spec_known:
-        # Its pods stay, but what they were made from is not known: only the user can tell.
-        held = f"{message} It is held there, since the spec of {rollout.stable} is not known."
-        return RolloutStep(replace(rollout, reason=reason, message=held))
     if rollout.arm:
         sentence = (
             f"The replica {HAS[rollout.compares]}, of revision {rollout.revision}, is given up, "

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fathom.api import names
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
 from fathom.api.status import Compared
@@ -391,12 +392,36 @@ def test_what_is_awaited_is_said() -> None:
     )
 
 
-def test_what_cannot_go_back_is_held_where_it_is() -> None:
-    crashed = pod(restarts=3)
-    found = after(CANARY, given(100, crashed, stable_spec_known=False))
-    assert (found.stage, found.reason) == (Stage.CANARY, Reason.CANARY_CRASHED)
-    assert found.message.endswith("It is held there, since the spec of old is not known.")
-    assert after(CANARY, given(100, crashed)).stage is Stage.ROLLED_BACK
+def test_no_canary_is_started_beside_what_nobody_knows_how_to_make_again() -> None:
+    unknown = given(11, workloads=(deployment("old", 2),), stable_spec_known=False)
+    waits = after(SETTLING, unknown)
+    assert (waits.stage, waits.reason) == (Stage.SETTLING, Reason.STABLE_SPEC_UNKNOWN)
+    assert "the spec of revision old, which serves, is not known" in waits.message
+    assert names.ANNOTATION_RETRY_ROLLOUT in waits.message
+    later = replace(unknown, now_s=unknown.now_s + 3600)
+    assert after(waits, later) == waits
+    # It is known again, as when the spec of old was put back for a while.
+    assert after(waits, replace(later, stable_spec_known=True)).stage is Stage.CANARY
+    # What serves nobody puts nothing at risk, but a probe that fails for a moment is no such thing.
+    assert after(waits, replace(later, pods=())).stage is Stage.PROMOTED
+    blinks = (pod("old", "a", since_s=later.now_s - 5),)
+    assert after(waits, replace(later, pods=blinks)).stage is Stage.SETTLING
+
+
+def test_who_asks_for_it_all_the_same_gets_one_canary() -> None:
+    unknown = given(11, workloads=(deployment("old", 2),), stable_spec_known=False)
+    asked = after(SETTLING, replace(unknown, retry="now"))
+    assert (asked.stage, asked.retry) == (Stage.CANARY, "now")
+    vetoed = replace(VETOED, retry="before")
+    again = after(vetoed, replace(unknown, now_s=NOW_S, retry="now"))
+    assert again.stage is Stage.SETTLING
+    canary = after(again, replace(unknown, retry="now"))
+    assert (canary.stage, canary.retry) == (Stage.CANARY, "now")
+
+
+def test_a_canary_goes_back_also_where_only_the_pods_of_the_others_are_known() -> None:
+    found = after(CANARY, given(100, pod(restarts=3), stable_spec_known=False))
+    assert (found.stage, found.reason) == (Stage.ROLLED_BACK, Reason.CANARY_CRASHED)
 
 
 @pytest.mark.parametrize("pods", [(), (pod(restarts=3),), (pod(ready=True),)])

@@ -50,6 +50,8 @@ class Findings:
     """None: nothing is planned, as no good spec is known."""
     rolled_back: str
     """Why the newest revision is not in force; empty: it is, or is on its way."""
+    no_way_back: str
+    """Why the newest revision gets no canary until somebody decides; empty: it is not so."""
     rollout: RolloutStatus | None
     """The one under way, or whose revision is vetoed, or that is offered."""
     comparisons: Mapping[Compares, ComparisonStatus]

@@ -230,6 +230,7 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         _refused(findings),
         _unread(findings),
         _rolled_back(findings),
+        _no_way_back(findings),
         _not_fetched(findings),
         _in_trouble(objects),
         _depth_not_applied(findings),
@@ -258,6 +259,11 @@ def _unread(findings: Findings) -> Finding | None:
 
 def _rolled_back(findings: Findings) -> Finding | None:
     return _true(Reason.ROLLED_BACK, findings.rolled_back) if findings.rolled_back else None
+
+
+def _no_way_back(findings: Findings) -> Finding | None:
+    unknown = findings.no_way_back
+    return _true(Reason.STABLE_SPEC_UNKNOWN, unknown) if unknown else None
 
 
 def _not_fetched(findings: Findings) -> Finding | None:

@@ -31,6 +31,8 @@ def retry_command(
 ) -> None:
     """Try once more what was given up: a revision that was rolled back, a fetch of weights.
 
+    Also starts the canary that waits since nobody knows the spec of what serves.
+
     Gives the annotation fathom.dev/retry-rollout a new value, or deletes the Job of the fetch, for
     the operator to start it anew. The spec stays as it is. Exit code 2: nothing was given up.
     """
@@ -66,9 +68,14 @@ async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ..
         return None
     status = reported.status or SpeculativeDeploymentStatus()
     done: list[str] = []
-    if was_rolled_back(status) or was_compared_in_vain(status):
+    waits = waits_for_a_wish(status)
+    if waits or was_rolled_back(status) or was_compared_in_vain(status):
         await annotate(kube, key, names.ANNOTATION_RETRY_ROLLOUT, rfc3339(now_s))
-        done.append("the revision that was given up gets another canary.")
+        done.append(
+            "the revision that waits gets a canary."
+            if waits
+            else "the revision that was given up gets another canary."
+        )
     degraded = reported.condition(ConditionType.DEGRADED)
     if degraded is not None and degraded.status is not ConditionStatus.TRUE:
         degraded = None
@@ -83,6 +90,16 @@ async def retried(kube: KubePort, key: ObjectKey, now_s: float) -> tuple[str, ..
 def was_rolled_back(status: SpeculativeDeploymentStatus) -> bool:
     """Whether the newest revision failed as a canary, and is not tried again by itself."""
     return status.rollout is not None and status.rollout.stage == Stage.ROLLED_BACK
+
+
+def waits_for_a_wish(status: SpeculativeDeploymentStatus) -> bool:
+    """Whether the newest revision has no canary, since the spec of what serves is not known."""
+    rollout = status.rollout
+    return (
+        rollout is not None
+        and rollout.stage == Stage.SETTLING
+        and rollout.reason == Reason.STABLE_SPEC_UNKNOWN
+    )
 
 
 def was_compared_in_vain(status: SpeculativeDeploymentStatus) -> bool:

@@ -81,6 +81,13 @@ async def test_a_revision_that_was_rolled_back_gets_another_try_each_time() -> N
     assert len({*values}) == 2
 
 
+async def test_a_revision_that_waits_gets_its_canary() -> None:
+    kube = cluster({"rollout": {"stage": "Settling", "reason": "StableSpecUnknown"}})
+
+    assert await retried(kube, KEY, START_S) == ("the revision that waits gets a canary.",)
+    assert names.ANNOTATION_RETRY_ROLLOUT in found(kube)["metadata"]["annotations"]
+
+
 async def test_the_operator_tries_it_again() -> None:
     bench = Bench({"replicas": 2})
     await bench.until_ready()
