@@ -10,6 +10,7 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.core.cluster.manifest import Seen
 from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
+from fathom.core.reporting.event_pace import EventPace
 from fathom.core.reporting.events import Event, Severity, transitions
 from fathom.core.reporting.findings import Findings
 from fathom.core.reporting.status import as_written, status_of
@@ -17,7 +18,6 @@ from fathom.core.scrubbing import literal_secrets, scrubbed
 from fathom.page.subject import PassReport
 from fathom.reconcile.memory import Memory
 from fathom.reconcile.pins import BadPin
-from fathom.reconcile.said import Said
 from fathom.reconcile.writing.retry import Retry
 from fathom.runtime.ports import World
 from fathom.runtime.writer import Writer
@@ -31,6 +31,7 @@ class Reporter:
     def __init__(self, world: World, writer: Writer) -> None:
         self._world = world
         self._writer = writer
+        self._pace = EventPace()
 
     async def report(self, findings: Findings, objects: Objects, memory: Memory) -> float:
         """Write the status if it says something new.
@@ -72,7 +73,8 @@ class Reporter:
             return retry.pause_s
         kept, version = status_in(after), Seen.of(after).resource_version
         # One object for both, as they are most often equal.
-        memory.said = Said(now_s, new, kept=new if kept == new else kept, version=version)
+        shared = new if kept == new else kept
+        memory.said = said.after(new, kept=shared, version=version, now_s=now_s)
         await self.emit(transitions(new, said.written or objects.status), objects)
         return float("inf")
 
@@ -104,10 +106,11 @@ class Reporter:
             _log.info("metrics are read again", namespace=key.namespace, name=key.name)
 
     async def emit(self, events: Sequence[Event], objects: Objects) -> None:
-        """Post events; never raises."""
+        """Post events, of each reason so many an hour at most; never raises."""
         now_s, known = self._world.clock.now_s(), literal_secrets(objects.resource)
-        events = [replace(each, message=scrubbed(each.message, known)) for each in events]
-        await self._writer.emit(events, objects.metadata, now_s, self._world.identity)
+        self._pace, let = self._pace.let_through(events, now_s)
+        clean = [replace(each, message=scrubbed(each.message, known)) for each in let]
+        await self._writer.emit(clean, objects.metadata, now_s, self._world.identity)
 
     async def emit_ignored_pins(
         self, bad: Sequence[BadPin], objects: Objects, memory: Memory

@@ -5,7 +5,7 @@ import pytest
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.reporting.events import transitions
-from fathom.core.reporting.status import same, urgent
+from fathom.core.reporting.status import essence, same
 
 
 def status(
@@ -54,7 +54,7 @@ def test_another_cause_is_news_and_another_number_is_not() -> None:
     pod = status(kind, true, Reason.ONE_POD_DIFFERS)
 
     assert told(pod, cliff) == [("Warning", "DraftMismatch")]
-    assert urgent(pod, cliff)
+    assert essence(pod) != essence(cliff)
     assert told(worse, cliff) == []
-    assert not urgent(worse, cliff)
+    assert essence(worse) == essence(cliff)
     assert not same(worse, cliff)

@@ -10,7 +10,7 @@ from fathom.core.reporting.events import (
     event_manifest,
     transitions,
 )
-from fathom.core.reporting.status import as_written, same, urgent
+from fathom.core.reporting.status import as_written, essence, same
 from fathom.core.times import rfc3339, unix_seconds
 
 
@@ -92,6 +92,6 @@ def test_what_is_unknown_is_absent_not_empty() -> None:
 def test_the_order_of_conditions_is_no_change() -> None:
     turned = SERVING.model_copy(update={"conditions": SERVING.conditions[::-1]})
     assert same(turned, SERVING)
-    assert not urgent(turned, SERVING)
+    assert essence(turned) == essence(SERVING)
     assert not same(STARTING, SERVING)
-    assert urgent(STARTING, SERVING)
+    assert essence(STARTING) != essence(SERVING)

@@ -98,13 +98,24 @@ def as_written(status: SpeculativeDeploymentStatus) -> Manifest:
     return written if isinstance(written, dict) else {}
 
 
-def urgent(new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus | None) -> bool:
-    """Whether people wait for this change; the rest may wait up to a minute.
+def only_readiness_moved(
+    new: SpeculativeDeploymentStatus, old: SpeculativeDeploymentStatus
+) -> bool:
+    """Whether both say the same but for which pods there are, and what follows from that."""
+    return _but_readiness(new) == _but_readiness(old)
 
-    What moves with every measurement (numbers, messages, what the tuner is at, how many replicas
-    obey) is not urgent, else steady traffic would mean steady writing.
-    """
-    return old is None or _essence(new) != _essence(old)
+
+def _but_readiness(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
+    return status.model_copy(
+        update={
+            "replicas": 0,
+            "ready_replicas": 0,
+            "ready": "",
+            "reason": "",
+            "conditions": (),
+            "depth": status.depth.model_copy(update={"applied_replicas": 0}),
+        }
+    )
 
 
 def _without_blanks(value: JsonValue) -> JsonValue:
@@ -120,12 +131,17 @@ def _sorted(status: SpeculativeDeploymentStatus) -> SpeculativeDeploymentStatus:
     return status.model_copy(update={"conditions": conditions})
 
 
-def _essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
-    conditions = {
+def essence(status: SpeculativeDeploymentStatus) -> tuple[object, ...]:
+    """What people wait for; the rest may wait up to a minute.
+
+    What moves with every measurement (numbers, messages, what the tuner is at, how many replicas
+    obey) is no part of it, else steady traffic would mean steady writing.
+    """
+    conditions = frozenset(
         (each.type, each.status, each.reason)
         for each in status.conditions
         if each.type is not ConditionType.TUNING
-    }
+    )
     compared = status.comparison
     return (
         status.observed_generation,
