@@ -22,7 +22,7 @@ FLEET = {
     "speculation": {**SPEC["speculation"], "tuning": {"mode": "Advise"}},
     # With it vLLM needs its graphs.
     "engine": {**SPEC["engine"], "args": ["--max-num-seqs", "16"]},
-    "rollout": {"canaryMinutes": 1},
+    "rollout": {"canaryMinutes": 1, "maxSurge": 0},
 }
 
 

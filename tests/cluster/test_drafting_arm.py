@@ -13,7 +13,7 @@ __all__ = ["operator", "resource"]
 
 pytestmark = pytest.mark.cluster
 
-FLEET = {**SPEC, "replicas": 2, "rollout": {"canaryMinutes": 1}}
+FLEET = {**SPEC, "replicas": 2, "rollout": {"canaryMinutes": 1, "maxSurge": 0}}
 
 
 def drafts(pod: Object) -> bool:

@@ -35,7 +35,7 @@ def spec(**changes: Any) -> dict[str, Any]:
         **SPEC,
         "engine": engine,
         "speculation": {**SPEC["speculation"], **tuning},
-        "rollout": {"canaryMinutes": 0},
+        "rollout": {"canaryMinutes": 0, "maxSurge": 0},
         **changes,
     }
 

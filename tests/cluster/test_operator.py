@@ -81,6 +81,35 @@ async def test_a_change_that_needs_new_pods_rolls_and_says_so_first(
 
 
 @pytest.mark.usefixtures("operator")
+async def test_a_canary_takes_a_replicas_place_where_the_scheduler_finds_no_room(
+    namespace: TestNamespace, resource: Resource
+) -> None:
+    """All GPUs of one tray are taken, and no other will do."""
+    nodes = (await namespace.api.request("GET", "/api/v1/nodes"))["items"]
+    tray = next(each for each in nodes if each["status"]["allocatable"].get("nvidia.com/gpu"))
+    hostname = {"kubernetes.io/hostname": tray["metadata"]["name"]}
+    engine = {**SPEC["engine"], "tensorParallelSize": 4}
+    rollout = {"canaryMinutes": 0, "whenNoCapacity": "Wait", "capacityMinutes": 0}
+    full = {"engine": engine, "nodePool": {"nodeSelector": hostname}, "rollout": rollout}
+    await resource.apply({**SPEC, **full, "replicas": 1})
+    await resource.wait("Ready", "True")
+    before = {pod["metadata"]["name"] for pod in await namespace.all_of("Pod")}
+
+    await resource.edit({"speculation": {"maxTokens": 4}})
+    waits = await resource.wait("Progressing", "False", "NoCapacity")
+    assert "Insufficient nvidia.com/gpu" in waits["message"]
+    assert before < {pod["metadata"]["name"] for pod in await namespace.all_of("Pod")}
+
+    await resource.edit({"rollout": {"whenNoCapacity": "TakeReplica"}})
+    await resource.wait("Progressing", "False", "UpToDate")
+    after = await namespace.all_of("Pod")
+    assert before.isdisjoint(pod["metadata"]["name"] for pod in after)
+    events = await namespace.all_of("Event")
+    (takes,) = [each["message"] for each in events if each["reason"] == "TakesReplica"]
+    assert "capacity 0 of 1 for about" in takes
+
+
+@pytest.mark.usefixtures("operator")
 async def test_drafting_off_and_mode_static_need_new_pods_and_lose_no_request(
     namespace: TestNamespace, resource: Resource
 ) -> None:

@@ -67,7 +67,7 @@ async def fleet(stage: DemoStage, models: Path) -> DemoFleet:
     # Both revisions at one depth, so that they are compared from the first minute on.
     spec["speculation"] = {"tokens": DEPTH, "tuning": {"mode": "Advise"}}
     spec["engine"]["args"] = [*ARGS, "16"]
-    spec["rollout"] = {"canaryMinutes": 1}
+    spec["rollout"] = {"canaryMinutes": 1, "maxSurge": 0}
     fleet = DemoFleet(stage.api, stage.fleet.http, stage.fleet.namespace, "rolled")
     await removed(stage.fleet)  # two processors are its own engines' then
     await create(fleet, example)

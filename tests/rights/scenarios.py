@@ -27,7 +27,7 @@ from support.waiting import until
 FOREIGN = ("podmonitors.yaml", "leaderworkersets.yaml", "computedomains.yaml")
 SERVES_BUDGETS = (1, 21)
 """The release of Kubernetes from which on there is policy/v1."""
-STEPWISE = {"rollout": {"canaryMinutes": 0}}
+STEPWISE = {"rollout": {"canaryMinutes": 0, "maxSurge": 0}}
 """As soon as the canary is ready: it gets no requests to be judged by."""
 TWO_DAYS = dt.timedelta(days=2)
 

@@ -126,6 +126,8 @@ CASES: Final[Mapping[str, Case]] = {
     "metrics.podMonitorLabels": Case({"release": "one"}),
     "rollout.maxUnavailable": Case(2),
     "rollout.maxSurge": Case(2, {"rollout.maxUnavailable": 0, "rollout.maxSurge": 1}),
+    "rollout.whenNoCapacity": Case("Wait", unseen=ROLLOUTS),
+    "rollout.capacityMinutes": Case(5, unseen=ROLLOUTS),
     "rollout.canaryMinutes": Case(5, unseen=ROLLOUTS),
     "rollout.paused": Case(value=True, unseen=ROLLOUTS),
     "rollout.podDisruptionBudget": Case("Never"),

@@ -162,7 +162,8 @@ class Bench:
         self.bundle = PluginBundle({"fathom_vllm/__init__.py": "one = 1\n"}, "aaaaaaaaaa")
         self.loops = 0
         self._serial = itertools.count(1)
-        document = manifest(self.changes)
+        # A canary takes the place of a replica at once: few tests are about room for one more.
+        document = manifest({"rollout.maxSurge": 0, **(self.changes or {})})
         document["metadata"]["uid"] = "uid-of-kimi"
         self.kube.put(SPECULATIVE_DEPLOYMENT, document)
         self.loop = self.restart()

@@ -268,6 +268,7 @@ class PlayedCluster:
                     "namespace": "llm",
                     "labels": template["metadata"]["labels"],
                     "ownerReferences": [replica_set(owner)],
+                    "creationTimestamp": _rfc(self.bench.clock.at_s),
                 },
                 "spec": copy.deepcopy(template["spec"]),
                 "status": {"phase": "Pending"},

@@ -119,6 +119,11 @@ class MetricsSource(StrEnum):
     PODS = "Pods"
 
 
+class WhenNoCapacity(StrEnum):
+    WAIT = "Wait"
+    TAKE_REPLICA = "TakeReplica"
+
+
 class AutoOrNever(StrEnum):
     AUTO = "Auto"
     NEVER = "Never"

@@ -54,6 +54,8 @@ class Reason(StrEnum):
     # How a rollout goes
     SETTLING = "Settling"
     CANARY_STARTING = "CanaryStarting"
+    AWAITING_CAPACITY = "AwaitingCapacity"
+    NO_CAPACITY = "NoCapacity"
     CANARY_BAKING = "CanaryBaking"
     COMPARING = "Comparing"
     CANARY_AS_GOOD = "CanaryAsGood"

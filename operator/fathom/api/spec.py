@@ -22,6 +22,7 @@ from fathom.api.choices import (
     Objective,
     Switch,
     TuningMode,
+    WhenNoCapacity,
 )
 from fathom.api.pod_fields import (
     QUANTITY_OR_NOTHING,
@@ -234,8 +235,14 @@ class RolloutSpec(ApiModel):
 
     max_unavailable: Annotated[int, Field(ge=0, le=1024)] = 1
     """Replicas that may be missing during a rollout."""
-    max_surge: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Replicas that may be added during a rollout; each needs free GPUs."""
+    max_surge: Annotated[int, Field(ge=0, le=1024)] = 1
+    """Replicas that may be added during a rollout; each needs free GPUs. 0: none is asked for, and
+    a canary takes the place of a replica at once."""
+    when_no_capacity: WhenNoCapacity = WhenNoCapacity.TAKE_REPLICA
+    """What a canary does that no node has room for beside all replicas: it takes the place of one,
+    as far as maxUnavailable allows, or waits for room."""
+    capacity_minutes: Annotated[int, Field(ge=0, le=1440)] = 10
+    """How long no node may have room for it until then, in minutes; what adds nodes takes some."""
     canary_minutes: Annotated[int, Field(ge=0, le=1440)] = 20
     """How long the first new replica is watched, in minutes."""
     paused: bool = False

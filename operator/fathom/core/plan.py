@@ -53,6 +53,7 @@ _MOVING: Final = frozenset(
         Reason.SCALING,
         Reason.SETTLING,
         Reason.CANARY_STARTING,
+        Reason.AWAITING_CAPACITY,
         Reason.CANARY_BAKING,
     }
 )
@@ -104,6 +105,7 @@ def plan_of(
     *,
     stable: str = "",
     most_new: int | None = None,
+    no_room: bool = False,
     held: bool = False,
     frozen: bool = False,
 ) -> Plan:
@@ -116,18 +118,27 @@ def plan_of(
         rendering: what identifies pods of this Fathom.
         stable: the revision that a rollout would go back to; empty: there is none.
         most_new: replicas that the revision may have for now, while it is on trial; None: all.
+        no_room: whether no node has room for a replica beside all others.
         held: whether the revision's pods may not be created yet.
         frozen: whether nothing moves between revisions, as while `rollout.paused` is set.
     """
     rollout, paused = spec.rollout, spec.rollout.paused or frozen
     fleets = fleets_of(objects, stable)
+    if no_room:
+        fleets = tuple(
+            each if each.revision != revision else _placed(each, objects) for each in fleets
+        )
     new = next((fleet for fleet in fleets if fleet.revision == revision), None)
     not_yet = held or (bool(fleets) and (paused or most_new == 0 or not spec.replicas))
     if held and (new is None or not new.held):
         # Others must not make room for what cannot come.
         most_new = 0
     bounds = ReplicaBounds(
-        spec.replicas, rollout.max_unavailable, rollout.max_surge, paused, most_new
+        spec.replicas,
+        rollout.max_unavailable,
+        0 if no_room else rollout.max_surge,
+        paused,
+        most_new,
     )
     replicas = replicas_by_revision(revision, fleets, bounds)
     if new is None and not not_yet:
@@ -171,6 +182,14 @@ def fleets_of(objects: Objects, stable: str = "") -> tuple[Fleet, ...]:
         _fleet(workload, [each for each in found if each.revision == workload.revision], stable)
         for workload in objects.workloads
     )
+
+
+def _placed(fleet: Fleet, objects: Objects) -> Fleet:
+    """Of a revision without any pod that has a node: it asks for none until others made room."""
+    own = (pod for pod in objects.engines if pod.revision == fleet.revision)
+    if any(pod.unscheduled is None for pod in own):
+        return fleet
+    return replace(fleet, asked=0, pods=0)
 
 
 def _fleet(workload: ObservedWorkload, replicas: Sequence[ReplicaPods], stable: str) -> Fleet:

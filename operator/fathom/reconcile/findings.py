@@ -60,6 +60,7 @@ def findings_of(
         checkpoint_unread=_unread(desired),
         rolled_back=_rolled_back(desired.rollout),
         no_way_back=_no_way_back(desired.rollout),
+        asks_for_room=_asks_for_room(desired.rollout),
         rollout=(
             _rollout_status(desired.rollout)
             if offer is None
@@ -105,6 +106,7 @@ def findings_without_spec(
         progress=None,
         rolled_back="",
         no_way_back="",
+        asks_for_room="",
         rollout=_rollout_status(memory.checkpoint.rollout),
         comparisons={},
         offer="",
@@ -193,6 +195,11 @@ def _no_way_back(rollout: Rollout | None) -> str:
     if rollout is None or rollout.reason is not Reason.STABLE_SPEC_UNKNOWN:
         return ""
     return f"revision {rollout.revision} waits: {rollout.message}"
+
+
+def _asks_for_room(rollout: Rollout | None) -> str:
+    asks = rollout is not None and rollout.reason is Reason.AWAITING_CAPACITY
+    return rollout.revision if rollout is not None and asks else ""
 
 
 def _rollout_status(rollout: Rollout | None) -> RolloutStatus | None:

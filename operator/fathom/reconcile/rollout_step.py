@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fathom.api import names
+from fathom.api.choices import WhenNoCapacity
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.changes.templates import first_change
 from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.place import measured_start_s, unplaced
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.pause import pause_of
@@ -86,6 +88,8 @@ def desired_state(
         live=follows(following, revision, wanted.spec),
         specs_known=frozenset(found for found, _ in checkpoint.specs()),
         refused_pods=objects.refused_pods,
+        unplaced=unplaced(objects),
+        start_s=measured_start_s(objects.standing),
         failed_pods=objects.failed,
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
@@ -192,6 +196,8 @@ def _settings(spec: SpeculativeDeploymentSpec, *, frozen: bool) -> RolloutSettin
         startup_s=spec.engine.startup_minutes * 60.0,
         drain_s=float(spec.engine.drain_seconds),
         paused=spec.rollout.paused or frozen,
+        waits=spec.rollout.when_no_capacity is WhenNoCapacity.WAIT,
+        capacity_s=spec.rollout.capacity_minutes * 60.0,
     )
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from fathom.api.choices import Compares
 from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.place import Unplaced
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_workload
 from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters, PodDelta
@@ -28,6 +29,10 @@ class RolloutSettings:
     """That an engine may take to become ready."""
     drain_s: float
     paused: bool
+    waits: bool = False
+    """Whether a canary that no node has room for waits, where it could take a replica's place."""
+    capacity_s: float = 0.0
+    """How long no node may have room for it until then."""
 
     @property
     def patience_s(self) -> float:
@@ -72,6 +77,10 @@ class RolloutInput:
     """Revisions whose spec is known, so that they could be gone back to."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """By LeaderWorkerSet: why pods of its groups are not created, in the cluster's words."""
+    unplaced: Mapping[str, Unplaced] = field(default_factory=dict)
+    """By revision: why a replica of it has no place."""
+    start_s: float | None = None
+    """Seconds that a replica took to start, the last one that tells; None: none does."""
     failed_pods: tuple[ObservedPod, ...] = ()
     """Pods of any revision that failed for good."""
     held: str = ""

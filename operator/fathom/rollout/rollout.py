@@ -86,6 +86,8 @@ class Rollout:
     offered: bool = False
     """Whether a person asked for what this build renders otherwise: both revisions are of one
     spec."""
+    no_room: bool = False
+    """Whether no node had room for the canary beside all replicas, so that none is asked for."""
 
     @property
     def carried(self) -> str:
@@ -156,6 +158,7 @@ def _step(rollout: Rollout) -> tuple[object, ...]:
         rollout.paused_at_s is None,
         rollout.arm,
         rollout.compared and rollout.compared.found,
+        rollout.no_room,
         watch and (watch.pod, watch.ready_since_s, watch.unready_since_s),
     )
 

@@ -26,6 +26,7 @@ from fathom.rollout.clocks import not_ahead, resumed, standing_still, unwatched
 from fathom.rollout.comparison import HAS, comparison_of
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
+from fathom.rollout.room import NoRoom, cost, no_room, takes_at_once
 from fathom.rollout.verdict import LONGEST_BAKE, Answer, fails, so_far, verdict_alone, verdict_on
 
 SETTLE_S: Final = 10.0
@@ -64,11 +65,35 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
         return RolloutStep(held, events)
     if given.settings.paused:
         return RolloutStep(standing_still(rollout, given.now_s), events)
+    if (lack := no_room(rollout, given)) is not None:
+        step = _without_room(rollout, lack, given)
+        return RolloutStep(step.rollout, (*events, *step.events))
     if rollout is not before and rollout.stage is Stage.PROMOTED:
         # Where it is over at once, the status would go on to tell of the one before.
         return RolloutStep(rollout, events)
-    step = _advanced(resumed(rollout, given.now_s), given)
+    step = _advanced(resumed(rollout, given.now_s), _at_its_surge(rollout, given))
     return RolloutStep(step.rollout, (*events, *step.events))
+
+
+def _without_room(rollout: Rollout, lack: NoRoom, given: RolloutInput) -> RolloutStep:
+    """Of a canary for which there is no room: meanwhile it uses up no patience."""
+    if not lack.takes:
+        asks = replace(standing_still(rollout, given.now_s), reason=lack.reason)
+        return RolloutStep(replace(asks, message=lack.message))
+    sentence = (
+        f"The canary takes the place of a replica, since {lack.message} Until it is ready: "
+        f"{cost(rollout.stable, given)}."
+    )
+    takes = replace(resumed(rollout, given.now_s), no_room=True, reason=lack.reason)
+    event = _normal("TakesReplica", sentence)
+    return RolloutStep(replace(takes, message=f"the canary is starting. {sentence}"), (event,))
+
+
+def _at_its_surge(rollout: Rollout, given: RolloutInput) -> RolloutInput:
+    """As for a rollout that adds no replica, where no node has room for one."""
+    if not rollout.no_room:
+        return given
+    return replace(given, settings=replace(given.settings, max_surge=0))
 
 
 def _of_this_spec(
@@ -155,7 +180,8 @@ def _begun(given: RolloutInput, stable: str) -> Rollout:
         stage=Stage.SETTLING,
         began_at_s=given.now_s,
         reason=Reason.SETTLING,
-        message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds.",
+        message=f"begins when the spec has not changed for {SETTLE_S:.0f} seconds."
+        + _price(stable, given),
         why=given.why,
         retry=given.retry,
         offered=given.offered,
@@ -169,6 +195,13 @@ def _begun(given: RolloutInput, stable: str) -> Rollout:
         # An operator that kept no record has promoted it.
         return settling.entered(Stage.PROMOTED, Reason.CANARY_AS_GOOD, "goes on.", given.now_s)
     return settling
+
+
+def _price(stable: str, given: RolloutInput) -> str:
+    """What a canary will cost that asks for no room first, as a sentence; empty: nothing."""
+    if given.compares is not None or not takes_at_once(given.settings):
+        return ""
+    return f" It takes the place of a replica: {cost(stable, given)}."
 
 
 def _advanced(rollout: Rollout, given: RolloutInput) -> RolloutStep:

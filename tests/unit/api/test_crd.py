@@ -78,7 +78,9 @@ def test_the_defaults_are_those_of_the_models() -> None:
     assert stored["speculation"]["tuning"]["mode"] == "Auto"
     assert stored["rollout"] == {
         "maxUnavailable": 1,
-        "maxSurge": 0,
+        "maxSurge": 1,
+        "whenNoCapacity": "TakeReplica",
+        "capacityMinutes": 10,
         "canaryMinutes": 20,
         "paused": False,
         "podDisruptionBudget": "Auto",

@@ -9,7 +9,7 @@ import pytest
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
-from fathom.core.cluster.metadata import Meta
+from fathom.core.cluster.metadata import Meta, ObservedCondition
 from fathom.core.cluster.observed import (
     ObservedConfigMap,
     ObservedDeployment,
@@ -120,7 +120,7 @@ def plan(
     changes: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Plan:
-    spec = resource({"replicas": 2, **(changes or {})}).spec
+    spec = resource({"replicas": 2, "rollout.maxSurge": 0, **(changes or {})}).spec
     return plan_of(objects_of(*found), spec, revision, OURS, **more)
 
 
@@ -218,6 +218,38 @@ def test_nor_does_a_canary_that_is_superseded(most_new: int | None) -> None:
         ("kimi-new", 0, Template.RENDER),
         ("kimi-old", 0, Template.KEEP),
     ]
+
+
+def unplaced(name: str, revision: str) -> ObservedPod:
+    """A pod for which no node has room."""
+    found = pod(name, revision, ready=False)
+    no_node = ObservedCondition(type="PodScheduled", status="False")
+    conditions = (*found.status.conditions, no_node)
+    return found.model_copy(
+        update={"status": found.status.model_copy(update={"conditions": conditions})}
+    )
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+def test_where_no_node_has_room_a_replica_goes_before_the_canary_asks_again(replicas: int) -> None:
+    serving = tuple(pod(f"old-{each}", "old") for each in range(replicas))
+    surge = {"replicas": replicas, "rollout.maxSurge": 1}
+
+    def asked(*found: ObservedWorkload | ObservedPod, no_room: bool) -> list[int]:
+        planned = plan(*found, changes=surge, most_new=1, no_room=no_room)
+        return [step.replicas for step in planned.workloads]
+
+    asking = (deployment("new", 1), unplaced("new-0", "new"), deployment("old", replicas))
+    assert asked(*asking, *serving, no_room=False) == [1, replicas]
+    assert asked(*asking, *serving, no_room=True) == [0, replicas - 1]
+    drains = (deployment("new", 0), deployment("old", replicas - 1), *serving[1:])
+    leaving = pod("old-0", "old", leaving=True)
+    assert asked(*drains, leaving, no_room=True) == [0, replicas - 1]
+    assert asked(*drains, no_room=True) == [1, replicas - 1]
+    # Its pod finds the node a moment later, or somebody else took it: it goes on asking.
+    waits = (deployment("new", 1), deployment("old", replicas - 1), *serving[1:])
+    assert asked(*waits, no_room=True) == [1, replicas - 1]
+    assert asked(*waits, unplaced("new-0", "new"), no_room=True) == [1, replicas - 1]
 
 
 def test_without_replicas_a_new_revision_has_no_workload() -> None:

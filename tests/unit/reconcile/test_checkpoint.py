@@ -85,7 +85,7 @@ def test_what_an_earlier_operator_stored_is_read_and_written_back_as_it_was() ->
     # of rollouts that nothing but a person asks for.
     compares = {"compares": Compares.ADAPTIVE_VERIFICATION}
     written, expected = parsed(checkpoint.data()), parsed(stored)
-    expected["rollout.json"] |= compares | {"offered": False}
+    expected["rollout.json"] |= {**compares, "no_room": False, "offered": False}
     expected["rollout.json"]["compared"] |= compares
     expected["rollout.json"]["watch"] |= {"generation": 0, "behind_since_s": None}
     assert written == expected

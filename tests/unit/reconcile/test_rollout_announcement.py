@@ -41,7 +41,7 @@ def notice(changes: Mapping[str, Any], *, known: bool = True) -> str:
 def test_it_names_the_fields_that_changed(changes: Mapping[str, Any], because: str) -> None:
     assert notice(changes).startswith(
         f"{because}, which needs new pods: revision {OLD} is replaced by {NEW}, one canary first, "
-        "with at most 1 replica missing and 0 added at a time."
+        "with at most 1 replica missing and 1 added at a time."
     )
 
 

@@ -52,6 +52,8 @@ class Findings:
     """Why the newest revision is not in force; empty: it is, or is on its way."""
     no_way_back: str
     """Why the newest revision gets no canary until somebody decides; empty: it is not so."""
+    asks_for_room: str
+    """The revision whose canary asks for room that there need not be; empty: none."""
     rollout: RolloutStatus | None
     """The one under way, or whose revision is vetoed, or that is offered."""
     comparisons: Mapping[Compares, ComparisonStatus]

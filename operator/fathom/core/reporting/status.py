@@ -18,6 +18,7 @@ from fathom.api.status import (
     SpeculativeDeploymentStatus,
 )
 from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.place import unplaced
 from fathom.core.cluster.pod_trouble import (
     Trouble,
     trouble_with_failed,
@@ -248,7 +249,7 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         _rolled_back(findings),
         _no_way_back(findings),
         _not_fetched(findings),
-        _in_trouble(objects),
+        _in_trouble(objects, findings.asks_for_room),
         _depth_not_applied(findings),
         _engine_differs(findings),
     )
@@ -287,8 +288,8 @@ def _not_fetched(findings: Findings) -> Finding | None:
     return _true(trouble.reason, trouble.message) if trouble else None
 
 
-def _in_trouble(objects: Objects) -> Finding | None:
-    trouble = _worst_trouble(objects)
+def _in_trouble(objects: Objects, asks_for_room: str) -> Finding | None:
+    trouble = _worst_trouble(objects, asks_for_room)
     return _true(trouble.reason, trouble.message) if trouble else None
 
 
@@ -324,14 +325,22 @@ def _true(reason: Reason, message: str) -> Finding:
     return Finding(ConditionStatus.TRUE, reason, message)
 
 
-def _worst_trouble(objects: Objects) -> Trouble | None:
-    """One trouble, how many more of its kind there are, and what keeps others from coming."""
-    pods = sorted(objects.engines, key=lambda pod: pod.name)
+def _worst_trouble(objects: Objects, asks_for_room: str) -> Trouble | None:
+    """One trouble, how many more of its kind there are, and what keeps others from coming.
+
+    That there is no room for a canary which asks for it is an answer, and no trouble.
+    """
+    asks = asks_for_room and asks_for_room in unplaced(objects)
+    pods = sorted(
+        (pod for pod in objects.engines if not (asks and pod.revision == asks_for_room)),
+        key=lambda pod: pod.name,
+    )
     found = [trouble_with_pod(pod, objects.nodes) for pod in pods]
     troubles = [each for each in found if each is not None]
     refusals = (
         trouble_with_workload(each, objects.refused_pods.get(each.name, ""))
         for each in objects.workloads
+        if not (asks and each.revision == asks_for_room)
     )
     refused = next((each for each in refusals if each is not None), None)
     if not troubles:

@@ -124,6 +124,7 @@ def writes_of(
         rendering,
         stable=desired.rollout.stable if desired.rollout is not None else "",
         most_new=desired.most_new,
+        no_room=desired.rollout is not None and desired.rollout.no_room,
         held=(desired.weights.holds_pods or desired.hold is not None or bool(objects.foreign)),
         frozen=desired.frozen,
     )
