@@ -34,6 +34,7 @@ from fathom.manifests.pod.template_problems import (
     pod_template_problems,
 )
 from fathom.manifests.preflight import preflight_of
+from fathom.manifests.profiled_context import profiled_context_doubts
 from fathom.manifests.token_budget import token_budget_doubts
 from fathom.preflight.verdict import DraftVerdict, check_draft
 
@@ -64,6 +65,7 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
         *gpu_doubts(sd.spec),
         *name_doubts(sd.spec),
         *token_budget_doubts(sd.spec),
+        *profiled_context_doubts(sd.spec),
         *kv_transfer_doubts(sd),
         *pod_template_doubts(sd),
     )

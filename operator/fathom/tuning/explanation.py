@@ -137,7 +137,7 @@ def explain(
         generation=document.generation,
         buckets=tuple(_bucket(given, bucket, tokens, rivals) for bucket in _shown(given)),
         positions=_positions(given),
-        doubts=(*_doubts(given), *_undrafted(given)),
+        doubts=(*_doubts(given), *_undrafted(given), *_profiled(given)),
         next_step=_next_step(given, pods or max(1, len(state.step_times.pods))),
         turning_points=tuple(
             _turning_point(given, each) for bucket, each in rivals.items() if bucket not in due
@@ -289,6 +289,19 @@ def _undrafted(given: Situation) -> tuple[str, ...]:
     return (
         f"Acceptance beyond position {deepest} is extrapolated: no such drafts were made lately.",
     )
+
+
+def _profiled(given: Situation) -> tuple[str, ...]:
+    context = given.state.prompts.mean_context
+    if not given.settings.drafts_are_cut or context is None:
+        return ()
+    sentence = (
+        "Whether drafts are cut by what verifying them costs here: requests have "
+        f"{context:.0f} tokens of context on average, and the engine measured that at start with "
+        "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN (8192 by default): set it to the like in "
+        "spec.engine.env."
+    )
+    return (sentence,)
 
 
 def _next_step(given: Situation, pods: int) -> str:

@@ -12,6 +12,7 @@ from fathom.api.choices import TuningMode
 from fathom.core.depth import DepthDocument, DepthRange, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind, pooled_cells
 from fathom.inspect.explanation_view import explanation_view
+from fathom.tuning.estimate.prompts import Prompts
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import Survival
@@ -20,7 +21,7 @@ from fathom.tuning.estimate.trials import Trials
 from fathom.tuning.estimate.yields import Yields
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.interface import Action
-from fathom.tuning.state import TuningState
+from fathom.tuning.state import Cohort, TuningState
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, START_S, Fleet, best_depth
 
 NOW_S = START_S + 1000
@@ -111,6 +112,30 @@ def test_where_drafts_are_cut_no_acceptance_by_position_is_shown() -> None:
     assert "Acceptance by position" in shown(explanation_view(explained()))
     assert "Acceptance by position" not in shown(explanation_view(found))
     assert not any("extrapolated" in each for each in found.doubts)
+
+
+def test_where_drafts_are_cut_the_context_is_told_that_their_cost_should_be_measured_at() -> None:
+    ended = Prompts(emitted_tokens=40_000.0, finished=100.0, prompt_tokens=60_000.0)
+    cut = replace(STATE, yields=Yields().updated(pooled_cells(WINDOWS), NOW_S), prompts=ended)
+    settings = replace(FOUR, drafts_are_cut=True)
+    told = "requests have 800 tokens of context on average"  # 600 of a prompt, and half of 400
+
+    assert any(told in each for each in explain(cut, settings, DOCUMENT, NOW_S).doubts)
+    few = replace(cut, prompts=Prompts(emitted_tokens=400.0, finished=1.0, prompt_tokens=600.0))
+    assert not any("context" in each for each in explain(few, settings, DOCUMENT, NOW_S).doubts)
+    assert not any("context" in each for each in explain(cut, FOUR, DOCUMENT, NOW_S).doubts)
+
+
+def test_pods_that_are_tuned_apart_are_explained_apart() -> None:
+    cohort = Cohort("", ("kimi-0",), (DepthRange(1, 16, 1),), STATE)
+    found = explain(replace(STATE, cohorts=(cohort,)), FOUR, DOCUMENT, NOW_S)
+
+    ((whom, apart),) = found.apart
+    assert whom == "kimi-0 with other text"
+    assert [each.depth for each in apart.buckets] == [1, 1]
+    text = shown(explanation_view(found))
+    assert "Tuned apart: kimi-0 with other text" in text
+    assert "Depth in force 1 (generation 7): 1 at batch 1-16" in text
 
 
 def _told(cell: str) -> str:

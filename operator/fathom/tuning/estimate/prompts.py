@@ -92,6 +92,8 @@ class Prompts:
     emitted_tokens: float = 0.0
     finished: float = 0.0
     """Requests."""
+    prompt_tokens: float = 0.0
+    """Of requests that began, cached ones included."""
     preempted: float = 0.0
     """Requests, whose prompts are read once more."""
     steps: float = 0.0
@@ -174,6 +176,12 @@ class Prompts:
         return self.emitted_tokens / self.finished if self.finished >= LEAST_REQUESTS else None
 
     @property
+    def mean_context(self) -> float | None:
+        """Tokens of context of a request, on average over its steps; None: too few have ended."""
+        answer = self.answer_tokens
+        return None if answer is None else self.prompt_tokens / self.finished + answer / 2
+
+    @property
     def drafting_share(self) -> float:
         """Share of the requests in a step that decode."""
         return min(1.0, self.drafts / self.requests) if self.drafts > 0 else 1.0
@@ -219,6 +227,7 @@ class Prompts:
             + delta.transition_tokens
             + sum(c.tokens for c in cells.values()),
             finished=self.finished + engine.finished_requests,
+            prompt_tokens=self.prompt_tokens + engine.prompt_tokens,
             preempted=self.preempted + engine.preemptions,
             steps=self.steps + steps,
             decode_steps=self.decode_steps
