@@ -64,7 +64,7 @@ def leads(bench: Bench, bundle: PluginBundle) -> None:
 
 @pytest.fixture
 async def upgraded(bench: Bench) -> Bench:
-    """Two replicas that build A has rendered, and build B has looked at."""
+    """Two replicas that build A has rendered, and build B has seen."""
     leads(bench, B)
     await bench.run_for(60)
     return bench
@@ -331,7 +331,7 @@ async def test_pods_with_a_name_from_elsewhere_stay_where_the_status_knows_them(
     assert bench.status["rollout"]["stage"] == "Offered"
 
 
-async def test_an_edit_that_nobody_has_seen_is_rolled_out_all_the_same(bench: Bench) -> None:
+async def test_an_edit_that_nobody_has_seen_is_still_rolled_out(bench: Bench) -> None:
     renamed(bench, "01de4a11")
     bench.kube.remove(CONFIG_MAP, "llm", "kimi-tuning")
     bench.edit({"engine.image": IMAGE})

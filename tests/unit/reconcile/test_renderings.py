@@ -110,7 +110,7 @@ def test_what_this_build_cannot_render_is_kept_and_offers_nothing() -> None:
     assert renderings.offer(running(live, unfit), BUNDLE) is None
 
 
-def test_what_was_found_is_looked_at_again_once_something_moves() -> None:
+def test_what_was_found_is_found_again_once_something_moves() -> None:
     sd, renderings = resource(), Renderings()
     live = of_this_build(sd)
     assert renderings.offer(running(live, sd), BUNDLE) is None
