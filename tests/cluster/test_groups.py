@@ -5,8 +5,8 @@ with them (support/group_controllers.py); the pods run simulated engines whose r
 GB200 trays that are not there.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from fathom_local.engine.traffic import LoadGenerator, Phase
 from fathom_local.engine.walk import EASY
-from fathom_local.kube import Object
+from fathom_local.kube import MERGE_PATCH, Object
 from support.group_controllers import group_controllers
 from support.group_watch import GroupWatch
 from support.local_cluster import TestNamespace
@@ -49,6 +49,30 @@ async def groups(namespace: TestNamespace, tmp_path: Path) -> AsyncIterator[Grou
     ):
         yield groups
         assert not [event for event in operator.requests() if event.code == 403]
+
+
+TAINT = "fathom.test/bad"
+
+
+@asynccontextmanager
+async def _tainted(namespace: TestNamespace, nodes: Collection[str]) -> AsyncIterator[None]:
+    """New pods do not fit these nodes, as long as they do not tolerate it."""
+    taint = {"key": TAINT, "effect": "NoSchedule"}
+
+    async def write(node: str, *, bad: bool) -> None:
+        path = f"/api/v1/nodes/{node}"
+        found = await namespace.api.request("GET", path)
+        kept = [each for each in found["spec"].get("taints", []) if each["key"] != TAINT]
+        body = {"spec": {"taints": [*kept, *([taint] if bad else [])]}}
+        await namespace.api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+    for node in nodes:
+        await write(node, bad=True)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            await write(node, bad=False)
 
 
 def _role(pods: list[Object], role: str) -> list[Object]:
@@ -114,7 +138,7 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
             for each in sets
         ]
         status = (await resource.get())["status"]
-        return len(sets) == 1 and "12" in arguments[0] and status["ready"] == "2/2"
+        return status["ready"] == "2/2" and ["12" in each for each in arguments] == [True, True]
 
     await until(rolled, "both groups are of the new revision")
     assert groups.fewest_ready["sd"] == 1, "two groups were down at once"
@@ -128,6 +152,43 @@ async def test_groups_come_up_follow_traffic_restart_roll_and_go(
 
     await until(gone, "pods and then the domain are collected")
     assert groups.stranded == []
+
+
+async def test_a_group_without_a_place_makes_room_for_the_edit_that_gives_it_one(
+    namespace: TestNamespace, groups: GroupWatch, resource: Resource
+) -> None:
+    """The first one: a LeaderWorkerSet of both would give up the last one, which serves."""
+    await resource.apply(spec())
+    await resource.wait("Ready", "True")
+    pods = await namespace.all_of("Pod")
+    broken, serving = sorted(_role(pods, "leader"), key=lambda pod: str(pod["metadata"]["name"]))
+    group_key = "leaderworkerset.sigs.k8s.io/group-key"
+    group = broken["metadata"]["labels"][group_key]
+    trays = [
+        str(pod["spec"]["nodeName"])
+        for pod in pods
+        if pod["metadata"]["labels"][group_key] == group
+    ]
+    async with _tainted(namespace, trays):
+        await namespace.delete("Pod", broken["metadata"]["name"])
+        degraded = await resource.wait("Degraded", "True")
+        assert degraded["reason"] == "PodUnschedulable"
+        groups.fewest_ready["sd"] = 1
+        tolerations = [{"key": TAINT, "operator": "Exists"}]
+        await resource.edit({"nodePool": {"tolerations": tolerations}})
+
+        async def mended() -> bool:
+            found = (await resource.get())["status"]
+            (*_, last) = await namespace.all_of("LeaderWorkerSet")
+            revision = last["metadata"]["labels"]["fathom.dev/revision"]
+            rollout = found.get("rollout", {})
+            complete = rollout.get("stage") == "Complete" and rollout["revision"] == revision
+            return complete and found["ready"] == "2/2"
+
+        await until(mended, "both groups are of the revision that tolerates the taint")
+    assert groups.fewest_ready["sd"] == 1, "a group that served was taken for the one that did not"
+    names = {pod["metadata"]["name"] for pod in await namespace.all_of("Pod")}
+    assert not names & {each["metadata"]["name"] for each in (broken, serving)}
 
 
 async def test_a_spec_that_fits_a_tray_again_gives_the_domain_up(

@@ -14,6 +14,7 @@ from fathom import __version__
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.core.arm import arm_of
 from fathom.core.cluster.manifest import Manifest
+from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.children.tuning_config_map import tuning_config_map
@@ -101,7 +102,9 @@ def test_nothing_stands_against_it(source: Path) -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_what_a_pod_mounts_comes_before_it(source: Path) -> None:
     kinds = [document["kind"] for document in rendered(source)]
+    spec = read(source).spec
 
-    assert kinds[-1] in WORKLOADS
-    compared = arm_of(read(source).spec) is not None
-    assert sum(kind in WORKLOADS for kind in kinds) == (2 if compared else 1)
+    one_for_each = 1 if arm_of(spec) is None else 2
+    workloads = spec.replicas if spans_nodes(spec) else one_for_each
+    assert all(kind in WORKLOADS for kind in kinds[-workloads:])
+    assert sum(kind in WORKLOADS for kind in kinds) == workloads

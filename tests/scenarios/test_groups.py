@@ -16,15 +16,15 @@ from fathom.core.cluster.kinds import (
 )
 from fathom.core.cluster.served import ServedApis
 from fathom.core.times import rfc3339
-from support.bench import Bench
+from support.bench import START_S, Bench
 
 BOTH = (LEADER_WORKER_SET, COMPUTE_DOMAIN)
 TWO_TRAYS = {"replicas": 2, "engine.tensorParallelSize": 8, "rollout.canaryMinutes": 0}
 
 
-def bench_with(*kinds: Kind) -> Bench:
+def bench_with(*kinds: Kind, **changes: Any) -> Bench:
     served = ServedApis(frozenset((kind.api_version, kind.kind) for kind in kinds))
-    return Bench(TWO_TRAYS, served=served)
+    return Bench({**TWO_TRAYS, **changes}, served=served)
 
 
 def play_groups(bench: Bench) -> None:
@@ -39,15 +39,15 @@ def play_groups(bench: Bench) -> None:
                 wanted[name] = (each["metadata"]["name"], index, template)
     found = {pod["metadata"]["name"] for pod in bench.kube.all_of(POD)}
     for pod in bench.kube.all_of(POD):
-        labels = pod["metadata"]["labels"]
-        if "leaderworkerset.sigs.k8s.io/group-index" in labels and (
-            pod["metadata"]["name"] not in wanted
-        ):
+        # One that is on its way out already goes when its node says so.
+        stays = pod["metadata"]["name"] in wanted or "deletionTimestamp" in pod["metadata"]
+        if _in_group(pod) and not stays:
             bench.kube.remove(POD, "llm", pod["metadata"]["name"])
     for name, (owner, index, template) in wanted.items():
         if name not in found:
             labels = {
                 **template["metadata"]["labels"],
+                "leaderworkerset.sigs.k8s.io/name": owner,
                 "leaderworkerset.sigs.k8s.io/group-index": str(index),
             }
             metadata = {"name": name, "namespace": "llm", "labels": labels, "uid": f"uid-{name}"}
@@ -79,13 +79,14 @@ async def test_groups_serve_and_their_pods_own_the_domain() -> None:
     bench = bench_with(*BOTH)
     await settle(bench)
 
-    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
+    sets = bench.kube.all_of(LEADER_WORKER_SET)
+    assert [each["spec"]["replicas"] for each in sets] == [1, 1]
     assert bench.kube.all_of(DEPLOYMENT) == []
     assert bench.status["ready"] == "2/2"
     pods = {pod["metadata"]["name"] for pod in bench.kube.all_of(POD)}
     assert len(pods) == 4
     assert owners(bench) == {"kimi", *pods}
-    assert group["spec"]["leaderWorkerTemplate"]["size"] == 2
+    assert {each["spec"]["leaderWorkerTemplate"]["size"] for each in sets} == {2}
     bench.kube.writes.clear()
     await bench.tick()
     assert bench.kube.writes == []
@@ -97,10 +98,11 @@ async def test_what_is_merged_over_workers_rolls_groups_out_and_is_named() -> No
     bench.edit({"workerTemplate": {"metadata": {"labels": {"llm-d.ai/role": "none"}}}})
     await settle(bench)
 
-    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
-    made = group["spec"]["leaderWorkerTemplate"]
-    assert made["workerTemplate"]["metadata"]["labels"]["llm-d.ai/role"] == "none"
-    assert "llm-d.ai/role" not in made["leaderTemplate"]["metadata"]["labels"]
+    sets = bench.kube.all_of(LEADER_WORKER_SET)
+    assert len(sets) == 2
+    for made in (each["spec"]["leaderWorkerTemplate"] for each in sets):
+        assert made["workerTemplate"]["metadata"]["labels"]["llm-d.ai/role"] == "none"
+        assert "llm-d.ai/role" not in made["leaderTemplate"]["metadata"]["labels"]
     assert bench.status["rollout"]["why"] == "workers' labels: llm-d.ai/role none was added"
 
 
@@ -187,7 +189,7 @@ def take(bench: Bench, name: str) -> None:
 async def test_groups_whose_leaders_are_refused_say_why() -> None:
     bench = bench_with(*BOTH)
     await bench.tick()
-    (group,) = bench.kube.names(LEADER_WORKER_SET)
+    group, _ = sorted(bench.kube.names(LEADER_WORKER_SET))
     refuse(bench, group, bench.clock.at_s)
     bench.loop.wake()
     await bench.tick()
@@ -200,9 +202,9 @@ async def test_groups_whose_leaders_are_refused_say_why() -> None:
 async def test_groups_whose_workers_are_refused_say_why_until_they_come() -> None:
     bench = bench_with(*BOTH)
     await settle(bench)
-    (group,) = bench.kube.names(LEADER_WORKER_SET)
-    take(bench, f"{group}-1-1")
-    refuse(bench, f"{group}-1", bench.clock.at_s)
+    _, group = sorted(bench.kube.names(LEADER_WORKER_SET))
+    take(bench, f"{group}-0-1")
+    refuse(bench, f"{group}-0", bench.clock.at_s)
     await bench.tick()
 
     assert bench.condition("Degraded")["message"] == (
@@ -218,12 +220,12 @@ async def test_groups_whose_workers_are_refused_say_why_until_they_come() -> Non
 async def test_what_was_refused_before_the_pods_came_is_over() -> None:
     bench = bench_with(*BOTH)
     await settle(bench)
-    (group,) = bench.kube.names(LEADER_WORKER_SET)
+    _, group = sorted(bench.kube.names(LEADER_WORKER_SET))
     for pod in bench.kube.all_of(POD):
         pod["metadata"]["creationTimestamp"] = rfc3339(bench.clock.at_s)
         bench.kube.put(POD, pod)
-    refuse(bench, f"{group}-1", bench.clock.at_s - 1)
-    take(bench, f"{group}-1-1")
+    refuse(bench, f"{group}-0", bench.clock.at_s - 1)
+    take(bench, f"{group}-0-1")
     await bench.tick()
 
     assert bench.condition("Degraded")["status"] == "False"
@@ -254,8 +256,188 @@ async def test_without_events_it_goes_on_without_their_advice(status: int) -> No
     bench.edit({"replicas": 3})
     await bench.tick()
 
-    (group,) = bench.kube.all_of(LEADER_WORKER_SET)
-    assert group["spec"]["replicas"] == 3
+    assert len(bench.kube.all_of(LEADER_WORKER_SET)) == 3
+
+
+async def test_a_group_whose_leader_fails_for_good_says_why_whichever_it_is() -> None:
+    bench = bench_with(*BOTH)
+    await settle(bench)
+    leader, _ = _leaders(bench)
+    failed = copy.deepcopy(leader)
+    failed["metadata"]["creationTimestamp"] = rfc3339(bench.clock.at_s)
+    failed["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+    bench.kube.put(POD, failed)
+    await bench.tick()
+
+    degraded = bench.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "PodFailing")
+    assert "UnexpectedAdmissionError" in degraded["message"]
+
+
+class Broken:
+    """Three replicas, of which one is broken for good, and stays so until its group is gone."""
+
+    def __init__(self, bench: Bench, replica: int, *, dead: bool) -> None:
+        self.bench = bench
+        leaders = sorted(pod["metadata"]["name"] for pod in _leaders(bench))
+        self.leader = leaders[replica]
+        self._dead = dead
+        self.fewest_ready = len(leaders)
+        self.break_it()
+
+    def break_it(self) -> None:
+        if self.leader not in self.bench.kube.names(POD):
+            return
+        self.bench.set_ready(self.leader, ready=False)
+        if self._dead:
+            body = copy.deepcopy(self.bench.kube.find(POD, self.leader))
+            body["metadata"]["deletionTimestamp"] = rfc3339(START_S - 3600)
+            self.bench.kube.put(POD, body)
+
+    async def run(self, minutes: float) -> None:
+        """Passes and controllers in turn; what is broken is never ready."""
+        until_s = self.bench.clock.at_s + minutes * 60
+        while self.bench.clock.at_s < until_s:
+            self.bench.clock.at_s += min(await self.bench.tick() or 0, 60)
+            play_groups(self.bench)
+            self.bench.play_controllers()
+            self.break_it()
+            ready = sum(_is_ready(pod) for pod in _leaders(self.bench))
+            self.fewest_ready = min(self.fewest_ready, ready)
+
+
+BOUNDS: list[dict[str, Any]] = [{}, {"rollout.maxUnavailable": 0, "rollout.maxSurge": 1}]
+
+
+@pytest.mark.parametrize("dead", [False, True])
+@pytest.mark.parametrize("replica", [0, 1, 2])
+@pytest.mark.parametrize("bounds", BOUNDS, ids=["in a place", "with a surge"])
+async def test_any_replica_that_is_broken_makes_room_for_the_edit_that_mends_it(
+    bounds: dict[str, Any], replica: int, *, dead: bool
+) -> None:
+    bench = bench_with(*BOTH, replicas=3, **bounds)
+    await settle(bench)
+    broken = Broken(bench, replica, dead=dead)
+    bench.edit({"nodePool.nodeSelector": {"rack": "good"}})
+    await broken.run(30)
+
+    assert bench.status["rollout"]["stage"] == "Complete"
+    assert bench.status["ready"] == "3/3"
+    assert broken.fewest_ready >= 2
+    revisions = {_revision(pod) for pod in _leaders(bench) if _is_ready(pod)}
+    assert revisions == {bench.status["rollout"]["revision"]}
+
+
+async def test_fewer_replicas_take_the_one_that_does_not_serve() -> None:
+    bench = bench_with(*BOTH, replicas=3)
+    await settle(bench)
+    broken = Broken(bench, 0, dead=False)
+    bench.edit({"replicas": 2})
+    await broken.run(5)
+
+    assert broken.leader not in bench.kube.names(POD)
+    assert (bench.status["ready"], broken.fewest_ready) == ("2/2", 2)
+    assert len(bench.kube.all_of(LEADER_WORKER_SET)) == 2
+
+
+async def test_a_replica_whose_node_died_comes_back_on_another() -> None:
+    """No StatefulSet does that: its pod is there as long as the node's object is."""
+    bench = bench_with(*BOTH, replicas=3)
+    await settle(bench)
+    broken = Broken(bench, 1, dead=True)
+    await broken.run(5)
+    assert bench.status["ready"] == "3/3"
+    assert broken.leader in bench.kube.names(POD)
+
+    dead, uids = broken.leader.removesuffix("-0"), _uids(bench)
+    assert dead in bench.kube.names(LEADER_WORKER_SET)
+    take(bench, broken.leader)
+    await broken.run(5)
+    assert dead not in bench.kube.names(LEADER_WORKER_SET)
+    assert (bench.status["ready"], _uids(bench)) == ("3/3", uids - {f"uid-{broken.leader}"})
+
+
+async def as_an_earlier_fathom_left_it(bench: Bench, replicas: int) -> str:
+    """One LeaderWorkerSet for all groups of a revision; its name."""
+    await settle(bench)
+    first, *others = bench.kube.all_of(LEADER_WORKER_SET)
+    name = f"kimi-{first['metadata']['labels']['fathom.dev/revision']}"
+    several = copy.deepcopy(first)
+    several["metadata"] |= {"name": name, "uid": "uid-several"}
+    several["spec"]["replicas"] = replicas
+    for each in (first, *others):
+        bench.kube.remove(LEADER_WORKER_SET, "llm", each["metadata"]["name"])
+    bench.kube.put(LEADER_WORKER_SET, several)
+    play_groups(bench)
+    bench.play_controllers()
+    await settle(bench)
+    return name
+
+
+async def test_a_set_of_several_groups_stays_until_the_next_edit() -> None:
+    bench = bench_with(*BOTH, replicas=3)
+    several = await as_an_earlier_fathom_left_it(bench, 3)
+    assert bench.kube.names(LEADER_WORKER_SET) == [several]
+    uids = _uids(bench)
+    bench.edit({"replicas": 4})
+    await settle(bench)
+
+    sets = {each["metadata"]["name"]: each for each in bench.kube.all_of(LEADER_WORKER_SET)}
+    further = next(each for name, each in sets.items() if name != several)
+    assert {name: each["spec"]["replicas"] for name, each in sets.items()} == {
+        several: 3,
+        further["metadata"]["name"]: 1,
+    }
+    of_both = (each["spec"]["leaderWorkerTemplate"] for each in (further, sets[several]))
+    assert next(of_both) == next(of_both)
+    assert uids < _uids(bench)
+
+    bench.edit({"nodePool.nodeSelector": {"rack": "good"}})
+    await settle(bench)
+    assert several not in bench.kube.names(LEADER_WORKER_SET)
+    assert [each["spec"]["replicas"] for each in bench.kube.all_of(LEADER_WORKER_SET)] == [1] * 4
+
+
+async def test_a_group_that_blocks_is_named_and_costs_the_canary_nothing() -> None:
+    """Of a set of several groups the last ones go first, and they serve."""
+    changes = {"replicas": 3, "engine.startupMinutes": 5}
+    bench = bench_with(*BOTH, **changes)
+    several = await as_an_earlier_fathom_left_it(bench, 3)
+    broken = Broken(bench, 0, dead=False)
+    bench.edit({"nodePool.nodeSelector": {"rack": "good"}})
+    await broken.run(30)
+
+    progressing = bench.condition("Progressing")
+    assert (progressing["status"], progressing["reason"]) == ("False", "RolloutBlocked")
+    assert f"Group {several}-0 does not serve, and cannot make room" in progressing["message"]
+    assert bench.status["reason"] == "RolloutBlocked"
+    assert bench.status["rollout"]["stage"] == "Canary"
+    assert broken.fewest_ready == 2
+
+    bench.edit({"rollout.maxUnavailable": 2})
+    await broken.run(30)
+    assert bench.status["rollout"]["stage"] == "Complete"
+    assert bench.status["ready"] == "3/3"
+    assert broken.fewest_ready == 1
+
+
+def _leaders(bench: Bench) -> list[dict[str, Any]]:
+    pods = bench.kube.all_of(POD)
+    return [pod for pod in pods if pod["metadata"]["labels"].get("fathom.dev/role") == "leader"]
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = {each["type"]: each["status"] for each in pod["status"]["conditions"]}
+    return conditions["Ready"] == "True"
+
+
+def _revision(pod: dict[str, Any]) -> str:
+    revision: str = pod["metadata"]["labels"]["fathom.dev/revision"]
+    return revision
+
+
+def _uids(bench: Bench) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in _leaders(bench)}
 
 
 def _in_group(pod: dict[str, Any]) -> bool:

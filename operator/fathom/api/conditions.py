@@ -48,6 +48,7 @@ class Reason(StrEnum):
     SCALING = "Scaling"
     UP_TO_DATE = "UpToDate"
     ROLLOUT_PAUSED = "RolloutPaused"
+    ROLLOUT_BLOCKED = "RolloutBlocked"
     PAUSED = "Paused"
     FETCHING_WEIGHTS = "FetchingWeights"
     WAITING_FOR_HUB = "WaitingForHub"

@@ -19,6 +19,12 @@ LONGEST_LABEL: Final = 63
 CONTROLLER_HASH_LENGTH: Final = 10
 """Characters at most of the hash by which a StatefulSet's controller tells its revisions apart."""
 
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_COUNTING: Final = 2
+"""Characters by which the LeaderWorkerSets of one revision differ."""
+MOST_GROUP_SETS: Final = len(_DIGITS) ** _COUNTING
+"""LeaderWorkerSets of one revision that can be told apart by name."""
+
 FIELD_MANAGER: Final = "fathom"
 """Field manager of every server-side apply by the operator."""
 
@@ -128,16 +134,36 @@ def revision_child(name: str, revision: str) -> str:
     return f"{name}-{revision}"
 
 
-def longest_group_name(replicas: int) -> int:
-    """Characters that the name of a resource may have whose replicas are groups of pods.
+def group_set(name: str, revision: str, number: int) -> str:
+    """Name of a LeaderWorkerSet, which holds one replica: `<name>-`, and eight characters.
 
-    LeaderWorkerSet makes a StatefulSet for the workers of each group, `<name>-<revision>-<index>`.
-    Kubernetes labels their pods with that name, a hyphen and a hash: `controller-revision-hash`
-    (pkg/controller/history, `ControllerRevisionName`). With a longer one no worker is created.
+    Six are of the revision, two count; no longer than a Deployment's, since its pods repeat it in
+    labels. Who takes a number that is in use sees that: two revisions may begin alike.
 
     Args:
-        replicas: groups that there may be; the last one's index is one less.
+        name: of the resource.
+        revision: of its spec.
+        number: from 0, below `MOST_GROUP_SETS`.
     """
-    last = max(replicas, 1) - 1
-    added = f"{revision_child('', 'r' * REVISION_LENGTH)}-{last}-{'h' * CONTROLLER_HASH_LENGTH}"
-    return LONGEST_LABEL - len(added)
+    tens, ones = divmod(number, len(_DIGITS))
+    return f"{_group_sets(name, revision)}{_DIGITS[tens]}{_DIGITS[ones]}"
+
+
+def is_group_set(found: str, name: str, revision: str) -> bool:
+    """Whether `group_set` makes this name, of whatever number."""
+    begins = _group_sets(name, revision)
+    return found.startswith(begins) and len(found) == len(begins) + _COUNTING
+
+
+def _group_sets(name: str, revision: str) -> str:
+    return revision_child(name, revision[: REVISION_LENGTH - _COUNTING])
+
+
+LONGEST_GROUP_NAME: Final = LONGEST_LABEL - len(
+    f"{revision_child('', 'r' * REVISION_LENGTH)}-0-{'h' * CONTROLLER_HASH_LENGTH}"
+)
+"""Characters that the name of a resource may have whose replicas are groups of pods.
+
+LeaderWorkerSet makes a StatefulSet for the workers of a group, `<name>-<8 characters>-0`.
+Kubernetes labels their pods with that name, a hyphen and a hash: `controller-revision-hash`
+(pkg/controller/history, `ControllerRevisionName`). With a longer one no worker is created."""

@@ -11,9 +11,9 @@ from typing import Final
 
 from fathom.api.accelerators import DATA_CENTRE_BLACKWELL, PRESETS, preset_for
 from fathom.api.choices import Accelerator, AdaptiveVerification, Drafting, Method, Objective
-from fathom.api.names import longest_group_name
+from fathom.api.names import LONGEST_GROUP_NAME
 from fathom.api.problem import Problem
-from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
+from fathom.api.spec import SpeculativeDeploymentSpec
 
 TOKENSPEED_MLA_MAX_TOKENS: Final = 7
 """tokenspeed_mla verifies queries of at most 8 tokens: 7 drafts and the one before them."""
@@ -295,27 +295,6 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-_TENS: Final = tuple(10**digits for digits in range(1, len(str(MAX_REPLICAS))))
-"""Numbers of groups up to which the last one's index has one, two, three digits."""
-
-
-def _longest_group_name_cel() -> str:
-    cel = str(longest_group_name(MAX_REPLICAS))
-    for groups in reversed(_TENS):
-        cel = f"(self.spec.replicas <= {groups} ? {longest_group_name(groups)} : {cel})"
-    return cel
-
-
-def _longest_group_names() -> str:
-    """The bound in words."""
-    fewest, *more = _TENS
-    return (
-        f"{longest_group_name(fewest)} characters with up to {fewest} replicas, "
-        + "".join(f"{longest_group_name(groups)} with up to {groups:,}, " for groups in more)
-        + f"{longest_group_name(MAX_REPLICAS)} with any number"
-    )
-
-
 def _spans_nodes(spec: SpeculativeDeploymentSpec) -> bool:
     one = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
     return one * spec.engine.data_parallel_size > preset_for(spec.node_pool).gpus_per_node
@@ -344,15 +323,13 @@ CREATION_RULES: Final = (
     CreationRule(
         field="metadata.name",
         message="this name is too long for replicas over several nodes, whose pods repeat it in "
-        f"labels: it may have {_longest_group_names()}. Make the resource anew under a shorter "
-        "name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one "
-        "node.",
+        f"labels: it may have {LONGEST_GROUP_NAME} characters. Make the resource anew under a "
+        "shorter name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within "
+        "one node.",
         cel="has(self.status) "
         f"|| {_ALL.replace('self.', 'self.spec.')} <= {_GPUS.replace('self.', 'self.spec.')} "
-        f"|| size(self.metadata.name) <= {_longest_group_name_cel()}",
-        holds=lambda name, spec: (
-            not _spans_nodes(spec) or len(name) <= longest_group_name(spec.replicas)
-        ),
+        f"|| size(self.metadata.name) <= {LONGEST_GROUP_NAME}",
+        holds=lambda name, spec: not _spans_nodes(spec) or len(name) <= LONGEST_GROUP_NAME,
     ),
 )
 

@@ -4,9 +4,10 @@ This decides; it renders nothing, so that it knows neither vLLM's flags nor a po
 its steps into objects, and comparing those with what is live, is `runtime.operations`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from fathom.api import names
@@ -15,10 +16,10 @@ from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
 from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed import ObservedWorkload
-from fathom.core.cluster.replica_pods import ReplicaPods, replicas_in
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.counted import counted
-from fathom.core.replicas import Fleet, ReplicaBounds, replicas_by_revision
+from fathom.core.fleets import RevisionFleet, fleets_of, used_names
+from fathom.core.replicas import Fleet, ReplicaBounds, is_stuck, replicas_by_revision
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
 """Components whose ConfigMaps pods mount: they stay as long as a pod does."""
@@ -32,6 +33,8 @@ class Template(StrEnum):
     KEEP = "Keep"
     """It stays as it is, whatever this Fathom would render: an old revision, or pods that another
     build rendered otherwise. Touching it would restart them."""
+    COPY = "Copy"
+    """A further set of a revision that has some: as those are, whoever rendered them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class WorkloadStep:
     revision: str
     replicas: int
     template: Template
+    copied: str = ""
+    """The workload that a copy is made of."""
 
 
 _MOVING: Final = frozenset(
@@ -77,7 +82,7 @@ class Plan:
     """The wanted one."""
     workloads: tuple[WorkloadStep, ...]
     emptied: tuple[tuple[Kind, str], ...]
-    """Workloads of other revisions that have done their service: to be deleted."""
+    """Workloads that have done their service: to be deleted."""
     unused_config_maps: tuple[str, ...]
     """Plugin and depth ConfigMaps that nothing mounts: to be deleted."""
     progress: Progress
@@ -122,24 +127,14 @@ def plan_of(
         held: whether the revision's pods may not be created yet.
         frozen: whether nothing moves between revisions, as while `rollout.paused` is set.
     """
-    rollout, paused = spec.rollout, spec.rollout.paused or frozen
-    fleets = fleets_of(objects, stable)
-    if no_room:
-        fleets = tuple(
-            each if each.revision != revision else _placed(each, objects) for each in fleets
-        )
-    new = next((fleet for fleet in fleets if fleet.revision == revision), None)
-    not_yet = held or (bool(fleets) and (paused or most_new == 0 or not spec.replicas))
+    found = _found(objects, revision, stable, no_room=no_room)
+    fleets = [each.fleet for each in found.values()]
+    new = found[revision].fleet if revision in found else None
+    bounds = _bounds(spec, most_new, no_room=no_room, frozen=frozen)
+    not_yet = held or (bool(fleets) and (bounds.paused or most_new == 0 or not spec.replicas))
     if held and (new is None or not new.held):
         # Others must not make room for what cannot come.
-        most_new = 0
-    bounds = ReplicaBounds(
-        spec.replicas,
-        rollout.max_unavailable,
-        0 if no_room else rollout.max_surge,
-        paused,
-        most_new,
-    )
+        bounds = replace(bounds, most_new=0)
     replicas = replicas_by_revision(revision, fleets, bounds)
     if new is None and not not_yet:
         # What serves makes room once its workload is there: one that is refused costs nobody.
@@ -147,66 +142,151 @@ def plan_of(
         for fleet in fleets:
             least = min(fleet.asked, without[fleet.revision])
             replicas[fleet.revision] = max(replicas[fleet.revision], least)
-    emptied = _emptied(new, fleets, bounds)
-    present = {each.revision: each for each in objects.workloads}
-    steps = []
+    outlived = _outlived(new, fleets, bounds)
+    steps: list[WorkloadStep] = []
     for each, count in sorted(replicas.items()):
-        workload = present.get(each)
-        if each in emptied or (workload is None and not_yet):
-            continue
-        steps.append(
-            WorkloadStep(
-                kind=workload.kind if workload else workload_kind(spec),
-                name=_name(objects, each, workload),
-                revision=each,
-                replicas=count,
-                template=_template(each == revision, workload, rendering),
-            )
-        )
+        if each in found and each not in outlived:
+            steps += _steps(objects, found[each], count, rendering, wanted=each == revision)
+        elif each not in found and not not_yet:
+            used = used_names(objects)
+            steps += first_steps(objects.key.name, spec, each, count, used=used)
+    kept = {step.name for step in steps}
+    emptied = [each for each in objects.workloads if each.name not in kept]
     return Plan(
         revision=revision,
         workloads=tuple(steps),
-        emptied=tuple((present[each].kind, present[each].name) for each in emptied),
+        emptied=tuple((each.kind, each.name) for each in emptied),
         unused_config_maps=_unused_config_maps(objects, steps, emptied, rendering),
         progress=_progress(
-            revision, fleets, bounds, "rollout.paused" if rollout.paused else "a pause"
+            revision, found, bounds, "rollout.paused" if spec.rollout.paused else "a pause"
         ),
-        mounts_plugin=_mounts_plugin(steps, present, rendering),
+        mounts_plugin=_mounts_plugin(objects, steps, rendering),
     )
 
 
-def fleets_of(objects: Objects, stable: str = "") -> tuple[Fleet, ...]:
-    """What each revision with a workload has. Nobody waits for pods whose node died."""
-    found = replicas_in(pod for pod in objects.engines if not pod.lost(objects.read_at_s))
-    return tuple(
-        _fleet(workload, [each for each in found if each.revision == workload.revision], stable)
-        for workload in objects.workloads
+def what_blocks(
+    objects: Objects,
+    spec: SpeculativeDeploymentSpec,
+    revision: str,
+    *,
+    stable: str = "",
+    most_new: int | None = None,
+    no_room: bool = False,
+) -> str:
+    """Why no room will be made for a revision, and what to do; empty: it has, or will have some.
+
+    Args:
+        objects: what the cluster holds.
+        spec: the one to carry out.
+        revision: its revision.
+        stable: the revision that a rollout would go back to; empty: there is none.
+        most_new: replicas that the revision may have for now, while it is on trial; None: all.
+        no_room: whether no node has room for a replica beside all others.
+    """
+    found = _found(objects, revision, stable, no_room=no_room)
+    return _blocked(revision, found, _bounds(spec, most_new, no_room=no_room))
+
+
+def first_workload(
+    objects: Objects, spec: SpeculativeDeploymentSpec, revision: str
+) -> tuple[Kind, str]:
+    """The first workload that a revision has, or will have."""
+    found = (each for each in objects.workloads if each.revision == revision)
+    if (workload := next(found, None)) is not None:
+        return workload.kind, workload.name
+    (step,) = first_steps(objects.key.name, spec, revision, 1, used=used_names(objects))
+    return step.kind, step.name
+
+
+def first_steps(
+    resource: str,
+    spec: SpeculativeDeploymentSpec,
+    revision: str,
+    replicas: int,
+    *,
+    used: Collection[str] = (),
+) -> Sequence[WorkloadStep]:
+    """The workloads of a revision that has none: at least one, as its pods may be refused.
+
+    Args:
+        resource: its name.
+        spec: the one to carry out.
+        revision: its revision.
+        replicas: to begin with.
+        used: names that no workload can have.
+    """
+    kind = workload_kind(spec)
+    if kind == DEPLOYMENT:
+        name = names.revision_child(resource, revision)
+        return [WorkloadStep(kind, name, revision, replicas, Template.RENDER)]
+    return [
+        WorkloadStep(kind, name, revision, min(1, replicas), Template.RENDER)
+        for name in _set_names(resource, revision, max(1, replicas), used)
+    ]
+
+
+def _set_names(resource: str, revision: str, count: int, used: Collection[str]) -> Iterator[str]:
+    """Names for so many LeaderWorkerSets, or for as many as can have one."""
+    found = (names.group_set(resource, revision, each) for each in range(names.MOST_GROUP_SETS))
+    return islice((name for name in found if name not in used), count)
+
+
+def _found(
+    objects: Objects, revision: str, stable: str, *, no_room: bool
+) -> dict[str, RevisionFleet]:
+    found = {each.fleet.revision: each for each in fleets_of(objects, stable)}
+    if no_room and revision in found and not _placed(objects, revision):
+        # It asks for none until others made room.
+        waits = Fleet(revision, stable=revision == stable)
+        found[revision] = replace(found[revision], fleet=waits)
+    return found
+
+
+def _placed(objects: Objects, revision: str) -> bool:
+    """Whether a pod of it has a node."""
+    own = (pod for pod in objects.engines if pod.revision == revision)
+    return any(pod.unscheduled is None for pod in own)
+
+
+def _bounds(
+    spec: SpeculativeDeploymentSpec,
+    most_new: int | None,
+    *,
+    no_room: bool,
+    frozen: bool = False,
+) -> ReplicaBounds:
+    rollout = spec.rollout
+    return ReplicaBounds(
+        spec.replicas,
+        rollout.max_unavailable,
+        0 if no_room else rollout.max_surge,
+        rollout.paused or frozen,
+        most_new,
     )
 
 
-def _placed(fleet: Fleet, objects: Objects) -> Fleet:
-    """Of a revision without any pod that has a node: it asks for none until others made room."""
-    own = (pod for pod in objects.engines if pod.revision == fleet.revision)
-    if any(pod.unscheduled is None for pod in own):
-        return fleet
-    return replace(fleet, asked=0, pods=0)
-
-
-def _fleet(workload: ObservedWorkload, replicas: Sequence[ReplicaPods], stable: str) -> Fleet:
-    ordered = workload.kind == LEADER_WORKER_SET
-    return Fleet(
-        revision=workload.revision,
-        asked=workload.replicas,
-        pods=sum(not each.terminating for each in replicas),
-        ready=sum(each.ready for each in replicas),
-        terminating=sum(each.terminating for each in replicas),
-        stable=workload.revision == stable,
-        ready_indices=(
-            frozenset(each.index for each in replicas if each.ready and each.index is not None)
-            if ordered
-            else None
-        ),
-    )
+def _steps(
+    objects: Objects,
+    fleet: RevisionFleet,
+    replicas: int,
+    rendering: Rendering,
+    *,
+    wanted: bool,
+) -> Iterator[WorkloadStep]:
+    """What becomes of the workloads that a revision has, but for sets that nobody needs."""
+    revision = fleet.fleet.revision
+    asked, lacking = fleet.shared(replicas)
+    needed = [each for each in fleet.workloads if asked[each.name] or each.name not in fleet.empty]
+    # Even with pods of a dead node a set is not empty: no pod of a budget may lack its controller,
+    # or Kubernetes lets nobody be evicted. The last one stays, to say what the revision's pods are.
+    kept = needed or fleet.workloads[:1]
+    for each in kept:
+        template = Template.RENDER if wanted and _ours(each, rendering) else Template.KEEP
+        yield WorkloadStep(each.kind, each.name, revision, asked[each.name], template)
+    if lacking:
+        for name in _set_names(objects.key.name, revision, lacking, used_names(objects)):
+            copy = WorkloadStep(LEADER_WORKER_SET, name, revision, 1, Template.COPY)
+            yield replace(copy, copied=kept[0].name)
 
 
 def workload_kind(spec: SpeculativeDeploymentSpec) -> Kind:
@@ -214,47 +294,36 @@ def workload_kind(spec: SpeculativeDeploymentSpec) -> Kind:
     return LEADER_WORKER_SET if spans_nodes(spec) else DEPLOYMENT
 
 
-def _name(objects: Objects, revision: str, workload: ObservedWorkload | None) -> str:
-    return workload.name if workload else names.revision_child(objects.key.name, revision)
+def _ours(workload: ObservedWorkload, rendering: Rendering) -> bool:
+    """Whether this Fathom would render the very same pods: an apply of those restarts none."""
+    return bool(rendering.pods) and workload.rendering == rendering.pods
 
 
-def _template(
-    wanted: bool,  # noqa: FBT001  # one private caller
-    workload: ObservedWorkload | None,
-    rendering: Rendering,
-) -> Template:
-    if workload is None:
-        return Template.RENDER
-    # An apply of the very same pods restarts none, and repairs what drifted.
-    ours = bool(rendering.pods) and workload.rendering == rendering.pods
-    return Template.RENDER if wanted and ours else Template.KEEP
-
-
-def _mounts_plugin(
-    steps: Sequence[WorkloadStep], present: Mapping[str, ObservedWorkload], rendering: Rendering
-) -> bool:
+def _mounts_plugin(objects: Objects, steps: Sequence[WorkloadStep], rendering: Rendering) -> bool:
     """Pods that another build rendered may mount this very plugin."""
     if not rendering.plugin:
         return False
+    plugins = {each.name: each.plugin for each in objects.workloads}
     return any(
-        step.template is Template.RENDER or present[step.revision].plugin == rendering.plugin
+        step.template is Template.RENDER or plugins[step.copied or step.name] == rendering.plugin
         for step in steps
     )
 
 
-def _emptied(new: Fleet | None, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> tuple[str, ...]:
+def _outlived(new: Fleet | None, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> Collection[str]:
+    """Revisions that have done their service."""
     if bounds.most_new is not None:
         # At no replicas, or at one, a canary is all that is asked for, and proves nothing yet.
         return ()
     if new is None or new.serving < bounds.replicas or new.asked < bounds.replicas:
         return ()
-    return tuple(fleet.revision for fleet in fleets if fleet is not new and fleet.held == 0)
+    return [fleet.revision for fleet in fleets if fleet is not new and fleet.held == 0]
 
 
 def _unused_config_maps(
     objects: Objects,
     steps: Sequence[WorkloadStep],
-    emptied: Sequence[str],
+    emptied: Collection[ObservedWorkload],
     rendering: Rendering,
 ) -> tuple[str, ...]:
     used = {rendering.depth}
@@ -263,7 +332,7 @@ def _unused_config_maps(
     for pod in objects.pods:
         used |= pod.spec.config_maps
     for workload in objects.workloads:
-        if workload.revision not in emptied:
+        if workload not in emptied:
             used |= workload.config_maps | {workload.plugin}
     return tuple(
         sorted(
@@ -275,9 +344,10 @@ def _unused_config_maps(
 
 
 def _progress(
-    revision: str, fleets: Sequence[Fleet], bounds: ReplicaBounds, holder: str
+    revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaBounds, holder: str
 ) -> Progress:
-    new = next((f for f in fleets if f.revision == revision), Fleet(revision, 0, 0, 0, 0))
+    fleets = [each.fleet for each in found.values()]
+    new = next((f for f in fleets if f.revision == revision), Fleet(revision))
     others = [fleet for fleet in fleets if fleet is not new and fleet.held > 0]
     ready = f"{new.serving} of {bounds.replicas} replicas"
     if others and bounds.paused:
@@ -289,10 +359,11 @@ def _progress(
         )
     if others:
         left = sum(fleet.held for fleet in others)
-        return Progress(
-            Reason.ROLLING_OUT,
-            f"{ready} of revision {revision} are ready; {left} of other revisions are left.",
-        )
+        stands = f"{ready} of revision {revision} are ready; {left} of other revisions are left."
+        blocked = _blocked(revision, found, bounds)
+        if blocked:
+            return Progress(Reason.ROLLOUT_BLOCKED, f"{stands} {blocked}")
+        return Progress(Reason.ROLLING_OUT, stands)
     if new.serving < bounds.replicas:
         scaling = new.serving > 0
         return Progress(
@@ -300,10 +371,29 @@ def _progress(
             f"{ready} of revision {revision} are ready; "
             + ("more are starting." if scaling else "the engines are starting."),
         )
-    if new.pods + new.terminating > bounds.replicas:
-        surplus = new.pods + new.terminating - bounds.replicas
+    if new.held > bounds.replicas:
+        surplus = new.held - bounds.replicas
         return Progress(
             Reason.SCALING,
             f"{counted(surplus, 'surplus replica is', 'surplus replicas are')} draining.",
         )
     return Progress(Reason.UP_TO_DATE, f"every replica is of revision {revision}.")
+
+
+def _blocked(revision: str, found: Mapping[str, RevisionFleet], bounds: ReplicaBounds) -> str:
+    """Which groups keep their places, so that none is left for the wanted revision, in words."""
+    fleets = [each.fleet for each in found.values()]
+    in_the_way = [each.places[at] for each in found.values() for at in each.fleet.in_the_way]
+    if not in_the_way or not is_stuck(revision, fleets, bounds):
+        return ""
+    (workload, _), leader = in_the_way[0].group, in_the_way[0].group.leader
+    more = counted(len(in_the_way) - 1, "more group is", "more groups are")
+    others = f" {more} in the way as well." if len(in_the_way) > 1 else ""
+    serving = sum(fleet.serving for fleet in fleets)
+    return (
+        f"Group {leader} does not serve, and cannot make room: LeaderWorkerSet {workload} has "
+        "several groups, as an earlier Fathom made it, and gives up the last ones first, which "
+        f"serve.{others} Until somebody decides, nothing moves. Make it serve (`kubectl delete pod "
+        f"{leader}` has the group made once more), or set rollout.maxUnavailable to "
+        f"{bounds.replicas - serving + 1}: then one that serves makes room."
+    )

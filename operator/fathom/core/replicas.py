@@ -31,40 +31,36 @@ class Fleet:
     """What one revision has."""
 
     revision: str
-    asked: int
-    """`spec.replicas` of its workload."""
-    pods: int
-    """Pods that exist and are not on their way out."""
-    ready: int
-    terminating: int
-    ready_indices: frozenset[int] | None = None
-    """Of replicas that are numbered from 0, those that are ready: the last ones are the first to
-    go, whether they serve or not. None: they are not numbered, and those that do not serve go
-    first."""
+    serves: tuple[bool, ...] = ()
+    """Of each replica that it asks for, whether it is ready; the last one goes first."""
+    held: int = 0
+    """Replicas' worth of GPUs that are taken, or will be without a further decision."""
     stable: bool = False
     """Whether it is the one that a rollout would go back to."""
 
     @property
-    def held(self) -> int:
-        """Replicas' worth of GPUs that are taken, or will be without a further decision."""
-        return max(self.asked, self.pods) + self.terminating
+    def asked(self) -> int:
+        """Replicas that it asks for."""
+        return len(self.serves)
 
     @property
     def serving(self) -> int:
-        """Ready pods that stay: of more pods than asked for, the surplus is about to go."""
-        return self.serving_at(self.asked)
+        """Ready replicas that stay: of more than are asked for, the surplus is about to go."""
+        return sum(self.serves)
 
     def serving_at(self, asked: int) -> int:
-        """Ready pods that stay where so many replicas are asked for."""
-        if self.ready_indices is None:
-            return min(self.ready, asked)
-        return sum(index < asked for index in self.ready_indices)
+        """Ready replicas that stay where so many are asked for."""
+        return sum(self.serves[:asked])
 
     def last_serves(self, asked: int) -> bool:
         """Whether the one that goes first of so many replicas is a ready one."""
-        if self.ready_indices is None:
-            return asked <= self.serving
-        return asked - 1 in self.ready_indices
+        return asked <= self.asked and self.serves[asked - 1]
+
+    @property
+    def in_the_way(self) -> tuple[int, ...]:
+        """Replicas that do not serve, and cannot go before one that does."""
+        last = max((at for at, serves in enumerate(self.serves) if serves), default=0)
+        return tuple(at for at, serves in enumerate(self.serves[:last]) if not serves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ def replicas_by_revision(
 
     `fleets` holds each revision that has a workload, the wanted one included if it has one.
     """
-    new = next((f for f in fleets if f.revision == wanted), Fleet(wanted, 0, 0, 0, 0))
+    new = next((f for f in fleets if f.revision == wanted), Fleet(wanted))
     others = [fleet for fleet in fleets if fleet.revision != wanted]
     if not others:
         return {wanted: bounds.replicas}
@@ -107,6 +103,23 @@ def replicas_by_revision(
     # What it loses itself to a change of N serves nobody when the others have gone.
     of_new = new.serving_at(min(new.asked, grown))
     return {wanted: grown} | _shrunk(new, others, bounds, of_new=of_new, kept=kept)
+
+
+def is_stuck(wanted: str, fleets: Sequence[Fleet], bounds: ReplicaBounds) -> bool:
+    """Whether the wanted revision lacks replicas and nothing on this side will ever make room.
+
+    Nothing moves, nothing drains, and nothing of the wanted revision is starting.
+
+    Args:
+        wanted: the revision.
+        fleets: each revision that has a workload.
+        bounds: of the rollout.
+    """
+    asked = replicas_by_revision(wanted, fleets, bounds)
+    new = next((f for f in fleets if f.revision == wanted), Fleet(wanted))
+    at_rest = all(asked[each.revision] == each.asked == each.held for each in fleets)
+    waits = new.serving == new.asked < _most(bounds)
+    return waits and at_rest and asked[wanted] == new.asked and not bounds.paused
 
 
 def _kept(on_trial: int, new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:

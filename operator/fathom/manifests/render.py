@@ -1,7 +1,8 @@
 """All children of one resource, in the order in which they are applied."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from fathom.api.resource import SpeculativeDeployment
@@ -14,7 +15,7 @@ from fathom.core.cluster.optional_kinds import wanted_optional
 from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.depth import DepthDocument, flat
 from fathom.core.engine.capability import has_plugin, live_depth
-from fathom.core.plan import workload_kind
+from fathom.core.plan import first_steps
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.fetch.program import FetchProgram
@@ -89,17 +90,23 @@ def children(
         service(sd),
         *optional_children(sd, OPTIONAL_KINDS, ALL),
         *((compute_domain(sd),) if needs_compute_domain(sd.spec) else ()),
-        *(
-            workload(
-                workload_kind(each.spec),
-                each,
-                revision=revision_of(each.spec),
-                replicas=replicas,
-                bundle=bundle,
-            )
-            for each, replicas in fleets(sd)
-        ),
+        *chain.from_iterable(_workloads(each, replicas, bundle) for each, replicas in fleets(sd)),
     )
+
+
+def _workloads(
+    sd: SpeculativeDeployment, replicas: int, bundle: PluginBundle
+) -> Iterator[Manifest]:
+    revision = revision_of(sd.spec)
+    for step in first_steps(sd.metadata.name, sd.spec, revision, replicas):
+        yield workload(
+            step.kind,
+            sd,
+            name=step.name,
+            revision=revision,
+            replicas=step.replicas,
+            bundle=bundle,
+        )
 
 
 def fleets(sd: SpeculativeDeployment) -> tuple[tuple[SpeculativeDeployment, int], ...]:

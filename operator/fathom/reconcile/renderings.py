@@ -109,7 +109,14 @@ class Renderings:
             return None
         if found.rendering and found.rendering == self.of(running.made_from, bundle):
             return None
-        ours = workload(kind, running.makes, revision=found.revision, replicas=0, bundle=bundle)
+        ours = workload(
+            kind,
+            running.makes,
+            name=found.name,
+            revision=found.revision,
+            replicas=0,
+            bundle=bundle,
+        )
         why = _difference(found, running.live, ours)
         if why == NOTHING_CHANGED:
             return None

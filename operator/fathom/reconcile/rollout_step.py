@@ -14,6 +14,7 @@ from fathom.core.cluster.place import measured_start_s, unplaced
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.pause import pause_of
+from fathom.core.plan import what_blocks
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.standing import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
@@ -91,6 +92,7 @@ def desired_state(
         unplaced=unplaced(objects),
         start_s=measured_start_s(objects.standing),
         failed_pods=objects.failed,
+        blocked=_blocked(before, wanted.spec, objects),
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
@@ -151,6 +153,20 @@ def desired_state(
         hold=hold,
         paused=paused,
         offer=asked.offer,
+    )
+
+
+def _blocked(before: Rollout | None, spec: SpeculativeDeploymentSpec, objects: Objects) -> str:
+    """Why no canary can come, in words; empty: it can, or none is on its way."""
+    if before is None or before.stage is not Stage.CANARY:
+        return ""
+    return what_blocks(
+        objects,
+        spec,
+        before.revision,
+        stable=before.stable,
+        most_new=before.most_new,
+        no_room=before.no_room,
     )
 
 

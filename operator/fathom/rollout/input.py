@@ -83,6 +83,8 @@ class RolloutInput:
     """Seconds that a replica took to start, the last one that tells; None: none does."""
     failed_pods: tuple[ObservedPod, ...] = ()
     """Pods of any revision that failed for good."""
+    blocked: str = ""
+    """Why the operator makes no room for the canary, and what to do; empty: it does."""
     held: str = ""
     """What the revision's pods wait for, in words, before they may be created; empty: nothing."""
     compares: Compares | None = None
@@ -103,11 +105,11 @@ class RolloutInput:
     def others(self) -> tuple[str, ...]:
         """Other revisions that have pods, or ask for some; those that serve most come first."""
         found = {
-            each.revision: (self.ready(each.revision), each.replicas)
-            for each in self.workloads
-            if each.revision != self.revision and (each.replicas or self.of_revision(each.revision))
+            each: (self.ready(each), self.asked(each), each)
+            for each in {workload.revision for workload in self.workloads} - {self.revision}
+            if self.asked(each) or self.of_revision(each)
         }
-        return tuple(sorted(found, key=lambda revision: (found[revision], revision), reverse=True))
+        return tuple(sorted(found, key=lambda revision: found[revision], reverse=True))
 
     def of_revision(self, revision: str) -> tuple[ObservedPod, ...]:
         return tuple(pod for pod in self.pods if pod.revision == revision and not pod.terminating)
@@ -116,8 +118,8 @@ class RolloutInput:
         return sum(pod.ready for pod in self.of_revision(revision))
 
     def asked(self, revision: str) -> int:
-        """Replicas that its workload asks for; 0: there is none."""
-        return next((each.replicas for each in self.workloads if each.revision == revision), 0)
+        """Replicas that its workloads ask for; 0: there is none."""
+        return sum(each.replicas for each in self.workloads if each.revision == revision)
 
     def refusal(self, revision: str) -> Trouble | None:
         """Why the cluster creates no pods of it; None: it does, or does not say."""

@@ -1,4 +1,4 @@
-"""Room for a canary beside all replicas: whether there is any, and what it costs if not. Pure.
+"""Room for a canary: whether there is any beside all replicas, and what it costs if not. Pure.
 
 A surge pod is asked for, and the scheduler's answer is the answer. Where no node has room for so
 long as the spec says, the canary waits, or takes the place of a replica.
@@ -17,7 +17,7 @@ from fathom.rollout.rollout import Rollout, Stage
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """That no node has room for the canary beside all replicas, for now."""
+    """That there is no room for the canary, for now."""
 
     takes: bool
     """Whether it takes the place of a replica now; else it waits."""
@@ -33,6 +33,8 @@ def no_room(rollout: Rollout, given: RolloutInput) -> NoRoom | None:
         given: this pass's view.
     """
     settings, found = given.settings, given.unplaced.get(rollout.revision)
+    if rollout.stage is Stage.CANARY and given.blocked:
+        return NoRoom(takes=False, reason=Reason.ROLLOUT_BLOCKED, message=given.blocked)
     asks = rollout.stage is Stage.CANARY and settings.max_surge and not rollout.no_room
     if not asks or found is None or not (settings.waits or _may_take(rollout, given)):
         return None

@@ -236,7 +236,7 @@ async def _refused_pods(
     pods: Sequence[ObservedPod],
 ) -> dict[str, str]:
     """Nothing is read while no pod is missing."""
-    gaps = [(group.name, gap) for group in groups for gap in gaps_in(group, pods)]
+    gaps = [(name, gap) for name, found in gaps_in(groups, pods).items() for gap in found]
     gaps += [(job.name, gap) for job in jobs for gap in gaps_of(job, pods)]
     found: dict[str, str] = {}
     for name, gap in gaps:

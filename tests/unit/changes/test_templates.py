@@ -31,7 +31,7 @@ def template(manifest: dict[str, Any], bundle: PluginBundle = BUNDLE) -> dict[st
     sd = parse(manifest)
     assert isinstance(sd, SpeculativeDeployment), "\n".join(map(str, sd))
     revision = revision_of(sd.spec)
-    rendered: Any = deployment(sd, revision=revision, replicas=1, bundle=bundle)
+    rendered: Any = deployment(sd, name="kimi-a", revision=revision, replicas=1, bundle=bundle)
     return rendered["spec"]["template"]  # type: ignore[no-any-return]
 
 

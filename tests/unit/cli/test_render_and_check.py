@@ -106,8 +106,8 @@ def test_of_two_resources_only_the_good_one_is_printed(cli: CliRunner, tmp_path:
 def test_a_name_too_long_for_groups_is_refused_with_the_number(
     cli: CliRunner, tmp_path: Path
 ) -> None:
-    document = manifest({"engine.tensorParallelSize": 8, "replicas": 12})
-    document["metadata"]["name"] = "n" * 41
+    document = manifest({"engine.tensorParallelSize": 8})
+    document["metadata"]["name"] = "n" * 42
     file = file_with(tmp_path / "a.yaml", document)
 
     result = cli.invoke(app, ["check", "--offline", "-f", file])
@@ -115,9 +115,9 @@ def test_a_name_too_long_for_groups_is_refused_with_the_number(
     assert result.exit_code == 2
     assert result.stderr == (
         f"{file}: metadata.name: this name is too long for replicas over several nodes, whose pods "
-        "repeat it in labels: it may have 41 characters with up to 10 replicas, 40 with up to 100, "
-        "39 with up to 1,000, 38 with any number. Make the resource anew under a shorter name, or "
-        "keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one node.\n"
+        "repeat it in labels: it may have 41 characters. Make the resource anew under a shorter "
+        "name, or keep tensorParallelSize × pipelineParallelSize × dataParallelSize within one "
+        "node.\n"
     )
 
 

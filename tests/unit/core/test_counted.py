@@ -25,8 +25,6 @@ NEVER_ONE = {
     "{layers} tokens": "every depth is a multiple of one",
     "{longest} positions": "every model reads more",
     "{size} GPUs": "every number of heads is a multiple of one",
-    "{fewest} replicas": "ten",
-    "{longest_group_name(fewest)} characters": "dozens",
     "{nodes_per_replica(spec)} nodes": "several",
     "{len(found)} characters": "too many",
     "{len(name)} characters": "too many",

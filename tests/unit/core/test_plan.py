@@ -1,7 +1,8 @@
 """What becomes of each Deployment and ConfigMap, from what is there."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from fathom.core.cluster.observed import (
 )
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects
-from fathom.core.plan import Plan, Rendering, Template, fleets_of, plan_of
+from fathom.core.fleets import fleets_of
+from fathom.core.plan import Plan, Rendering, Template, plan_of
 from manifest_samples import resource
 
 OURS = Rendering(pods="0urs", plugin="kimi-plugin-a", depth="kimi-depth")
@@ -60,38 +62,65 @@ def pod(
 
 
 def group(
-    revision: str, index: int, *, leader: bool = True, leaving: bool = False
+    revision: str,
+    index: int = 0,
+    *,
+    of: str = "",
+    ready: bool = True,
+    leader: bool = True,
+    leaving: bool = False,
+    lost: bool = False,
 ) -> list[ObservedPod]:
     """The pods of one group; without its leader, a worker that is left of it."""
     roles = [names.ROLE_LEADER] if leader else []
+    name = of or f"kimi-{revision}"
+    gone = "1970-01-01T00:00:00Z" if lost else "2027-01-15T08:00:00Z"
     return [
         ObservedPod.model_validate(
             {
                 "metadata": {
-                    "name": f"kimi-{revision}-{index}-{role}",
+                    "name": f"{name}-{index}-{role}",
                     "labels": {
                         names.LABEL_REVISION: revision,
                         names.LABEL_ROLE: role,
+                        "leaderworkerset.sigs.k8s.io/name": name,
                         "leaderworkerset.sigs.k8s.io/group-index": str(index),
                     },
-                    **({"deletionTimestamp": "2027-01-15T08:00:00Z"} if leaving else {}),
+                    **({"deletionTimestamp": gone} if leaving or lost else {}),
                 },
-                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]
+                },
             }
         )
         for role in (*roles, names.ROLE_WORKER)
     ]
 
 
-def leader_worker_set(revision: str, replicas: int) -> ObservedLeaderWorkerSet:
-    stamps = {names.ANNOTATION_RENDERED_BY: "0.1.0 0urs", names.ANNOTATION_PLUGIN: "kimi-plugin-a"}
-    labels = {names.LABEL_REVISION: revision}
+def leader_worker_set(
+    revision: str, replicas: int, name: str = "", **annotations: str
+) -> ObservedLeaderWorkerSet:
+    stamps = {
+        names.ANNOTATION_RENDERED_BY: annotations.get("rendered", "0.1.0 0urs"),
+        names.ANNOTATION_PLUGIN: "kimi-plugin-a",
+    }
+    metadata = {
+        "name": name or f"kimi-{revision}",
+        "labels": {names.LABEL_REVISION: revision},
+        "annotations": stamps,
+    }
     return ObservedLeaderWorkerSet.model_validate(
-        {
-            "metadata": {"name": f"kimi-{revision}", "labels": labels, "annotations": stamps},
-            "spec": {"replicas": replicas},
-        }
+        {"metadata": metadata, "spec": {"replicas": replicas}}
     )
+
+
+def set_of_one(
+    revision: str, number: int, *, asked: int = 1, pods: bool = True, **how: Any
+) -> tuple[ObservedWorkload | ObservedPod, ...]:
+    """A LeaderWorkerSet of one replica, and its pods."""
+    name = names.group_set("kimi", revision, number)
+    made = group(revision, of=name, **how) if pods else ()
+    return (leader_worker_set(revision, asked, name), *made)
 
 
 def config_map(name: str, component: str) -> ObservedConfigMap:
@@ -99,9 +128,12 @@ def config_map(name: str, component: str) -> ObservedConfigMap:
     return ObservedConfigMap.model_validate({"metadata": {"name": name, "labels": labels}})
 
 
+NOW_S = 1000.0
+
+
 def objects_of(*found: ObservedWorkload | ObservedPod | ObservedConfigMap) -> Objects:
     return Objects(
-        read_at_s=0,
+        read_at_s=NOW_S,
         resource={},
         metadata=Meta(name="kimi", namespace="llm"),
         status=None,
@@ -330,9 +362,21 @@ def test_surplus_pods_that_drain_are_progress() -> None:
 TWO_TRAYS = {"engine.tensorParallelSize": 8}
 
 
-def test_over_several_nodes_a_revision_is_a_leader_worker_set() -> None:
+def asked(found: Plan) -> dict[str, int]:
+    return {step.name: step.replicas for step in found.workloads}
+
+
+def test_over_several_nodes_each_replica_is_a_leader_worker_set() -> None:
     found = plan(changes=TWO_TRAYS)
-    assert [step.kind for step in found.workloads] == [LEADER_WORKER_SET]
+    assert [step.kind for step in found.workloads] == [LEADER_WORKER_SET] * 2
+    assert steps(found) == [
+        ("kimi-new00", 1, Template.RENDER),
+        ("kimi-new01", 1, Template.RENDER),
+    ]
+
+
+def test_without_replicas_one_set_says_what_they_would_be() -> None:
+    assert asked(plan(changes={**TWO_TRAYS, "replicas": 0})) == {"kimi-new00": 0}
 
 
 def test_a_revision_of_the_other_kind_gives_way_as_any_other() -> None:
@@ -349,8 +393,154 @@ def test_a_revision_of_the_other_kind_gives_way_as_any_other() -> None:
     ]
 
 
+def test_the_set_that_does_not_serve_makes_room() -> None:
+    fleet = [
+        *set_of_one("old", 0, ready=False),
+        *set_of_one("old", 1),
+        *set_of_one("old", 2),
+        *set_of_one("new", 0, asked=0, pods=False),
+    ]
+    found = plan(*fleet, changes={**TWO_TRAYS, "replicas": 3}, most_new=1)
+    assert asked(found) == {"kimi-new00": 0, "kimi-old00": 0, "kimi-old01": 1, "kimi-old02": 1}
+
+
+def test_the_set_that_does_not_serve_goes_with_fewer_replicas() -> None:
+    fleet = [*set_of_one("new", 0, ready=False), *set_of_one("new", 1), *set_of_one("new", 2)]
+    found = plan(*fleet, changes=TWO_TRAYS)
+    assert asked(found) == {"kimi-new00": 0, "kimi-new01": 1, "kimi-new02": 1}
+
+
+def test_a_further_set_is_a_copy_of_those_that_run() -> None:
+    """Whoever rendered them: to render it might make it another."""
+    theirs = leader_worker_set("new", 1, "kimi-new00", rendered="0.2.0 theirs")
+    found = plan(theirs, *group("new", of="kimi-new00"), changes=TWO_TRAYS)
+    assert steps(found) == [
+        ("kimi-new00", 1, Template.KEEP),
+        ("kimi-new01", 1, Template.COPY),
+    ]
+    assert found.workloads[1].copied == "kimi-new00"
+
+
+def test_a_set_that_is_empty_is_raised_before_another_is_made() -> None:
+    fleet = [*set_of_one("new", 0, asked=0, pods=False), *set_of_one("new", 1)]
+    assert asked(plan(*fleet, changes=TWO_TRAYS)) == {"kimi-new00": 1, "kimi-new01": 1}
+
+
+def test_a_set_that_drains_is_not_waited_for() -> None:
+    fleet = [*set_of_one("new", 0, asked=0, leaving=True), *set_of_one("new", 1)]
+    assert asked(plan(*fleet, changes=TWO_TRAYS)) == {
+        "kimi-new00": 0,
+        "kimi-new01": 1,
+        "kimi-new02": 1,
+    }
+
+
+def test_empty_sets_go_but_for_the_last_of_their_revision() -> None:
+    empty = [set_of_one("new", number, asked=0, pods=False) for number in range(3)]
+    zero = {**TWO_TRAYS, "replicas": 0}
+    found = plan(*chain.from_iterable(empty), changes=zero)
+    assert asked(found) == {"kimi-new00": 0}
+    assert [name for _, name in found.emptied] == ["kimi-new01", "kimi-new02"]
+
+
+def test_a_name_that_pods_still_bear_is_not_taken_again() -> None:
+    left = group("new", of="kimi-new00", leaving=True)
+    assert asked(plan(*left, changes=TWO_TRAYS)) == {"kimi-new01": 1, "kimi-new02": 1}
+
+
+def test_a_replica_whose_node_died_is_replaced_and_its_set_stays_until_its_pods_are_gone() -> None:
+    dead = set_of_one("new", 0, ready=False, lost=True)
+    fleet = [*dead, *set_of_one("new", 1)]
+    found = plan(*fleet, changes=TWO_TRAYS)
+    assert asked(found) == {"kimi-new00": 0, "kimi-new01": 1, "kimi-new02": 1}
+    replaced = [*set_of_one("new", 0, asked=0, ready=False, lost=True), *set_of_one("new", 1)]
+    replaced += set_of_one("new", 2)
+    found = plan(*replaced, changes=TWO_TRAYS)
+    assert asked(found) == {"kimi-new00": 0, "kimi-new01": 1, "kimi-new02": 1}
+    assert found.emptied == ()
+    gone = [*set_of_one("new", 0, asked=0, pods=False), *replaced[len(dead) :]]
+    assert plan(*gone, changes=TWO_TRAYS).emptied == ((LEADER_WORKER_SET, "kimi-new00"),)
+
+
+@pytest.mark.parametrize("dead", [0, 1, 2])
+def test_of_a_set_with_several_groups_too_the_dead_one_is_replaced(dead: int) -> None:
+    groups = [group("new", each, ready=each != dead, lost=each == dead) for each in range(3)]
+    several = leader_worker_set("new", 3)
+    found = plan(several, *chain.from_iterable(groups), changes={**TWO_TRAYS, "replicas": 3})
+    # What is below the last that counts comes back if its node does.
+    assert asked(found) == {"kimi-new": 2 if dead == 2 else 3, "kimi-new00": 1}
+
+
+def test_a_set_with_several_groups_stays_and_does_not_grow() -> None:
+    serving = chain.from_iterable(group("new", each) for each in range(2))
+    several = leader_worker_set("new", 2)
+    found = plan(several, *serving, changes={**TWO_TRAYS, "replicas": 3})
+    assert steps(found) == [("kimi-new", 2, Template.RENDER), ("kimi-new00", 1, Template.COPY)]
+
+
+def test_what_serves_stays_whatever_kind_of_set_it_is_in() -> None:
+    """As a Fathom from before that came back for a while leaves it."""
+    several = [leader_worker_set("new", 2), *group("new", 0), *group("new", 1, ready=False)]
+    found = plan(*several, *set_of_one("new", 0, ready=False), *set_of_one("new", 1))
+    assert asked(found) == {"kimi-new": 1, "kimi-new00": 0, "kimi-new01": 1}
+
+
+def blocked(*, broken: Collection[int] = (0,), replicas: int = 3, **more: Any) -> Plan:
+    """Some groups of a set that an earlier Fathom made do not serve."""
+    groups = (group("old", each, ready=each not in broken) for each in range(3))
+    several = leader_worker_set("old", 3)
+    canary = set_of_one("new", 0, asked=0, pods=False)
+    changes = {**TWO_TRAYS, "replicas": replicas, **more}
+    return plan(several, *chain.from_iterable(groups), *canary, changes=changes, most_new=1)
+
+
+def test_a_group_that_blocks_is_named_with_what_to_do() -> None:
+    found = blocked()
+    assert asked(found) == {"kimi-new00": 0, "kimi-old": 3}
+    assert found.progress.reason is Reason.ROLLOUT_BLOCKED
+    assert not found.progress.moving
+    assert found.progress.message == (
+        "0 of 3 replicas of revision new are ready; 3 of other revisions are left. Group "
+        "kimi-old-0 does not serve, and cannot make room: LeaderWorkerSet kimi-old has several "
+        "groups, as an earlier Fathom made it, and gives up the last ones first, which serve. "
+        "Until somebody decides, nothing moves. Make it serve (`kubectl delete pod kimi-old-0` "
+        "has the group made once more), or set rollout.maxUnavailable to 2: then one that serves "
+        "makes room."
+    )
+
+
+def test_of_several_groups_that_block_the_first_is_named() -> None:
+    found = blocked(broken=(0, 1))
+    assert "Group kimi-old-0 does not serve" in found.progress.message
+    assert "which serve. 1 more group is in the way as well. Until" in found.progress.message
+    assert "set rollout.maxUnavailable to 3:" in found.progress.message
+
+
+def test_what_a_blocked_rollout_is_told_to_do_helps() -> None:
+    found = blocked(**{"rollout.maxUnavailable": 2})
+    assert asked(found) == {"kimi-new00": 0, "kimi-old": 2}
+    assert found.progress.reason is Reason.ROLLING_OUT
+
+
+def test_a_replica_that_starts_may_yet_make_room() -> None:
+    several = chain.from_iterable(group("old", each, ready=each != 0) for each in range(3))
+    surged = [leader_worker_set("old", 3), *several, *set_of_one("new", 0, ready=False)]
+    bounds = {"replicas": 3, "rollout.maxUnavailable": 0, "rollout.maxSurge": 1}
+    found = plan(*surged, changes={**TWO_TRAYS, **bounds})
+    assert asked(found) == {"kimi-new00": 1, "kimi-old": 3}
+    assert found.progress.reason is Reason.ROLLING_OUT
+
+
+def test_what_drains_makes_room_whatever_else_is_in_the_way() -> None:
+    several = [*group("old", 0, ready=False), *group("old", 1), *group("old", 2, leaving=True)]
+    canary = set_of_one("new", 0, asked=0, pods=False)
+    changes = {**TWO_TRAYS, "replicas": 3}
+    found = plan(leader_worker_set("old", 2), *several, *canary, changes=changes, most_new=1)
+    assert found.progress.reason is Reason.ROLLING_OUT
+
+
 def test_a_group_counts_once_and_until_its_last_pod_is_gone() -> None:
-    (fleet,) = fleets_of(
+    (found,) = fleets_of(
         objects_of(
             leader_worker_set("new", 2),
             *group("new", 0),
@@ -359,12 +549,24 @@ def test_a_group_counts_once_and_until_its_last_pod_is_gone() -> None:
             *group("new", 2, leader=False, leaving=True),
         )
     )
-    assert (fleet.pods, fleet.ready, fleet.terminating) == (2, 2, 1)
-    assert fleet.ready_indices == {0, 1}
+    assert (found.fleet.serves, found.fleet.held) == ((True, True), 3)
 
 
 def test_a_group_that_comes_back_holds_no_more_than_its_trays() -> None:
     leaving = group("new", 0, leader=False, leaving=True)
     (back, _) = group("new", 0)
-    (fleet,) = fleets_of(objects_of(leader_worker_set("new", 1), back, *leaving))
-    assert (fleet.pods, fleet.terminating, fleet.held) == (1, 0, 1)
+    (found,) = fleets_of(objects_of(leader_worker_set("new", 1), back, *leaving))
+    assert found.fleet.held == 1
+
+
+def test_a_group_that_goes_leaves_its_place_to_no_other_set() -> None:
+    """One set has a group too many, and one lacks its group: that is two replicas' worth."""
+    fleet = [*set_of_one("new", 0, asked=0), *set_of_one("new", 1, pods=False)]
+    (found,) = fleets_of(objects_of(*fleet))
+    assert (found.fleet.serves, found.fleet.held) == ((False,), 2)
+
+
+def test_pods_of_a_set_that_somebody_deleted_hold_their_trays() -> None:
+    left = group("new", of="kimi-new07")
+    (found,) = fleets_of(objects_of(*set_of_one("new", 0), *left))
+    assert (found.fleet.serves, found.fleet.held) == ((True,), 2)

@@ -9,28 +9,49 @@ from hypothesis import strategies as st
 from fathom.core.replicas import Fleet, ReplicaBounds, replicas_by_revision
 
 
+@dataclass(frozen=True)
+class Deployed:
+    """A Deployment with its pods, of which those that are not ready go first."""
+
+    revision: str
+    asked: int = 0
+    pods: int = 0
+    ready: int = 0
+    terminating: int = 0
+
+    @property
+    def fleet(self) -> Fleet:
+        serves = tuple(index < self.ready for index in range(self.asked))
+        return Fleet(self.revision, serves, max(self.asked, self.pods) + self.terminating)
+
+
+def deployed(revision: str, asked: int, ready: int) -> Fleet:
+    """With as many pods as it asks for."""
+    return Deployed(revision, asked, asked, ready).fleet
+
+
 @dataclass
 class Cluster:
     """Deployments with their pods, moved on one event at a time."""
 
     bounds: ReplicaBounds
-    fleets: dict[str, Fleet] = field(default_factory=dict)
+    fleets: dict[str, Deployed] = field(default_factory=dict)
     least_ready: int = 1_000_000
     most_held: int = 0
 
     def ask(self, wanted: str) -> dict[str, int]:
         """One pass: apply what is asked for, as the controllers would at once."""
-        asked = replicas_by_revision(wanted, tuple(self.fleets.values()), self.bounds)
+        fleets = [each.fleet for each in self.fleets.values()]
+        asked = replicas_by_revision(wanted, fleets, self.bounds)
         for revision, replicas in asked.items():
-            before = self.fleets.get(revision, Fleet(revision, 0, 0, 0, 0))
+            before = self.fleets.get(revision, Deployed(revision))
             gone = max(0, before.pods - replicas)
-            # A ReplicaSet takes pods that are not ready first.
-            ready = min(before.ready, replicas)
-            self.fleets[revision] = Fleet(
+            self.fleets[revision] = Deployed(
                 revision,
                 replicas,
                 max(before.pods - gone, replicas),
-                ready,
+                # A ReplicaSet takes pods that are not ready first.
+                min(before.ready, replicas),
                 before.terminating + gone,
             )
         self.look()
@@ -38,26 +59,23 @@ class Cluster:
 
     def drained(self) -> None:
         """Every terminating pod is gone."""
-        self.fleets = {
-            name: Fleet(name, each.asked, each.pods, each.ready, 0)
-            for name, each in self.fleets.items()
-        }
+        self.fleets = {name: replace(each, terminating=0) for name, each in self.fleets.items()}
 
     def ready(self, revision: str) -> None:
         """Every pod of a revision has become ready."""
         each = self.fleets[revision]
-        self.fleets[revision] = Fleet(revision, each.asked, each.pods, each.pods, each.terminating)
+        self.fleets[revision] = replace(each, ready=each.pods)
 
     def look(self) -> None:
         each = self.fleets.values()
         self.least_ready = min(self.least_ready, sum(fleet.ready for fleet in each))
-        self.most_held = max(self.most_held, sum(fleet.held for fleet in each))
+        self.most_held = max(self.most_held, sum(fleet.fleet.held for fleet in each))
 
 
 def serving(replicas: int, unavailable: int, surge: int, *, paused: bool = False) -> Cluster:
     """A cluster where every replica of revision `old` is ready."""
     bounds = ReplicaBounds(replicas, unavailable, surge, paused)
-    return Cluster(bounds, {"old": Fleet("old", replicas, replicas, replicas, 0)})
+    return Cluster(bounds, {"old": Deployed("old", replicas, replicas, replicas)})
 
 
 def rolled(cluster: Cluster, wanted: str, steps: int = 40) -> list[tuple[int, int]]:
@@ -129,24 +147,24 @@ def test_a_revert_in_the_middle_only_changes_who_is_wanted() -> None:
 
 
 def test_pods_that_are_not_ready_go_first_and_only_as_far_as_allowed() -> None:
-    fleets = (Fleet("old", 4, 4, 1, 0),)
+    fleets = (deployed("old", 4, 1),)
     assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 3, "new": 0}
 
 
 def test_of_two_old_revisions_the_one_that_serves_least_goes_first() -> None:
-    fleets = (Fleet("a", 2, 2, 2, 0), Fleet("b", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
+    fleets = (deployed("a", 2, 2), deployed("b", 1, 1), deployed("new", 1, 1))
     assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"a": 2, "b": 0, "new": 1}
 
 
 def test_of_all_old_revisions_what_serves_nobody_goes_first() -> None:
     """The canary's place comes from a pod that is not ready, though `a` serves less than `b`."""
-    fleets = (Fleet("a", 1, 1, 1, 0), Fleet("b", 2, 2, 1, 0))
+    fleets = (deployed("a", 1, 1), deployed("b", 2, 1))
     bounds = ReplicaBounds(3, 2, 0, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 1, "new": 0}
 
 
 def test_and_what_serves_goes_after_it_in_the_same_look() -> None:
-    fleets = (Fleet("a", 1, 1, 1, 0), Fleet("b", 3, 3, 2, 0), Fleet("new", 1, 1, 1, 0))
+    fleets = (deployed("a", 1, 1), deployed("b", 3, 2), deployed("new", 1, 1))
     assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 1)) == {"a": 0, "b": 2, "new": 1}
 
 
@@ -157,7 +175,7 @@ def test_paused_holds_everything_between_revisions() -> None:
 
 @pytest.mark.parametrize(("replicas", "expected"), [(5, 4), (4, 3), (2, 1), (0, 0)])
 def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
-    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 0, 0))
+    fleets = (deployed("old", 2, 2), deployed("new", 1, 0))
     asked = replicas_by_revision("new", fleets, ReplicaBounds(replicas, 1, 0, paused=True))
     assert sum(asked.values()) == replicas
     assert asked["old"] >= expected
@@ -165,7 +183,7 @@ def test_paused_still_scales_what_serves(replicas: int, expected: int) -> None:
 
 def test_a_pause_in_the_middle_of_a_surge_costs_no_pod_that_serves() -> None:
     """One surplus pod is asked for, and it is the one that starts that gives way."""
-    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 2, 2, 1, 0))
+    fleets = (deployed("old", 1, 1), deployed("new", 2, 1))
     asked = replicas_by_revision("new", fleets, ReplicaBounds(2, 0, 1, paused=True))
     assert asked == {"old": 1, "new": 1}
 
@@ -191,13 +209,13 @@ def test_paused_groups_that_serve_stay_though_one_too_many_is_asked_for() -> Non
 def test_paused_a_canary_stays_while_the_others_scale(
     replicas: int, unavailable: int, surge: int, expected: dict[str, int]
 ) -> None:
-    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 1, 0))
+    fleets = (deployed("old", 2, 2), deployed("new", 1, 1))
     bounds = ReplicaBounds(replicas, unavailable, surge, paused=True, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == expected
 
 
 def test_paused_nobody_makes_room_for_a_canary_that_has_not_come() -> None:
-    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 0, 0, 0, 0))
+    fleets = (deployed("old", 2, 2), deployed("new", 0, 0))
     bounds = ReplicaBounds(2, 1, 0, paused=True, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
 
@@ -209,19 +227,16 @@ def test_paused_nobody_makes_room_for_a_canary_that_has_not_come() -> None:
 def test_paused_nobody_serves_less_than_asked(
     revisions: list[tuple[int, int]], replicas: int
 ) -> None:
-    fleets = [
-        Fleet(f"r{index}", asked, asked, min(ready, asked), 0)
-        for index, (asked, ready) in enumerate(revisions)
-    ]
+    fleets = [deployed(f"r{index}", asked, ready) for index, (asked, ready) in enumerate(revisions)]
     asked = replicas_by_revision("r0", fleets, ReplicaBounds(replicas, 1, 1, paused=True))
     before = sum(fleet.serving for fleet in fleets)
-    after = sum(min(fleet.ready, asked[fleet.revision]) for fleet in fleets)
+    after = sum(fleet.serving_at(asked[fleet.revision]) for fleet in fleets)
     assert after >= min(before, replicas)
     assert sum(asked.values()) == replicas
 
 
 def test_scaling_up_in_the_middle_grows_the_new_revision() -> None:
-    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 1, 1, 1, 0))
+    fleets = (deployed("old", 1, 1), deployed("new", 1, 1))
     assert replicas_by_revision("new", fleets, ReplicaBounds(4, 1, 0)) == {"old": 1, "new": 3}
 
 
@@ -278,20 +293,20 @@ def test_the_trial_of_a_single_replica_takes_its_place() -> None:
     [(5, {"old": 4, "new": 1}), (2, {"old": 1, "new": 1}), (0, {"old": 0, "new": 0})],
 )
 def test_on_trial_it_is_the_others_that_scale(replicas: int, expected: dict[str, int]) -> None:
-    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, 1, 0))
+    fleets = (deployed("old", 2, 2), deployed("new", 1, 1))
     assert (
         replicas_by_revision("new", fleets, ReplicaBounds(replicas, 1, 0, most_new=1)) == expected
     )
 
 
 def test_on_trial_the_others_come_back_before_the_canary_comes() -> None:
-    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 0, 0, 0, 0))
+    fleets = (deployed("old", 1, 1), deployed("new", 0, 0))
     bounds = ReplicaBounds(3, 1, 0, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 2, "new": 0}
 
 
 def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
-    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("canary", 1, 1, 0, 0))
+    fleets = (deployed("old", 2, 2), deployed("canary", 1, 0))
     assert replicas_by_revision("new", fleets, ReplicaBounds(3, 1, 0, most_new=1)) == {
         "old": 2,
         "canary": 0,
@@ -304,10 +319,10 @@ def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
 def test_scaled_to_one_a_canary_that_is_there_keeps_one_beside_it(
     ready: int, *, paused: bool
 ) -> None:
-    fleets = (Fleet("old", 2, 2, 2, 0), Fleet("new", 1, 1, ready, 0))
+    fleets = (deployed("old", 2, 2), deployed("new", 1, ready))
     bounds = ReplicaBounds(1, 1, 0, paused=paused, most_new=1)
     assert replicas_by_revision("new", fleets, bounds) == {"old": 1, "new": 1}
-    gone = (Fleet("old", 0, 0, 0, 0), Fleet("new", 1, 1, ready, 0))
+    gone = (deployed("old", 0, 0), deployed("new", 1, ready))
     assert replicas_by_revision("new", gone, bounds) == {"old": 0, "new": 1}
 
 
@@ -325,8 +340,8 @@ def test_scaled_to_one_before_the_canary_has_come_it_takes_the_only_place() -> N
 def test_scaled_to_one_past_the_trial_the_last_that_serves_waits_for_another() -> None:
     """As where what was promoted is down again."""
     cluster = serving(3, 1, 0)
-    cluster.fleets["old"] = Fleet("old", 2, 2, 2, 0)
-    cluster.fleets["new"] = Fleet("new", 1, 1, 0, 0)
+    cluster.fleets["old"] = Deployed("old", 2, 2, 2)
+    cluster.fleets["new"] = Deployed("new", 1, 1, 0)
     cluster.bounds = replace(cluster.bounds, replicas=1)
     assert cluster.ask("new") == {"old": 1, "new": 1}
     cluster.drained()
@@ -337,19 +352,19 @@ def test_scaled_to_one_past_the_trial_the_last_that_serves_waits_for_another() -
 
 def test_a_surge_does_not_wait_for_what_the_room_was_made_for() -> None:
     """Within N + S, U says whether all may be missing: the new pod may need the old one's node."""
-    fleets = (Fleet("old", 1, 1, 1, 0), Fleet("new", 1, 1, 0, 0))
+    fleets = (deployed("old", 1, 1), deployed("new", 1, 0))
     asked = replicas_by_revision("new", fleets, ReplicaBounds(1, 1, 1))
     assert asked == {"old": 0, "new": 1}
 
 
 def numbered(revision: str, ready: set[int], asked: int) -> Fleet:
-    """Groups, of which the last ones go first."""
-    return Fleet(revision, asked, asked, len(ready), 0, frozenset(ready))
+    """Groups of one set, of which the last ones go first."""
+    return Fleet(revision, tuple(index in ready for index in range(asked)), asked)
 
 
 def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
     """Of 0, 1 and 2 only 0 is down: to shrink by one is to take 2, which serves."""
-    new = Fleet("new", 0, 0, 0, 0)
+    new = deployed("new", 0, 0)
     idle_first = numbered("old", {1, 2}, 3)
     assert replicas_by_revision("new", (idle_first, new), ReplicaBounds(3, 1, 0)) == {
         "old": 3,
@@ -364,7 +379,7 @@ def test_a_group_that_serves_is_not_taken_for_an_idle_one_before_it() -> None:
 
 def test_an_idle_group_that_cannot_go_costs_no_pod_that_serves() -> None:
     """Group 0 of `b` is down and the last to go: what may go beside it is one pod, not two."""
-    fleets = (Fleet("a", 2, 2, 2, 0), numbered("b", {1, 2}, 3), Fleet("new", 0, 0, 0, 0))
+    fleets = (deployed("a", 2, 2), numbered("b", {1, 2}, 3), deployed("new", 0, 0))
     bounds = ReplicaBounds(4, 1, 0)
     assert replicas_by_revision("new", fleets, bounds) == {"a": 1, "b": 3, "new": 0}
 

@@ -96,12 +96,12 @@ def deployment(
     )
 
 
-def group(revision: str) -> ObservedLeaderWorkerSet:
-    return ObservedLeaderWorkerSet.model_validate({"metadata": _metadata(revision)})
+def group(revision: str, number: str = "") -> ObservedLeaderWorkerSet:
+    return ObservedLeaderWorkerSet.model_validate({"metadata": _metadata(revision, number)})
 
 
-def _metadata(revision: str) -> dict[str, Any]:
-    return {"name": f"kimi-{revision}", "labels": {names.LABEL_REVISION: revision}}
+def _metadata(revision: str, number: str = "") -> dict[str, Any]:
+    return {"name": f"kimi-{revision}{number}", "labels": {names.LABEL_REVISION: revision}}
 
 
 def given(after_s: float = 0.0, *pods: ObservedPod, **changes: Any) -> RolloutInput:

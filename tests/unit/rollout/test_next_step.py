@@ -15,7 +15,7 @@ from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.input import CanaryWindow, RolloutInput
 from fathom.rollout.rollout import CanaryWatch, Rollout, Stage
 from fathom.rollout.steps import RolloutStep, next_step
-from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, pod
+from unit.rollout.inputs import NOW_S, PATIENCE_S, SETTINGS, deployment, given, group, pod
 
 SETTLING = Rollout("new", "old", Stage.SETTLING, NOW_S, Reason.SETTLING)
 CANARY = replace(SETTLING, stage=Stage.CANARY, reason=Reason.CANARY_STARTING)
@@ -203,6 +203,19 @@ def test_a_pause_stops_every_clock() -> None:
     resumed = after(held, given(600, canary))
     assert (resumed.paused_at_s, resumed.began_at_s) == (None, NOW_S + 500)
     assert resumed.watch == replace(watch, ready_since_s=NOW_S + 505)
+
+
+def test_what_our_own_plan_makes_no_room_for_costs_no_patience() -> None:
+    """However long it takes until somebody decides."""
+    waits = after(CANARY, given(100))
+    held = after(waits, given(PATIENCE_S, blocked="Group kimi-old-0 does not serve."))
+    assert (held.stage, held.reason) == (Stage.CANARY, Reason.ROLLOUT_BLOCKED)
+    assert held.message == "Group kimi-old-0 does not serve."
+    assert after(held, given(9 * PATIENCE_S, blocked=held.message)) == held
+    freed = after(held, given(10 * PATIENCE_S))
+    assert (freed.stage, freed.reason) == (Stage.CANARY, Reason.CANARY_STARTING)
+    assert freed.watch is not None
+    assert freed.watch.unready_since_s == NOW_S + 100 + 9 * PATIENCE_S
 
 
 def test_a_pause_does_not_use_up_the_time_to_become_ready() -> None:
@@ -439,6 +452,13 @@ def test_where_nothing_is_left_to_go_back_to_the_canary_is_all_there_is(
     ]
     # Its spec tells how to make its pods again.
     assert after(CANARY, replace(gone, stable_spec_known=True)).stage is not Stage.PROMOTED
+
+
+def test_what_has_replicas_in_two_workloads_was_promoted_before() -> None:
+    """By an operator that kept no record: a canary has one."""
+    workloads = (group("old"), group("new", "00"), group("new", "01"))
+    assert after(None, given(10, workloads=workloads[:2])).stage is Stage.SETTLING
+    assert after(None, given(10, workloads=workloads)).stage is Stage.PROMOTED
 
 
 def test_it_is_over_when_every_replica_is_of_the_new_revision_and_ready() -> None:

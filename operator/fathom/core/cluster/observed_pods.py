@@ -1,7 +1,7 @@
 """What the operator reads of pods: the few fields it decides on, typed."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import AwareDatetime, Field
 
@@ -21,6 +21,7 @@ from fathom.core.engine.report import EngineReport, asked_by
 from fathom.core.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+LABEL_GROUP_SET: Final = "leaderworkerset.sigs.k8s.io/name"
 """On pods of a LeaderWorkerSet, by its controller."""
 _LOST_S: Final = 300.0
 """After the time at which a pod was to be gone: what a busy kubelet may take to say so."""
@@ -209,6 +210,20 @@ class Revised(ObservedModel):
         return self.metadata.labels.get(names.LABEL_REVISION, "")
 
 
+class Group(NamedTuple):
+    """One group of a LeaderWorkerSet."""
+
+    workload: str
+    """The set's name."""
+    number: int
+    """From 0; the last one goes first."""
+
+    @property
+    def leader(self) -> str:
+        """What its leader is called."""
+        return f"{self.workload}-{self.number}"
+
+
 class ObservedPod(Revised):
     """One pod of a SpeculativeDeployment."""
 
@@ -221,10 +236,11 @@ class ObservedPod(Revised):
         return self.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_LEADER
 
     @property
-    def group_index(self) -> int | None:
-        """Which replica of its LeaderWorkerSet it belongs to; None: it is a replica by itself."""
-        index = self.metadata.labels.get(LABEL_GROUP_INDEX, "")
-        return int(index) if index.isdecimal() else None
+    def group(self) -> Group | None:
+        """Which group it belongs to; None: it is a replica by itself."""
+        labels = self.metadata.labels
+        index = labels.get(LABEL_GROUP_INDEX, "")
+        return Group(labels.get(LABEL_GROUP_SET, ""), int(index)) if index.isdecimal() else None
 
     def belongs_to(self, owner: Meta) -> bool:
         """Whether it was made for this object, and not for another that had its name."""

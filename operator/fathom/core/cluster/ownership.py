@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fathom.api import names
 from fathom.core.cluster.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from fathom.core.cluster.metadata import Meta
-from fathom.core.cluster.observed_pods import LABEL_GROUP_INDEX
+from fathom.core.cluster.observed_pods import LABEL_GROUP_INDEX, LABEL_GROUP_SET
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,13 @@ def _of_a_workload(pod: Meta, resource: Meta) -> bool:
     """
     if names.LABEL_ROLE not in pod.labels and LABEL_GROUP_INDEX not in pod.labels:
         return True
-    base = names.revision_child(resource.name, pod.labels.get(names.LABEL_REVISION, ""))
+    revision = pod.labels.get(names.LABEL_REVISION, "")
+    workload = names.revision_child(resource.name, revision)
+    group_set = pod.labels.get(LABEL_GROUP_SET, "")
+    if names.is_group_set(group_set, resource.name, revision):
+        workload = group_set
     return any(
-        owner.controller and (owner.name == base or owner.name.startswith(f"{base}-"))
+        owner.controller and (owner.name == workload or owner.name.startswith(f"{workload}-"))
         for owner in pod.owner_references
     )
 

@@ -42,12 +42,15 @@ def unplaced(objects: Objects, *, with_pods: bool = True) -> Mapping[str, Unplac
         objects: what the cluster holds.
         with_pods: whether pods that find no node count, or only those that cannot be created.
     """
+    engines = objects.engines if with_pods else ()
     found: dict[str, Unplaced] = {}
-    for workload in objects.workloads:
-        pods = (pod for pod in objects.engines if with_pods and pod.revision == workload.revision)
-        each = _without_node(pods, objects) or _beyond_quota(workload, objects)
+    for revision in dict.fromkeys(each.revision for each in objects.workloads):
+        each = _without_node((pod for pod in engines if pod.revision == revision), objects)
+        own = (workload for workload in objects.workloads if workload.revision == revision)
+        refused = (_beyond_quota(workload, objects) for workload in own)
+        each = each or next((one for one in refused if one is not None), None)
         if each is not None:
-            found[workload.revision] = each
+            found[revision] = each
     return found
 
 

@@ -2,17 +2,18 @@
 
 LeaderWorkerSet has no condition for pods that the cluster refuses, and neither have a StatefulSet
 and a Job: they tell of it in events only. LeaderWorkerSet makes one StatefulSet for the leaders,
-called after itself, and one for the workers of each group, called `<name>-<index>`.
+called after itself, and one for the workers of each group, called as the group's leader is.
 Sources: `pkg/controllers` of github.com/kubernetes-sigs/lws; `recordPodEvent` in Kubernetes'
 pkg/controller/statefulset/stateful_pod_control.go, and pkg/controller/controller_utils.go for Jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fathom.core.cluster.observed import ObservedEvent, ObservedJob, ObservedLeaderWorkerSet
-from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.observed_pods import Group, ObservedPod
 
 CREATION_FAILED: Final = "FailedCreate"
 """The reason of such events, of all these controllers."""
@@ -28,26 +29,44 @@ class PodGap:
     """Unix seconds at which something of it came into being last: what was said before is over."""
 
 
-def gaps_in(group: ObservedLeaderWorkerSet, pods: Iterable[ObservedPod]) -> tuple[PodGap, ...]:
-    """What a LeaderWorkerSet lacks: leaders, and workers of the first group that lacks any.
+def gaps_in(
+    sets: Iterable[ObservedLeaderWorkerSet], pods: Iterable[ObservedPod]
+) -> Mapping[str, Sequence[PodGap]]:
+    """By LeaderWorkerSet, what it lacks: of each revision the first leaders, and the first workers.
 
-    Two at most: the workers of a thousand groups are refused for one reason.
+    Two for a revision at most: the pods of a thousand groups are refused for one reason.
 
     Args:
-        group: in question.
-        pods: of its resource, of all revisions.
+        sets: of one resource.
+        pods: of it, of all revisions.
     """
-    own = [pod for pod in pods if pod.revision == group.revision and pod.group_index is not None]
-    leaders = sorted((pod for pod in own if pod.leads), key=lambda pod: pod.group_index or 0)
-    found = []
+    members: defaultdict[str, defaultdict[int, list[ObservedPod]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for pod in pods:
+        if pod.group is not None:
+            members[pod.group.workload][pod.group.number].append(pod)
+    found: defaultdict[str, list[PodGap]] = defaultdict(list)
+    said: set[tuple[str, bool]] = set()
+    for each in sorted(sets, key=lambda each: each.name):
+        for of_leaders, gap in _gaps(each, members[each.name]):
+            if (each.revision, of_leaders) not in said:
+                said.add((each.revision, of_leaders))
+                found[each.name].append(gap)
+    return found
+
+
+def _gaps(
+    group: ObservedLeaderWorkerSet, members: Mapping[int, Sequence[ObservedPod]]
+) -> Iterator[tuple[bool, PodGap]]:
+    """What one set lacks, and whether that is leaders."""
+    leaders = {index: pod for index in members for pod in members[index] if pod.leads}
     if len(leaders) < group.replicas:
-        found.append(PodGap(group.name, _newest_s([group, *leaders])))
-    for leader in leaders:
-        members = [pod for pod in own if pod.group_index == leader.group_index]
-        if len(members) < group.size:
-            found.append(PodGap(f"{group.name}-{leader.group_index}", _newest_s(members)))
-            break
-    return tuple(found)
+        yield True, PodGap(group.name, _newest_s([group, *leaders.values()]))
+    for index in sorted(leaders):
+        if len(members[index]) < group.size:
+            yield False, PodGap(Group(group.name, index).leader, _newest_s(members[index]))
+            return
 
 
 def gaps_of(job: ObservedJob, pods: Iterable[ObservedPod]) -> tuple[PodGap, ...]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fathom.core.cluster.observed_pods import ObservedPod
+from fathom.core.cluster.observed_pods import Group, ObservedPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,8 @@ class ReplicaPods:
     """One replica, as far as it exists."""
 
     revision: str
-    index: int | None
-    """Of its group in the LeaderWorkerSet; None: it is one pod."""
+    group: Group | None
+    """None: it is one pod."""
     leader: ObservedPod | None
     """None: it is gone, and workers of its are still there."""
 
@@ -29,14 +29,14 @@ class ReplicaPods:
 
 def replicas_in(pods: Iterable[ObservedPod]) -> tuple[ReplicaPods, ...]:
     """The replicas that these pods of engines are; a group whose worker died comes back."""
-    groups: defaultdict[tuple[str, int], list[ObservedPod]] = defaultdict(list)
+    groups: defaultdict[tuple[str, Group], list[ObservedPod]] = defaultdict(list)
     found = []
     for pod in pods:
-        if pod.group_index is not None:
-            groups[pod.revision, pod.group_index].append(pod)
+        if pod.group is not None:
+            groups[pod.revision, pod.group].append(pod)
         else:
             found.append(ReplicaPods(pod.revision, None, pod))
-    for (revision, index), members in groups.items():
+    for (revision, group), members in groups.items():
         leader = next((pod for pod in members if pod.leads), None)
-        found.append(ReplicaPods(revision, index, leader))
+        found.append(ReplicaPods(revision, group, leader))
     return tuple(found)

@@ -73,9 +73,7 @@ class Objects:
     def engines(self) -> tuple[ObservedPod, ...]:
         """Pods that hold GPUs: leaders, and the headless workers of groups."""
         return tuple(
-            pod
-            for pod in self.pods
-            if (pod.leads or pod.group_index is not None) and not pod.finished
+            pod for pod in self.pods if (pod.leads or pod.group is not None) and not pod.finished
         )
 
     @property
@@ -89,7 +87,7 @@ class Objects:
         return tuple(
             pod
             for pod in self.pods
-            if (pod.leads or pod.group_index is not None) and pod.status.phase == "Failed"
+            if (pod.leads or pod.group is not None) and pod.status.phase == "Failed"
         )
 
     @property

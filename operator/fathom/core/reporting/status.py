@@ -356,7 +356,10 @@ def _worst_trouble(objects: Objects, asks_for_room: str) -> Trouble | None:
 def _failed_for_good(objects: Objects) -> Trouble | None:
     """Failed pods of revisions whose replicas are missing: who are all there need no others."""
     ready = Counter(pod.revision for pod in objects.leaders if pod.ready)
-    missing = {each.revision for each in objects.workloads if each.replicas > ready[each.revision]}
+    asked: Counter[str] = Counter()
+    for workload in objects.workloads:
+        asked[workload.revision] += workload.replicas
+    missing = asked - ready
     failed = (pod for pod in objects.failed if pod.revision in missing)
     return trouble_with_failed(failed, objects.read_at_s)
 

@@ -13,7 +13,7 @@ PROGRESS_MARGIN_SECONDS: Final = 600
 
 
 def deployment(
-    sd: SpeculativeDeployment, *, revision: str, replicas: int, bundle: PluginBundle
+    sd: SpeculativeDeployment, *, name: str, revision: str, replicas: int, bundle: PluginBundle
 ) -> Manifest:
     """The serving pods of one revision, one pod per replica.
 
@@ -30,7 +30,7 @@ def deployment(
         "kind": "Deployment",
         "metadata": child_metadata(
             sd,
-            names.revision_child(sd.metadata.name, revision),
+            name,
             labels={names.LABEL_REVISION: revision},
             annotations=workload_annotations(sd, bundle),
         ),

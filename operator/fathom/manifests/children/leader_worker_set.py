@@ -15,12 +15,12 @@ _GROUP_RESTART: Final = "RecreateGroupOnPodRestart"
 
 
 def leader_worker_set(
-    sd: SpeculativeDeployment, *, revision: str, replicas: int, bundle: PluginBundle
+    sd: SpeculativeDeployment, *, name: str, revision: str, replicas: int, bundle: PluginBundle
 ) -> Manifest:
-    """The serving pods of one revision where a replica spans several nodes: a group for each.
+    """One replica of one revision where it spans several nodes: a group of pods.
 
-    Its rollout strategy only ever repairs drift: a new revision is a LeaderWorkerSet of its own,
-    as it is a Deployment of its own elsewhere, so that canary and rollback are the same.
+    Its rollout strategy only ever repairs drift: a new revision has sets of its own, as it has a
+    Deployment of its own elsewhere, so that canary and rollback are the same.
 
     Raises:
         MergeError: `podTemplate` or `workerTemplate` does not fit.
@@ -31,7 +31,7 @@ def leader_worker_set(
         "kind": LEADER_WORKER_SET.kind,
         "metadata": child_metadata(
             sd,
-            names.revision_child(sd.metadata.name, revision),
+            name,
             labels={names.LABEL_REVISION: revision},
             annotations=workload_annotations(sd, bundle),
         ),

@@ -24,15 +24,17 @@ def workload(
     kind: Kind,
     sd: SpeculativeDeployment,
     *,
+    name: str,
     revision: str,
     replicas: int,
     bundle: PluginBundle,
 ) -> Manifest:
-    """The workload of one revision, with a hash of its pods: by it other builds know them.
+    """A workload of one revision, with a hash of its pods: by it other builds know them.
 
     Args:
         kind: LeaderWorkerSet or Deployment.
         sd: whose.
+        name: of the workload.
         revision: of its spec.
         replicas: to ask for.
         bundle: the plugin that its pods mount.
@@ -41,7 +43,7 @@ def workload(
         MergeError: `podTemplate` or `workerTemplate` does not fit.
     """
     build = leader_worker_set if kind == LEADER_WORKER_SET else deployment
-    manifest = build(sd, revision=revision, replicas=replicas, bundle=bundle)
+    manifest = build(sd, name=name, revision=revision, replicas=replicas, bundle=bundle)
     metadata = _at(manifest, "metadata") or {}
     annotations = _at(metadata, "annotations") or {}
     by = f"{annotations[names.ANNOTATION_RENDERED_BY]} {_hash_of(manifest)}"
@@ -56,7 +58,7 @@ def rendering_of(kind: Kind, sd: SpeculativeDeployment, bundle: PluginBundle) ->
         MergeError: `podTemplate` or `workerTemplate` does not fit.
     """
     build = leader_worker_set if kind == LEADER_WORKER_SET else deployment
-    return _hash_of(build(sd, revision="", replicas=0, bundle=bundle))
+    return _hash_of(build(sd, name="", revision="", replicas=0, bundle=bundle))
 
 
 def _hash_of(manifest: Manifest) -> str:

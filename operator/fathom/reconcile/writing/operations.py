@@ -6,7 +6,7 @@ rendered is remembered for the next pass.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Final, cast
 
 from pydantic import JsonValue
 
@@ -84,6 +84,9 @@ class Delete:
 
 Operation = Create | Apply | Patch | Delete
 
+_COPIED: Final = ("namespace", "labels", "annotations", "ownerReferences")
+"""Of a workload's metadata, what a copy has, too; the API server gives it the rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Children:
@@ -157,7 +160,7 @@ def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation
 
 def _grouped(objects: Objects) -> list[ObservedPod]:
     """Pods of replicas over several nodes, by name; those that end still use NVLink."""
-    found = (pod for pod in objects.engines if pod.group_index is not None)
+    found = (pod for pod in objects.engines if pod.group is not None)
     return sorted(found, key=lambda pod: pod.name)
 
 
@@ -174,13 +177,20 @@ def _workloads(
         ),
     )
     for step in steps:
-        operation = (
-            _rendered(objects, step, children, as_rendered)
-            if step.template is Template.RENDER
-            else _scaled(objects, step)
-        )
-        if operation is not None:
+        if (operation := _brought_to(objects, step, children, as_rendered)) is not None:
             yield operation
+
+
+def _brought_to(
+    objects: Objects, step: WorkloadStep, children: Children, as_rendered: AsRendered
+) -> Operation | None:
+    match step.template:
+        case Template.RENDER:
+            return _rendered(objects, step, children, as_rendered)
+        case Template.KEEP:
+            return _scaled(objects, step)
+        case Template.COPY:
+            return _copied(objects, step)
 
 
 def _rendered(
@@ -192,6 +202,7 @@ def _rendered(
     manifest = workload(
         step.kind,
         sd,
+        name=step.name,
         revision=step.revision,
         replicas=step.replicas,
         bundle=bundle,
@@ -225,6 +236,21 @@ def _scaled(objects: Objects, step: WorkloadStep) -> Operation | None:
     if why is None:
         return None
     return Patch(step.kind, step.name, _stamped(patch, objects), Seen.of(live), why)
+
+
+def _copied(objects: Objects, step: WorkloadStep) -> Create:
+    """As the one that it is a copy of, but for its name and replicas."""
+    live = objects.live[step.kind, step.copied]
+    metadata = cast("Mapping[str, JsonValue]", live["metadata"])
+    spec = cast("Mapping[str, JsonValue]", live["spec"])
+    kept = {key: metadata[key] for key in _COPIED if key in metadata}
+    manifest: Manifest = {
+        "apiVersion": step.kind.api_version,
+        "kind": step.kind.kind,
+        "metadata": {**kept, "name": step.name},
+        "spec": {**spec, "replicas": step.replicas},
+    }
+    return Create(step.kind, _stamped(manifest, objects), "one more replica is asked for")
 
 
 def brought_about(

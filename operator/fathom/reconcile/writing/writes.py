@@ -10,7 +10,7 @@ from fathom.core.cluster.ownership import Taken, left_behind
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.depth import DepthDocument
 from fathom.core.engine.capability import has_plugin, live_depth
-from fathom.core.plan import Plan, Rendering, plan_of, workload_kind
+from fathom.core.plan import Plan, Rendering, first_workload, plan_of
 from fathom.core.plugin import PluginBundle
 from fathom.core.times import is_over
 from fathom.fetch.program import FetchProgram
@@ -140,7 +140,7 @@ def writes_of(
         *fetch_operations(objects, sd, desired.weights, program, held=desired.hold is not None),
     )
     todo = tuple(each for each in wanted if (each.kind, each.name) not in objects.foreign)
-    absent = _absent(sd, plan, rendering)
+    absent = _absent(objects, sd, plan, rendering)
     taken = _taken((*((each.kind, each.name) for each in wanted), *absent), objects)
     missing = (each for each in absent if each not in objects.live)
     return Writes(
@@ -157,13 +157,13 @@ def writes_of(
 
 
 def _absent(
-    sd: SpeculativeDeployment, plan: Plan, rendering: Rendering
+    objects: Objects, sd: SpeculativeDeployment, plan: Plan, rendering: Rendering
 ) -> tuple[tuple[Kind, str], ...]:
     """What the wanted revision needs once its pods may be created.
 
     Looked at by name before that: nothing shall make room for them in vain.
     """
-    workload = (workload_kind(sd.spec), names.revision_child(sd.metadata.name, plan.revision))
+    workload = first_workload(objects, sd.spec, plan.revision)
     return (workload, (CONFIG_MAP, rendering.plugin)) if rendering.plugin else (workload,)
 
 

@@ -11,17 +11,23 @@ from fathom.core.times import rfc3339
 REVISION = {"fathom.dev/revision": "abc"}
 
 
-def group(replicas: int = 2, size: int = 2, at_s: float = 5) -> ObservedLeaderWorkerSet:
+def group(
+    replicas: int = 2, size: int = 2, at_s: float = 5, name: str = "kimi-abc", **labels: str
+) -> ObservedLeaderWorkerSet:
+    own = {"name": name, "labels": {**REVISION, **labels}, "creationTimestamp": at(at_s)}
     return ObservedLeaderWorkerSet.model_validate(
         {
-            "metadata": {"name": "kimi-abc", "labels": REVISION, "creationTimestamp": at(at_s)},
+            "metadata": own,
             "spec": {"replicas": replicas, "leaderWorkerTemplate": {"size": size}},
         }
     )
 
 
-def pod(index: int, *, leads: bool, at_s: float = 10, **labels: str) -> ObservedPod:
+def pod(
+    index: int, *, leads: bool, at_s: float = 10, of: str = "kimi-abc", **labels: str
+) -> ObservedPod:
     own = {
+        "leaderworkerset.sigs.k8s.io/name": of,
         **REVISION,
         "fathom.dev/role": "leader" if leads else "worker",
         "leaderworkerset.sigs.k8s.io/group-index": str(index),
@@ -58,25 +64,38 @@ WHOLE = [pod(index, leads=leads) for index in (0, 1) for leads in (True, False)]
 
 
 def test_whole_groups_lack_nothing() -> None:
-    assert gaps_in(group(), WHOLE) == ()
-    assert gaps_in(group(replicas=0), []) == ()
+    assert gaps_in([group()], WHOLE) == {}
+    assert gaps_in([group(replicas=0)], []) == {}
 
 
 def test_groups_that_were_never_there_lack_their_leaders() -> None:
-    assert gaps_in(group(), []) == (PodGap("kimi-abc", 5),)
+    assert gaps_in([group()], []) == {"kimi-abc": [PodGap("kimi-abc", 5)]}
 
 
 def test_leaders_and_the_workers_of_the_first_group_that_lacks_any_are_asked_for() -> None:
     found = [pod(2, leads=True, at_s=30), pod(1, leads=True, at_s=20), *WHOLE[:2]]
 
-    gaps = (PodGap("kimi-abc", 30), PodGap("kimi-abc-1", 20))
-    assert gaps_in(group(replicas=4), found) == gaps
+    gaps = [PodGap("kimi-abc", 30), PodGap("kimi-abc-1", 20)]
+    assert gaps_in([group(replicas=4)], found) == {"kimi-abc": gaps}
 
 
-def test_pods_of_other_revisions_fill_no_gap() -> None:
-    others = [pod(1, leads=True, **{"fathom.dev/revision": "old"})]
+def test_pods_of_other_sets_fill_no_gap() -> None:
+    others = [pod(1, leads=True, of="kimi-old")]
 
-    assert gaps_in(group(), [*WHOLE[:2], *others]) == (PodGap("kimi-abc", 10),)
+    assert gaps_in([group()], [*WHOLE[:2], *others]) == {"kimi-abc": [PodGap("kimi-abc", 10)]}
+
+
+def test_of_many_sets_the_first_of_each_revision_is_asked_for() -> None:
+    sets = [group(1, name=f"kimi-abc0{number}") for number in range(4)]
+    whole = [pod(0, leads=leads, of="kimi-abc00") for leads in (True, False)]
+    alone = [pod(0, leads=True, at_s=20, of="kimi-abc03")]
+    other = group(1, name="kimi-old00", **{"fathom.dev/revision": "old"})
+
+    assert gaps_in([*sets[::-1], other], [*whole, *alone]) == {
+        "kimi-abc01": [PodGap("kimi-abc01", 5)],
+        "kimi-abc03": [PodGap("kimi-abc03-0", 20)],
+        "kimi-old00": [PodGap("kimi-old00", 5)],
+    }
 
 
 def test_a_fetch_that_is_under_way_lacks_its_pod_until_there_is_one() -> None:

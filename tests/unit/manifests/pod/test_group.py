@@ -21,7 +21,7 @@ TWO_TRAYS = {"engine.tensorParallelSize": 8}
 def templates(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Pod specs of leader and worker."""
     sd = resource({**TWO_TRAYS, **changes})
-    built = leader_worker_set(sd, revision="abc", replicas=2, bundle=BUNDLE)
+    built = leader_worker_set(sd, name="kimi-abc00", revision="abc", replicas=1, bundle=BUNDLE)
     group = cast("dict[str, Any]", built["spec"])["leaderWorkerTemplate"]
     return group["leaderTemplate"], group["workerTemplate"]
 
@@ -42,7 +42,8 @@ def vllm(template: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_group_has_a_pod_for_each_node(changes: dict[str, Any], size: int, gpus: str) -> None:
     sd = resource({**TWO_TRAYS, **changes})
-    built = cast("dict[str, Any]", leader_worker_set(sd, revision="a", replicas=1, bundle=BUNDLE))
+    made = leader_worker_set(sd, name="kimi-a00", revision="a", replicas=1, bundle=BUNDLE)
+    built = cast("dict[str, Any]", made)
     assert built["spec"]["leaderWorkerTemplate"]["size"] == size
     leader, worker = templates(changes)
     for template in (leader, worker):
