@@ -41,10 +41,10 @@ def test_to_compare_restarts_no_replica_but_one() -> None:
 @pytest.mark.parametrize(
     ("changes", "beside"),
     [
-        ({"replicas": 3}, 2),
-        ({"replicas": 3, "rollout.maxSurge": 1}, 3),
+        ({"replicas": 3}, 3),
+        ({"replicas": 3, "rollout.maxSurge": 0}, 2),
         ({"replicas": 3, "rollout.maxSurge": 1, "rollout.maxUnavailable": 0}, 3),
-        ({"replicas": 9, "rollout.maxUnavailable": 4}, 8),
+        ({"replicas": 9, "rollout.maxSurge": 0, "rollout.maxUnavailable": 4}, 8),
     ],
 )
 def test_it_takes_the_place_of_one_or_none(changes: dict[str, Any], beside: int) -> None:
@@ -55,8 +55,11 @@ def test_it_takes_the_place_of_one_or_none(changes: dict[str, Any], beside: int)
     ("changes", "cure"),
     [
         ({"replicas": 2}, ""),
-        ({"replicas": 1, "rollout.maxSurge": 1}, ""),
-        ({"replicas": 1}, "set spec.replicas to 2 or more, or spec.rollout.maxSurge to 1"),
+        ({"replicas": 1}, ""),
+        (
+            {"replicas": 1, "rollout.maxSurge": 0},
+            "set spec.replicas to 2 or more, or spec.rollout.maxSurge to 1",
+        ),
         ({"replicas": 0, "rollout.maxSurge": 1}, "set spec.replicas to 2 or more"),
         ({"replicas": 2, "rollout.canaryMinutes": 0}, "set it to 20 or more"),
     ],
