@@ -254,7 +254,10 @@ def test_nor_does_a_canary_that_is_superseded(most_new: int | None) -> None:
 
 def unplaced(name: str, revision: str) -> ObservedPod:
     """A pod for which no node has room."""
-    found = pod(name, revision, ready=False)
+    return without_node(pod(name, revision, ready=False))
+
+
+def without_node(found: ObservedPod) -> ObservedPod:
     no_node = ObservedCondition(type="PodScheduled", status="False")
     conditions = (*found.status.conditions, no_node)
     return found.model_copy(
@@ -483,6 +486,19 @@ def test_what_serves_stays_whatever_kind_of_set_it_is_in() -> None:
     several = [leader_worker_set("new", 2), *group("new", 0), *group("new", 1, ready=False)]
     found = plan(*several, *set_of_one("new", 0, ready=False), *set_of_one("new", 1))
     assert asked(found) == {"kimi-new": 1, "kimi-new00": 0, "kimi-new01": 1}
+
+
+def test_where_no_node_has_room_the_set_that_does_not_serve_gives_its_place() -> None:
+    old = [*set_of_one("old", 0, ready=False), *set_of_one("old", 1), *set_of_one("old", 2)]
+    canary, *pods = set_of_one("new", 0, ready=False)
+    waits = [without_node(each) for each in pods if isinstance(each, ObservedPod)]
+    changes = {**TWO_TRAYS, "replicas": 3, "rollout.maxSurge": 1}
+    taking = plan(canary, *waits, *old, changes=changes, most_new=1, no_room=True)
+    others = {"kimi-old00": 0, "kimi-old01": 1, "kimi-old02": 1}
+    assert asked(taking) == {"kimi-new00": 0, **others}
+    left = [leader_worker_set("old", 0, "kimi-old00"), *old[3:]]
+    taken = plan(*set_of_one("new", 0, asked=0, pods=False), *left, changes=changes, no_room=True)
+    assert asked(taken) == {"kimi-new00": 1, "kimi-old01": 1, "kimi-old02": 1}
 
 
 def blocked(*, broken: Collection[int] = (0,), replicas: int = 3, **more: Any) -> Plan:

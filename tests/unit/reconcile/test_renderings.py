@@ -27,7 +27,10 @@ KINDS = [({}, DEPLOYMENT), (GROUP, LEADER_WORKER_SET)]
 
 def of_this_build(sd: SpeculativeDeployment, revision: str = "aaaaaaaa") -> dict[str, Any]:
     kind = LEADER_WORKER_SET if sd.spec.engine.tensor_parallel_size > 4 else DEPLOYMENT
-    return copy.deepcopy(workload(kind, sd, revision=revision, replicas=2, bundle=BUNDLE))
+    name = names.revision_child(sd.metadata.name, revision)
+    return copy.deepcopy(
+        workload(kind, sd, name=name, revision=revision, replicas=2, bundle=BUNDLE)
+    )
 
 
 def running(live: dict[str, Any], sd: SpeculativeDeployment) -> Running:
