@@ -466,14 +466,14 @@ async def test_paused_nothing_moves_but_replicas_and_no_clock_runs() -> None:
     cluster.edit({"engine.image": NEW})
     await cluster.run(LONGEST_S, until=lambda: cluster.ready() == {"A": 2, "B": 1})
     await cluster.run(600)
-    cluster.edit({"rollout": {"paused": True}})
+    cluster.edit({"rollout.paused": True})
     await cluster.run(2 * 3600)
     assert cluster.steps == CANARY
     assert cluster.bench.condition("Progressing")["reason"] == "RolloutPaused"
     cluster.edit({"replicas": 4})
     await cluster.run(1200)
     assert cluster.ready() == {"A": 3, "B": 1}
-    cluster.edit({"rollout": {"paused": False}})
+    cluster.edit({"rollout.paused": False})
     resumed_s = cluster.bench.clock.at_s
     await cluster.run(LONGEST_S, until=lambda: cluster.stage == "Promoted")
     assert 300 <= cluster.bench.clock.at_s - resumed_s <= 900

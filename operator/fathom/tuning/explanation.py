@@ -8,6 +8,7 @@ from math import exp, expm1, log1p, sqrt
 from typing import Final
 
 from fathom.api.choices import TuningMode
+from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, Schedule
 from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm
@@ -297,7 +298,7 @@ def _profiled(given: Situation) -> tuple[str, ...]:
         return ()
     sentence = (
         "Whether drafts are cut by what verifying them costs here: requests have "
-        f"{context:.0f} tokens of context on average, and the engine measured that at start with "
+        f"{counted(context, 'token')} of context on average, and the engine measured that at start with "
         "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN (8192 by default): set it to the like in "
         "spec.engine.env."
     )

@@ -135,7 +135,10 @@ def test_that_little_is_learned_of_grammars_without_asynchronous_scheduling_is_t
     ("changes", "said"),
     [
         ({"replicas": 3}, "one replica with adaptive verification, revision "),
-        ({"replicas": 1}, "set spec.replicas to 2 or more, or spec.rollout.maxSurge to 1"),
+        (
+            {"replicas": 1, "rollout.maxSurge": 0},
+            "set spec.replicas to 2 or more, or spec.rollout.maxSurge to 1",
+        ),
     ],
 )
 def test_what_is_compared_is_told(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
