@@ -57,6 +57,7 @@ def test_a_line_says_what_the_library_reads(line: str, another: str) -> None:
     'vllm:generation_tokens_total{model_name="} 2"} 1',
 )
 @example("vllm:generation_tokens_total 1_000", "vllm:generation_tokens_total 1 1395066363000")
+@example('vllm:generation_tokens_total{engine="} "}\t1', "vllm:generation_tokens_total 1")
 @example("vllm:generation_tokens_total 1", "vllm:generation_tokens_total 2\t3")
 def test_a_page_of_a_line_says_it_at_first_sight_and_again(line: str, another: str) -> None:
     reader = PageReader()

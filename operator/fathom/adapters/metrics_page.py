@@ -33,9 +33,9 @@ LONGEST_LINE: Final = 4096
 
 _READ_NAMES: Final = frozenset(name.encode() for name in FAMILIES)
 _NAME: Final = re.compile(rb"[^ \t{]+(?=[ \t{])")
-_SERIES: Final = re.compile(rb"[^\s{]+(?:\{[^{}#]*\})? ")
+_SERIES: Final = re.compile(rb'[^\s{]+(?:\{(?:[^{}#"]*"[^{}#"]*")*[^{}#"]*\})? ')
 """A series as vLLM shows it, and a space. What a line has up to its last space and is not one may
-hold a value before it: such a line is parsed each time."""
+hold a value before it, or end within a label: such a line is parsed each time."""
 _REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Of series and where they go, as much as 1,200 models' in each half. The plugin's carry no model's
 name, so that the pods of all resources share them; of vLLM's there are 60, 26 KB, per model."""

@@ -298,9 +298,9 @@ def _profiled(given: Situation) -> tuple[str, ...]:
         return ()
     sentence = (
         "Whether drafts are cut by what verifying them costs here: requests have "
-        f"{counted(context, 'token')} of context on average, and the engine measured that at start with "
-        "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN (8192 by default): set it to the like in "
-        "spec.engine.env."
+        f"{counted(context, 'token')} of context on average, and the engine measured that at start "
+        "with VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN (8192 by default): set it to the like "
+        "in spec.engine.env."
     )
     return (sentence,)
 
