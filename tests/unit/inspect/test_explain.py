@@ -234,10 +234,12 @@ def test_without_any_load_no_batch_has_a_share_of_it() -> None:
 
 def test_what_it_would_try_is_worth_more_to_more_pods() -> None:
     at_three = DepthDocument(1, flat(3, 16))
+    fourth = Trials((1e6, 8e5, 4.8e5, 2.4e5), (8e5, 4.8e5, 2.4e5, 6e4))
+    hard = replace(STATE, survival=Survival().updated(fourth, NOW_S))
     (pod,) = STATE.step_times.pods
     two = replace(STATE.step_times, pods=(pod, replace(pod, pod="pod-1")))
 
-    alone = explained(STATE, at_three).next_step
+    alone = explained(hard, at_three).next_step
     assert alone.startswith("One pod tries ")
     assert "batch 8" not in alone
-    assert "batch 8" in explained(replace(STATE, step_times=two), at_three).next_step
+    assert "batch 8" in explained(replace(hard, step_times=two), at_three).next_step

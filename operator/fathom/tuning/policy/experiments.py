@@ -1,9 +1,8 @@
 """What is worth trying: depths that may be better, and would be known better by a probe."""
 
-from math import exp, inf, log1p, sqrt
+from math import inf, log1p
 from typing import Final
 
-from fathom.tuning.estimate.step_time import STEP_SD
 from fathom.tuning.policy.option import DepthOption, ProbePlan
 from fathom.tuning.policy.policy import PROMISING_AGAIN_S, Policy
 
@@ -11,8 +10,6 @@ FARTHEST_GUESS_TOKENS: Final = 2
 """Tokens that a probe may be away from what was measured while the slope is a guess."""
 HORIZON_S: Final = 3600.0
 """How long what a probe teaches is counted as useful: an hour, after which load has moved on."""
-PROBE_SD: Final = 0.012
-"""Error of a contrast between two depths on one pod, however many steps the probe has."""
 OVERHEAD_LOSS: Final = 0.002
 """What any probe costs the probed pod: two changes of depth, steps that mix both."""
 
@@ -20,7 +17,7 @@ OVERHEAD_LOSS: Final = 0.002
 def experiments(policy: Policy, probe: ProbePlan, *, sure: bool = False) -> tuple[DepthOption, ...]:
     """The depth most worth trying in each bucket under load, if it is worth more than it costs.
 
-    Worth: what knowing it better gains all pods for an hour. Cost: what the probed pod is
+    Worth: what knowing it exactly gains all pods for an hour. Cost: what the probed pod is
     expected to lose in the meantime.
 
     Args:
@@ -45,15 +42,8 @@ def experiments(policy: Policy, probe: ProbePlan, *, sure: bool = False) -> tupl
 
 
 def worth(policy: Policy, option: DepthOption, probe: ProbePlan) -> float:
-    """Pod-seconds of throughput that a probe gains by what it teaches, less what it costs."""
-    kind = policy.evidence.traffic.kind(option.bucket)
-    time = policy.evidence.table.estimate(option.bucket, option.to, kind)
-    if time is None:
-        return 0.0
-    steps = max(1.0, option.share * probe.seconds / exp(time.log_seconds))
-    dispersion = policy.evidence.step_times.dispersion(option.bucket)
-    noise = sqrt(dispersion * (PROBE_SD**2 + STEP_SD**2 / steps))
-    taught = option.gain.knowledge_gradient(log1p(policy.bounds.min_gain), noise)
+    """Pod-seconds of throughput that a probe may gain by what it teaches, less what it costs."""
+    taught = option.gain.worth_knowing(log1p(policy.bounds.min_gain))
     cost = option.gain.expected_loss + OVERHEAD_LOSS
     return option.share * (taught * HORIZON_S * probe.pods - cost * probe.seconds)
 

@@ -63,24 +63,15 @@ class Gain:
         """Mean of the loss where it is one: what trying it costs."""
         return _mean_above_zero(-self.mean, self.sd)
 
-    def knowledge_gradient(self, least: float, noise: float) -> float:
-        """What one more measurement is worth, if a gain above `least` is then taken.
+    def worth_knowing(self, least: float) -> float:
+        """What it is worth to know the gain exactly, if one above `least` is then taken.
 
-        Before it is made, the mean that will be known after it is normal about today's, with
-        variance sd⁴ / (sd² + noise²): E[(mean after - least)⁺] less what is taken without it
-        (Frazier, Powell and Dayanik, A knowledge-gradient policy, 2008). What was never measured is
-        not taken without it, however large it looks.
-
-        Args:
-            least: smallest gain that is acted on.
-            noise: error of the measurement.
+        E[(gain - least)⁺], less what is taken without it. What was never measured is not taken
+        without it, however large it seems.
         """
-        if self.sd <= 0:
-            return 0.0
-        spread = self.sd * self.sd / sqrt(self.sd * self.sd + noise * noise)
         ahead = self.mean - least
         taken_anyway = max(0.0, ahead) if self.step_time_measured else 0.0
-        return _mean_above_zero(ahead, spread) - taken_anyway
+        return _mean_above_zero(ahead, self.sd) - taken_anyway
 
     def __str__(self) -> str:
         kind = "" if self.measured else ", predicted"

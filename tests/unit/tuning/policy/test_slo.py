@@ -28,6 +28,7 @@ from fathom.tuning.policy.policy import MEND_Z, Policy
 from fathom.tuning.policy.scheduled_looks import control
 from fathom.tuning.policy.slo import LEAVE_ABOVE_SHARE, Slo, mean_slope
 from fathom.tuning.policy.value import CERTAIN_Z, Gain
+from fathom.tuning.policy.visit import Visit
 from fathom.tuning.state import TuningState
 from unit.tuning.plant import TPOT_BOUNDS, WINDOW_30, Fleet, Hardware, hours_long, slow_tpot
 
@@ -165,7 +166,7 @@ def policy_of(fleet: Fleet) -> Policy:
 
 @pytest.fixture(scope="module")
 def learnt() -> Policy:
-    """Much is known but for 1 and 2, the depth in force is 3, and the slow end is that of 3."""
+    """Depth 3 is in force, and its slow end known; 4 to 7 were just tried, 1 and 2 never."""
     fleet = serving(tokens=3, spread=1.0, objective=Objective.THROUGHPUT)
     fleet.pods[0].pinned_depth = 7
     fleet.run(1800)
@@ -173,11 +174,12 @@ def learnt() -> Policy:
     policy = policy_of(fleet)
     times = policy.evidence.step_times
     deeper = tuple(cell for cell in times.cells if cell.depth >= 3)
+    now_s, epoch = policy.evidence.now_s, policy.evidence.text.epoch
     return replace(
         policy,
         evidence=replace(policy.evidence, step_times=replace(times, cells=deeper)),
         depths=dict.fromkeys(policy.depths, 3),
-        visits=(),
+        visits=tuple(Visit(8, depth, now_s, epoch) for depth in (4, 5, 6, 7)),
         left=(),
     )
 
