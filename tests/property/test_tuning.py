@@ -15,12 +15,14 @@ from fathom.tuning.buckets import depths_of
 from fathom.tuning.checks.moving import TAKE_BACK_Z
 from fathom.tuning.interface import Action, Settings, TuningDecision, TuningSnapshot
 from fathom.tuning.judging import assess
-from fathom.tuning.policy.policy import RETURN_S, RETURN_Z, Policy
+from fathom.tuning.policy.policy import Policy
+from fathom.tuning.policy.value import CERTAIN_Z
 from fathom.tuning.state import LARGEST_BYTES, TuningState
 from fathom.tuning.tuner import decide
 from unit.tuning.plant import SETTINGS, START_S, Fleet
 
 few = settings(max_examples=25)
+JUST_LEFT_S = 600.0
 
 
 @st.composite
@@ -246,6 +248,8 @@ class Watched(Fleet):
     left: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
     """When each pair of bucket and depth was left, and under which traffic."""
     flapped: list[str] = field(default_factory=list)
+    returns: dict[tuple[int, int], int] = field(default_factory=dict)
+    """How often each pair was entered again soon after it had been left."""
 
     def step(self) -> TuningDecision:
         if self.document is None:
@@ -266,10 +270,11 @@ class Watched(Fleet):
     ) -> None:
         epoch = decision.state.survival.epoch
         at_s, under = self.left.get((bucket, to), (0.0, -1))
-        if self.now_s - at_s < RETURN_S and under == epoch:
+        if self.now_s - at_s < JUST_LEFT_S and under == epoch:
             gain = policy.evidence.gain(bucket, to, start)
             # A move that was seen to lose is taken back sooner than one is made, and once.
-            z = TAKE_BACK_Z if decision.measured_gain is not None else RETURN_Z
+            z = TAKE_BACK_Z if decision.measured_gain is not None else CERTAIN_Z
+            self.returns[bucket, to] = self.returns.get((bucket, to), 0) + 1
             if gain is None or gain.lower(z) <= 0:
                 self.flapped.append(f"{self.now_s - START_S:.0f} {decision.message}")
         self.left[bucket, start] = (self.now_s, epoch)
@@ -298,6 +303,8 @@ def test_a_depth_that_was_left_is_not_entered_again_without_new_evidence(
     live_through(fleet, befalls)
     fleet.run(300)
     assert not fleet.flapped, fleet.flapped
+    # Two depths of about the same worth do not take turns.
+    assert all(times <= 1 for times in fleet.returns.values()), fleet.returns
 
 
 @some

@@ -107,7 +107,6 @@ def judge(snapshot: TuningSnapshot, document: DepthDocument, learnt: Learnt) -> 
         },
         bounds=bounds,
         visits=state.visits,
-        left=state.left,
         slo=_slo(settings, state),
     )
     measured = measure(

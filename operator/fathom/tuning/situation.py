@@ -174,11 +174,7 @@ class Situation:
 
     def with_state(self, state: TuningState) -> "Situation":
         """The same situation after a change of mind."""
-        return replace(
-            self,
-            state=state,
-            policy=replace(self.policy, visits=state.visits, left=state.left),
-        )
+        return replace(self, state=state, policy=replace(self.policy, visits=state.visits))
 
     def noted(self, tried: Iterable[tuple[int, int]], *, failed: bool = False) -> "Situation":
         """Remember that these pairs of bucket and depth were tried under the present traffic."""

@@ -134,8 +134,6 @@ class TuningState:
     probe: Probe | None = None
     trial: Trial | None = None
     visits: tuple[Visit, ...] = ()
-    left: tuple[Visit, ...] = ()
-    """Depths that buckets moved away from, the last one of each bucket."""
     probe_ended_at_s: float = 0.0
     probe_lasted_s: float = 0.0
     sentinel_ended_at_s: float = 0.0

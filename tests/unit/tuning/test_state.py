@@ -61,7 +61,6 @@ def largest() -> TuningState:
         probe=Probe(POD, depths, UGLY, UGLY, UGLY, 10),
         trial=Trial(tuple(Change(bucket, 64, 63) for bucket in BUCKETS), UGLY, UGLY, UGLY),
         visits=tuple(Visit(1024, 64, UGLY, 1000, 10) for _ in range(MOST_VISITS)),
-        left=tuple(Visit(bucket, 64, UGLY, 1000) for bucket in BUCKETS),
         measured=Measured(UGLY, UGLY, UGLY, UGLY, UGLY, UGLY, (UGLY,) * 64, UGLY, UGLY),
         load=Load(
             tuple(

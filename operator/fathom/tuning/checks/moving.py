@@ -11,7 +11,6 @@ from fathom.tuning.buckets import Depths, batches
 from fathom.tuning.checks.probing import SOON_S, ProbeChoice, next_probe
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.option import DepthOption, expected_gain, expected_gain_sd
-from fathom.tuning.policy.visit import Visit
 from fathom.tuning.situation import Situation, Verdict, clamped
 from fathom.tuning.state import Change, Trial
 
@@ -47,7 +46,6 @@ def move(given: Situation) -> TuningDecision | None:
     options = given.policy.moves()
     if not options:
         return None
-    epoch = given.state.text.epoch
     gain = expected_gain(options)
     moved, depths = {each.bucket for each in options}, given.policy.after(options)
     after = given.with_state(
@@ -58,10 +56,6 @@ def move(given: Situation) -> TuningDecision | None:
                 changes=tuple(Change(each.bucket, each.start, each.to) for each in options),
                 expected_gain=gain,
                 at_s=given.now_s,
-            ),
-            left=(
-                *(each for each in given.state.left if each.bucket not in moved),
-                *(Visit(each.bucket, each.start, given.now_s, epoch) for each in options),
             ),
         )
     )

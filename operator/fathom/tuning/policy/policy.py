@@ -20,12 +20,9 @@ from fathom.tuning.policy.slo import CHOOSE_BELOW_SHARE, Slo
 from fathom.tuning.policy.value import CERTAIN_Z, Evidence, Gain
 from fathom.tuning.policy.visit import Visit
 
-RETURN_Z: Final = 3.0
-"""Certainty asked for going back to a depth that was left a short while ago."""
-RETURN_S: Final = 600.0
-"""That short while: two depths of about the same worth must not take turns."""
 MEND_Z: Final = 1.0
-"""The same where the SLO is missed: to stay by mistake costs as much as to go by mistake."""
+"""Certainty that a move takes where the SLO is missed: to stay by mistake costs as much as to go by
+mistake."""
 SPEED_WEIGHT: Final = 0.1
 """Weight of speed beside keeping an SLO that is missed."""
 VISIT_AGAIN_S: Final = (60.0, 300.0, 1800.0, 7200.0, 28800.0)
@@ -54,7 +51,6 @@ class Policy:
     depths: Depths
     bounds: Bounds
     visits: tuple[Visit, ...]
-    left: tuple[Visit, ...]
     slo: Slo | None = None
     """With objective Goodput."""
 
@@ -276,8 +272,6 @@ class Policy:
 
     def _certainty(self, option: DepthOption) -> float:
         """Standard errors that a move takes."""
-        if self._just_left(option.bucket, option.to):
-            return RETURN_Z
         if self.slo is None:
             return CERTAIN_Z
         slow = self.slo.slow_seconds(self.evidence, option.bucket, option.start)
@@ -287,15 +281,6 @@ class Policy:
         """That a change to this depth must bring, as a logarithm."""
         least = log1p(self.bounds.min_gain)
         return DEPTH_0_GAIN_FACTOR * least if option.to == 0 else least
-
-    def _just_left(self, bucket: int, depth: int) -> bool:
-        return any(
-            visit.bucket == bucket
-            and visit.depth == depth
-            and visit.epoch == self.evidence.text.epoch
-            and self.evidence.now_s - visit.at_s < RETURN_S
-            for visit in self.left
-        )
 
     def _failed(self, bucket: int, depth: int) -> bool:
         visit = self._visits_now.get((bucket, depth))

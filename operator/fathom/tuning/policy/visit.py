@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A depth that was tried, or left, in one bucket; when, and under which traffic."""
+    """A depth that was tried in one bucket; when, and under which traffic."""
 
     bucket: int
     depth: int

@@ -80,7 +80,6 @@ def at_depth(
         {2: 3, 4: depth, 8: 3},
         Bounds(depths=tuple(range(8)), tokens=3, min_gain=min_gain),
         visits=(),
-        left=(),
     )
 
 

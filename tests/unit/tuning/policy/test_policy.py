@@ -18,7 +18,7 @@ def policy_back_at_the_start() -> Policy:
     fleet = Fleet(acceptance=EASY).run(240)
     assert fleet.document is not None
     policy = assess(fleet.snapshot(), fleet.document).policy
-    return replace(policy, depths=dict.fromkeys(policy.depths, SETTINGS.tokens), left=())
+    return replace(policy, depths=dict.fromkeys(policy.depths, SETTINGS.tokens))
 
 
 def targets(policy: Policy) -> dict[int, int]:

@@ -180,7 +180,6 @@ def learnt() -> Policy:
         evidence=replace(policy.evidence, step_times=replace(times, cells=deeper)),
         depths=dict.fromkeys(policy.depths, 3),
         visits=tuple(Visit(8, depth, now_s, epoch) for depth in (4, 5, 6, 7)),
-        left=(),
     )
 
 
