@@ -22,11 +22,6 @@ def first_batch(bucket: int) -> int:
     return counted.first_batch(counted.bucket_index(bucket))
 
 
-def doubling(bucket: int) -> int:
-    """The doubling of the batch that a bucket is a part of, by its largest batch."""
-    return 1 << (bucket - 1).bit_length()
-
-
 def depths_of(schedule: Schedule, max_batch: int) -> dict[int, int]:
     """Depth of each bucket, at its first batch."""
     return {bucket: depth_at(schedule, first_batch(bucket)) for bucket in buckets(max_batch)}

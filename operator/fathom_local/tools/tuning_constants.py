@@ -38,7 +38,6 @@ _UNITS: Final = {
     "PRIOR": "mean, and error or weight",
     "QUANTILE": "share",
     "REQUESTS": "requests",
-    "RIDGE": "squared doublings",
     "S": "s",
     "SD": "relative sd",
     "SHARE": "share",

@@ -30,7 +30,6 @@ from fathom.core.measurement import (
     bucket_of,
 )
 from fathom.tuning.alarms.alarm import Alarm
-from fathom.tuning.buckets import doubling
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
@@ -201,7 +200,7 @@ class Pod:
             self.tokens += batch * tick_s / self.hardware.base_s
             return 0.0
         depth = depth_at(self.schedule, batch) if self.other_depth is None else self.other_depth
-        bucket = doubling(batch) if self.by_doublings else bucket_of(batch)
+        bucket = 1 << (batch - 1).bit_length() if self.by_doublings else bucket_of(batch)
         step = self.hardware.step_seconds(batch, depth) * exp(self.speed)
         prefill = self.hardware.prefill_s * self.random.uniform(0.3, 1.7)
         steps = tick_s / (step + self.mixed_share * prefill)

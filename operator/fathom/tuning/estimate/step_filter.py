@@ -13,7 +13,6 @@ from math import exp, inf, log, log2
 from typing import Final
 
 from fathom.core.measurement import Cell, CellCounts, PodDelta, StepKind
-from fathom.tuning.buckets import doubling
 from fathom.tuning.estimate.prompts import NO_PROMPTS, Prompts
 from fathom.tuning.estimate.step_table import StepTable
 from fathom.tuning.estimate.step_time import (
@@ -23,7 +22,6 @@ from fathom.tuning.estimate.step_time import (
     STEP_SD,
     WINDOW_SD,
     CellTime,
-    Elasticity,
     PodSpeed,
     StepTimes,
 )
@@ -80,7 +78,6 @@ class _Filter:
         self._cells: dict[Cell, CellTime] = {cell.cell: cell for cell in times.cells}
         self._pods: dict[str, PodSpeed] = {pod.pod: pod for pod in times.pods}
         self._dispersions = dict(times.dispersions)
-        self._elasticities = {each.batch_le: each for each in times.elasticities}
 
     def add(self, delta: PodDelta) -> None:
         decoded = any(
@@ -107,12 +104,7 @@ class _Filter:
         dispersion = self._dispersions.get(cell.batch_le, 1.0)
         noise = dispersion * (WINDOW_SD**2 + spread**2 / counts.steps)
         batch = log2(counts.scheduled_requests / counts.steps)
-        whole = doubling(cell.batch_le)
-        elasticity = self._elasticities.get(whole) or Elasticity(whole)
-        # All of a bucket's cells are told at the same batch.
-        seen = log(counts.step_seconds / counts.steps) - elasticity.slope * (
-            batch - log2(cell.batch_le)
-        )
+        seen = log(counts.step_seconds / counts.steps)
         speed = self._speed(delta.pod, delta.to_s, dispersion)
         known = self._known(cell, delta.to_s, batch)
         if known is None:
@@ -128,15 +120,7 @@ class _Filter:
             self._cells[cell] = _moved(known, surprise, total)
             self._pods[delta.pod] = speed
             return
-        surprise = self._share(delta.pod, known, speed, seen, noise)
-        if speed.batch_le == cell.batch_le:
-            change = batch - speed.log_batch
-            self._elasticities[whole] = elasticity.updated(
-                change, surprise + elasticity.slope * change
-            )
-        self._pods[delta.pod] = replace(
-            self._pods[delta.pod], batch_le=cell.batch_le, log_batch=batch
-        )
+        self._share(delta.pod, known, speed, seen, noise)
 
     def _share(
         self,
@@ -145,12 +129,8 @@ class _Filter:
         speed: PodSpeed,
         seen: float,
         noise: float,
-    ) -> float:
-        """Split one observation between the cell and the pod's speed, by their variances.
-
-        Returns:
-            The surprise: observed minus expected.
-        """
+    ) -> None:
+        """Split one observation between the cell and the pod's speed, by their variances."""
         surprise = seen - known.log_seconds - speed.log_factor
         total = known.variance + speed.variance + noise
         low, high = DISPERSION_FACTORS
@@ -172,7 +152,6 @@ class _Filter:
             + (now - speed.usual) / (windows := 1 + USUAL_KEPT_SHARE * speed.usual_windows),
             usual_windows=windows,
         )
-        return surprise
 
     def _known(self, cell: Cell, at_s: float, batch: float) -> CellTime | None:
         """What is believed of a cell before this window; None: nothing at all."""
@@ -206,7 +185,6 @@ class _Filter:
         return StepTimes(
             cells=_newest(self._cells.values(), MOST_CELLS),
             pods=self._kept_pods(),
-            elasticities=tuple(self._elasticities[each] for each in sorted(self._elasticities)),
             prompt_tokens=self.prompt_tokens,
             dispersions=tuple(sorted(self._dispersions.items())),
         )

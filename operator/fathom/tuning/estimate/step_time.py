@@ -19,10 +19,6 @@ WINDOW_SD: Final = 0.01
 """Relative spread of a window's mean step time that more steps do not reduce."""
 STEP_SD: Final = 0.3
 """Relative spread of single decode steps."""
-ELASTICITY_RIDGE: Final = 0.5
-"""Squared factors of two in batch that must be seen before the elasticity is believed by half."""
-ELASTICITY_KEPT_SHARE: Final = 0.997
-"""Of what was learnt of the elasticity, with each new window: some hundreds count."""
 CELL_DRIFT_PER_S: Final = 0.02**2 / 1800
 """Variance that a cell gains per second: 2 % in half an hour."""
 SPEED_DRIFT_PER_S: Final = 0.01**2 / 10
@@ -94,10 +90,6 @@ class PodSpeed:
     log_factor: float
     variance: float
     at_s: float
-    batch_le: int = 0
-    """Bucket of its last window; 0: none yet."""
-    log_batch: float = 0.0
-    """Logarithm to base 2 of its mean batch then."""
     usual: float = 0.0
     """Its mean factor over the last hours."""
     usual_windows: float = 0.0
@@ -120,40 +112,11 @@ class PodSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Elasticity:
-    """How step time grows with the batch within one doubling: d log t / d log2 B, at any depth.
-
-    Learnt by least squares from how both change from one window of a pod to its next in the same
-    bucket, with a ridge, discounted per window. Without it a pod whose batch grew would look slow.
-    The buckets of a doubling share it: within one alone, the batch hardly changes.
-    """
-
-    batch_le: int
-    """The doubling's largest."""
-    squares: float = 0.0
-    """Sum of squared changes of the batch's logarithm."""
-    products: float = 0.0
-    """Sum of products of both changes."""
-
-    @property
-    def slope(self) -> float:
-        return self.products / (self.squares + ELASTICITY_RIDGE)
-
-    def updated(self, batch_change: float, time_change: float) -> "Elasticity":
-        return Elasticity(
-            self.batch_le,
-            ELASTICITY_KEPT_SHARE * self.squares + batch_change**2,
-            ELASTICITY_KEPT_SHARE * self.products + batch_change * time_change,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class StepTimes:
     """The table and the pods' present speeds."""
 
     cells: tuple[CellTime, ...] = ()
     pods: tuple[PodSpeed, ...] = ()
-    elasticities: tuple[Elasticity, ...] = ()
     dispersions: tuple[tuple[int, float], ...] = ()
     """Pairs of bucket and observed over assumed variance between windows, learnt. Where padding to
     captured graphs makes cliffs within a bucket, it is large."""

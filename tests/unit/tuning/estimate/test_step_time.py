@@ -248,26 +248,30 @@ def test_the_batch_of_a_cell_is_smoothed_unless_it_is_long_ago(after_s: float, k
     assert cell.log_batch == pytest.approx(kept * log2(8) + (1 - kept) * log2(5))
 
 
-def growing(at_s: float, bucket: int, batch: float) -> PodDelta:
+def growing(at_s: float, bucket: int, batch: float, depth: int = 3) -> PodDelta:
     """A window of a pod whose steps take longer by 0.8 (log) per doubling of the batch."""
-    seconds = 0.01 * batch ** (0.8 / log(2))
-    window = counted("a", at_s, (bucket, 3, seconds))
+    seconds = 0.01 * batch ** (0.8 / log(2)) * (1.1 if depth > 3 else 1.0)
+    window = counted("a", at_s, (bucket, depth, seconds))
     (cell,) = window.cells
     counts = replace(window.cells[cell], scheduled_requests=1000 * batch)
     return replace(window, cells={cell: counts})
 
 
-def test_the_buckets_of_one_doubling_share_how_step_time_grows_with_the_batch() -> None:
-    """What batches 29 to 32 have taught keeps a pod at 17 to 20 from looking slow."""
+@pytest.mark.parametrize("batch", [29.0, 30.5, 32.0])
+def test_a_depth_that_was_tried_at_another_batch_of_its_bucket_is_no_more_sure_than_it_is_right(
+    batch: float,
+) -> None:
+    """The batch goes to and fro within a bucket, and steps grow with it."""
     times = StepTimes()
-    for i in range(1, 400):
+    for i in range(1, 200):
         times = updated(times, [growing(10.0 * i, 32, 29.0 + i % 2 * 3)])
-    assert {each.batch_le for each in times.elasticities} == {32}
-    for i in range(400, 404):
-        times = updated(times, [growing(10.0 * i, 20, 20.0)])
-    before = times.speed()
-    times = updated(times, [growing(4040.0, 20, 17.0)])
-    assert times.speed() == pytest.approx(before, abs=0.05)
+    times = updated(times, [growing(2000.0, 32, batch, depth=5)])
+    table = StepTable(times, 2000.0)
+    deep, own = table.estimate(32, 5, D), table.estimate(32, 3, D)
+    assert deep is not None
+    assert own is not None
+    off = deep.log_seconds - own.log_seconds - log(1.1)
+    assert abs(off) < 2 * sqrt(deep.variance + own.variance)
 
 
 def test_a_pod_that_is_gone_does_not_count_in_how_fast_pods_are_now() -> None:
