@@ -40,13 +40,9 @@ HOPELESS_STEPS: Final = 50.0
 PROBED_SHARE: Final = 0.02
 """Of the traffic, over time, that probes take at most."""
 PROBED_FOR_MUCH_SHARE: Final = 0.2
-"""The same while much is at stake: a new engine, or new traffic …"""
-PROBED_FOR_VERY_MUCH_SHARE: Final = 0.5
-"""… and while so much is that waiting costs more than any probe."""
+"""The same while much is at stake: a new engine, or new traffic."""
 MUCH_GAIN: Final = 0.02
-"""Expected improvement that is much …"""
-VERY_MUCH_GAIN: Final = 0.1
-"""… and very much."""
+"""Expected improvement that is much."""
 WARM_S: Final = 30.0
 """Pods that became ready more recently are still warming up."""
 RECENT_WINDOWS: Final = 5.0
@@ -240,13 +236,8 @@ def _look_again_s(probe: Probe) -> float:
 
 def _rest_s(given: Situation, pods: int, stake: float) -> float:
     """Rest after a probe, such that probes take no more than their share of the traffic."""
-    return given.state.probe_lasted_s * max(0.0, 1 / (_most_probed(stake) * max(1, pods)) - 1)
-
-
-def _most_probed(stake: float) -> float:
-    if stake >= VERY_MUCH_GAIN:
-        return PROBED_FOR_VERY_MUCH_SHARE
-    return PROBED_FOR_MUCH_SHARE if stake >= MUCH_GAIN else PROBED_SHARE
+    share = PROBED_FOR_MUCH_SHARE if stake >= MUCH_GAIN else PROBED_SHARE
+    return given.state.probe_lasted_s * max(0.0, 1 / (share * max(1, pods)) - 1)
 
 
 def _decided(tried: tuple[DepthOption, ...], least: float, steps: float) -> bool:
