@@ -113,7 +113,7 @@ def test_the_longer_a_losing_probe_takes_the_less_it_is_worth(policy: Policy) ->
 @pytest.mark.parametrize(
     ("acceptance", "rests"),
     [(EASY, 0.0), (RATHER_EASY, 4.0), (MIDDLE, 4.0)],
-    ids=["faster beyond doubt", "very much at stake", "much at stake"],
+    ids=["faster beyond doubt", "ten percent at stake", "much at stake"],
 )
 def test_the_more_is_at_stake_the_shorter_the_rest_after_a_probe(
     acceptance: tuple[float, ...], rests: float
