@@ -86,6 +86,9 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
     apart = {pod.name for pod in snapshot.apart}
     deltas = [each for each in whole if each.pod not in apart]
     state = replace(state, looks=MappingProxyType(looks))
+    if whole:
+        to_s, longest_s = (max(getattr(each, end) for each in whole) for end in ("to_s", "seconds"))
+        state = replace(state, load=state.load.updated(pooled_cells(whole), to_s, longest_s))
     if not deltas:
         return Learnt(state, ())
     at_s = max(each.to_s for each in deltas)
@@ -105,7 +108,6 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
             prompts=prompts,
             step_times=step_filter.updated(state.step_times, deltas, prompts),
             traffic=state.traffic.updated(cells, at_s, window),
-            load=state.load.updated(pooled_cells(whole), at_s, max(each.seconds for each in whole)),
             tail=state.tail.updated(deltas),
             stepped=_stepped(snapshot, deltas),
         ),

@@ -92,8 +92,8 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
-    """A pod whose text is unlike that of its cohort, or like that of the rest."""
+class Misplaced:
+    """A pod of the rest whose text is unlike its, or of a cohort whose text is like the rest's."""
 
     pod: str
     since_s: float
@@ -154,11 +154,11 @@ class TuningState:
     tokens: int | None = None
     """The user's depth as of the last decision."""
     device: str = ""
-    """What the pods run on that are not tuned apart; empty: they do not tell."""
+    """GPU of the pods that are in no cohort; empty: they do not tell."""
     cohorts: tuple[Cohort, ...] = ()
     """Pods that are tuned apart."""
-    unlike: tuple[Unlike, ...] = ()
-    """Pods whose cohort seems to be the wrong one."""
+    misplaced: tuple[Misplaced, ...] = ()
+    """Pods that seem to be with the wrong ones."""
     generation: int = 0
     """The newest generation ever asked for, so that a lost document does not start over."""
     poked_generation: int = 0
@@ -181,11 +181,11 @@ class TuningState:
     def to_json(self) -> str:
         """Canonical text, well below `LARGEST_BYTES`; equal states are equal strings.
 
-        What is known of cohorts is left out where it does not fit: it costs some probes.
+        The last cohorts are left out where they do not fit: it costs some probes.
         """
         text = _ADAPTER.dump_json(self, exclude=_APART).decode()
         fits = not self.cohorts or len(text) <= LARGEST_BYTES
-        return text if fits else replace(self, cohorts=()).to_json()
+        return text if fits else replace(self, cohorts=self.cohorts[:-1]).to_json()
 
     @classmethod
     def from_json(cls, text: str) -> Self:

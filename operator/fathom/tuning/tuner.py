@@ -20,9 +20,9 @@ first answer is the decision:
 If none answers, depth stays, and the decision says why. (*) Not where a probe has just ended: its
 pod must not keep a depth that nobody looks at any more.
 
-That is asked for pods that are alike. Those on another kind of GPU, and those whose requests have
-other text for good, are a cohort each (`cohorts`), for which it is asked apart; one decision is
-made of all.
+Pods on another kind of GPU are a cohort of their own, and so are those whose requests have other
+text for good (`cohorts`). The chain is asked once for the rest and once for each cohort, and one
+decision is made of all.
 
 Two kinds of knowledge decide: `estimate.survival`, which belongs to the traffic and is forgotten
 when the traffic changes, and `estimate.step_time`, which belongs to the hardware and is kept. So a
@@ -99,7 +99,8 @@ def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision
     """Pods that are unlike the rest are decided for apart."""
     before = snapshot.state.cohorts
     state, schedule = by_device(snapshot.state, document.schedule, snapshot.pods)
-    state = by_text(state, schedule, snapshot.pods, snapshot.now_s)
+    if not snapshot.paused:
+        state = by_text(state, schedule, snapshot.pods, snapshot.now_s)
     if not (before or state.cohorts):
         return _of_alike(replace(snapshot, state=state), document)
     rest = _of_alike(*views.rest(snapshot, document, state, schedule))
@@ -114,7 +115,7 @@ def _of_all(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision
         apart.append((cohort, decision))
     rest = replace(rest, state=replace(rest.state, cohorts=tuple(kept), gained=gained))
     news = changes(before, state.cohorts, (pod.name for pod in snapshot.pods))
-    return together(document, rest, apart, news)
+    return together(document, snapshot.state.generation, rest, apart, news=news)
 
 
 def _of_alike(snapshot: TuningSnapshot, document: DepthDocument) -> TuningDecision:

@@ -309,6 +309,8 @@ class Fleet:
     tick_s: float = TICK_S
     now_s: float = START_S
     readable: bool = True
+    paused: str = ""
+    """Who holds depth, as a sentence."""
     frozen_at_s: float | None = None
     """Metrics stand still since then."""
     document: DepthDocument | None = None
@@ -362,6 +364,7 @@ class Fleet:
             document_written_at_s=self.written_at_s,
             live_refusal=None,
             state=self.state,
+            paused=self.paused,
         )
 
     def step(self) -> TuningDecision:

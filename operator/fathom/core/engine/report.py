@@ -165,8 +165,8 @@ def _named(drafting: Mapping[str, JsonValue]) -> tuple[int, ...]:
     ranges = drafting.get("num_speculative_tokens_per_batch_size")
     if not isinstance(ranges, list):
         ranges = [[drafting.get("num_speculative_tokens")]]
-    depths = {each[-1] for each in ranges if isinstance(each, list) and each}
-    return _depths(each for each in depths if isinstance(each, int))
+    last = (each[-1] for each in ranges if isinstance(each, list) and each)
+    return _depths({each for each in last if isinstance(each, int)})
 
 
 def _depths(found: Iterable[int]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from fathom.tuning.interface import TunedPod
 from fathom.tuning.state import Cohort, TuningState
 
 MOST_COHORTS: Final = 3
-"""Beside the rest: the state must fit into a ConfigMap. Who finds no room stays with the rest."""
+"""Beside the rest: the state must fit into a ConfigMap. Further ones are tuned with the rest."""
 
 
 def by_device(
@@ -25,11 +25,14 @@ def by_device(
     """
     devices = {pod.name: _device(pod, state) for pod in pods}
     told = [each for each in devices.values() if each]
-    if told and state.device not in told:
+    apart = {pod for each in state.cohorts for pod in each.pods}
+    # As long as of one that is not apart nothing is known, it may be on the rest's.
+    known = not state.device or all(device or pod in apart for pod, device in devices.items())
+    if told and known and state.device not in told:
         state, schedule = _moved(state, schedule, Counter(told).most_common(1)[0][0])
     new = sorted({*told} - {state.device, *(each.device for each in state.cohorts)})
     cohorts = [
-        replace(each, pods=_pods(each, devices))
+        replace(each, pods=_pods(each, devices, state.device))
         for each in (*state.cohorts, *(Cohort(each, (), schedule, _fresh(state)) for each in new))
     ]
     # What is known of a GPU without pods is kept while there is room: such pods may come again.
@@ -39,18 +42,18 @@ def by_device(
 
 
 def _device(pod: TunedPod, state: TuningState) -> str:
-    """What a pod runs on, as it says, or said when it could last be read; empty: it never did."""
+    """GPU of a pod as of when it could last be read; empty: it does not tell."""
     counters = pod.counters or state.looks.get(pod.name)
     return counters.device if counters is not None else ""
 
 
-def _pods(cohort: Cohort, devices: Mapping[str, str]) -> tuple[str, ...]:
-    """Those on its device, and of those that it had the ones of which nothing else is known."""
+def _pods(cohort: Cohort, devices: Mapping[str, str], common: str) -> tuple[str, ...]:
+    """Those on its device, and of those that it had the ones that are not known to be elsewhere."""
     return tuple(
         pod
         for pod, device in devices.items()
         if (device and device == cohort.device)
-        or (pod in cohort.pods and not (device and cohort.device))
+        or (pod in cohort.pods and device in {"", cohort.device or common})
     )
 
 
@@ -58,7 +61,7 @@ def _moved(state: TuningState, schedule: Schedule, device: str) -> tuple[TuningS
     """The rest is on this device from now on: no pod is left on the one that it was on."""
     if not state.device:
         return replace(state, device=device), schedule
-    left = Cohort(state.device, (), schedule, replace(state, cohorts=(), unlike=()))
+    left = Cohort(state.device, (), schedule, replace(state, cohorts=(), misplaced=()))
     found = next((each for each in state.cohorts if each.device == device), None)
     others = tuple(each for each in state.cohorts if each is not found)
     now = replace(

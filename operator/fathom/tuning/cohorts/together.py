@@ -21,12 +21,18 @@ Decided = tuple[Cohort, TuningDecision]
 
 
 def together(
-    document: DepthDocument, rest: TuningDecision, apart: Sequence[Decided], news: str
+    document: DepthDocument,
+    newest: int,
+    rest: TuningDecision,
+    apart: Sequence[Decided],
+    *,
+    news: str,
 ) -> TuningDecision:
     """What is decided for all.
 
     Args:
         document: the depths in force.
+        newest: the newest generation that the rest knew of: engines never go back.
         rest: what is decided for the pods that are in no cohort; its state is the fleet's.
         apart: for each cohort that has pods.
         news: who changed cohorts, as sentences; empty: nobody.
@@ -36,11 +42,11 @@ def together(
         parts,
         key=lambda each: (_WEIGHTIEST.index(each.action), each.reason is not Reason.PROBING),
     )
-    after = _document(document, rest.document, apart)
+    after = _document(document, newest, rest.document, apart)
     action, reason = lead.action, lead.reason
     if action is Action.HOLD and after is not document:
         action, reason = Action.MOVE, Reason.TUNED_APART
-        news = news or "Pods get the depths of those that they are like."
+        news = news or "The depth document follows the pods that there are."
     elif news:
         reason = Reason.TUNED_APART
     told = (rest.message, *(f"{whom(each)}: {decided.message}" for each, decided in apart))
@@ -54,7 +60,7 @@ def together(
         reason=reason,
         message=" ".join(each for each in (news, *told) if each),
         document=after,
-        state=rest.state,
+        state=replace(rest.state, generation=max(rest.state.generation, after.generation)),
         wake_after_s=min(each.wake_after_s for each in parts),
         measured=pooled(measured) if measured else None,
         not_obeyed=tuple(pod for each in parts for pod in each.not_obeyed),
@@ -65,14 +71,14 @@ def together(
 
 
 def _document(
-    before: DepthDocument, rest: DepthDocument, apart: Iterable[Decided]
+    before: DepthDocument, newest: int, rest: DepthDocument, apart: Iterable[Decided]
 ) -> DepthDocument:
     """With the depths of all; the very same one if nothing changes."""
-    pods, newest = dict(rest.pods), max(before.generation + 1, rest.generation)
+    pods, newest = dict(rest.pods), max(before.generation, newest)
     for cohort, decided in apart:
         pods |= {pod: decided.document.for_pod(pod) for pod in cohort.pods}
-        newest = max(newest, decided.document.generation)
-    after = DepthDocument(generation=newest, schedule=rest.schedule, pods=pods)
+        newest = max(newest, cohort.state.generation)
+    after = DepthDocument(generation=newest + 1, schedule=rest.schedule, pods=pods)
     return before if after.same_depths(before) else after
 
 

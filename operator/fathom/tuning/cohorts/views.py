@@ -12,7 +12,7 @@ from fathom.tuning.state import Cohort, TuningState
 def rest(
     snapshot: TuningSnapshot, document: DepthDocument, state: TuningState, schedule: Schedule
 ) -> tuple[TuningSnapshot, DepthDocument]:
-    """Of the pods that are in no cohort, and of the fleet as a whole.
+    """The snapshot of the pods that are in no cohort, and of the fleet as a whole.
 
     Args:
         snapshot: of the fleet.
@@ -28,7 +28,11 @@ def rest(
         pods=tuple(pod for pod in snapshot.pods if pod.name not in apart),
         apart=tuple(pod for pod in snapshot.pods if pod.name in apart),
         document=view,
-        state=state,
+        state=replace(
+            state,
+            disobeying=tuple(pod for pod in state.disobeying if pod not in apart),
+            behind=tuple(each for each in state.behind if each.pod not in apart),
+        ),
     )
     return given, view
 
@@ -36,7 +40,7 @@ def rest(
 def alone(
     snapshot: TuningSnapshot, document: DepthDocument, cohort: Cohort, gained: Gained
 ) -> tuple[TuningSnapshot, DepthDocument]:
-    """Of one cohort.
+    """The snapshot of one cohort.
 
     Args:
         snapshot: of the fleet.
@@ -45,11 +49,20 @@ def alone(
         gained: by all so far: it goes on from there.
     """
     pods = tuple(pod for pod in snapshot.pods if pod.name in cohort.pods)
-    own = {pod.name for pod in pods if pod.pinned_depth is not None}
+    held = {pod.name for pod in pods if pod.pinned_depth is not None}
     if cohort.state.probe is not None:
-        own.add(cohort.state.probe.pod)
-    view = _view(document, cohort.schedule, own & document.pods.keys())
-    state = replace(cohort.state, gained=gained)
+        held.add(cohort.state.probe.pod)
+    view = _view(document, cohort.schedule, held & document.pods.keys())
+    own, fleet = cohort.state, snapshot.state
+    # Who did not obey when it was put apart does not obey yet.
+    came = {pod for pod in fleet.disobeying if pod in cohort.pods} - {*own.disobeying}
+    behind = (each for each in fleet.behind if each.pod in came)
+    state = replace(
+        own,
+        gained=gained,
+        disobeying=(*own.disobeying, *sorted(came)),
+        behind=(*own.behind, *behind),
+    )
     return replace(snapshot, pods=pods, document=view, state=state), view
 
 

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Final
 
 from fathom.core.measurement import PodDelta, pooled_cells, pooled_drafts
 from fathom.tuning.estimate.trials import trials
 
+LATELY_WINDOWS: Final = 2.0
+"""Whose last window with data ended so many windows before the newest one's does not serve now."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One window over all pods: sums of deltas, divided once."""
+    """One window over pods that are alike: sums of deltas, divided once. Else see `pooled`."""
 
     at_s: float
     window_seconds: float
@@ -68,21 +72,30 @@ def measure(
 
 
 def pooled(parts: Sequence[Measured]) -> Measured:
-    """One window over pods that are tuned apart.
+    """One window over pods that are tuned apart: those that served lately.
 
-    Rates add up. What is a mean over drafts is weighted by drafts per second, one over steps by
-    steps per second, and time per token by tokens per second; a gain by the seconds that the tokens
-    would have taken.
+    Rates add up. What is a mean over drafts is weighted by drafts per second, one over drafted
+    tokens by these, one over steps by steps per second, and time per token by tokens per second; a
+    gain by the tokens per second that there would be at `tokens`.
 
     Args:
-        parts: one at least.
+        parts: the last window with data of each, one at least.
     """
+    newest_s = max(each.at_s for each in parts)
+    parts = [each for each in parts if newest_s - each.at_s <= LATELY_WINDOWS * each.window_seconds]
     if len(parts) == 1:
         return parts[0]
     rates = [each.tokens_per_second for each in parts]
     drafts = [
         each.tokens_per_second / each.acceptance_length if each.acceptance_length else 0.0
         for each in parts
+    ]
+    # Deepest positions stand in where nothing was accepted, so that nobody knows.
+    proposed = [
+        made * ((each.acceptance_length or 1.0) - 1) / each.acceptance_rate
+        if each.acceptance_rate
+        else made * len(each.survival)
+        for each, made in zip(parts, drafts, strict=True)
     ]
     steps = [
         each.tokens_per_second / (each.mean_batch * (each.acceptance_length or 1.0))
@@ -96,7 +109,7 @@ def pooled(parts: Sequence[Measured]) -> Measured:
         tokens_per_second=sum(rates),
         mean_batch=_mean([each.mean_batch for each in parts], steps),
         acceptance_length=_mean([each.acceptance_length for each in parts], drafts),
-        acceptance_rate=_mean([each.acceptance_rate for each in parts], drafts),
+        acceptance_rate=_mean([each.acceptance_rate for each in parts], proposed),
         survival=_mean_survival(parts, drafts),
         tpot_seconds=_mean([each.tpot_seconds for each in parts], rates),
         gain=_gain(parts),

@@ -118,3 +118,15 @@ def test_only_what_both_know_can_differ(
 ) -> None:
     assert [*differences(told, ASKED)] == [Difference(*each) for each in found]
     assert [*differences(told, NOTHING_TOLD)] == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '{"num_speculative_tokens": [3]}',
+        '{"num_speculative_tokens_per_batch_size": [[1, 4, [3]]]}',
+    ],
+)
+def test_depths_that_are_no_numbers_are_not_told(config: str) -> None:
+    """A webhook may have written anything."""
+    assert asked_by(("--speculative-config", config)).depths == ()

@@ -161,3 +161,29 @@ def test_what_does_not_fit_is_left_out_of_what_is_kept() -> None:
     kept = TuningState.from_json(state.to_json())
     assert kept.step_times == state.step_times
     assert not kept.cohorts
+
+
+def test_while_pods_of_the_rest_cannot_be_read_after_a_restart_nobody_moves() -> None:
+    fleet = two_kinds().run(900)
+    before = [asked_of(fleet, pod) for pod in fleet.pods]
+    fleet.state = TuningState.from_json(fleet.state.to_json())
+    for pod in fleet.pods[1:]:
+        pod.readable = False
+    fleet.run(120)
+
+    assert [asked_of(fleet, pod) for pod in fleet.pods] == before
+    assert fleet.state.device == "slow"
+
+
+def test_in_a_pause_a_new_pod_gets_the_depths_of_its_kind_and_one_that_went_is_forgotten() -> None:
+    fleet = two_kinds().run(900)
+    deep = asked_of(fleet, fleet.pods[0])
+    fleet.paused = "Paused by Bob."
+    del fleet.pods[0]
+    pod = fleet.add_pod()
+    of_kind(pod, FAST)
+    fleet.run(60)
+
+    assert asked_of(fleet, pod) == deep
+    assert fleet.document is not None
+    assert list(fleet.document.pods) == [pod.name]

@@ -139,3 +139,66 @@ def test_pods_that_serve_nothing_are_not_put_apart() -> None:
     fleet.run(2 * APART_S)
 
     assert not fleet.state.cohorts
+
+
+def test_a_pause_holds_cohorts_as_they_are() -> None:
+    fleet = fleet_of(HARD, EASY, EASY).run(APART_S)
+    assert apart(fleet) == {("pod-0",)}
+    fleet.pods[0].other_acceptance = EASY
+    fleet.run(OTHER_TEXT_S - MINUTE_S)
+    document = fleet.document
+    fleet.paused = "Paused by Bob."
+    fleet.run(2 * APART_S)
+
+    assert apart(fleet) == {("pod-0",)}
+    assert fleet.document == document
+
+
+def test_a_pod_that_does_not_obey_is_not_said_to_obey_since_it_is_put_apart() -> None:
+    fleet = fleet_of(HARD, EASY, EASY).run(MINUTE_S)
+    fleet.pods[0].deaf = True
+    fleet.run(2 * APART_S)
+
+    assert apart(fleet) == {("pod-0",)}
+    assert fleet.decisions[-1][1].not_obeyed == ("pod-0",)
+    assert not any("obey again" in each.message for _, each in fleet.decisions)
+
+
+def test_a_pod_of_a_cohort_that_goes_takes_its_schedule_along_and_no_other_changes() -> None:
+    fleet = fleet_of(HARD, EASY, EASY).run(2 * APART_S)
+    kept = [asked_of(fleet, pod) for pod in fleet.pods[1:]]
+    del fleet.pods[0]
+    fleet.run(MINUTE_S)
+
+    assert fleet.document is not None
+    assert not fleet.document.pods
+    assert [asked_of(fleet, pod) for pod in fleet.pods] == kept
+
+
+def test_a_pod_that_comes_back_on_another_gpu_is_in_one_cohort() -> None:
+    fleet = fleet_of(HARD, EASY, EASY)
+    for pod in fleet.pods:
+        pod.device = "one"
+    fleet.run(APART_S)
+    assert apart(fleet) == {("pod-0",)}
+    fleet.pods[0].device = "other"
+    fleet.run(MINUTE_S)
+
+    assert [(each.device, each.pods) for each in fleet.state.cohorts] == [("other", ("pod-0",))]
+
+
+def test_one_of_several_that_are_apart_comes_back_alone() -> None:
+    fleet = fleet_of(HARD, HARD, EASY, EASY, EASY).run(2 * APART_S)
+    assert apart(fleet) == {("pod-0", "pod-1")}
+    fleet.pods[0].other_acceptance = EASY
+    fleet.run(2 * APART_S)
+
+    assert apart(fleet) == {("pod-1",)}
+    assert are_near_their_best(fleet, fleet.pods)
+
+
+def test_text_of_which_nothing_is_accepted_is_other_text() -> None:
+    fleet = fleet_of((0.0,) * 16, EASY, EASY).run(2 * APART_S)
+
+    assert apart(fleet) == {("pod-0",)}
+    assert asked_of(fleet, fleet.pods[0]) == 1

@@ -30,7 +30,7 @@ def decision(depth: int, action: Action = Action.HOLD, **changes_: object) -> Tu
 
 
 def test_where_nothing_changes_the_document_is_the_very_same() -> None:
-    both = together(DOCUMENT, decision(3), [(COHORT, decision(5))], "")
+    both = together(DOCUMENT, 7, decision(3), [(COHORT, decision(5))], news="")
 
     assert both.document is DOCUMENT
     assert both.action is Action.HOLD
@@ -39,7 +39,7 @@ def test_where_nothing_changes_the_document_is_the_very_same() -> None:
 
 def test_who_moves_decides_what_is_said_to_be_done() -> None:
     moves = decision(7, Action.MOVE, notable=True, expected_gain=0.1)
-    both = together(DOCUMENT, decision(3), [(COHORT, moves)], "")
+    both = together(DOCUMENT, 7, decision(3), [(COHORT, moves)], news="")
 
     assert both.document == DepthDocument(8, flat(3, 16), {"other": flat(7, 16)})
     assert (both.action, both.reason, both.notable) == (Action.MOVE, Reason.MOVED, True)
@@ -48,7 +48,7 @@ def test_who_moves_decides_what_is_said_to_be_done() -> None:
 
 def test_a_pod_at_depths_of_others_gets_its_own() -> None:
     pods = replace(COHORT, pods=("new", "other"))
-    both = together(DOCUMENT, decision(3), [(pods, decision(5))], "")
+    both = together(DOCUMENT, 7, decision(3), [(pods, decision(5))], news="")
 
     assert both.document.generation == 8
     assert both.document.pods == {"new": flat(5, 16), "other": flat(5, 16)}
@@ -56,16 +56,16 @@ def test_a_pod_at_depths_of_others_gets_its_own() -> None:
 
 
 def test_the_first_to_wake_wakes_all() -> None:
-    both = together(DOCUMENT, decision(3), [(COHORT, decision(5, wake_after_s=2.0))], "")
+    both = together(DOCUMENT, 7, decision(3), [(COHORT, decision(5, wake_after_s=2.0))], news="")
     assert both.wake_after_s == 2.0
 
 
 def test_room_is_that_of_all_and_unknown_where_it_is_of_some() -> None:
-    known = together(DOCUMENT, decision(3), [(COHORT, decision(5))], "")
+    known = together(DOCUMENT, 7, decision(3), [(COHORT, decision(5))], news="")
     assert known.headroom_tokens_per_second == 200.0
 
     unknown = decision(5, headroom_tokens_per_second=None)
-    both = together(DOCUMENT, decision(3), [(COHORT, unknown)], "")
+    both = together(DOCUMENT, 7, decision(3), [(COHORT, unknown)], news="")
     assert both.headroom_tokens_per_second is None
 
 
@@ -79,7 +79,7 @@ def test_alarms_of_all_stand_and_each_kind_once() -> None:
         )
     )
     apart = decision(5, alarms=(of_cohort, other), not_obeyed=("other",))
-    both = together(DOCUMENT, decision(3, alarms=(of_rest,)), [(COHORT, apart)], "")
+    both = together(DOCUMENT, 7, decision(3, alarms=(of_rest,)), [(COHORT, apart)], news="")
 
     assert {each.message for each in both.alarms} == {"rest", "cohort"}
     assert len(both.alarms) == 2
@@ -96,3 +96,15 @@ def test_who_changes_cohorts_is_told_and_of_many_some() -> None:
     assert changes([COHORT], [], ["other", "a"]) == (
         "From now on other is tuned with the others again."
     )
+
+
+def test_no_generation_is_given_twice_and_the_state_knows_the_newest() -> None:
+    knows_more = replace(COHORT, state=TuningState(generation=15))
+    moves = decision(7, Action.MOVE)
+
+    both = together(DOCUMENT, 9, decision(3), [(knows_more, moves)], news="")
+    assert both.document.generation == 16
+    assert both.state.generation == 16
+
+    both = together(DOCUMENT, 20, decision(3), [(COHORT, moves)], news="")
+    assert both.document.generation == 21

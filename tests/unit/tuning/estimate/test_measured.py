@@ -67,3 +67,16 @@ def test_of_pods_that_draft_nothing_no_acceptance_is_made_up() -> None:
     assert both.acceptance_length is None
     assert both.survival == ()
     assert both.mean_batch == pytest.approx(4.0)
+
+
+def test_the_rate_of_acceptance_is_over_all_tokens_that_were_drafted() -> None:
+    # 100 drafts a second of one token, 80 accepted; 100 of five, 150 of 500 accepted.
+    shallow = replace(part(180.0, 1.8, 4.0), acceptance_rate=0.8)
+    deep = replace(part(250.0, 2.5, 4.0), acceptance_rate=0.3)
+
+    assert pooled([shallow, deep]).acceptance_rate == pytest.approx(230 / 600)
+
+
+def test_pods_that_serve_no_more_are_no_part_of_the_window() -> None:
+    now, before = part(100.0, 2.0, 4.0), replace(part(300.0, 3.0, 4.0), at_s=-200.0)
+    assert pooled([before, now]) == now
