@@ -172,6 +172,48 @@ async def test_one_that_obeys_no_depth_goes_back_however_often_depth_is_written(
     assert bench.kube.names(DEPLOYMENT) == [bench.metrics.old]
 
 
+class Unread(Deaf):
+    """The new engines answer a while after they have become ready, or never."""
+
+    def __init__(self, bench: Bench, unread_s: float) -> None:
+        super().__init__(bench)
+        self._unread_s = unread_s
+        self._asked_at_s: float | None = None
+
+    async def sample(self, pods: Sequence[PodEndpoint]) -> Sample:
+        found = (await super().sample(pods)).counters
+        new = [each for each in found if not each.pod.startswith(self.old)]
+        if new and self._asked_at_s is None:
+            self._asked_at_s = new[0].at_s
+        return Sample(
+            tuple(
+                each
+                for each in found
+                if each not in new or each.at_s - (self._asked_at_s or 0.0) >= self._unread_s
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("unread_s", "ends"), [(60.0, "DepthNotObeyed"), (float("inf"), "CanaryAsGood")]
+)
+async def test_one_that_was_not_read_yet_is_not_taken_for_one_that_obeys(
+    unread_s: float, ends: str
+) -> None:
+    """It has two minutes to be read; who wants no comparison, and has no metrics, goes on then."""
+    bench = Bench({"replicas": 3, "rollout.canaryMinutes": 0})
+    await bench.until_ready()
+    bench.metrics = Unread(bench, unread_s)
+    bench.edit({"engine.image": "vllm/vllm-openai:v0.32.1"})
+    rollout: dict[str, Any] = {}
+    for _ in range(20):
+        rollout = await rollout_after(bench, 0.25)
+        if "has not told yet which depth" in rollout["message"]:
+            break
+    assert rollout["stage"] == "Canary"
+    assert (await rollout_after(bench, 15))["reason"] == ends
+
+
 class Late(Deaf):
     """The new engine has been read once, before it took its first depth; then it can be blind."""
 

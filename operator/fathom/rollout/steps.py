@@ -311,8 +311,8 @@ def _watched(rollout: Rollout, given: RolloutInput) -> RolloutStep:
 
 def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutInput) -> RolloutStep:
     """Of a canary that serves: it is promoted, goes back, or is watched on."""
-    if _never_obeyed(rollout.watch, given):
-        message = f"pod {pod.name} has not had any depth in force yet."
+    if awaited := _awaited_of_depth(rollout.watch, given):
+        message = f"pod {pod.name} {awaited}."
         return RolloutStep(replace(rollout, reason=Reason.CANARY_STARTING, message=message))
     if not given.settings.bake_s:
         return _promoted(rollout, Reason.CANARY_AS_GOOD, "it became ready.", given)
@@ -330,14 +330,21 @@ def _judged(rollout: Rollout, pod: ObservedPod, baked_s: float, given: RolloutIn
             return RolloutStep(replace(rollout, reason=verdict.reason, message=message))
 
 
-def _never_obeyed(watch: CanaryWatch | None, given: RolloutInput) -> bool:
-    """Whether its engine, whose depth is live, says that it has had no document in force."""
-    return (
-        given.live
-        and watch is not None
-        and watch.behind_since_s is not None
-        and not watch.generation
-    )
+def _awaited_of_depth(watch: CanaryWatch | None, given: RolloutInput) -> str:
+    """What a canary whose depth is live still has to show of it, in words; empty: nothing.
+
+    One that nobody has read yet has shown nothing. Nobody waits for that longer than a canary warms
+    up: who wants no comparison may have no metrics.
+    """
+    if not given.live or watch is None or watch.generation:
+        return ""
+    if watch.behind_since_s is not None:
+        return "has not had any depth in force yet"
+    ready_s = watch.ready_since_s
+    unread = given.document is not None and watch.pod not in given.counters
+    if unread and ready_s is not None and given.now_s - ready_s < WARM_UP_S:
+        return "has not told yet which depth it has in force"
+    return ""
 
 
 def _compared(
