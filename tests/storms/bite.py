@@ -33,24 +33,25 @@ def main() -> int:
             for part in ("operator", "tests"):
                 shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pyc*"))
             subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=copy, check=True)
-            seed = _first(copy)
-            print(f"{patch.stem}: {f'found by seed {seed}' if seed else 'NOT found'}", flush=True)
-            if not seed:
+            found = _first(copy)
+            print(f"{patch.stem}: {found or 'NOT found'}", flush=True)
+            if not found:
                 missed.append(patch.stem)
             elif asked.keep:
+                seed = found.split()[1].rstrip(",")
                 kept = HERE / "found" / f"{patch.stem}.json"
-                _storms(copy, str(seed), "--shrink", str(kept))
+                _storms(copy, seed, "--shrink", str(kept))
     return 1 if missed else 0
 
 
-def _first(copy: Path) -> int | None:
-    """The first seed that breaks something."""
+def _first(copy: Path) -> str:
+    """The first seed that breaks something, and what; empty: none does."""
     for first in range(1, SEEDS + 1, CHUNK):
         told = _storms(copy, f"{first}-{first + CHUNK - 1}")
-        seeds = [line.split()[2].rstrip(",") for line in told.splitlines() if "✘ seed" in line]
-        if seeds:
-            return int(seeds[0])
-    return None
+        for line in told.splitlines():
+            if "✘ seed" in line:
+                return line.removeprefix("✘ ")
+    return ""
 
 
 def _storms(copy: Path, *arguments: str) -> str:

@@ -8,7 +8,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from fathom.core.cluster.kinds import (
 )
 from fathom_local.engine.walk import vocabulary
 from storms.engine import MAX_BATCH, Engine, page, write_atomically
+from storms.hub import PASSWORD
 from storms.network import Connection, Network, Request
 from storms.server import Objects, rfc3339
 
@@ -38,6 +39,24 @@ LOOK_S: Final = 2.5
 PORT: Final = 8000
 
 
+SLOWER_IMAGE: Final = "acme/slower:v0.32.1"
+FAILING_IMAGE: Final = "acme/failing:v0.32.1"
+DEAF_IMAGE: Final = "acme/deaf:v0.32.1"
+CRASHING_IMAGE: Final = "acme/crashing:v0.32.1"
+BAD_IMAGES: Final = (SLOWER_IMAGE, FAILING_IMAGE, DEAF_IMAGE, CRASHING_IMAGE)
+"""No canary of one may be promoted."""
+DIES_AFTER_S: Final = 60.0
+"""Of a node that answers no more: from when its pods are to go."""
+_NO_IMAGE: Final = f"no such tag at https://robot:{PASSWORD}@registry.acme"
+BY_HAND: Final = "by hand"
+SHRANK: Final = "its Deployment shrank"
+CHANGED: Final = "its Deployment's template changed"
+"""Why a pod goes, where it was not its own end."""
+REFUSED: Final = "UnexpectedAdmissionError"
+LAST_WORDS: Final = f"RuntimeError: no such file: Authorization: Bearer {PASSWORD}"
+"""Of an engine that crashes."""
+
+
 @dataclass
 class Image:
     """How engines of one image behave; deeds change it."""
@@ -45,6 +64,20 @@ class Image:
     start_s: float = START_S
     pulls: bool = True
     crashes: bool = False
+    slower: float = 1.0
+    """Times as long as a step of the others takes."""
+    fails: bool = False
+    """Whether all requests fail."""
+    deaf: bool = False
+    """Whether no depth document ever reaches the engine."""
+
+
+_BAD: Final = {
+    SLOWER_IMAGE: Image(slower=2.0),
+    FAILING_IMAGE: Image(fails=True),
+    DEAF_IMAGE: Image(deaf=True),
+    CRASHING_IMAGE: Image(crashes=True),
+}
 
 
 @dataclass
@@ -89,6 +122,12 @@ class Cluster:
         """By pod: what its metrics page does instead of showing the truth."""
         self.stuck_volumes: set[str] = set()
         """Pods whose kubelet refreshes no volume."""
+        self.taken: set[str] = set()
+        """Nodes whose GPUs are somebody else's."""
+        self.silent: dict[str, float] = {}
+        """Nodes that answer no more, whose pods nobody removes: since when."""
+        self.refuses_pods = False
+        """Whether kubelets refuse what the scheduler sends them."""
         self.disk_full = False
         """Whether engines that start now have no room for what they count."""
         self.disturbed_at_s = float("-inf")
@@ -113,7 +152,11 @@ class Cluster:
 
     def image(self, name: str) -> Image:
         """How engines of an image behave."""
-        return self.images.setdefault(name, Image())
+        return self.images.setdefault(name, replace(_BAD.get(name, Image())))
+
+    def now_s(self) -> float:
+        """Simulated seconds."""
+        return self._loop.time()
 
     def disturbed(self) -> None:
         """Remember that pods suffer from something else than the operator."""
@@ -152,6 +195,63 @@ class Cluster:
             for place, container in list(self.containers.items()):
                 if container.node == node:
                     self._remove_pod(place)
+
+    def silence_node(self, node: str) -> None:
+        """It answers no more; its pods stay, first not ready and then for ever leaving."""
+        if self.nodes.get(node):
+            self.disturbed()
+            self.nodes[node] = False
+            self.silent[node] = self._loop.time()
+
+    def hear_node(self, node: str) -> None:
+        """It is back, and its kubelet ends what had to leave, and starts what had not."""
+        if self.silent.pop(node, None) is None:
+            return
+        self.disturbed()
+        self.nodes[node] = True
+        for place, container in list(self.containers.items()):
+            if container.node != node:
+                continue
+            pod = self._pod(place)
+            if pod is None or "deletionTimestamp" in pod["metadata"]:
+                self._remove_pod(place)
+            else:
+                container.restarts += 1
+                container.started_at_s = self._loop.time()
+
+    def drain(self, pod: str) -> None:
+        """Its node is emptied."""
+        found = self._pod(pod)
+        if found is not None:
+            self.disturbed()
+            self._leave(found, BY_HAND)
+
+    def preempt(self, pod: str) -> None:
+        """What matters more takes its node at once, and keeps it until `taken` says otherwise."""
+        container, found = self.containers.get(pod), self._pod(pod)
+        if container is not None and found is not None and container.node is not None:
+            self.disturbed()
+            self.taken.add(container.node)
+            self._leave(found, BY_HAND)
+
+    def may_evict(self, pod: str) -> bool:
+        """Whether its budget lets a drain take it now."""
+        namespace, _, _ = pod.partition("/")
+        found = self._pod(pod) or {"metadata": {}}
+        labels = found["metadata"].get("labels") or {}
+        for budget in self._objects.each(POD_DISRUPTION_BUDGET):
+            selector = budget["spec"]["selector"].get("matchLabels", {}).items()
+            if budget["metadata"]["namespace"] != namespace or not selector <= labels.items():
+                continue
+            chosen = [
+                each
+                for each in self._objects.each(POD)
+                if selector <= (each["metadata"].get("labels") or {}).items()
+            ]
+            away = sum(not self._is_ready(each) for each in chosen)
+            if self._is_ready(found) and away >= budget["spec"]["maxUnavailable"]:
+                return False
+        return True
 
     def return_node(self, node: str) -> None:
         """A lost node is back, empty."""
@@ -238,12 +338,12 @@ class Cluster:
         for pod in stale:
             if not self._is_ready(pod) or ready >= wanted:
                 ready -= self._is_ready(pod)
-                self._leave(pod, "its Deployment's template changed")
+                self._leave(pod, CHANGED)
                 pods.remove(pod)
         # As a ReplicaSet does: pods that are not ready go first, then the youngest.
         current.sort(key=lambda pod: (self._is_ready(pod), -_age_key(pod)))
         for pod in current[: max(0, len(pods) - wanted)]:
-            self._leave(pod, "its Deployment shrank")
+            self._leave(pod, SHRANK)
             pods.remove(pod)
         for _ in range(len(pods), wanted):
             self._start(deployment, mark)
@@ -280,11 +380,12 @@ class Cluster:
     def _leave(self, pod: Mapping[str, Any], why: str = "deleted") -> None:
         place = _place(pod)
         container = self.containers.get(place)
+        silent = container is not None and container.node in self.silent
         if "deletionTimestamp" not in pod["metadata"]:
             leaving = copy.deepcopy(dict(pod))
             leaving["metadata"]["deletionTimestamp"] = rfc3339(self._loop.time())
             self._objects.put(POD, leaving)
-        if container is None or container.leaves_at_s is not None:
+        if container is None or container.leaves_at_s is not None or silent:
             return
         if container.ready:
             revision = pod["metadata"]["labels"].get("fathom.dev/revision", "")
@@ -300,6 +401,9 @@ class Cluster:
         if container is None:
             # Nobody's pod: as a person makes one by hand.
             return
+        if container.node in self.silent:
+            self._live_unheard(pod, container, now_s)
+            return
         if "deletionTimestamp" in pod["metadata"]:
             if container.leaves_at_s is None:
                 self._leave(pod)
@@ -312,14 +416,30 @@ class Cluster:
             self._run_pod(pod, container, now_s)
         self._show(pod, container)
 
+    def _live_unheard(self, pod: Mapping[str, Any], container: Container, now_s: float) -> None:
+        """As the node controller does it: nobody ends what a silent node runs."""
+        self._end_engine(container)
+        container.ready = False
+        if now_s - self.silent[str(container.node)] >= DIES_AFTER_S:
+            self._leave(pod, "its node is silent")
+        live = self._pod(_place(pod))
+        if live is not None:
+            self._show(live, container)
+
     def _run_pod(self, pod: Mapping[str, Any], container: Container, now_s: float) -> None:
         if container.node is None:
-            taken = {each.node for each in self.containers.values()}
-            free = [node for node, there in self.nodes.items() if there and node not in taken]
+            held = {each.node for each in self.containers.values() if not each.ended} | self.taken
+            free = [node for node, there in self.nodes.items() if there and node not in held]
             if not free:
                 return
             container.node, container.bound_at_s = free[0], now_s
         image = self.image(_main(pod)["image"])
+        if self.refuses_pods and container.started_at_s is None:
+            # It takes a while, else a ReplicaSet would make another one at once, without an end.
+            if now_s >= container.bound_at_s + PULL_S:
+                self.disturbed()
+                container.ended = REFUSED
+            return
         if not image.pulls or now_s < container.bound_at_s + PULL_S:
             return
         self._sync(pod, container, now_s)
@@ -351,7 +471,7 @@ class Cluster:
         told = json.dumps(pod["metadata"].get("annotations") or {}, sort_keys=True)
         if now_s - container.synced_at_s < SYNC_S and told == container.synced_annotation:
             return
-        if _place(pod) in self.stuck_volumes:
+        if _place(pod) in self.stuck_volumes or self.image(_main(pod)["image"]).deaf:
             return
         container.synced_at_s, container.synced_annotation = now_s, told
         labels = pod["metadata"]["labels"]
@@ -367,7 +487,7 @@ class Cluster:
             write_atomically(path, text)
 
     def _start_engine(self, pod: Mapping[str, Any], container: Container) -> None:
-        config = _speculative_config(pod)
+        config, image = _speculative_config(pod), self.image(_main(pod)["image"])
         container.directory.mkdir(parents=True, exist_ok=True)
         container.engine = Engine(
             container.directory,
@@ -377,6 +497,8 @@ class Cluster:
             max_batch=MAX_BATCH,
             cuts_drafts=bool(config.get("enable_adaptive_verification")),
             disk_full=self.disk_full,
+            slower=image.slower,
+            fails=image.fails,
         )
         container.traffic = self._loop.create_task(
             self._drive(container.engine), name=f"traffic of {container.name}"
@@ -427,7 +549,7 @@ class Cluster:
 
     def _status(self, pod: Mapping[str, Any], container: Container) -> dict[str, Any]:
         if container.ended:
-            return {"phase": "Failed", "reason": container.ended}
+            return {"phase": "Failed", "reason": container.ended, "message": LAST_WORDS}
         changed_s = container.started_at_s or container.bound_at_s
         if container.ready:
             changed_s += self.image(_main(pod)["image"]).start_s
@@ -444,10 +566,11 @@ class Cluster:
         image = self.image(_main(pod)["image"])
         state: dict[str, Any] = {}
         if container.node is not None and not image.pulls:
-            state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}
+            state = {"waiting": {"reason": "ImagePullBackOff", "message": _NO_IMAGE}}
         elif container.engine is None and container.restarts:
             state = {"waiting": {"reason": "CrashLoopBackOff"}}
-        ended = {"terminated": {"exitCode": 1, "reason": "Error"}} if container.restarts else {}
+        crash = {"exitCode": 1, "reason": "Error", "message": LAST_WORDS}
+        ended = {"terminated": crash} if container.restarts else {}
         return {
             "phase": "Running" if container.started_at_s is not None else "Pending",
             "podIP": _ip(container) if container.node is not None else "",

@@ -1,7 +1,8 @@
 """What can happen in a history: deeds of users, of other hands, of the cluster and of bad luck.
 
 Each draws its own arguments and is carried out by one function. What lasts has `for_s`, and is over
-after it. A deed that finds nothing to act on does nothing.
+after it. A deed that finds nothing to act on does nothing. What only the simulator can play is in
+`storms.simulated_deeds`.
 """
 
 import asyncio
@@ -20,9 +21,10 @@ from fathom.core.cluster.kinds import (
     SERVICE_ACCOUNT,
     Kind,
 )
+from storms.cluster import BY_HAND
 from storms.engine import Engine, page
 from storms.history import MOST_REPLICAS, Scenario
-from storms.hub import BAD_DRAFT, DRAFT, OTHER_DRAFT, SECRET
+from storms.hub import BAD_DRAFT, DRAFT, OTHER_DRAFT, PASSWORD, SECRET
 from storms.invariants import MOST_DEPTH
 from storms.network import Connection
 
@@ -187,7 +189,7 @@ async def _service(storm: "Storm", with_: Mapping[str, Any]) -> None:
 async def _delete_pod(storm: "Storm", _: Mapping[str, Any]) -> None:
     for place, _, _ in storm.cluster.serving()[:1]:
         storm.cluster.disturbed()
-        storm.cluster._leave(storm.objects.look(POD, *place.split("/")) or {}, "by hand")
+        storm.cluster._leave(storm.objects.look(POD, *place.split("/")) or {}, BY_HAND)
 
 
 @deed("hand pins a pod", depth=["0", "3", "99", "deep"], for_s=(30.0, 300.0))
@@ -288,7 +290,8 @@ async def _errors(storm: "Storm", with_: Mapping[str, Any]) -> None:
 async def _admission(storm: "Storm", with_: Mapping[str, Any]) -> None:
     def refuse(verb: str, kind: Kind, _: str) -> KubeError | None:
         if kind.kind == with_["kind"] and verb in {"apply", "patch", "create"}:
-            return KubeError(403, 'admission webhook "policy.acme" denied the request')
+            told = f"asked https://robot:{PASSWORD}@policy.acme"
+            return KubeError(403, f'admission webhook "policy.acme" denied the request: {told}')
         return None
 
     with storm.server.trouble.refusing(refuse):

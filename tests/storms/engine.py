@@ -7,6 +7,7 @@ in proportion, and a history of half an hour costs a second.
 import asyncio
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ class Engine:
         max_batch: int,
         cuts_drafts: bool = False,
         disk_full: bool = False,
+        slower: float = 1.0,
+        fails: bool = False,
     ) -> None:
         """Start it.
 
@@ -92,11 +95,14 @@ class Engine:
             max_batch: the engine's `max_num_seqs`.
             cuts_drafts: whether adaptive verification is on.
             disk_full: whether there is no room for the counters' file.
+            slower: times as long as its steps take.
+            fails: whether all requests fail.
         """
         loop = asyncio.get_running_loop()
         self.started_at_s = START_S + loop.time()
         self.max_batch = max_batch
         self.blind = disk_full
+        self._fails = fails
         environ = {
             "FATHOM_DEPTH_FILE": str(directory / "depth" / "depth.json"),
             "FATHOM_POD_NAME": pod,
@@ -115,7 +121,7 @@ class Engine:
             cuts_drafts=cuts_drafts,
             hook=self.hook,
             observer=self._counts,
-            plant=PLANT,
+            plant=replace(PLANT, step_s=PLANT.step_s * slower),
             clock=loop.time,
         )
         self._tasks = [
@@ -143,6 +149,7 @@ class Engine:
     def samples(self) -> list[tuple[str, dict[str, str], float]]:
         """What its page shows: name, labels, value."""
         counts, model = self._counts, {"engine": "0", "model_name": "model"}
+        failed = counts.finished_requests if self._fails else 0
         found: list[tuple[str, dict[str, str], float]] = [
             ("vllm:generation_tokens_total", model, counts.tokens),
             ("vllm:prompt_tokens_total", model, counts.finished_requests),
@@ -156,8 +163,9 @@ class Engine:
             (
                 "vllm:request_success_total",
                 {**model, "finished_reason": "length"},
-                counts.finished_requests,
+                counts.finished_requests - failed,
             ),
+            ("vllm:request_success_total", {**model, "finished_reason": "error"}, failed),
             ("process_start_time_seconds", {}, self.started_at_s),
         ]
         for name, buckets in (

@@ -85,7 +85,7 @@ class History:
 
 def drawn(seed: int) -> History:
     """The history of a seed."""
-    from storms.deeds import DEEDS
+    from storms.simulated_deeds import DEEDS
 
     chance = random.Random(f"storm-{seed}")
     replicas = chance.choice((1, 2, 2, 3))

@@ -17,6 +17,9 @@ BAD_DRAFT: Final = "acme/bad-draft"
 """Preflight refuses it."""
 SECRET: Final = "hf_neverShowThisToAnybody"
 """Stands in what a Prometheus or a pod says instead of metrics."""
+PASSWORD: Final = "neverShowThisEither"
+"""Stands in what registries, policies and engines say; it is known by what is around it alone."""
+SECRETS: Final = (SECRET, PASSWORD)
 
 
 def known() -> dict[str, ModelFacts]:

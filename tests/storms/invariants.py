@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from fathom.core.cluster.kinds import DEPLOYMENT
-from storms.cluster import Cluster
-from storms.hub import BAD_DRAFT, SECRET, TARGET
+from storms.cluster import BY_HAND, CHANGED, SHRANK, Cluster
+from storms.hub import BAD_DRAFT, SECRETS, TARGET
 from storms.server import Audit, Objects
 
 LOOK_UP_S: Final = 40.0
@@ -21,6 +21,10 @@ LAG_S: Final = 1.0
 """What was known so shortly before a write may not have been known to who wrote."""
 AFTERMATH_S: Final = 240.0
 """For so long after pods suffered from something else, too few of them say nothing of us."""
+SHRINKING_S: Final = 20.0
+"""The same of pods that an operator takes: it has seen by then what they suffered from."""
+READ_S: Final = 300.0
+"""By then an operator has read what the user wrote."""
 MOST_TASKS: Final = 200
 MOST_DEPTH: Final = 7
 """`maxTokens` of every simulated resource."""
@@ -101,8 +105,11 @@ class WriteInvariants:
         self._touched[audit.place] = max(mine, theirs)
 
     def _no_secret(self, audit: Audit) -> None:
-        if audit.kind in {"Event", "SpeculativeDeployment"} and SECRET in json.dumps(audit.body):
-            self._break(f"a secret stands in {audit.kind} {audit.name}")
+        if audit.kind not in {"Event", "SpeculativeDeployment"}:
+            return
+        told = json.dumps(audit.body)
+        if any(each in told for each in SECRETS):
+            self._break(f"a secret stands in {audit.kind} {audit.name}: {told}")
 
     def _no_bug(self, audit: Audit) -> None:
         if audit.body.get("reason") == "InternalError":
@@ -165,6 +172,26 @@ class WriteInvariants:
         raise BrokenError(sentence)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user has asked for."""
+
+    at_s: float
+    replicas: int
+    unavailable: int
+    surge: int
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], at_s: float) -> "Asked":
+        rollout = spec.get("rollout", {})
+        return cls(
+            at_s,
+            spec.get("replicas", 1),
+            rollout.get("maxUnavailable", 1),
+            rollout.get("maxSurge", 1),
+        )
+
+
 @dataclass(kw_only=True)
 class Invariants(WriteInvariants):
     """Watches one simulated history."""
@@ -175,9 +202,10 @@ class Invariants(WriteInvariants):
     """The spec that the user wrote last, by name; None: there is no such resource."""
     restart_edits: list[float] = field(default_factory=list)
     """When the user changed something that needs new pods."""
-    scaled_at_s: float = float("-inf")
-    least_wanted: int = 0
-    """The fewest replicas that the user has asked for lately."""
+    asked: list[Asked] = field(default_factory=list)
+    """Each time that replicas, or how many may be away or more, were another number."""
+    stale_until_s: float = float("-inf")
+    """Until then reads may be old, so that nobody knows what is there."""
     _removals: int = 0
 
     def look(self) -> None:
@@ -186,7 +214,7 @@ class Invariants(WriteInvariants):
         removals = self.cluster.removals[self._removals :]
         self._removals += len(removals)
         for at_s, place, revision, why in removals:
-            if why != "by hand" and place.startswith("llm/kimi-"):
+            if why != BY_HAND and place.startswith("llm/kimi-"):
                 self._removal(at_s, place, revision, why)
 
     # -- each of them
@@ -205,26 +233,54 @@ class Invariants(WriteInvariants):
             if any(not 0 <= depth <= MOST_DEPTH for depth in depths):
                 self._break(f"{place} runs at depths {depths}")
 
+    def wrote(self, audit: Audit) -> None:
+        super().wrote(audit)
+        if audit.kind == "Deployment" and audit.name.startswith("kimi-"):
+            self._never_more(audit)
+
+    def _lately(self, at_s: float, within_s: float) -> list[Asked]:
+        """All that was asked for at some moment within a time."""
+        earlier = [each for each in self.asked if each.at_s <= at_s - within_s]
+        return earlier[-1:] + [each for each in self.asked if each.at_s > at_s - within_s]
+
+    def _never_more(self, audit: Audit) -> None:
+        """No more pods are asked for than replicas and surge."""
+        if _replicas(audit.after) <= _replicas(audit.before) or audit.at_s < self.stale_until_s:
+            return
+        owner = audit.after["metadata"]["ownerReferences"][0]["uid"]
+        asked = sum(
+            _replicas(each)
+            for each in self.objects.each(DEPLOYMENT)
+            if each["metadata"]["ownerReferences"][0]["uid"] == owner
+        )
+        most = max(each.replicas + each.surge for each in self._lately(audit.at_s, READ_S))
+        if asked > most:
+            self._break(
+                f"{audit.name} grew to {_replicas(audit.after)} replicas: {asked} are asked for, "
+                f"and {most} are the most"
+            )
+
     def _removal(self, at_s: float, place: str, revision: str, why: str) -> None:
-        spec = self.user_spec("kimi")
-        if spec is None:
+        if why == CHANGED:
+            self._break(f"{place} of revision {revision} went: {CHANGED}")
+        disturbed_s = at_s - self.cluster.disturbed_at_s
+        if self.user_spec("kimi") is None or at_s < self.stale_until_s:
             return
-        if at_s - self.cluster.disturbed_at_s < AFTERMATH_S:
+        if disturbed_s < (SHRINKING_S if why == SHRANK else AFTERMATH_S):
             return
-        wanted = spec.get("replicas", 1)
-        scaled = at_s - self.scaled_at_s < AFTERMATH_S
-        if scaled:
-            wanted = min(wanted, self.least_wanted)
+        lately = self._lately(at_s, AFTERMATH_S)
+        wanted = min(each.replicas for each in lately)
         ready = len([p for p, _, _ in self.cluster.serving() if p.startswith("llm/kimi-")])
-        least = wanted - spec.get("rollout", {}).get("maxUnavailable", 1)
+        least = min(each.replicas - each.unavailable for each in lately)
         if ready < least:
             self._break(
                 f"{place} of revision {revision} went ({why}), and {ready} replicas are ready "
                 f"where {least} have to be"
             )
         # However late: stale reads and a back-off may hide a scaling for longer than its aftermath.
-        surplus = ready >= wanted
-        if not scaled and not surplus and not self.restart_edits:
+        surplus, scaled = ready >= wanted, len(lately) > 1
+        quiet = disturbed_s >= AFTERMATH_S
+        if quiet and not scaled and not surplus and not self.restart_edits:
             self._break(
                 f"{place} of the serving revision {revision} went ({why}), without a rollout, a "
                 "scaling or a refresh"

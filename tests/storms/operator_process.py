@@ -14,7 +14,7 @@ from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.plugin import plugin_bundle
+from fathom.core.plugin import PluginBundle, plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.quality.completion import Completion, CompletionRequest
 from fathom.runtime.child_cache import ChildCache
@@ -40,6 +40,7 @@ from storms.watch import Watches
 NAMESPACE: Final = "fathom-system"
 RESTART_S: Final = 5.0
 """From a process's end to the next one's start, as its kubelet does it."""
+_BUNDLE: Final = plugin_bundle()
 _CLIENT: Final = ApiClient(Configuration(host="http://simulated"))
 """Copied for each process: a new one reads all certificates of this machine."""
 
@@ -84,6 +85,10 @@ class Operator:
         self._server = server
         self._watches = watches
         self._hub = hub
+        self.build = 0
+        """Of Fathom, that its next process is of. All have one version, and each its own plugin."""
+        self.starts = 0
+        """Processes so far."""
         self.crash = ""
         """Why a process of it ended by itself, but for a lost lease; empty: none did."""
         self.process = Process(loop, name)
@@ -97,6 +102,7 @@ class Operator:
             self.process = Process(self._loop, self.name)
             self.process.wall_offset_s = wall_offset_s
             self._ended = asyncio.Event()
+            self.starts += 1
             task = self.process.start(self._main(self.process))
             # Its own event: a process that was killed may unwind while the next one runs.
             task.add_done_callback(lambda _, ended=self._ended: ended.set())
@@ -154,7 +160,7 @@ class Operator:
             decide=decide,
             models=models.facts,
             served=served.get,
-            bundle=plugin_bundle(),
+            bundle=_bundle(self.build),
             program=fetch_program(),
             identity=self.name,
             telemetry=Telemetry(),
@@ -199,6 +205,11 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watches.follow(kube, resource))
             group.create_task(sweep(kube, (), loops))
+
+
+def _bundle(build: int) -> PluginBundle:
+    """Another build renders pods otherwise, since it mounts another plugin."""
+    return PluginBundle(_BUNDLE.files, f"{build:x}{_BUNDLE.content[1:]}") if build else _BUNDLE
 
 
 def _session() -> aiohttp.ClientSession:

@@ -27,22 +27,31 @@ from fathom.core.cluster.kinds import (
 from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
-from storms.cluster import Cluster
-from storms.deeds import DEEDS, IMAGES, SPOIL_METRICS
+from storms.canaries import Canaries
+from storms.cluster import BAD_IMAGES, Cluster
+from storms.deeds import IMAGES, SPOIL_METRICS
 from storms.history import Deed, History
-from storms.hub import SECRET, TARGET, Hub
-from storms.invariants import MOST_DEPTH, MOST_TASKS, BrokenError, Invariants
+from storms.hub import SECRETS, TARGET, Hub
+from storms.invariants import MOST_DEPTH, MOST_TASKS, Asked, BrokenError, Invariants
 from storms.network import Network
 from storms.operator_process import Operator
+from storms.pace import Pace
 from storms.prometheus import URL, Prometheus
+from storms.selection import Selection
 from storms.server import LEASE, Server, rfc3339
+from storms.simulated_deeds import DEEDS, FIGHTS, HINDERS
 from storms.simulated_time import SimulatedLoop
 from storms.watch import Watches
 
 GRIDS: Final = {1: 8, 2: 24, 3: 8, 4: 40, 5: 24, 6: 28, 7: 8}
 """By `tokens`: an edit to another one needs new pods (docs/engines.md)."""
+STALE_S: Final = 60.0
+"""For so long after the last old read an operator may act on one."""
 SETTLES_S: Final = 360.0
 """After the last fault, besides what a rollout under way takes."""
+FIGHT_S: Final = 180.0
+"""The same, besides what a fight takes to count as over: five minutes from the last write of ours,
+which comes up to a minute after the last of theirs, and the look that finds it."""
 ROLLOUT_S: Final = 900.0
 """What a rollout may take: settling, a look-up, a canary's start and bake, then the others, and
 back again."""
@@ -93,6 +102,19 @@ class Storm:
             hub=self.hub,
             user_spec=self.user_spec,
         )
+        self.canaries = Canaries(
+            objects=self.objects,
+            cluster=self.cluster,
+            is_ours=self._is_ours,
+            may_go_back=self._may_roll_back,
+        )
+        self._selection = Selection(
+            objects=self.objects, cluster=self.cluster, is_ours=self._is_ours
+        )
+        self._pace = Pace(self._process_of)
+        self._hindering = 0
+        self._hindered_at_s = 0.0
+        """When something last kept operators from writing, or from knowing what there is."""
         self.server.watching.append(self._wrote)
         self.server.before_write.append(self._about_to_write)
         self.operators: list[Operator] = []
@@ -154,7 +176,8 @@ class Storm:
         self.cluster.load = 0
         calm_s = self.loop.time()
         wrong = "nothing was looked at"
-        while wrong and self.loop.time() < calm_s + SETTLES_S + self._rollouts_s():
+        within_s = SETTLES_S + self._rollouts_s() + self._fights_s()
+        while wrong and self.loop.time() < calm_s + within_s:
             await asyncio.sleep(15.0)
             wrong = self._complaint()
             self._decide_for_a_canary()
@@ -195,18 +218,37 @@ class Storm:
             return 0.0
         return ROLLOUT_S * (1 + self.history.scenario.replicas / 2)
 
+    def _fights_s(self) -> float:
+        fought = any(each.what in FIGHTS for each in self.history.deeds)
+        return FIGHT_S if fought else 0.0
+
     async def _deed(self, deed: Deed) -> None:
         await asyncio.sleep(deed.at_s)
         self.say("deed", str(deed))
+        hinders = deed.what in HINDERS
+        self._hindering += hinders
         await DEEDS[deed.what].do(self, deed.with_)
+        self._hindering -= hinders
+        if hinders:
+            self._hindered_at_s = self.loop.time()
         if deed.over_at_s > deed.at_s:
             self.say("over", str(deed))
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            self._guarded(self.invariants.look)
+            self._guarded(self._look_once)
             self._guarded(self._no_crash)
+
+    def _look_once(self) -> None:
+        now_s, trouble = self.loop.time(), self.server.trouble
+        if self._hindering:
+            self._hindered_at_s = now_s
+        if trouble.stale_s:
+            self.invariants.stale_until_s = now_s + STALE_S
+        self.invariants.look()
+        self.canaries.look(now_s)
+        self._selection.look(now_s, hindered_at_s=self._hindered_at_s)
 
     def _no_crash(self) -> None:
         for each in self.operators:
@@ -246,6 +288,13 @@ class Storm:
         unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
         return unreadable or self.cluster.disturbed_at_s > float("-inf")
 
+    def serves_as_asked(self) -> bool:
+        """Whether something serves, and all that does is of the image that the user asks for."""
+        image = self.spec().get("engine", {}).get("image")
+        pods = [pod for _, pod, _ in self.cluster.serving() if self._is_ours(pod)]
+        images = {pod["spec"]["containers"][0]["image"] for pod in pods}
+        return images == {image} and self.spec().get("replicas", 1) > 0
+
     # -- what deeds use
 
     def leader(self) -> Operator:
@@ -259,6 +308,11 @@ class Storm:
     def spec(self) -> Mapping[str, Any]:
         """Of the resource; empty: there is none now."""
         return self.user_spec("kimi") or {}
+
+    def rollout(self) -> Mapping[str, Any]:
+        """What the resource's status says of one; empty: nothing."""
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, self.namespace, self.name) or {}
+        return (found.get("status") or {}).get("rollout") or {}
 
     def edit(self, changes: Mapping[str, Any]) -> None:
         """The user sets values at dotted paths below spec; None removes one."""
@@ -278,21 +332,27 @@ class Storm:
         self._note_edit(found["spec"], body["spec"])
         self.objects.put(SPECULATIVE_DEPLOYMENT, body)
 
-    def annotate(self, annotations: Mapping[str, str]) -> None:
-        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
-        if found is not None:
-            body = copy.deepcopy(found)
-            body["metadata"].setdefault("annotations", {}).update(annotations)
-            self.objects.put(SPECULATIVE_DEPLOYMENT, body)
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of the resource; None removes one."""
+        if names.ANNOTATION_RETRY_ROLLOUT in annotations:
+            self.canaries.forgive()
+        self._annotate(SPECULATIVE_DEPLOYMENT, "llm/kimi", annotations)
 
     def annotate_pod(self, place: str, annotations: Mapping[str, str | None]) -> None:
-        found = self.objects.look(POD, *place.split("/"))
+        self._annotate(POD, place, annotations)
+
+    def _annotate(self, kind: Kind, place: str, annotations: Mapping[str, str | None]) -> None:
+        found = self.objects.look(kind, *place.split("/"))
         if found is not None:
             body = copy.deepcopy(found)
-            kept = body["metadata"].setdefault("annotations", {})
-            kept.update(annotations)
+            kept = {**(body["metadata"].get("annotations") or {}), **annotations}
             body["metadata"]["annotations"] = {k: v for k, v in kept.items() if v is not None}
-            self.objects.put(POD, body)
+            self.objects.put(kind, body)
+
+    def granted(self) -> None:
+        """The user asks for what another build renders otherwise."""
+        self.invariants.restart_edits.append(self.loop.time())
+        self.canaries.forgive()
 
     async def recreate(self, after_s: float) -> None:
         """Delete the resource, and make it again as it was."""
@@ -410,14 +470,16 @@ class Storm:
             "spec": copy.deepcopy(dict(spec)),
         }
         self.invariants.edited_at_s[spec["draft"]["id"]] = self.loop.time()
+        if name == self.name:
+            self.canaries.edited(None, spec)
+            self.invariants.asked.append(Asked.of(spec, self.loop.time()))
         self.objects.put(SPECULATIVE_DEPLOYMENT, body)
 
     def _note_edit(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         now_s, invariants = self.loop.time(), self.invariants
-        if before.get("replicas", 1) != after.get("replicas", 1):
-            lag = now_s - invariants.scaled_at_s < 300.0
-            least = min(invariants.least_wanted, after["replicas"]) if lag else after["replicas"]
-            invariants.scaled_at_s, invariants.least_wanted = now_s, least
+        self.canaries.edited(before, after)
+        if Asked.of(before, now_s) != (asked := Asked.of(after, now_s)):
+            invariants.asked.append(asked)
         if before["draft"]["id"] != after["draft"]["id"]:
             invariants.edited_at_s[after["draft"]["id"]] = now_s
         needs_pods = ("draft", "engine", "model")
@@ -441,13 +503,28 @@ class Storm:
         self._die_at -= 1
         if self._die_at == 0:
             self._die_at = None
+            self._hindered_at_s = self.loop.time()
             self.say("dies", f"{who} before it could {verb} {kind.kind}")
             next(each for each in self.operators if each.name == who).kill()
 
     def _wrote(self, audit: Any) -> None:
         if audit.kind != "Lease":
             self.say(audit.who, f"{audit.verb} {audit.kind} {audit.name}{_detail(audit)}")
-        self._guarded(lambda: self.invariants.wrote(audit))
+        self._guarded(lambda: self._wrote_one(audit))
+
+    def _wrote_one(self, audit: Any) -> None:
+        self.invariants.wrote(audit)
+        self.canaries.wrote(audit)
+        self._pace.wrote(audit)
+
+    def _process_of(self, who: str) -> int:
+        return next(each.starts for each in self.operators if each.name == who)
+
+    def _is_ours(self, pod: Mapping[str, Any]) -> bool:
+        labels = pod["metadata"].get("labels") or {}
+        return labels.get(names.LABEL_NAME) == self.name and bool(
+            pod["metadata"].get("ownerReferences")
+        )
 
     def _guarded(self, act: Any) -> None:
         try:
@@ -478,7 +555,7 @@ def run(history: History, *, die_at: int | None = None) -> Verdict:
         except BrokenError as error:
             broken = str(error)
         at_s = loop.time()
-        if not broken and SECRET in said.getvalue():
+        if not broken and any(each in said.getvalue() for each in SECRETS):
             broken = "a secret stands in the log"
         if not broken and "pass failed" in said.getvalue():
             broken = "a pass ended in an error of its own, see what the operator logged"
@@ -499,6 +576,8 @@ def _mended(spec: Mapping[str, Any]) -> dict[str, Any]:
     copied: dict[str, Any] = copy.deepcopy(dict(spec))
     copied["speculation"]["maxTokens"] = MOST_DEPTH
     copied["rollout"].pop("paused", None)
+    if copied["engine"]["image"] in BAD_IMAGES:
+        copied["engine"]["image"] = IMAGES[0]
     return copied
 
 

@@ -1,0 +1,133 @@
+"""Is a bad canary ever promoted, or a good one given up?
+
+Images say what a canary is: those of `storms.cluster.BAD_IMAGES` are bad, all others good.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fathom.api import names
+from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
+from storms.invariants import BrokenError
+from storms.server import Audit, Objects
+
+BARE_S: Final = 5.0
+"""For so long no good pod serves, and then nothing is put at risk any more."""
+LEAST_TRAFFIC: Final = 6
+"""Requests in flight at each replica, times minutes of a bake: with fewer, chance would decide."""
+_TAKES_COMPARING: Final = frozenset({SLOWER_IMAGE, FAILING_IMAGE})
+"""Seen beside others alone, and under traffic."""
+_PROMOTED: Final = frozenset({"Promoted", "Complete"})
+
+
+@dataclass(kw_only=True)
+class Canaries:
+    """Watches the rollouts of the resource."""
+
+    objects: Objects
+    cluster: Cluster
+    is_ours: Callable[[Mapping[str, Any]], bool]
+    """Whether a pod is the resource's."""
+    may_go_back: Callable[[], bool]
+    """Whether something has happened for which a good canary may be given up."""
+    _asked_at_s: float = field(default=float("-inf"), init=False)
+    """When the user asked for a bad image."""
+    _comparable: bool = field(default=False, init=False)
+    """Whether the spec allows to see by comparison, ever since."""
+    _live: bool = field(default=False, init=False)
+    """Whether the depth is to be live, ever since."""
+    _served_at_s: float = field(default=0.0, init=False)
+    """When a good pod was last seen to serve."""
+    _bare: bool = field(default=True, init=False)
+    """Whether none did for a while, since a bad image was asked for."""
+    _images: dict[str, str] = field(default_factory=dict, init=False)
+    """By revision."""
+    _vetoed: set[str] = field(default_factory=set, init=False)
+    """Revisions that were given up since the user last asked for anything."""
+
+    def edited(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
+        """The user made a spec, or edited it."""
+        now_s = self.cluster.now_s()
+        self.forgive()
+        bad = after["engine"]["image"] in BAD_IMAGES
+        comparable, live = self._is_comparable(after), self._is_live(after)
+        if bad and before is not None and before["engine"]["image"] not in BAD_IMAGES:
+            self._asked_at_s, self._served_at_s = now_s, now_s
+            self._bare = False
+            comparable, live = self._is_comparable(before), self._is_live(before)
+            self._comparable, self._live = comparable, live
+        elif bad and before is None:
+            self._bare = True
+        self._comparable = self._comparable and comparable
+        self._live = self._live and live
+
+    def forgive(self) -> None:
+        """The user asks for something else, or for the same once more."""
+        self._vetoed.clear()
+
+    def look(self, now_s: float) -> None:
+        """Look at what serves."""
+        for _, pod, _ in self.cluster.serving():
+            if self.is_ours(pod) and _image(pod["spec"]) not in BAD_IMAGES:
+                self._served_at_s = now_s
+                return
+        if now_s - self._served_at_s > BARE_S:
+            self._bare = True
+
+    def wrote(self, audit: Audit) -> None:
+        """Look at one write.
+
+        Raises:
+            BrokenError: a bad canary is promoted, or a good one is given up.
+        """
+        if audit.kind == "Deployment" and audit.name.startswith("kimi-") and audit.after:
+            self._scaled(audit)
+        elif audit.verb == "status" and audit.name == "kimi":
+            self._told(audit)
+
+    def _scaled(self, audit: Audit) -> None:
+        image = _image(audit.after["spec"]["template"]["spec"])
+        revision = audit.after["metadata"]["labels"][names.LABEL_REVISION]
+        self._images[revision] = image
+        before = audit.before["spec"].get("replicas", 1) if audit.before else 0
+        after = audit.after["spec"].get("replicas", 1)
+        if after > before and revision in self._vetoed:
+            raise BrokenError(f"revision {revision} is tried again, which was given up")
+        if after > max(1, before) and self._is_seen(image):
+            raise BrokenError(f"{after} replicas are asked for of {image}, whose canary is bad")
+
+    def _told(self, audit: Audit) -> None:
+        rollout = audit.after.get("status", {}).get("rollout") or {}
+        earlier = (audit.before or {}).get("status", {}).get("rollout") or {}
+        stage, revision = rollout.get("stage"), rollout.get("revision", "")
+        image = self._images.get(revision, "")
+        if stage in _PROMOTED and self._is_seen(image):
+            raise BrokenError(f"{image}, whose canary is bad, is {stage}: {rollout.get('message')}")
+        fresh = (stage, revision) != (earlier.get("stage"), earlier.get("revision"))
+        good = image and image not in BAD_IMAGES
+        seen = audit.after.get("status", {}).get("observedGeneration")
+        if stage == "RolledBack" and seen == audit.after["metadata"]["generation"]:
+            self._vetoed.add(revision)
+        if stage == "RolledBack" and fresh and good and not self.may_go_back():
+            raise BrokenError(f"the good canary of {image} is given up: {rollout.get('message')}")
+
+    def _is_seen(self, image: str) -> bool:
+        """Whether it can be known that a canary of an image is bad."""
+        if image not in BAD_IMAGES or self._bare:
+            return False
+        if image == DEAF_IMAGE:
+            return self._live
+        quiet = self.cluster.disturbed_at_s < self._asked_at_s and not self.may_go_back()
+        return image not in _TAKES_COMPARING or (self._comparable and quiet)
+
+    def _is_comparable(self, spec: Mapping[str, Any]) -> bool:
+        minutes = spec.get("rollout", {}).get("canaryMinutes", 20)
+        return minutes * self.cluster.load >= LEAST_TRAFFIC and spec.get("replicas", 1) > 1
+
+    def _is_live(self, spec: Mapping[str, Any]) -> bool:
+        return spec["speculation"].get("tuning", {}).get("mode") != "Static"
+
+
+def _image(spec: Mapping[str, Any]) -> str:
+    return str(spec["containers"][0]["image"])
