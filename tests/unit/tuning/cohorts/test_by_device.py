@@ -12,7 +12,7 @@ SLOW = Hardware(per_token_s=0.006, per_token_request_s=0.001)
 
 def two_kinds(*, told: bool = True) -> Fleet:
     """One fast pod, and two slow ones."""
-    fleet = Fleet(settings=WINDOW_30, replicas=3, acceptance=EASY, tick_s=0.5)
+    fleet = Fleet(settings=WINDOW_30, replicas=3, acceptance=EASY, tick_s=1.0)
     for at, pod in enumerate(fleet.pods):
         of_kind(pod, FAST if at == 0 else SLOW, told=told)
     return fleet

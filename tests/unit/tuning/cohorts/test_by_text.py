@@ -17,7 +17,7 @@ APART_S = OTHER_TEXT_S + 5 * MINUTE_S
 
 def fleet_of(*texts: tuple[float, ...], seed: int = 1) -> Fleet:
     """A pod for each, which gets such text alone."""
-    fleet = Fleet(settings=WINDOW_30, replicas=len(texts), acceptance=MIDDLE, tick_s=1.0, seed=seed)
+    fleet = Fleet(settings=WINDOW_30, replicas=len(texts), acceptance=MIDDLE, tick_s=3.0, seed=seed)
     for pod, text in zip(fleet.pods, texts, strict=True):
         pod.speed, pod.other_acceptance = 0.0, text
     return fleet
