@@ -177,7 +177,10 @@ class Storm:
         calm_s = self.loop.time()
         wrong = "nothing was looked at"
         within_s = SETTLES_S + self._rollouts_s() + self._fights_s()
-        while wrong and self.loop.time() < calm_s + within_s:
+        # What a rollout that only settles will ask of the user, nobody knows yet.
+        while (
+            wrong or self.rollout().get("reason") == Reason.SETTLING
+        ) and self.loop.time() < calm_s + within_s:
             await asyncio.sleep(15.0)
             wrong = self._complaint()
             self._decide_for_a_canary()
