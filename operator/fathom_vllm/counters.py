@@ -256,9 +256,9 @@ class Counts:
     ready: int
     """In force for the next step, however soon it comes."""
     schedule_hash: int
-    """Of the schedule of `generation`; 0: not known."""
+    """Hash of the schedule of `generation`; 0: not known."""
     ready_schedule_hash: int
-    """Of the schedule of `ready`."""
+    """Hash of the schedule of `ready`."""
     looked_at_s: float
     """When the depth file was last looked at, or its watch began (`time.monotonic`)."""
     rejections: float

@@ -31,7 +31,7 @@ class Ready:
     table: tuple[int, ...]
     """Index = batch, entry = depth."""
     schedule_hash: int = 0
-    """Of what the table was made from; 0: of no document."""
+    """Hash of the schedule that the table was made from; 0: it is of no document."""
 
 
 class DepthWatch:

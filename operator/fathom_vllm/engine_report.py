@@ -52,7 +52,7 @@ _PARTS: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
 )
 
 LABELS: Final = ("device", "vllm_version", *_PARTS)
-"""Of `fathom_engine_info`."""
+"""Labels of `fathom_engine_info`."""
 
 
 def engine_report(config: Any, *, device: str = "", version: str = "") -> Mapping[str, str]:

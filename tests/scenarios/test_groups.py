@@ -399,7 +399,7 @@ async def test_a_set_of_several_groups_stays_until_the_next_edit() -> None:
 
 
 async def test_a_group_that_blocks_is_named_and_costs_the_canary_nothing() -> None:
-    """Of a set of several groups the last ones go first, and they serve."""
+    """The last groups of a set of several go first, and they serve."""
     changes = {"replicas": 3, "engine.startupMinutes": 5}
     bench = bench_with(*BOTH, **changes)
     several = await as_an_earlier_fathom_left_it(bench, 3)

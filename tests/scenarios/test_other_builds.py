@@ -117,7 +117,7 @@ async def test_an_upgrade_restarts_nothing(mode: str, rendered_by: str) -> None:
 
 
 async def test_what_is_rendered_alike_is_of_no_other_build(bench: Bench) -> None:
-    """Of a Fathom that left no hash, too: what it lacks of ours, if anything, would be told."""
+    """A Fathom that left no hash is one, too: what it lacks of ours, if anything, would be told."""
     leads(bench, bench.bundle)
     await bench.run_for(600)
     assert bench.kube.writes == []

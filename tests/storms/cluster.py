@@ -46,7 +46,7 @@ CRASHING_IMAGE: Final = "acme/crashing:v0.32.1"
 BAD_IMAGES: Final = (SLOWER_IMAGE, FAILING_IMAGE, DEAF_IMAGE, CRASHING_IMAGE)
 """No canary of one may be promoted."""
 DIES_AFTER_S: Final = 60.0
-"""Of a node that answers no more: from when its pods are to go."""
+"""After which the pods of a node that answers no more are to go."""
 _NO_IMAGE: Final = f"no such tag at https://robot:{PASSWORD}@registry.acme"
 BY_HAND: Final = "by hand"
 SHRANK: Final = "its Deployment shrank"
@@ -54,7 +54,7 @@ CHANGED: Final = "its Deployment's template changed"
 """Why a pod goes, where it was not its own end."""
 REFUSED: Final = "UnexpectedAdmissionError"
 LAST_WORDS: Final = f"RuntimeError: no such file: Authorization: Bearer {PASSWORD}"
-"""Of an engine that crashes."""
+"""What an engine says that crashes."""
 
 
 @dataclass

@@ -86,7 +86,7 @@ class Operator:
         self._watches = watches
         self._hub = hub
         self.build = 0
-        """Of Fathom, that its next process is of. All have one version, and each its own plugin."""
+        """Build of its next process. All have one version, and each its own plugin."""
         self.starts = 0
         """Processes so far."""
         self.crash = ""

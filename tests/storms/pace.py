@@ -10,9 +10,9 @@ from storms.server import Audit
 
 HOUR_S: Final = 3600.0
 MOST_EVENTS: Final = 20
-"""Of one reason, of one resource and one process (docs/design/0004-what-is-written-when.md)."""
+"""Events of one reason, resource and process (docs/design/0004-what-is-written-when.md)."""
 MOST_STATUSES: Final = 60 + 60
-"""Of one resource and one process: 60 changes at once, and one write a minute."""
+"""Writes of one resource and one process: 60 changes at once, and one a minute."""
 
 
 @dataclass

@@ -58,7 +58,7 @@ async def _bad_image(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("record of a veto is lost", image=list(BAD_IMAGES), for_s=(600.0, 1200.0), weight=2)
 async def _veto_lost(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    """Of a canary that failed, and failed again when the user had asked for it once more."""
+    """The canary failed, and failed again when the user had asked for it once more."""
     async with _bad(storm, with_["image"]):
         try:
             async with asyncio.timeout(with_["for_s"]):
@@ -163,7 +163,7 @@ async def _autoscaled(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("operator is another build", build=(0, 2), all=[True, True, False], weight=4)
 async def _build(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    """Of the same version, up and down; not all at once in a roll-out that is under way."""
+    """Builds of the same version, up and down; not all at once in a rollout under way."""
     for each in storm.operators if with_["all"] else [storm.leader()]:
         each.build = with_["build"]
         each.kill()

@@ -24,7 +24,7 @@ class Place(NamedTuple):
     """One replica that a workload asks for, and can have."""
 
     group: Group
-    """Of a Deployment, which has no groups, only how many there are counts."""
+    """Where it is; a Deployment has no groups, and only how many there are counts."""
     serves: bool
 
 
@@ -35,7 +35,7 @@ class RevisionFleet:
     fleet: Fleet
     workloads: tuple[ObservedWorkload, ...]
     places: tuple[Place, ...]
-    """Of each replica in `fleet`, in that order."""
+    """The place of each replica in `fleet`, in that order."""
     empty: tuple[str, ...]
     """LeaderWorkerSets that ask for nothing and have no pods."""
 
@@ -107,7 +107,7 @@ def _places(
     serving: Mapping[Group | str, int],
     lost: Collection[Group | str],
 ) -> list[Place]:
-    """Of one workload, the one that it gives up first last.
+    """The places of one workload. The last one is given up first.
 
     Without groups that do not come back: a StatefulSet replaces no pod that a dead node holds.
     """

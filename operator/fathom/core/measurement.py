@@ -144,7 +144,7 @@ class PodCounters:
     depth_generation: int
     """Generation of the depth document in force; 0: none yet."""
     schedule_hash: int = 0
-    """Of the schedule that this document has for the pod; 0: it is not told."""
+    """Hash of the schedule that this document has for the pod; 0: it is not told."""
     depth_rejections: float = 0.0
     hook_errors: float = 0.0
     counters_shown: bool = True

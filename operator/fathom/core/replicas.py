@@ -32,7 +32,7 @@ class Fleet:
 
     revision: str
     serves: tuple[bool, ...] = ()
-    """Of each replica that it asks for, whether it is ready; the last one goes first."""
+    """Whether each replica that it asks for is ready; the last one goes first."""
     held: int = 0
     """Replicas' worth of GPUs that are taken, or will be without a further decision."""
     stable: bool = False

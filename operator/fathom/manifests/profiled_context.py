@@ -1,17 +1,11 @@
-"""At which context vLLM measures what verifying costs, where it cuts drafts by that. Pure.
-
-Source: `VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN` in vllm/envs.py (0.32).
-"""
+"""What to see to where drafts are cut by what verifying them costs at some context. Pure."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from fathom.api.choices import AdaptiveVerification
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
-
-PROFILED_CONTEXT: Final = "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN"
-_BY_DEFAULT: Final = 8192
+from fathom.core.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 
 
 def profiled_context_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
@@ -21,7 +15,7 @@ def profiled_context_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem
         yield Problem(
             "spec.engine.env",
             f"{PROFILED_CONTEXT} is not set: adaptive verification cuts drafts by what verifying "
-            f"them costs at {_BY_DEFAULT} tokens of context, measured once at start. With shorter "
-            "contexts it cuts what is nearly free: set it to the mean context of your requests, "
-            "which `fathom explain` tells.",
+            f"them costs at {PROFILED_BY_DEFAULT} tokens of context, measured once at start. With "
+            "shorter contexts it cuts what is nearly free: set it to the mean context of your "
+            "requests, which `fathom explain` tells.",
         )

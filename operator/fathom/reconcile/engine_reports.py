@@ -43,7 +43,7 @@ def _other_schedule(counters: PodCounters, document: DepthDocument | None) -> It
 
 
 def _asked(snapshot: Snapshot, desired: DesiredState) -> Iterator[tuple[str, EngineReport]]:
-    """Of each revision that has a workload."""
+    """What was asked of the engines, by revision that has a workload."""
     specs = {desired.revision: desired.sd.spec}
     if desired.stable is not None:
         specs[desired.tuned_revision] = desired.stable.spec

@@ -123,7 +123,7 @@ def _unread(checkpoint: Checkpoint, objects: Objects, intent: Intent) -> str:
 
 
 _NO_ROLLOUT: Final = frozenset({Reason.UP_TO_DATE, Reason.SCALING, Reason.STARTING, Reason.PAUSED})
-"""Of Progressing: what it says of a resource that has one revision."""
+"""Reasons of Progressing of a resource that has one revision."""
 _REFUSALS: Final[Mapping[str, Reason]] = {
     each.value: each for each in (Reason.INCOMPATIBLE, Reason.ENGINE_TOO_OLD)
 }

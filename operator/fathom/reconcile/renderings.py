@@ -71,7 +71,7 @@ class Running:
 
 
 class Renderings:
-    """Of one resource, pass after pass. Losing it costs some renderings.
+    """Memory of one resource, pass after pass. Losing it costs some renderings.
 
     Neither what runs nor what it is made from moves at rest, and to render takes a millisecond.
     """

@@ -76,7 +76,7 @@ def next_step(before: Rollout | None, given: RolloutInput) -> RolloutStep:
 
 
 def _without_room(rollout: Rollout, lack: NoRoom, given: RolloutInput) -> RolloutStep:
-    """Of a canary for which there is no room: meanwhile it uses up no patience."""
+    """The step of a canary without room: meanwhile it uses up no patience."""
     if not lack.takes:
         asks = replace(standing_still(rollout, given.now_s), reason=lack.reason)
         return RolloutStep(replace(asks, message=lack.message))

@@ -10,6 +10,7 @@ from typing import Final
 from fathom.api.choices import TuningMode
 from fathom.core.counted import counted
 from fathom.core.depth import DepthDocument, Schedule
+from fathom.core.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import batches
@@ -299,8 +300,8 @@ def _profiled(given: Situation) -> tuple[str, ...]:
     sentence = (
         "Whether drafts are cut by what verifying them costs here: requests have "
         f"{counted(context, 'token')} of context on average, and the engine measured that at start "
-        "with VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN (8192 by default): set it to the like "
-        "in spec.engine.env."
+        f"with {PROFILED_CONTEXT} ({PROFILED_BY_DEFAULT} by default): set it to the like in "
+        "spec.engine.env."
     )
     return (sentence,)
 

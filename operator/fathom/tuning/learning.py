@@ -87,8 +87,9 @@ def learn(snapshot: TuningSnapshot) -> Learnt:
     deltas = [each for each in whole if each.pod not in apart]
     state = replace(state, looks=MappingProxyType(looks))
     if whole:
-        to_s, longest_s = (max(getattr(each, end) for each in whole) for end in ("to_s", "seconds"))
-        state = replace(state, load=state.load.updated(pooled_cells(whole), to_s, longest_s))
+        to_s = max(each.to_s for each in whole)
+        window_s = max(each.seconds for each in whole)
+        state = replace(state, load=state.load.updated(pooled_cells(whole), to_s, window_s))
     if not deltas:
         return Learnt(state, ())
     at_s = max(each.to_s for each in deltas)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from fathom.core.engine.profiled_context import PROFILED_CONTEXT
 from fathom.manifests.problems import doubts_of
-from fathom.manifests.profiled_context import PROFILED_CONTEXT
 from manifest_samples import resource
 
 

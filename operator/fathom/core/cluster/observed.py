@@ -39,7 +39,7 @@ class ObservedWorkload(Revised):
     @property
     @abstractmethod
     def leader(self) -> PodSpec:
-        """Of its pods that serve, as they were rendered."""
+        """The spec of its pods that serve, as it was rendered."""
 
     @property
     @abstractmethod

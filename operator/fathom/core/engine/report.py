@@ -36,7 +36,7 @@ class EngineReport:
     graph_mode: str = ""
     """vLLM's `cudagraph_mode`, before the attention backend has its say."""
     capture_sizes: tuple[int, ...] = ()
-    """Of its CUDA graphs, in tokens."""
+    """Sizes of its CUDA graphs, in tokens."""
     depths: tuple[int, ...] = ()
     """That its startup schedule names, ascending; (0,): it has no speculation."""
     method: str = ""
@@ -127,7 +127,7 @@ def differences(told: EngineReport, asked: EngineReport) -> Iterator[Difference]
 
 
 def _minor(version: str) -> str:
-    """Of a release its first two numbers: what engines can do goes by them."""
+    """The first two numbers of a release: what engines can do goes by them."""
     found = parsed_version(version)
     return "" if found is None else ".".join(map(str, found.release[:2]))
 

@@ -20,7 +20,7 @@ class _Found:
 
 
 class AsRendered:
-    """Of one resource, pass after pass. Losing it costs one comparison.
+    """Memory of one resource, pass after pass. Losing it costs one comparison.
 
     To render a workload and to compare it takes as long as to read three pods, and at rest neither
     of the two has moved.

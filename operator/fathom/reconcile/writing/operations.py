@@ -85,7 +85,7 @@ class Delete:
 Operation = Create | Apply | Patch | Delete
 
 _COPIED: Final = ("namespace", "labels", "annotations", "ownerReferences")
-"""Of a workload's metadata, what a copy has, too; the API server gives it the rest."""
+"""Metadata of a workload that a copy has, too; the API server gives it the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Writes:
     unlisted: frozenset[tuple[Kind, str]]
     """What the next pass has to look at by name."""
     bench_ended: Delete | None
-    """Of `todo`, what takes its place from a bench; None: nothing."""
+    """The part of `todo` that takes its place from a bench; None: nothing."""
 
     def need_a_look(self, guard: ApplyGuard, now_s: float) -> bool:
         """Whether what is tried of them is not to be decided on what watches have told.

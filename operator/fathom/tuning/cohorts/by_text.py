@@ -134,7 +134,7 @@ class _Texts:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the pods."""
+        """Names of the pods."""
         return frozenset(each.pod for each in self.pods)
 
     def _compared(self, some: Iterable[str], others: Iterable[str]) -> tuple[float, float] | None:

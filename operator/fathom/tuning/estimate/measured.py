@@ -126,7 +126,7 @@ def _gain(parts: Sequence[Measured]) -> float | None:
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """Of those that are known; None: none is."""
+    """The weighted mean of those that are known; None: none is."""
     known = [(each, w) for each, w in zip(values, weights, strict=True) if each is not None and w]
     whole = sum(weight for _, weight in known)
     return sum(each * weight for each, weight in known) / whole if whole else None

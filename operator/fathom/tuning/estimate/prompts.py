@@ -44,8 +44,8 @@ FARTHEST_FACTOR: Final = 2.0
 LEAST_REQUESTS: Final = 20.0
 """Finished requests before it is said how long answers are."""
 MOST_PREEMPTED_SHARE: Final = 0.02
-"""Of the requests that end: beyond it, too many prompts are read once more. How many are depends on
-the depth, and is not known."""
+"""Share of the requests that end, beyond which too many prompts are read once more. How many are
+depends on the depth, and is not known."""
 LEAST_LEVELLED_SHARE: Final = 0.05
 """Of the time of mixed steps, at least, however many prompt tokens are taken off them."""
 
@@ -93,7 +93,7 @@ class Prompts:
     finished: float = 0.0
     """Requests."""
     prompt_tokens: float = 0.0
-    """Of requests that began, cached ones included."""
+    """Prompt tokens of requests that began, cached ones included."""
     preempted: float = 0.0
     """Requests, whose prompts are read once more."""
     steps: float = 0.0
