@@ -270,14 +270,14 @@ class Stalls:
         Many in a row did not: they are what is usual now.
         """
         longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
-        if self._seen >= _USUAL_AFTER and seconds > longest_s:
+        if self._seen >= USUAL_AFTER and seconds > longest_s:
             self._in_a_row += 1
-            if self._in_a_row <= _MOST_IN_A_ROW:
+            if self._in_a_row <= MOST_STALLS_IN_A_ROW:
                 return seconds - self._usual_s
             self._usual_s, self._seen = 0.0, 0
         self._in_a_row = 0
         self._seen += 1
-        self._usual_s += (seconds - self._usual_s) / min(self._seen, _USUAL_AFTER)
+        self._usual_s += (seconds - self._usual_s) / min(self._seen, USUAL_AFTER)
         return 0.0
 
 
@@ -285,8 +285,8 @@ STALL_FACTOR = 10.0
 """Times what is usual. From a batch of one to the largest, steps take some five times as long."""
 LEAST_STALL_S = 0.1
 """In the seconds of a probe, less does not matter."""
-_USUAL_AFTER = 16
-_MOST_IN_A_ROW = 4
+USUAL_AFTER = 16
+MOST_STALLS_IN_A_ROW = 4
 
 
 def count_step(counters: CountersWriter, step: EngineStep, seconds: float, stalls: Stalls) -> None:

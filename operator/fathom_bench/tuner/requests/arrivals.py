@@ -1,114 +1,123 @@
-"""The requests that come to one engine. The same ones whatever depth it runs at."""
+"""The requests that come to one engine: the same ones whatever depth it runs at. Compiled."""
 
-from collections import deque
-from dataclasses import dataclass
 from math import exp, inf, log, sqrt
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fathom_bench.tuner.requests.world import ClassPart, RequestWorld
+from fathom_bench.tuner.requests.compiled import compiled
+from fathom_bench.tuner.requests.state import EngineState
 
-
-@dataclass(slots=True)
-class Request:
-    """One request, waiting."""
-
-    born_s: float
-    prompt: int
-    """Tokens that are left to prefill."""
-    answer: int
-    """Tokens that are left to emit."""
-    log_survival: NDArray[np.float64]
-    """Logarithm of P(all drafts up to a position are accepted), by position."""
-    context: int = 0
-    """Tokens that are cached."""
-    first_s: float = -1.0
-    """When its first token came; negative: it has none yet."""
-    whole: int = 0
-    """Tokens of its whole answer."""
-    preempted: bool = False
+_HOUR_S = 3600
 
 
-class Arrivals:
-    """Requests in the order in which they come."""
+@compiled
+def begin(state: EngineState) -> None:
+    """Draw when the first one comes."""
+    if state.settings[0].open:
+        state.now[0].next_s = _after(state, 0.0)
 
-    def __init__(self, world: RequestWorld, seed: int, text: str | None) -> None:
-        """Begin.
 
-        Args:
-            world: the traffic.
-            seed: of what is drawn.
-            text: the only class of requests; None: all.
-        """
-        self._world = world
-        self._random = np.random.default_rng(seed)
-        self._classes = [each for each in world.classes if text in {None, each.name}]
-        self._open = world.traffic.mode == "open"
-        self._next_s = self._after(0.0) if self._open else 0.0
-        self._in_flight = 0
-        self.waiting: deque[Request] = deque()
+@compiled
+def arrive(state: EngineState) -> bool:
+    """Put those that have come by now at the end of the queue; False: it has too little room."""
+    now, settings = state.now[0], state.settings[0]
+    # One step preempts no more than are running.
+    most = len(state.queue) - settings.max_batch
+    if settings.open:
+        while now.next_s <= now.now_s:
+            if now.waiting >= most:
+                return False
+            _draw(state, now.next_s)
+            now.next_s = _after(state, now.next_s)
+        return True
+    while now.in_flight < np.rint(_load_at(state, now.now_s)):
+        if now.waiting >= most:
+            return False
+        now.in_flight += 1
+        _draw(state, now.now_s)
+    return True
 
-    def arrive(self, now_s: float) -> None:
-        """Put those that have come by now at the end of the queue."""
-        if not self._open:
-            while self._in_flight < round(self._world.traffic.load_at(now_s)):
-                self._in_flight += 1
-                self.waiting.append(self._drawn(now_s))
-            return
-        while self._next_s <= now_s:
-            self.waiting.append(self._drawn(self._next_s))
-            self._next_s = self._after(self._next_s)
 
-    def ended(self) -> None:
-        """One request is done: where traffic is closed, the next one comes."""
-        self._in_flight -= 1
+@compiled
+def next_arrival_s(state: EngineState) -> float:
+    """When the next one may come; to closed traffic one is added by a change alone."""
+    now = state.now[0]
+    if state.settings[0].open:
+        return float(now.next_s)
+    return _next_change_s(state, now.now_s)
 
-    def next_s(self, now_s: float) -> float:
-        """When the next one may come; to closed traffic one is added by a change alone."""
-        return self._next_s if self._open else self._world.traffic.next_change_s(now_s)
 
-    def _after(self, now_s: float) -> float:
-        """When the next one comes, drawn again where the load changes before that."""
-        while now_s < inf:
-            change_s = self._world.traffic.next_change_s(now_s)
-            at_s = now_s + self._random.exponential(1 / self._world.traffic.load_at(now_s))
-            if at_s < change_s:
-                return float(at_s)
-            now_s = change_s
-        return inf
+@compiled
+def _load_at(state: EngineState, at_s: float) -> float:
+    load = state.loads[0, 1]
+    for change in state.loads:
+        if change[0] <= at_s:
+            load = change[1]
+    return float(load)
 
-    def _drawn(self, now_s: float) -> Request:
-        chosen = self._class(now_s)
-        prompt = self._length(chosen.prompt, chosen.prompt_spread)
-        answer = self._length(chosen.answer, chosen.answer_spread)
-        hits = self._world.engine.prefix_hits
-        cached = int(prompt * hits[int(now_s // 3600) % len(hits)])
-        cached = min(cached, prompt - 1)
-        return Request(
-            now_s,
-            prompt - cached,
-            answer,
-            np.log(chosen.survival),
-            cached,
-            whole=answer,
-        )
 
-    def _class(self, now_s: float) -> ClassPart:
-        turn_s = self._world.traffic.turn_seconds
-        luck = float(self._random.random())
-        if turn_s is not None:
-            return self._classes[int(now_s // turn_s) % len(self._classes)]
-        left = luck * sum(each.share for each in self._classes)
-        for each in self._classes:
-            left -= each.share
-            if left < 0:
-                return each
-        return self._classes[-1]
+@compiled
+def _next_change_s(state: EngineState, at_s: float) -> float:
+    for change in state.loads:
+        if change[0] > at_s:
+            return float(change[0])
+    return inf
 
-    def _length(self, mean: int, spread: float) -> int:
-        luck = float(self._random.normal())
-        if spread <= 0:
-            return mean
-        sigma = sqrt(log(1 + spread * spread))
-        return max(1, round(mean * exp(sigma * luck - sigma * sigma / 2)))
+
+@compiled
+def _after(state: EngineState, at_s: float) -> float:
+    """When the next one comes, drawn again where the load changes before that."""
+    while at_s < inf:
+        change_s = _next_change_s(state, at_s)
+        next_s = at_s + state.coming.exponential(1 / _load_at(state, at_s))
+        if next_s < change_s:
+            return float(next_s)
+        at_s = change_s
+    return inf
+
+
+@compiled
+def _draw(state: EngineState, born_s: float) -> None:
+    """Put one at the end of the queue."""
+    now = state.now[0]
+    kind = _class(state, born_s)
+    drawn = state.classes[kind]
+    prompt = _length(state, drawn.prompt, drawn.prompt_spread)
+    answer = _length(state, drawn.answer, drawn.answer_spread)
+    hits = state.hits[int(born_s // _HOUR_S) % len(state.hits)]
+    cached = min(int(prompt * hits), prompt - 1)
+    request: Any = state.queue[(now.head + now.waiting) % len(state.queue)]
+    request.born_s, request.first_s = born_s, -1.0
+    request.prompt, request.context = prompt - cached, cached
+    request.answer, request.whole = answer, answer
+    request.drafts, request.kind = 0, kind
+    request.ended, request.preempted = False, False
+    now.waiting += 1
+
+
+@compiled
+def _class(state: EngineState, born_s: float) -> int:
+    turn_s = state.settings[0].turn_s
+    # Drawn in any case: whatever comes later is the same then.
+    luck = state.coming.random()
+    if turn_s:
+        return int(born_s // turn_s) % len(state.classes)
+    total = 0.0
+    for each in state.classes:
+        total += each.share
+    left = luck * total
+    for kind in range(len(state.classes)):
+        left -= state.classes[kind].share
+        if left < 0:
+            return kind
+    return len(state.classes) - 1
+
+
+@compiled
+def _length(state: EngineState, mean: float, spread: float) -> int:
+    luck = state.coming.normal(0.0, 1.0)
+    if spread <= 0:
+        return int(mean)
+    sigma = sqrt(log(1 + spread * spread))
+    return max(1, int(np.rint(mean * exp(sigma * luck - sigma * sigma / 2))))

@@ -10,7 +10,6 @@ from fathom.core.measurement import PodCounters
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide
-from fathom_bench.tuner.requests.arrivals import Arrivals
 from fathom_bench.tuner.requests.engine import EPOCH_S, RequestEngine
 from fathom_bench.tuner.requests.world import RequestWorld
 
@@ -23,13 +22,13 @@ def engines(world: RequestWorld, seed: int, depth: int) -> list[RequestEngine]:
     kinds = [kind for kind in world.pods for _ in range(kind.count)]
     return [
         RequestEngine(
+            world,
             name=f"pod-{at}",
-            settings=world.engine,
             hardware=kind.hardware or world.hardware,
-            arrivals=Arrivals(world, 1000 * seed + at, kind.text),
+            text=kind.text,
             depth=depth,
+            arrivals_seed=1000 * seed + at,
             seed=1000 * seed + 500 + at,
-            stalls={int(key): seconds for key, seconds in world.stalls.items()},
         )
         for at, kind in enumerate(kinds)
     ]

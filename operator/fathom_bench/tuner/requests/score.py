@@ -176,7 +176,7 @@ def _arm(world: RequestWorld, running: Sequence[RequestEngine], past: _Past) -> 
     now = _past(running)
     if not sum(each.finished for each in served) or now.tokens == past.tokens:
         raise WorldError(f"World {world.name} serves too little in its hours: give it more.")
-    first = np.concatenate([np.array(each.first_token_s) for each in served])
+    first = np.concatenate([each.first_token_s for each in served])
     return Arm(
         finished=sum(each.finished for each in served),
         finished_tokens=sum(each.finished_tokens for each in served),

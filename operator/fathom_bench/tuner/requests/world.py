@@ -54,21 +54,6 @@ class HardwarePart(WorldPart):
     noise: NonNegativeFloat = 0.1
     """Standard deviation of the logarithm of each step's time."""
 
-    def step_s(self, *, tokens: int, context: float, depth: int, drafting: int) -> float:
-        """Seconds of one step, without noise.
-
-        Args:
-            tokens: verified or prefilled.
-            context: tokens of all its requests together.
-            depth: of the drafts that it makes.
-            drafting: requests that it makes them for.
-        """
-        compute_ms = self.token_us * tokens / 1000
-        body_ms: float = (self.weights_ms**self.knee + compute_ms**self.knee) ** (1 / self.knee)
-        per_token_ms = self.draft_token_ms + self.draft_request_us * drafting / 1000
-        draft_ms = self.draft_ms + depth * per_token_ms if depth else 0.0
-        return (self.overhead_ms + body_ms + draft_ms) / 1000 + self.attention_ns * context * 1e-9
-
 
 class PodsPart(WorldPart):
     """`[[pods]]`: engines that are alike."""

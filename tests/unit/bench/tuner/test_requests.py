@@ -9,13 +9,21 @@ from rich.console import Console
 from fathom.core.depth import depth_at
 from fathom.core.measurement import StepKind
 from fathom_bench.tuner.command import bench_tuner_command
-from fathom_bench.tuner.requests.arrivals import Arrivals
+from fathom_bench.tuner.requests.arrivals import arrive
 from fathom_bench.tuner.requests.engine import RequestEngine
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines
 from fathom_bench.tuner.requests.run import run_requests
 from fathom_bench.tuner.requests.score import score
+from fathom_bench.tuner.requests.state import new_state, with_more_room
 from fathom_bench.tuner.requests.table import request_table
-from fathom_bench.tuner.requests.world import RequestWorld, load, parse, shipped
+from fathom_bench.tuner.requests.world import (
+    Change,
+    RequestWorld,
+    TrafficPart,
+    load,
+    parse,
+    shipped,
+)
 from fathom_bench.tuner.worlds.errors import WorldError
 
 PLAIN_STEPS = """
@@ -50,31 +58,20 @@ def engine(text: str, *, depth: int = 3, seconds: float = 60.0) -> RequestEngine
     return only
 
 
-class OneFlood(Arrivals):
-    """All requests come at once, and no others after them."""
-
-    def ended(self) -> None:
-        """Let no other take its place."""
-
-
 def drained(text: str, *, depth: int = 3) -> tuple[RequestEngine, int, int]:
-    """An engine that has served all; the tokens of their answers, and of their prompts."""
+    """An engine that has served all that came at once; tokens of their answers, and of prompts."""
     world = parse(text, "tried")
-    arrivals = OneFlood(world, 1, None)
-    arrivals.arrive(0.0)
-    meant = sum(each.answer for each in arrivals.waiting)
-    prompts = sum(each.prompt for each in arrivals.waiting)
-    running = RequestEngine(
-        name="pod",
-        settings=world.engine,
-        hardware=world.hardware,
-        arrivals=arrivals,
-        depth=depth,
-        seed=2,
-        stalls={int(depth): seconds for depth, seconds in world.stalls.items()},
+    once = TrafficPart(load=world.traffic.load, changes=(Change(at_minutes=1e-6, load=1e-9),))
+    world = world.model_copy(update={"traffic": once})
+    (running,) = engines(world, seed=1, depth=depth)
+    alike = new_state(
+        world, hardware=world.hardware, text=None, depth=depth, arrivals_seed=1000, seed=1
     )
+    while not arrive(alike):
+        alike = with_more_room(alike)
+    drawn = alike.queue[: alike.now["waiting"][0]]
     running.advance(60.0)
-    return running, meant, prompts
+    return running, int(drawn["answer"].sum()), int(drawn["prompt"].sum())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +97,7 @@ def test_every_request_gets_its_answer_and_not_a_token_more(setting: str) -> Non
 
 def test_every_token_is_counted_in_a_cell_or_in_a_transition() -> None:
     running = engine(FLOOD, seconds=10)
-    running.table = [1, 7] * len(running.table)
+    running.table = [1 + 6 * (batch % 2) for batch in range(len(running.table))]
     running.advance(20)
     counters = running.counters()
     cells = counters.cells.values()
