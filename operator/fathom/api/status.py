@@ -101,8 +101,8 @@ class MeasuredStatus(ApiModel):
     gain_percent: str = ""
     """Tokens per second over what `tokens` would give, percent, measured."""
     headroom_tokens_per_second: int | None = None
-    """What all ready replicas that can be read could serve beside that at the depths in force, with
-    objective Goodput within the SLO; absent: not measured."""
+    """What all ready replicas that can be read could at least serve beside that at the depths in
+    force, with objective Goodput within the SLO; absent: unknown."""
 
 
 class GainedStatus(ApiModel):

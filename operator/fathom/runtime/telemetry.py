@@ -21,7 +21,7 @@ _NUMBERS: Final[tuple[tuple[str, str, Callable[[SpeculativeDeploymentStatus], st
     ),
     (
         "fathom_headroom_tokens_per_second",
-        "Tokens per second that the ready replicas could serve beside those that they do.",
+        "Tokens per second that the ready replicas could at least serve beside those that they do.",
         lambda status: _shown(status.measured.headroom_tokens_per_second),
     ),
     (

@@ -2,10 +2,11 @@
 
 A busy pod whose batches lie in bucket b makes one token in the seconds that `policy.value` says,
 prompts included: with the bucket's mean batch, at the pods' present speed, and with the prompts of
-the present traffic. What a pod can serve is the most of that over the buckets in which the depth in
-force was measured and which, with objective Goodput, keep the SLO. The headroom is that times the
-ready pods that can be read, less what they serve now. Beyond the largest batch that was measured
-nothing is known, and nothing is counted.
+the present traffic. What a pod can serve is at least the most of that over the buckets in which the
+depth in force was measured and which, with objective Goodput, keep the SLO. The headroom is that
+times the ready pods that can be read, less what they serve now. Beyond the largest batch that was
+measured nothing is known: where that is the fastest, and the pods have it now, the headroom is
+unknown, and not zero.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from fathom.tuning.policy.policy import Policy
 
 
 def headroom(policy: Policy, served_now: float | None, pods: int) -> float | None:
-    """Tokens per second that could be served beside those that are; None: not measured.
+    """Tokens per second that could at least be served beside those that are; None: not measured.
 
     Args:
         policy: what is known, and the depths in force.
@@ -31,8 +32,14 @@ def headroom(policy: Policy, served_now: float | None, pods: int) -> float | Non
     known = dict(_tokens_per_second(policy))
     if not known:
         return None
-    kept = (rate for bucket, rate in known.items() if _keeps_the_slo(policy, bucket))
-    return max(0.0, pods * max(kept, default=0.0) - served_now)
+    kept = {bucket: rate for bucket, rate in known.items() if _keeps_the_slo(policy, bucket)}
+    if not kept:
+        return 0.0
+    fastest = max(kept, key=lambda bucket: kept[bucket])
+    is_the_end = fastest < max(known) or fastest == max(policy.depths)
+    if not is_the_end and fastest <= max(policy.evidence.traffic.shares(), default=0):
+        return None
+    return max(0.0, pods * kept[fastest] - served_now)
 
 
 def _tokens_per_second(policy: Policy) -> Iterator[tuple[int, float]]:

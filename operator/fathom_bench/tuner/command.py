@@ -51,12 +51,11 @@ def bench_tuner_command(
     console = Console() if Console().is_terminal else Console(width=_FILE_WIDTH)
     with explained():
         if requests:
-            if policies or random_worlds or trace or graphs:
-                raise WorldError(
-                    "--requests takes neither --policies, --random, --trace nor --graphs."
-                )
+            if policies or trace or graphs:
+                raise WorldError("--requests takes neither --policies, --trace nor --graphs.")
             run_requests(
                 worlds=(*(worlds or ()), *(more_worlds or ())),
+                random_worlds=numbers_in(random_worlds, "--random") if random_worlds else (),
                 seeds=numbers_in(seeds, "--seeds"),
                 json_file=json_file,
                 jobs=jobs,

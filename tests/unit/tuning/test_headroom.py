@@ -79,6 +79,17 @@ def test_with_an_slo_only_batches_that_keep_it_count() -> None:
     assert headroom(fleet) == 0
 
 
+def test_at_the_busiest_batch_that_was_seen_it_is_unknown_and_not_zero() -> None:
+    fleet = Fleet(settings=WINDOW_30, concurrency=12, jitter=0)
+    assert headroom(fleet.run(600)) is None
+
+
+def test_at_the_largest_batch_that_an_engine_takes_it_is_known() -> None:
+    full = replace(WINDOW_30, max_batch=12)
+    known = headroom(Fleet(settings=full, concurrency=12, jitter=0).run(600))
+    assert known == pytest.approx(0, abs=60)
+
+
 def test_what_is_not_measured_is_not_zero() -> None:
     assert headroom(Fleet()) is None
     fleet = Fleet(settings=SETTINGS).run(60)

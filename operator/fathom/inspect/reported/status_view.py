@@ -83,7 +83,7 @@ def _traffic(status: SpeculativeDeploymentStatus) -> str:
         f"{measured.tpot_milliseconds} ms per output token" if measured.tpot_milliseconds else "",
         ""
         if measured.headroom_tokens_per_second is None
-        else f"room for {measured.headroom_tokens_per_second} more",
+        else f"room for at least {measured.headroom_tokens_per_second} more",
         f"at {measured.at}",
     )
 

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from fathom_bench.tuner.parallel import simulated
+from fathom_bench.tuner.requests.random_worlds import random_request_world
 from fathom_bench.tuner.requests.score import RequestScore, score
 from fathom_bench.tuner.requests.table import request_table
 from fathom_bench.tuner.requests.world import RequestWorld, load, shipped
@@ -25,6 +26,7 @@ class _Job:
 def run_requests(
     *,
     worlds: Sequence[str],
+    random_worlds: Sequence[int] = (),
     seeds: Sequence[int],
     json_file: Path | None,
     jobs: int,
@@ -33,7 +35,8 @@ def run_requests(
     """Simulate, print the table, and write the figures.
 
     Args:
-        worlds: names or paths; none: all that are shipped.
+        worlds: names or paths; none, and none at random: all that are shipped.
+        random_worlds: numbers of worlds that are drawn at random.
         seeds: of what is drawn.
         json_file: where the figures go.
         jobs: processes.
@@ -42,7 +45,8 @@ def run_requests(
     Raises:
         WorldError: what was asked for cannot be; in a sentence.
     """
-    chosen = [load(each) for each in worlds or shipped()]
+    named = worlds or (() if random_worlds else shipped())
+    chosen = [*map(load, named), *map(random_request_world, random_worlds)]
     if len({world.name for world in chosen}) < len(chosen):
         names = ", ".join(world.name for world in chosen)
         raise WorldError(f"Worlds must have names of their own: {names}.")

@@ -3,12 +3,9 @@
 Shipped worlds are those that somebody thought of. These ask what nobody did.
 """
 
-from collections.abc import Sequence
-from math import exp, log
-from typing import Final, TypeVar
+from typing import Final
 
-import numpy as np
-
+from fathom_bench.tuner.worlds.dice import Dice
 from fathom_bench.tuner.worlds.events import (
     ClassCycle,
     ClassShift,
@@ -45,33 +42,10 @@ _GRAPHS: Final[tuple[tuple[int, ...], ...]] = (
 )
 _LONGEST_DAY_MINUTES: Final = 1440.0
 
-T = TypeVar("T")
-
-
-class _Dice:
-    def __init__(self, number: int) -> None:
-        self._rng = np.random.default_rng([number, 0xFA7403])
-
-    def one_of(self, values: Sequence[T]) -> T:
-        return values[int(self._rng.integers(len(values)))]
-
-    def chance(self, probability: float) -> bool:
-        return bool(self._rng.random() < probability)
-
-    def between(self, least: float, most: float) -> float:
-        return round(float(self._rng.uniform(least, most)), 4)
-
-    def factor(self, least: float, most: float) -> float:
-        """Uniform in its logarithm."""
-        return round(exp(float(self._rng.uniform(log(least), log(most)))), 4)
-
-    def whole(self, least: int, most: int) -> int:
-        return int(self._rng.integers(least, most + 1))
-
 
 def random_world(number: int) -> SimulatedWorld:
     """The world of this number; always the same one."""
-    dice = _Dice(number)
+    dice = Dice(number, 0xFA7403)
     fleet = _fleet(dice)
     classes = _classes(dice)
     return SimulatedWorld(
@@ -89,7 +63,7 @@ def random_world(number: int) -> SimulatedWorld:
     )
 
 
-def _fleet(dice: _Dice) -> FleetPart:
+def _fleet(dice: Dice) -> FleetPart:
     least, most = dice.one_of((0, 1, 1)), dice.one_of((4, 5, 7, 7, 8))
     return FleetPart(
         replicas=dice.one_of((1, 2, 3, 4, 8, 16)),
@@ -101,7 +75,7 @@ def _fleet(dice: _Dice) -> FleetPart:
     )
 
 
-def _step_time(dice: _Dice) -> StepTimePart:
+def _step_time(dice: Dice) -> StepTimePart:
     moe = ExpertsPart(
         experts=dice.one_of((64, 128, 256)),
         top=dice.one_of((4, 8)),
@@ -121,7 +95,7 @@ def _step_time(dice: _Dice) -> StepTimePart:
     )
 
 
-def _noise(dice: _Dice) -> NoisePart:
+def _noise(dice: Dice) -> NoisePart:
     return NoisePart(
         pod_speed_sd=dice.factor(0.004, 0.05),
         pod_speed_memory_s=dice.factor(30, 900),
@@ -136,7 +110,7 @@ def _noise(dice: _Dice) -> NoisePart:
     )
 
 
-def _traffic(dice: _Dice, max_batch: int) -> TrafficPart:
+def _traffic(dice: Dice, max_batch: int) -> TrafficPart:
     concurrency = dice.factor(1, 0.8 * max_batch)
     output = dice.factor(100, 4000)
     # Open: long answers, as many as keep some of the batch busy at about 5 ms a token.
@@ -159,7 +133,7 @@ def _traffic(dice: _Dice, max_batch: int) -> TrafficPart:
     )
 
 
-def _classes(dice: _Dice) -> tuple[ClassPart, ...]:
+def _classes(dice: Dice) -> tuple[ClassPart, ...]:
     return tuple(
         ClassPart(
             name=name,
@@ -172,12 +146,12 @@ def _classes(dice: _Dice) -> tuple[ClassPart, ...]:
     )
 
 
-def _acceptance(dice: _Dice) -> tuple[float, ...]:
+def _acceptance(dice: Dice) -> tuple[float, ...]:
     accepted, fade = dice.between(0.3, 0.95), dice.between(0.85, 1)
     return tuple(round(accepted * fade**position, 4) for position in range(8))
 
 
-def _event(dice: _Dice, replicas: int, classes: tuple[str, ...]) -> Event:
+def _event(dice: Dice, replicas: int, classes: tuple[str, ...]) -> Event:
     at = dice.between(0, _LONGEST_DAY_MINUTES)
     pod, minutes = dice.whole(0, replicas - 1), dice.factor(10, 240)
     kinds: tuple[Event, ...] = (

@@ -12,6 +12,7 @@ from fathom_bench.tuner.command import bench_tuner_command
 from fathom_bench.tuner.requests.arrivals import arrive
 from fathom_bench.tuner.requests.engine import RequestEngine
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines
+from fathom_bench.tuner.requests.random_worlds import random_request_world
 from fathom_bench.tuner.requests.run import run_requests
 from fathom_bench.tuner.requests.score import score
 from fathom_bench.tuner.requests.state import new_state, with_more_room
@@ -281,6 +282,17 @@ def test_all_shipped_worlds_can_be_read() -> None:
     worlds = [load(each) for each in shipped()]
     assert len(worlds) > 10
     assert all(each.about for each in worlds)
+
+
+def test_worlds_drawn_at_random_are_always_the_same_and_serve() -> None:
+    worlds = [random_request_world(number) for number in range(1, 41)]
+    assert worlds == [random_request_world(number) for number in range(1, 41)]
+    assert {each.traffic.mode for each in worlds} == {"open", "closed"}
+    for world in worlds:
+        running = engines(world, seed=1, depth=world.fleet.tokens)
+        for each in running:
+            each.advance(60)
+        assert sum(each.served.finished for each in running), world.name
 
 
 @pytest.fixture(scope="module")
