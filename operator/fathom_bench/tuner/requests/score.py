@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from fathom.core.depth import DepthDocument
 from fathom.tuning.gained import Gained
 from fathom.tuning.policy.policy import GAIN_KNOWN_SHARE
+from fathom_bench.tuner.requests.bar import best_schedule
 from fathom_bench.tuner.requests.engine import RequestEngine, Served
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines, obey
 from fathom_bench.tuner.requests.world import RequestWorld, TrafficPart
@@ -51,8 +52,11 @@ class RequestScore(BaseModel):
     tokens: int
     """The user's own depth."""
     tuned: Arm
-    static: dict[int, Arm]
-    """By depth."""
+    own: Arm
+    """At the user's own depth."""
+    best_schedule: tuple[int, ...]
+    """Depths for batches of 1, 2, to 4, to 8 and so on, in hindsight."""
+    best_finished_tokens: int
     schedule: dict[int, int]
     """Depths at the end: the first batch of each range to its depth."""
     gain_said: float | None
@@ -67,20 +71,14 @@ class RequestScore(BaseModel):
     measured."""
 
     @property
-    def own(self) -> Arm:
-        """At the user's own depth."""
-        return self.static[self.tokens]
-
-    @property
     def vs_tokens(self) -> float:
         """Tokens of finished requests over those at `tokens`, relative."""
         return self.tuned.finished_tokens / self.own.finished_tokens - 1
 
     @property
     def vs_best(self) -> float:
-        """The same over the best of the static depths."""
-        best = max(each.finished_tokens for each in self.static.values())
-        return self.tuned.finished_tokens / best - 1
+        """The same over the best schedule by batch."""
+        return self.tuned.finished_tokens / self.best_finished_tokens - 1
 
     @property
     def gain_true(self) -> float:
@@ -100,7 +98,7 @@ class _Past:
 
 
 def score(world: RequestWorld, seed: int) -> RequestScore:
-    """Run one world under the tuner, and at each of its depths.
+    """Run one world under the tuner, at its user's depth, and at the best schedule.
 
     Raises:
         WorldError: its hours are over before any request is done.
@@ -115,12 +113,15 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
     served_now = measured.tokens_per_second if measured else None
     document = fleet.document
     gained = fleet.state.gained
+    best = best_schedule(world, seed)
     return RequestScore(
         world=world.name,
         seed=seed,
         tokens=world.fleet.tokens,
         tuned=tuned,
-        static={depth: _static(world, seed, depth) for depth in world.fleet.allowed},
+        own=_static(world, seed, world.fleet.tokens),
+        best_schedule=best.depths,
+        best_finished_tokens=best.finished_tokens,
         schedule={each.first: each.depth for each in document.schedule} if document else {},
         gain_said=measured.gain if measured else None,
         gpu_share_said=gained.ratio if _is_told(gained) else None,

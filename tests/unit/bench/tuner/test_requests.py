@@ -10,6 +10,7 @@ from fathom.core.depth import depth_at
 from fathom.core.measurement import StepKind
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_bench.tuner.requests.arrivals import arrive
+from fathom_bench.tuner.requests.bar import best_schedule, ran
 from fathom_bench.tuner.requests.engine import RequestEngine
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines
 from fathom_bench.tuner.requests.random_worlds import random_request_world
@@ -304,7 +305,7 @@ def small() -> RequestWorld:
 
 def test_a_score_holds_what_is_said_against_the_truth(small: RequestWorld) -> None:
     found = score(small, seed=1)
-    assert set(found.static) == {1, 3, 7}
+    assert found.best_schedule == (7,) * 5
     assert found.vs_tokens > 0.03
     assert found.vs_best < 0
     assert found.gain_said is not None
@@ -316,6 +317,19 @@ def test_a_score_holds_what_is_said_against_the_truth(small: RequestWorld) -> No
     assert f"{100 * found.gain_said:+.1f}/{100 * found.gain_true:+.1f}" in text
     assert f"±{100 * found.gpu_share_half_width:.1f}/" in text
     assert "…" not in text
+
+
+def test_the_best_schedule_is_deep_for_few_requests_and_shallow_for_many() -> None:
+    text = (
+        "[fleet]\nhours = 0.04\n[engine]\nmax_batch = 64\n[hardware]\ntoken_us = 60\n"
+        "[traffic]\nload = 2\nchanges = [{ at_minutes = 1.5, load = 64 }]\n"
+        "[[classes]]\nacceptance = 0.8\nprompt = 20\nanswer = 100\n"
+    )
+    world = parse(text, "busier")
+    best = best_schedule(world, seed=1)
+    assert (best.depths[1], best.depths[6]) == (7, 1)
+    for depth in world.fleet.allowed:
+        assert ran(world, 1, (depth,) * 7).finished_tokens < best.finished_tokens
 
 
 def test_headroom_is_what_the_engines_make_beyond_this_when_requests_always_wait() -> None:
