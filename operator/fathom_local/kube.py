@@ -23,6 +23,8 @@ from kubernetes.aio.config import load_kube_config
 REQUEST_SECONDS = 60.0
 WATCH_SECONDS = 300
 RETRY_SECONDS = 1.0
+BUSY_ATTEMPTS = 10
+"""As Kubernetes' own clients: so often a request is sent that is answered with "too many"."""
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
@@ -123,14 +125,32 @@ class KubeApi:
             body=body,
             auth_settings=["BearerToken"],
         )
-        answer = await self.client.call_api(
-            *serialized, _request_timeout=aiohttp.ClientTimeout(total=limit)
-        )
-        response: aiohttp.ClientResponse = answer.response
+        for attempt in range(1, BUSY_ATTEMPTS + 1):
+            answer = await self.client.call_api(
+                *serialized, _request_timeout=aiohttp.ClientTimeout(total=limit)
+            )
+            response: aiohttp.ClientResponse = answer.response
+            wait_s = _told_to_wait_s(response, path)
+            if wait_s is None or attempt == BUSY_ATTEMPTS:
+                break
+            response.close()
+            await asyncio.sleep(wait_s)
         if not response.ok:
             text = await response.text()
             raise ApiException(status=response.status, reason=text)
         return response
+
+
+def _told_to_wait_s(response: aiohttp.ClientResponse, path: str) -> float | None:
+    """Seconds until the same request may be sent again; None: it may not.
+
+    Newer API servers answer so for a second after a custom resource is defined. To an eviction the
+    same status says that a budget forbids it.
+    """
+    if response.status != HTTPStatus.TOO_MANY_REQUESTS or path.endswith("/eviction"):
+        return None
+    after = response.headers.get("Retry-After", "")
+    return float(after) if after.isdecimal() else None
 
 
 def is_status(error: ApiException, status: HTTPStatus) -> bool:

@@ -25,6 +25,8 @@ REPLACED = {
     *("timeoutSeconds=0", "periodSeconds=0", "successThreshold=0", "failureThreshold=0"),
     *("terminationMessagePath=''", "imagePullPolicy=''", "dnsPolicy=''", "schedulerName=''"),
 }
+OFF = {"stopSignal", "schedulingGroup", "clusterTrustBundle", "podCertificate"}
+"""Fields behind feature gates that are off by default in 1.36: whatever they hold is dropped."""
 KEPT = {"terminationGracePeriodSeconds=0", "defaultMode=0", "enableServiceLinks=False"}
 
 
@@ -64,7 +66,8 @@ async def test_no_zero_of_a_pod_is_written_again(namespace: TestNamespace) -> No
             found = await kept(namespace, body)
         if found is not None:
             taken.add(where.rsplit(".", 1)[-1])
-            if (why := first_difference(body, found)) is not None:
+            is_off = not OFF.isdisjoint(where.partition("=")[0].split("."))
+            if not is_off and (why := first_difference(body, found)) is not None:
                 fought[where] = why
 
     async with asyncio.TaskGroup() as tasks:
