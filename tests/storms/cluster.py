@@ -136,6 +136,8 @@ class Cluster:
         """Pods of serving revisions that went: when, pod, revision, why."""
         self._marks: dict[str, str] = {}
         """Of the templates of Deployments, by resource version."""
+        self._collected = -1
+        """The version at which nothing was left that nobody owns."""
         self._moved = asyncio.Event()
         objects.changed.append(lambda *_: self._moved.set())
         for name in self.nodes:
@@ -152,7 +154,9 @@ class Cluster:
 
     def image(self, name: str) -> Image:
         """How engines of an image behave."""
-        return self.images.setdefault(name, replace(_BAD.get(name, Image())))
+        if name not in self.images:
+            self.images[name] = replace(_BAD.get(name, Image()))
+        return self.images[name]
 
     def now_s(self) -> float:
         """Simulated seconds."""
@@ -292,6 +296,9 @@ class Cluster:
 
     def _collect(self) -> None:
         """What is owned by something that is gone goes too."""
+        if self._collected == self._objects.version:
+            return
+        self._collected = self._objects.version
         uids = {
             body["metadata"]["uid"]
             for kind in (SPECULATIVE_DEPLOYMENT, DEPLOYMENT)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -25,7 +25,9 @@ _ROUNDING_S: Final = 1e-3
 
 @dataclass(slots=True)
 class _Series:
-    metric: Mapping[str, str]
+    name: str
+    metric: str
+    """What an answer says of its name and labels, but for the job, with which it ends."""
     points: deque[tuple[float, str]] = field(default_factory=deque)
     """When, and what an answer says of it: written once, since it is asked for many times."""
 
@@ -61,7 +63,8 @@ class Prometheus:
             key = (name, *labels.items())
             if key not in kept:
                 target = {"pod": pod, "namespace": "llm", "instance": f"{pod}:8000"}
-                kept[key] = _Series({"__name__": name, **labels, **target})
+                metric = json.dumps({"__name__": name, **labels, **target})
+                kept[key] = _Series(name, metric.removesuffix("}"))
             points = kept[key].points
             points.append((now_s, f'[{START_S + now_s!r}, "{float(value)!r}"]'))
             while points[0][0] < now_s - KEPT_S:
@@ -100,9 +103,7 @@ class Prometheus:
         pattern, named = (re.compile(json.loads(f'"{each[1]}"')) for each in (pods, families))
         for pod, kept in sorted(self._series.items()):
             if pattern.fullmatch(pod):
-                wanted = [
-                    each for each in kept.values() if named.fullmatch(each.metric["__name__"])
-                ]
+                wanted = [each for each in kept.values() if named.fullmatch(each.name)]
                 for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
                     series += _told(wanted, job, since_s, at_s)
         if self.trouble == "partial":
@@ -114,8 +115,7 @@ def _told(kept: Iterable[_Series], job: str, since_s: float, until_s: float) -> 
     for each in kept:
         points = [told for at_s, told in each.points if since_s < at_s <= until_s + _ROUNDING_S]
         if points:
-            metric = json.dumps({**each.metric, "job": job})
-            yield f'{{"metric": {metric}, "values": [{", ".join(points)}]}}'
+            yield f'{{"metric": {each.metric}, "job": "{job}"}}, "values": [{", ".join(points)}]}}'
 
 
 def _matrix(series: list[str]) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -124,6 +125,8 @@ class Objects(FakeKube):
         self._ids = itertools.count(1)
         self._now_s = now_s
         self._kinds: defaultdict[Kind, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
+        self._sorted: dict[Kind, list[dict[str, Any]]] = {}
+        """Of kinds that nothing was written of since somebody asked."""
         self.past: deque[tuple[float, dict[Any, dict[str, Any]]]] = deque()
         self.changed: list[Callable[[Kind, str, str, Mapping[str, Any] | None], None]] = []
         """Told of each change: kind, namespace, name and the object; None: it is gone."""
@@ -158,8 +161,10 @@ class Objects(FakeKube):
 
     def each(self, kind: Kind) -> list[dict[str, Any]]:
         """All of a kind as they are, by namespace and name; never to be changed."""
-        found = self._kinds.get(kind, {})
-        return [found[place] for place in sorted(found)]
+        if kind not in self._sorted:
+            found = self._kinds[kind]
+            self._sorted[kind] = [found[place] for place in sorted(found)]
+        return list(self._sorted[kind])
 
     def as_of(self, at_s: float) -> dict[Any, dict[str, Any]]:
         """All objects as they were."""
@@ -172,6 +177,7 @@ class Objects(FakeKube):
         self, place: Any, body: dict[str, Any] | None, gone: dict[str, Any] | None = None
     ) -> None:
         now_s = self._now_s()
+        self._sorted.pop(place[0], None)
         if body is not None:
             self._kinds[place[0]][place[1:]] = body
         else:
@@ -485,6 +491,7 @@ def verb_of(method: str, name: str, content_type: str) -> str:
             return {"POST": "create", "PUT": "replace", "DELETE": "delete"}[method]
 
 
+@lru_cache(maxsize=1000)
 def route(path: str) -> Target | None:
     """What a path leads to; None: to no object."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
@@ -512,6 +519,7 @@ async def _never() -> None:
     await asyncio.Event().wait()
 
 
+@lru_cache(maxsize=1000)
 def rfc3339(at_s: float) -> str:
     """Simulated seconds as a timestamp of the API."""
     moment = datetime.fromtimestamp(START_S + at_s, UTC)

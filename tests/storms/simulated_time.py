@@ -64,7 +64,7 @@ class Process:
         if self.paused:
             self._backlog.append((due, contextvars.copy_context()))
         else:
-            due.run()
+            due.callback(*due.arguments)
 
 
 class _Due:

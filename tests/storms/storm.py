@@ -202,19 +202,14 @@ class Storm:
 
     async def _rest(self, when: str) -> None:
         """Until nothing is written for a while; what could wait may still come at first."""
-        until_s = self.loop.time() + RESTS_WITHIN_S
-        fresh: list[str] = []
-        while self.loop.time() < until_s:
-            before = len(self.server.audits)
-            await asyncio.sleep(REST_S)
-            fresh = [
-                f"{each.verb} {each.kind} {each.name}"
-                for each in self.server.audits[before:]
-                if each.kind != "Lease"
-            ]
-            if not fresh:
-                return
-        self._break(f"{when} it went on writing: {', '.join(fresh[:5])}")
+        began_s, audits = self.loop.time(), self.server.audits
+        quiet_since_s = began_s
+        while (left_s := quiet_since_s + REST_S - self.loop.time()) > 0:
+            await asyncio.sleep(left_s)
+            quiet_since_s = max(began_s, audits[-1].at_s)
+            if quiet_since_s > began_s + RESTS_WITHIN_S:
+                fresh = [f"{each.verb} {each.kind} {each.name}" for each in audits[-5:]]
+                self._break(f"{when} it went on writing: {', '.join(fresh)}")
 
     def _rollouts_s(self) -> float:
         if not self.invariants.restart_edits:
