@@ -14,8 +14,9 @@ from storms.server import Audit, Objects
 
 BARE_S: Final = 5.0
 """For so long no good pod serves, and then nothing is put at risk any more."""
-LEAST_TRAFFIC: Final = 6
-"""Requests in flight at each replica, times minutes of a bake: with fewer, chance would decide."""
+LEAST_TRAFFIC: Final = 12
+"""Requests in flight at each replica, times minutes of a bake: with fewer, chance would decide. The
+first two minutes are those of a cold cache, and do not count."""
 _TAKES_COMPARING: Final = frozenset({SLOWER_IMAGE, FAILING_IMAGE})
 """Seen beside others alone, and under traffic."""
 _PROMOTED: Final = frozenset({"Promoted", "Complete"})

@@ -30,7 +30,8 @@ from storms.server import Objects, rfc3339
 
 PULL_S: Final = 5.0
 START_S: Final = 40.0
-DRAIN_S: Final = 10.0
+REQUEST_S: Final = 5.0
+"""What a client asks for takes so long."""
 SYNC_S: Final = 60.0
 """How often a kubelet refreshes a mounted ConfigMap, unless its pod changes."""
 CRASH_BACKOFF_S: Final = 30.0
@@ -94,7 +95,11 @@ class Container:
     directory: Path = Path()
     synced_at_s: float = float("-inf")
     synced_annotation: str = ""
+    refuses_at_s: float | None = None
+    """From then on its engine takes no new requests, since it was told to stop."""
     leaves_at_s: float | None = None
+    drained: bool = False
+    """Whether it was told to stop, and did."""
     ended: str = ""
     """Why it is over for good, such as Evicted."""
     traffic: asyncio.Task[None] | None = None
@@ -397,8 +402,12 @@ class Cluster:
         if container.ready:
             revision = pod["metadata"]["labels"].get("fathom.dev/revision", "")
             self.removals.append((self._loop.time(), place, revision, why))
-        grace_s = DRAIN_S if container.engine is not None else 0.0
-        container.leaves_at_s = self._loop.time() + grace_s
+        now_s = self._loop.time()
+        container.refuses_at_s = container.leaves_at_s = now_s
+        if container.engine is not None:
+            waits_s, drains_s, most_s = _farewell(pod)
+            container.refuses_at_s = now_s + min(waits_s, most_s)
+            container.leaves_at_s = now_s + min(waits_s + drains_s, most_s)
 
     # -- the kubelets
 
@@ -417,6 +426,7 @@ class Cluster:
             assert container.leaves_at_s is not None
             container.ready = False
             if now_s >= container.leaves_at_s:
+                container.drained = container.engine is not None
                 self._remove_pod(place)
                 return
         elif not container.ended:
@@ -531,7 +541,8 @@ class Cluster:
             for _ in range(running, self.load):
                 serial += 1
                 prompt = [prompts[serial % len(prompts)]]
-                engine.engine.submit(f"r{serial}", prompt, 200)
+                # Short ones of several lengths: some end in every window of a comparison.
+                engine.engine.submit(f"r{serial}", prompt, 8 + 7 * serial % 16)
             await asyncio.sleep(5.0)
 
     async def _page(self, container: Container, connection: Connection, asked: Request) -> None:
@@ -655,16 +666,36 @@ def _ip(container: Container) -> str:
     return f"10.0.{serial // 250}.{serial % 250 + 1}"
 
 
+def _farewell(pod: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Seconds from a pod's deletion, as the pod itself has them.
+
+    How long its engine goes on as before, how long it then ends what it has, and when it is killed.
+    """
+    main, metadata = _main(pod), pod["metadata"]
+    hook = main.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", [])
+    waits_s = float(hook[1]) if hook[:1] == ["sleep"] else 0.0
+    most_s = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    most_s = metadata.get("deletionGracePeriodSeconds", most_s)
+    told = _told(pod, "--shutdown-timeout")
+    return waits_s, min(float(told or 0.0), REQUEST_S), float(most_s)
+
+
 def _speculative_config(pod: Mapping[str, Any]) -> dict[str, Any]:
     """What an engine's command line says of speculation."""
-    words = [*(_main(pod).get("command") or []), *(_main(pod).get("args") or [])]
-    config: dict[str, Any] = {}
-    for index, word in enumerate(words):
-        if word == "--speculative-config":
-            config = json.loads(words[index + 1])
-        elif word.startswith("--speculative-config="):
-            config = json.loads(word.split("=", 1)[1])
+    config: dict[str, Any] = json.loads(_told(pod, "--speculative-config") or "{}")
     return config
+
+
+def _told(pod: Mapping[str, Any], flag: str) -> str:
+    """What an engine's command line gives a flag, the last time; empty: it does not."""
+    words = [*(_main(pod).get("command") or []), *(_main(pod).get("args") or [])]
+    told = ""
+    for index, word in enumerate(words):
+        if word == flag:
+            told = words[index + 1]
+        elif word.startswith(f"{flag}="):
+            told = word.split("=", 1)[1]
+    return str(told)
 
 
 def _table(config: Mapping[str, Any]) -> list[int] | None:

@@ -342,6 +342,24 @@ async def _silent(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.watches.trouble.silent = False
 
 
+@deed("watches are answered 410", for_s=(60.0, 600.0))
+async def _gone(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    """Again and again, as by an API server whose cache does not come up."""
+    storm.watches.trouble.gone = True
+    storm.watches.cut()
+    await asyncio.sleep(with_["for_s"])
+    storm.watches.trouble.gone = False
+
+
+@deed("watches end at once", for_s=(60.0, 300.0))
+async def _brief(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    """As behind a proxy that lets no answer last."""
+    storm.watches.trouble.brief = True
+    storm.watches.cut()
+    await asyncio.sleep(with_["for_s"])
+    storm.watches.trouble.brief = False
+
+
 @deed("watches end", weight=0.5)
 async def _cut(storm: "Storm", _: Mapping[str, Any]) -> None:
     storm.watches.cut()

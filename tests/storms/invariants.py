@@ -243,6 +243,11 @@ class Invariants(WriteInvariants):
         earlier = [each for each in self.asked if each.at_s <= at_s - within_s]
         return earlier[-1:] + [each for each in self.asked if each.at_s > at_s - within_s]
 
+    def least_ready(self, at_s: float) -> int:
+        """How many replicas are to be ready whatever the operator does."""
+        lately = self._lately(at_s, AFTERMATH_S)
+        return min((each.replicas - each.unavailable for each in lately), default=0)
+
     def _never_more(self, audit: Audit) -> None:
         """No more pods are asked for than replicas and surge."""
         if _replicas(audit.after) <= _replicas(audit.before) or audit.at_s < self.stale_until_s:
@@ -271,7 +276,7 @@ class Invariants(WriteInvariants):
         lately = self._lately(at_s, AFTERMATH_S)
         wanted = min(each.replicas for each in lately)
         ready = len([p for p, _, _ in self.cluster.serving() if p.startswith("llm/kimi-")])
-        least = min(each.replicas - each.unavailable for each in lately)
+        least = self.least_ready(at_s)
         if ready < least:
             self._break(
                 f"{place} of revision {revision} went ({why}), and {ready} replicas are ready "

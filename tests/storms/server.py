@@ -210,6 +210,8 @@ class Server:
         self.audits: list[Audit] = []
         self.watching: list[Callable[[Audit], None]] = []
         """Told of each write, after it."""
+        self.asking: list[Callable[[str, str, Kind], None]] = []
+        """Told who asks for what, whatever becomes of it; but for leases."""
         self.watches: Callable[[Target, Mapping[str, str]], AsyncIterator[bytes]] | None = None
         """What tells of changes, by the request's target and query."""
         self.before_write: list[Callable[[str, str, Kind], None]] = []
@@ -243,7 +245,7 @@ class Server:
         target = route(urlsplit(url).path)
         assert target is not None
         assert self.watches is not None
-        await _while_alive(who)
+        await self._asked(who, "watch", target.kind)
         if (error := self.trouble.refuse("watch", target.kind, who.name)) is not None:
             return _refused(error)
         return 200, self.watches(target, query)
@@ -251,8 +253,9 @@ class Server:
     async def _carried_out(
         self, who: Process, verb: str, target: Target, body: Any, query: Mapping[str, str]
     ) -> tuple[int, Any]:
-        await _while_alive(who)
         kind = target.kind
+        # A list of one, by its name, costs no more than to get it.
+        await self._asked(who, "get" if "fieldSelector" in query else verb, kind)
         if (error := self.trouble.refuse(verb, kind, who.name)) is not None:
             raise error
         if kind == LEASE:
@@ -266,6 +269,12 @@ class Server:
         if self.trouble.lose_answers(verb, kind, who.name):
             await _never()
         return 200, answer
+
+    async def _asked(self, who: Process, verb: str, kind: Kind) -> None:
+        await _while_alive(who)
+        if kind != LEASE:
+            for told in self.asking:
+                told(who.name, verb, kind)
 
     def _lease(self, who: Process, verb: str, target: Target, body: Any) -> tuple[int, Any]:
         """Leases are renewed every two seconds: they stand apart, so that this costs little."""
@@ -367,6 +376,8 @@ class Server:
             # It drains first; its kubelet takes it away.
             leaving = copied(before)
             leaving["metadata"].setdefault("deletionTimestamp", rfc3339(self.loop.time()))
+            if "gracePeriodSeconds" in (body or {}):
+                leaving["metadata"]["deletionGracePeriodSeconds"] = body["gracePeriodSeconds"]
             self.objects.put(kind, leaving)
         else:
             self.objects.remove(kind, namespace, name)

@@ -41,8 +41,10 @@ HINDERS: Final = frozenset(
         "user deletes and creates again",
         "watch events are lost",
         "watch events come twice and late",
+        "watches are answered 410",
         "watches are silent",
         "watches end",
+        "watches end at once",
     }
 )
 """What keeps an operator from writing, or from knowing what it has to."""

@@ -28,11 +28,12 @@ from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
 from storms.canaries import Canaries
+from storms.clients import Clients
 from storms.cluster import BAD_IMAGES, Cluster
 from storms.deeds import IMAGES, SPOIL_METRICS
 from storms.history import Deed, History
 from storms.hub import SECRETS, TARGET, Hub
-from storms.invariants import MOST_DEPTH, MOST_TASKS, Asked, BrokenError, Invariants
+from storms.invariants import AFTERMATH_S, MOST_DEPTH, MOST_TASKS, Asked, BrokenError, Invariants
 from storms.network import Network
 from storms.operator_process import Operator
 from storms.pace import Pace
@@ -111,12 +112,14 @@ class Storm:
         self._selection = Selection(
             objects=self.objects, cluster=self.cluster, is_ours=self._is_ours
         )
+        self._clients = Clients()
         self._pace = Pace(self._process_of)
         self._hindering = 0
         self._hindered_at_s = 0.0
         """When something last kept operators from writing, or from knowing what there is."""
         self.server.watching.append(self._wrote)
         self.server.before_write.append(self._about_to_write)
+        self.server.asking.append(self._asked)
         self.operators: list[Operator] = []
         self.lines: list[str] = []
         self._uid = 0
@@ -246,7 +249,14 @@ class Storm:
             self.invariants.stale_until_s = now_s + STALE_S
         self.invariants.look()
         self.canaries.look(now_s)
-        self._selection.look(now_s, hindered_at_s=self._hindered_at_s)
+        chosen = self._selection.look(now_s, hindered_at_s=self._hindered_at_s)
+        happened_at_s = max(self._hindered_at_s, self.cluster.disturbed_at_s)
+        excused = (
+            now_s < max(happened_at_s + AFTERMATH_S, self.invariants.stale_until_s)
+            or self.user_spec(self.name) is None
+        )
+        least = 0 if excused else self.invariants.least_ready(now_s)
+        self._clients.look(now_s, chosen, least=least)
 
     def _no_crash(self) -> None:
         for each in self.operators:
@@ -514,6 +524,9 @@ class Storm:
         self.invariants.wrote(audit)
         self.canaries.wrote(audit)
         self._pace.wrote(audit)
+
+    def _asked(self, who: str, verb: str, kind: Kind) -> None:
+        self._guarded(lambda: self._pace.asked(self.loop.time(), who, verb, kind))
 
     def _process_of(self, who: str) -> int:
         return next(each.starts for each in self.operators if each.name == who)

@@ -34,6 +34,10 @@ class WatchTrouble:
     doubled: float = 0.0
     late_s: float = 0.0
     """Extra time of each event."""
+    brief: bool = False
+    """Each stream ends as soon as it has told what was missed."""
+    gone: bool = False
+    """No version is known: each watch is answered 410."""
     silent: bool = False
     """Nothing arrives, and the streams stay open."""
 
@@ -77,14 +81,10 @@ class Watches:
         self._open.append(stream)
         try:
             try:
-                missed = self._objects.since(int(query["resourceVersion"]))
+                self._begin(stream, query["resourceVersion"])
             except KubeError as error:
                 yield _line("ERROR", {"code": error.status, "message": error.message})
                 return
-            if not self.trouble.silent:
-                for logged in missed:
-                    if logged.kind == target.kind:
-                        stream.lines.put_nowait(logged)
             while (left_s := ends_s - self._loop.time()) > 0:
                 try:
                     async with asyncio.timeout(min(left_s, INACTIVITY_S)):
@@ -103,6 +103,22 @@ class Watches:
         finally:
             self._open.remove(stream)
 
+    def _begin(self, stream: _Stream, version: str) -> None:
+        """What has happened since a version comes first.
+
+        Raises:
+            KubeError: 410: that is too long ago.
+        """
+        if self.trouble.gone:
+            raise KubeError(410, f"too old resource version: {version}")
+        missed = self._objects.since(int(version))
+        if not self.trouble.silent:
+            for logged in missed:
+                if logged.kind == stream.kind:
+                    stream.lines.put_nowait(logged)
+        if self.trouble.brief:
+            stream.lines.put_nowait(None)
+
     async def follow(self, kube: KubePort, told: Told) -> None:
         """As Kopf follows resources; for ever."""
         kind, since = SPECULATIVE_DEPLOYMENT, ""
@@ -116,7 +132,8 @@ class Watches:
                     if event.type in {EventType.ADDED, EventType.MODIFIED}:
                         _tell(told, event.object)
             except KubeError:
-                await asyncio.sleep(RETRY_S)
+                pass
+            await asyncio.sleep(RETRY_S)
 
     def _changed(self, logged: Logged) -> None:
         if self.trouble.silent:

@@ -12,6 +12,7 @@ rollout, whichever replicas exist. How many replicas each revision has at any mo
 `fathom.core.replicas`' affair, and follows from the cluster.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -168,9 +169,13 @@ def _served_last(before: Rollout, given: RolloutInput) -> str:
     if given.ready(before.revision):
         return before.revision
     # What was promoted and does not serve (yet) is no measure while another one still does.
-    gone_back_to = given.specs_known | {before.stable}
+    return _serving(given.specs_known | {before.stable}, given) or before.revision
+
+
+def _serving(gone_back_to: Collection[str], given: RolloutInput) -> str:
+    """The revision that serves most of those that could be gone back to; empty: none serves."""
     serving = (each for each in given.others if given.ready(each) and each in gone_back_to)
-    return next(serving, before.revision)
+    return next(serving, "")
 
 
 def _begun(given: RolloutInput, stable: str) -> Rollout:
@@ -236,7 +241,14 @@ def _settled(rollout: Rollout, given: RolloutInput) -> RolloutStep:
             f"{names.ANNOTATION_RETRY_ROLLOUT} a new value, as `kubectl fathom retry` does."
         )
         return RolloutStep(replace(rollout, reason=Reason.STABLE_SPEC_UNKNOWN, message=message))
-    rollout = replace(rollout, retry=given.retry)
+    if not given.ready(rollout.stable) and (serving := _serving(given.specs_known, given)):
+        # An API server that answered with an old state had shown what served then.
+        return RolloutStep(replace(rollout, stable=serving))
+    return _tried(replace(rollout, retry=given.retry), given)
+
+
+def _tried(rollout: Rollout, given: RolloutInput) -> RolloutStep:
+    """The step that ends stage Settling."""
     if given.ready(rollout.stable) == 0:
         message = f"no replica of revision {rollout.stable} serves: nothing is put at risk."
         promoted = rollout.entered(Stage.PROMOTED, Reason.NOTHING_TO_PROTECT, message, given.now_s)
@@ -403,15 +415,17 @@ def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInpu
 def _rolled_back(
     rollout: Rollout, reason: Reason, message: str, given: RolloutInput
 ) -> RolloutStep:
+    # Who asked while nobody knew of a veto has asked for this canary, and for no other.
+    asked = replace(rollout, retry=given.retry)
+    over = asked.entered(Stage.ROLLED_BACK, reason, message, given.now_s)
     if rollout.arm:
         sentence = (
             f"The replica {HAS[rollout.compares]}, of revision {rollout.revision}, is given up, "
             f"and {rollout.stable} takes its place: {message}"
         )
-        over = rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s)
         return RolloutStep(over, (Event(Severity.WARNING, reason, sentence),))
     # Told by condition Degraded.
-    return RolloutStep(rollout.entered(Stage.ROLLED_BACK, reason, message, given.now_s))
+    return RolloutStep(over)
 
 
 def _followed(rollout: Rollout, given: RolloutInput) -> RolloutStep:

@@ -23,6 +23,8 @@ from fathom.runtime.child_cache import ChildCache, Feed, Place
 NOT_SERVED_S: Final = 60.0
 """Until another look whether somebody has installed an API."""
 LONGEST_BACKOFF_S: Final = 30.0
+BRIEF_S: Final = 1.0
+"""A stream that is over sooner has ended at once."""
 FIRST_LISTS_S: Final = 30.0
 """For how long nothing else begins, so that a thousand resources need not list for themselves."""
 
@@ -37,7 +39,7 @@ class Pace:
     relist_s: float = 180.0
     """A stream may lose an event, and nobody would ever know: so all is listed anew."""
     reopen_s: float = 0.2
-    """A stream that ends at once must not be opened as fast as can be."""
+    """After a stream has ended; twice as long after each further one that ends at once."""
     shortest_backoff_s: float = 1.0
     """After a failure; twice as long after each further one."""
 
@@ -137,10 +139,12 @@ class Informer:
         loop = asyncio.get_running_loop()
         since = await self._list()
         self.tried.set()
-        ends_s = loop.time() + spread(self._pace.relist_s, str(self))
+        ends_s, brief = loop.time() + spread(self._pace.relist_s, str(self)), 0
         while (left_s := ends_s - loop.time()) > 0:
+            opened_s = loop.time()
             since = await self._watch(since, left_s)
-            await asyncio.sleep(self._pace.reopen_s)
+            brief = brief + 1 if loop.time() - opened_s < BRIEF_S else 0
+            await asyncio.sleep(min(LONGEST_BACKOFF_S, self._pace.reopen_s * 2**brief))
 
     async def _list(self) -> str:
         """All there is; the version at which it was so."""

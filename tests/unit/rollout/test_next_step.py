@@ -122,6 +122,24 @@ def test_what_is_down_for_a_moment_is_protected_all_the_same() -> None:
     assert settled(70, flapping).reason is Reason.NOTHING_TO_PROTECT
 
 
+def test_what_serves_is_protected_though_another_revision_was_taken_for_it() -> None:
+    """As after an API server that answered with an old state: `old` served then, and is gone."""
+    others = (pod("between", "a", ready=True), pod("between", "b", ready=True))
+    seen = given(
+        10,
+        pods=others,
+        workloads=(deployment("between", 2),),
+        specs_known=frozenset({"between"}),
+        stable_spec_known=False,
+    )
+    found = after(SETTLING, seen)
+    assert (found.stage, found.stable) == (Stage.SETTLING, "between")
+    assert after(found, replace(seen, stable_spec_known=True)).stage is Stage.CANARY
+    # What cannot be gone back to is nothing to be tried beside.
+    unknown = after(SETTLING, replace(seen, specs_known=frozenset()))
+    assert unknown.reason is Reason.NOTHING_TO_PROTECT
+
+
 def test_what_an_operator_without_a_record_had_promoted_goes_on() -> None:
     for replicas, stage in ((1, Stage.SETTLING), (2, Stage.PROMOTED)):
         workloads = (deployment("old", 2), deployment("new", replicas))
@@ -156,6 +174,13 @@ def test_what_was_vetoed_is_tried_again_only_when_asked_anew() -> None:
     ):
         assert after(vetoed, given(100, retry=retry)).stage is stage
     assert after(CANARY, given(10, retry="2")).stage is Stage.CANARY
+
+
+def test_who_asked_while_the_canary_was_watched_has_not_asked_for_another() -> None:
+    late = given(PATIENCE_S, pod(), retry="2")
+    vetoed = after(after(CANARY, given(0, pod())), late)
+    assert vetoed.stage is Stage.ROLLED_BACK
+    assert after(vetoed, replace(late, now_s=late.now_s + 1)).stage is Stage.ROLLED_BACK
 
 
 @pytest.mark.parametrize(

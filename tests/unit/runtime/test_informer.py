@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from fathom.adapters.ports import KubeError
+from fathom.adapters.ports import KubeError, WatchEvent
 from fathom.core.cluster.kinds import POD, POD_MONITOR, SERVICE, Kind, ObjectKey
 from fathom.core.cluster.served import ServedApis
 from fathom.runtime.child_cache import ChildCache
@@ -24,6 +25,15 @@ LABELS = {"fathom.dev/name": "kimi"}
 
 def child(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "llm", "labels": LABELS}, **more}
+
+
+class _Brief(FakeKube):
+    """Its streams tell what was missed, and end."""
+
+    def watch(
+        self, kind: Kind, namespace: str, selector: str, since: str, for_s: float
+    ) -> AsyncGenerator[WatchEvent]:
+        return super().watch(kind, namespace, selector, since, min(for_s, 0.0))
 
 
 class Watched:
@@ -129,6 +139,25 @@ async def test_versions_that_are_always_too_old_are_not_listed_as_fast_as_can_be
         others = watches[SERVICE]
         await until(lambda: watches[SERVICE] >= others + 10, "another kind to be watched on")
         assert watches[POD] == 2
+
+
+async def test_streams_that_end_at_once_are_opened_later_each_time(watched: Watched) -> None:
+    watched.pace = Pace(relist_s=3600, reopen_s=0.001, shortest_backoff_s=0.001)
+    asked_at_s: list[float] = []
+
+    def note(verb: str, kind: Kind) -> None:
+        if (verb, kind) == ("watch", POD):
+            asked_at_s.append(asyncio.get_running_loop().time())
+
+    watched.kube = _Brief()
+    watched.kube.fail = note
+    async with watched.run():
+        await until(lambda: len(asked_at_s) >= 7, "the stream to be opened seven times")
+        apart_s = [later - sooner for sooner, later in pairwise(asked_at_s)]
+        assert all(each > 0.001 * 2**number for number, each in enumerate(apart_s))
+        # What is told meanwhile comes with the next one.
+        watched.kube.put(POD, child("a"))
+        await until(lambda: watched.names() == ["a"], "a to be known")
 
 
 async def test_a_kind_that_may_not_be_listed_holds_up_nothing(watched: Watched) -> None:
