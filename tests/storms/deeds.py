@@ -27,6 +27,7 @@ from storms.history import MOST_REPLICAS, Scenario
 from storms.hub import BAD_DRAFT, DRAFT, OTHER_DRAFT, PASSWORD, SECRET
 from storms.invariants import MOST_DEPTH
 from storms.network import Connection
+from storms.watch import WatchTrouble
 
 if TYPE_CHECKING:
     from storms.storm import Storm
@@ -321,43 +322,42 @@ async def _stale(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.server.trouble.stale_s.clear()
 
 
+async def _spoil_watches(storm: "Storm", for_s: float, **trouble: float | bool) -> None:
+    """Let something be wrong with all watches for a while."""
+    for what, much in trouble.items():
+        setattr(storm.watches.trouble, what, much)
+    await asyncio.sleep(for_s)
+    for what in trouble:
+        setattr(storm.watches.trouble, what, getattr(WatchTrouble(), what))
+
+
 @deed("watch events are lost", share=(0.2, 1.0), for_s=(10.0, 240.0))
 async def _dropped(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    storm.watches.trouble.dropped = with_["share"]
-    await asyncio.sleep(with_["for_s"])
-    storm.watches.trouble.dropped = 0.0
+    await _spoil_watches(storm, with_["for_s"], dropped=with_["share"])
 
 
 @deed("watch events come twice and late", by_s=(0.0, 60.0), for_s=(10.0, 240.0))
 async def _late(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    storm.watches.trouble.doubled, storm.watches.trouble.late_s = 0.7, with_["by_s"]
-    await asyncio.sleep(with_["for_s"])
-    storm.watches.trouble.doubled = storm.watches.trouble.late_s = 0.0
+    await _spoil_watches(storm, with_["for_s"], doubled=0.7, late_s=with_["by_s"])
 
 
 @deed("watches are silent", for_s=(30.0, 300.0))
 async def _silent(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    storm.watches.trouble.silent = True
-    await asyncio.sleep(with_["for_s"])
-    storm.watches.trouble.silent = False
+    await _spoil_watches(storm, with_["for_s"], silent=True)
 
 
 @deed("watches are answered 410", for_s=(60.0, 600.0))
 async def _gone(storm: "Storm", with_: Mapping[str, Any]) -> None:
     """Again and again, as by an API server whose cache does not come up."""
-    storm.watches.trouble.gone = True
     storm.watches.cut()
-    await asyncio.sleep(with_["for_s"])
-    storm.watches.trouble.gone = False
+    await _spoil_watches(storm, with_["for_s"], gone=True)
 
 
 @deed("watches end at once", for_s=(60.0, 300.0))
 async def _brief(storm: "Storm", with_: Mapping[str, Any]) -> None:
     """As behind a proxy that lets no answer last."""
-    storm.watches.trouble.brief = True
     storm.watches.cut()
-    await asyncio.sleep(with_["for_s"])
-    storm.watches.trouble.brief = False
+    await _spoil_watches(storm, with_["for_s"], brief=True)
 
 
 @deed("watches end", weight=0.5)
@@ -404,13 +404,21 @@ async def _evict(storm: "Storm", _: Mapping[str, Any]) -> None:
         storm.cluster.evict(place)
 
 
-@deed("node is lost", for_s=(30.0, 600.0))
-async def _node(storm: "Storm", with_: Mapping[str, Any]) -> None:
+async def node_away(
+    storm: "Storm", for_s: float, goes: Callable[[str], None], comes: Callable[[str], None]
+) -> None:
+    """Let the node of a pod that serves go, and come back after a while."""
     for _, _, container in storm.cluster.serving()[:1]:
         node = container.node or ""
-        storm.cluster.lose_node(node)
-        await asyncio.sleep(with_["for_s"])
-        storm.cluster.return_node(node)
+        goes(node)
+        await asyncio.sleep(for_s)
+        comes(node)
+
+
+@deed("node is lost", for_s=(30.0, 600.0))
+async def _node(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    cluster = storm.cluster
+    await node_away(storm, with_["for_s"], cluster.lose_node, cluster.return_node)
 
 
 @deed("image does not pull", image=list(IMAGES), for_s=(30.0, 400.0))

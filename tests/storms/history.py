@@ -48,6 +48,8 @@ class Scenario:
     prometheus: bool = False
     latency_s: float = 0.01
     """From the operator to the API server, and back again."""
+    apart: bool = False
+    """Whether another namespace has a resource of the same name, and an operator of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def drawn(seed: int) -> History:
         hub_takes_s=chance.choice((0.2, 2.0, 10.0)),
         prometheus=chance.random() < 0.3,
         latency_s=chance.choice((0.01, 0.01, 0.3)),
+        apart=seed % 8 == 0,
     )
     names = sorted(DEEDS)
     weights = [DEEDS[name].weight for name in names]

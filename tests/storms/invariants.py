@@ -220,8 +220,12 @@ class Invariants(WriteInvariants):
     # -- each of them
 
     def _refused(self, draft: str) -> None:
-        there = self.objects.each(DEPLOYMENT)
-        kimis = [each for each in there if each["metadata"]["name"].startswith("kimi-")]
+        there = [(each["metadata"], each) for each in self.objects.each(DEPLOYMENT)]
+        kimis = [
+            each
+            for metadata, each in there
+            if metadata["namespace"] == "llm" and metadata["name"].startswith("kimi-")
+        ]
         # The last replica may just have gone for another's sake.
         kimis = [each for each in kimis if _replicas(each)] or kimis
         if kimis and all(_draft_of(each) == draft for each in kimis):

@@ -78,9 +78,19 @@ class Operator:
     """One replica of the operator, started anew whenever it ends."""
 
     def __init__(
-        self, name: str, loop: SimulatedLoop, server: Server, watches: Watches, hub: Hub
+        self,
+        name: str,
+        loop: SimulatedLoop,
+        server: Server,
+        watches: Watches,
+        hub: Hub,
+        *,
+        namespaces: tuple[str, ...] = (),
+        lease_in: str = NAMESPACE,
     ) -> None:
         self.name = name
+        self._namespaces = namespaces
+        self._lease_in = lease_in
         self._loop = loop
         self._server = server
         self._watches = watches
@@ -148,7 +158,7 @@ class Operator:
         kube = FencedKube(Kube(api), lambda: tenure.holds)
         sources = MetricsSources(session, prometheus, clock)
         models = ModelCache(self._hub, clock)
-        children, served = ChildCache(clock), ServedCache(kube, clock)
+        children, served = ChildCache(clock, self._namespaces), ServedCache(kube, clock)
         world = World(
             kube=kube,
             children=children,
@@ -180,7 +190,7 @@ class Operator:
                     # In a simulation nothing runs beside: no pass takes any time.
                     asyncio.ensure_future,
                     name="fathom",
-                    namespace=NAMESPACE,
+                    namespace=self._lease_in,
                     who=self.name,
                     work=work,
                     tenure=tenure,
@@ -203,8 +213,9 @@ class Operator:
             loops.changed(ObjectKey(namespace, name), generation, annotations, version)
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watches.follow(kube, resource))
-            group.create_task(sweep(kube, (), loops))
+            for namespace in self._namespaces or ("",):
+                group.create_task(self._watches.follow(kube, namespace, resource))
+            group.create_task(sweep(kube, self._namespaces, loops))
 
 
 def _bundle(build: int) -> PluginBundle:

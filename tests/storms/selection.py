@@ -41,6 +41,8 @@ class Selection:
         selector = (service or {"spec": {}})["spec"].get("selector") or {}
         ours, chosen = set[str](), dict[str, Container]()
         for place, pod, container in self.cluster.serving():
+            if pod["metadata"]["namespace"] != "llm":
+                continue
             if self.is_ours(pod):
                 ours.add(place)
             if selector and selector.items() <= pod["metadata"]["labels"].items():

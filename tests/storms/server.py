@@ -210,8 +210,10 @@ class Server:
         self.audits: list[Audit] = []
         self.watching: list[Callable[[Audit], None]] = []
         """Told of each write, after it."""
-        self.asking: list[Callable[[str, str, Kind], None]] = []
+        self.asking: list[Callable[[str, str, Target], None]] = []
         """Told who asks for what, whatever becomes of it; but for leases."""
+        self.confined: dict[str, str] = {}
+        """Who may ask for what is in one namespace alone, and for no nodes."""
         self.watches: Callable[[Target, Mapping[str, str]], AsyncIterator[bytes]] | None = None
         """What tells of changes, by the request's target and query."""
         self.before_write: list[Callable[[str, str, Kind], None]] = []
@@ -245,7 +247,7 @@ class Server:
         target = route(urlsplit(url).path)
         assert target is not None
         assert self.watches is not None
-        await self._asked(who, "watch", target.kind)
+        await self._asked(who, "watch", target)
         if (error := self.trouble.refuse("watch", target.kind, who.name)) is not None:
             return _refused(error)
         return 200, self.watches(target, query)
@@ -255,7 +257,9 @@ class Server:
     ) -> tuple[int, Any]:
         kind = target.kind
         # A list of one, by its name, costs no more than to get it.
-        await self._asked(who, "get" if "fieldSelector" in query else verb, kind)
+        await self._asked(who, "get" if "fieldSelector" in query else verb, target)
+        if who.name in self.confined and kind == NODE:
+            raise KubeError(403, "nodes is forbidden")
         if (error := self.trouble.refuse(verb, kind, who.name)) is not None:
             raise error
         if kind == LEASE:
@@ -270,11 +274,11 @@ class Server:
             await _never()
         return 200, answer
 
-    async def _asked(self, who: Process, verb: str, kind: Kind) -> None:
+    async def _asked(self, who: Process, verb: str, target: Target) -> None:
         await _while_alive(who)
-        if kind != LEASE:
+        if target.kind != LEASE:
             for told in self.asking:
-                told(who.name, verb, kind)
+                told(who.name, verb, target)
 
     def _lease(self, who: Process, verb: str, target: Target, body: Any) -> tuple[int, Any]:
         """Leases are renewed every two seconds: they stand apart, so that this costs little."""

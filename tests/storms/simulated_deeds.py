@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, POD_DISRUPTION_BUDGET, SERVICE
 from storms.cluster import BAD_IMAGES
-from storms.deeds import DEEDS, deed
+from storms.deeds import DEEDS, deed, node_away
 
 if TYPE_CHECKING:
     from storms.storm import Storm
@@ -176,11 +176,8 @@ async def _build(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("node dies and its pods stay", for_s=(60.0, 900.0), weight=2)
 async def _silent(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    for _, _, container in storm.cluster.serving()[:1]:
-        node = container.node or ""
-        storm.cluster.silence_node(node)
-        await asyncio.sleep(with_["for_s"])
-        storm.cluster.hear_node(node)
+    cluster = storm.cluster
+    await node_away(storm, with_["for_s"], cluster.silence_node, cluster.hear_node)
 
 
 @deed("node is drained", for_s=(60.0, 600.0), weight=2)

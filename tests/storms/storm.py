@@ -20,6 +20,7 @@ from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    NODE,
     POD,
     SPECULATIVE_DEPLOYMENT,
     Kind,
@@ -33,13 +34,21 @@ from storms.cluster import BAD_IMAGES, Cluster
 from storms.deeds import IMAGES, SPOIL_METRICS
 from storms.history import Deed, History
 from storms.hub import SECRETS, TARGET, Hub
-from storms.invariants import AFTERMATH_S, MOST_DEPTH, MOST_TASKS, Asked, BrokenError, Invariants
+from storms.invariants import (
+    AFTERMATH_S,
+    MOST_DEPTH,
+    MOST_TASKS,
+    Asked,
+    BrokenError,
+    Invariants,
+    WriteInvariants,
+)
 from storms.network import Network
-from storms.operator_process import Operator
+from storms.operator_process import NAMESPACE, Operator
 from storms.pace import Pace
 from storms.prometheus import URL, Prometheus
 from storms.selection import Selection
-from storms.server import LEASE, Server, rfc3339
+from storms.server import LEASE, Server, Target, rfc3339
 from storms.simulated_deeds import DEEDS, FIGHTS, HINDERS
 from storms.simulated_time import SimulatedLoop
 from storms.watch import Watches
@@ -56,6 +65,8 @@ which comes up to a minute after the last of theirs, and the look that finds it.
 ROLLOUT_S: Final = 900.0
 """What a rollout may take: settling, a look-up, a canary's start and bake, then the others, and
 back again."""
+APART: Final = "other"
+"""The other namespace."""
 REST_S: Final = 240.0
 """For how long nothing is written at rest: several of the tuner's longest waits."""
 RESTS_WITHIN_S: Final = 900.0
@@ -93,8 +104,9 @@ class Storm:
         self.watches = Watches(loop, self.objects, history.seed)
         self.server.watches = self.watches.lines
         self.hub = Hub(takes_s=scenario.hub_takes_s)
+        nodes = scenario.nodes + scenario.apart
         self.cluster = Cluster(
-            self.objects, self.network, directory, nodes=scenario.nodes, load=scenario.load
+            self.objects, self.network, directory, nodes=nodes, load=scenario.load
         )
         self.prometheus = Prometheus(loop, self.network, self.cluster)
         self.invariants = Invariants(
@@ -114,6 +126,8 @@ class Storm:
         )
         self._clients = Clients()
         self._pace = Pace(self._process_of)
+        self._apart = WriteInvariants(hub=self.hub)
+        """Of the other namespace."""
         self._hindering = 0
         self._hindered_at_s = 0.0
         """When something last kept operators from writing, or from knowing what there is."""
@@ -137,10 +151,12 @@ class Storm:
         self._die_at = die_at
         self._create("kimi", self._first_spec())
         for index in range(self.history.scenario.operators):
-            self.operators.append(
-                Operator(f"operator-{index}", self.loop, self.server, self.watches, self.hub)
-            )
-            await asyncio.sleep(0.1)
+            await self._start_operator(f"operator-{index}", self.namespace)
+        if self.history.scenario.apart:
+            spec = {**self._first_spec(), "replicas": 1}
+            self._apart.edited_at_s[spec["draft"]["id"]] = self.loop.time()
+            self.objects.put(SPECULATIVE_DEPLOYMENT, _resource("kimi", APART, "apart", 0.0, spec))
+            await self._start_operator("apart", APART)
         background = [
             self.loop.create_task(self._look(), name="look"),
             self.loop.create_task(self._bookmarks(), name="bookmarks"),
@@ -164,6 +180,25 @@ class Storm:
             await asyncio.gather(*background, *deeds, course, return_exceptions=True)
             if not self._failure.done():
                 self._failure.cancel()
+
+    async def _start_operator(self, name: str, namespace: str) -> None:
+        namespaces: tuple[str, ...] = ()
+        if self.history.scenario.apart:
+            namespaces = (namespace,)
+            self.server.confined[name] = namespace
+        lease_in = NAMESPACE if namespace == self.namespace else f"{namespace}-system"
+        self.operators.append(
+            Operator(
+                name,
+                self.loop,
+                self.server,
+                self.watches,
+                self.hub,
+                namespaces=namespaces,
+                lease_in=lease_in,
+            )
+        )
+        await asyncio.sleep(0.1)
 
     def end(self) -> None:
         """Nothing moves any more."""
@@ -280,13 +315,18 @@ class Storm:
 
     def _complaint(self) -> str:
         """What is not yet as it should be; empty: all is."""
-        serving = [pod for place, pod, _ in self.cluster.serving() if place.startswith("llm/kimi-")]
-        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        wrong = self._complaint_in(self.namespace)
+        if not wrong and self.history.scenario.apart:
+            wrong = self._complaint_in(APART)
+        return wrong
+
+    def _complaint_in(self, namespace: str) -> str:
+        serving = self.cluster.serving()
         rolled_out = self.invariants.rolled_out
         return complaint(
-            found,
-            self.children(DEPLOYMENT),
-            serving,
+            self.objects.look(SPECULATIVE_DEPLOYMENT, namespace, "kimi"),
+            self.children(DEPLOYMENT, namespace),
+            [pod for place, pod, _ in serving if place.startswith(f"{namespace}/kimi-")],
             rolled_out=rolled_out,
             may_roll_back=self._may_roll_back(),
         )
@@ -431,12 +471,13 @@ class Storm:
         """The operator dies with its n-th write from now."""
         self._die_at = number
 
-    def children(self, kind: Kind) -> list[dict[str, Any]]:
-        """Of the resource."""
+    def children(self, kind: Kind, namespace: str = namespace) -> list[dict[str, Any]]:
+        """Of the resource in a namespace."""
         return [
             each
             for each in self.objects.each(kind)
             if (each["metadata"].get("labels") or {}).get(names.LABEL_NAME) == "kimi"
+            and each["metadata"]["namespace"] == namespace
         ]
 
     def say(self, what: str, sentence: str) -> None:
@@ -466,17 +507,7 @@ class Storm:
 
     def _create(self, name: str, spec: Mapping[str, Any]) -> None:
         self._uid += 1
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {
-                "name": name,
-                "namespace": "llm",
-                "uid": f"resource-{self._uid}",
-                "creationTimestamp": rfc3339(self.loop.time()),
-            },
-            "spec": copy.deepcopy(dict(spec)),
-        }
+        body = _resource(name, self.namespace, f"{self._uid}", self.loop.time(), spec)
         self.invariants.edited_at_s[spec["draft"]["id"]] = self.loop.time()
         if name == self.name:
             self.canaries.edited(None, spec)
@@ -521,20 +552,32 @@ class Storm:
         self._guarded(lambda: self._wrote_one(audit))
 
     def _wrote_one(self, audit: Any) -> None:
-        self.invariants.wrote(audit)
-        self.canaries.wrote(audit)
+        if audit.namespace.startswith(APART):
+            self._apart.wrote(audit)
+        else:
+            self.invariants.wrote(audit)
+            self.canaries.wrote(audit)
         self._pace.wrote(audit)
 
-    def _asked(self, who: str, verb: str, kind: Kind) -> None:
-        self._guarded(lambda: self._pace.asked(self.loop.time(), who, verb, kind))
+    def _asked(self, who: str, verb: str, target: Target) -> None:
+        self._guarded(lambda: self._asked_one(who, verb, target))
+
+    def _asked_one(self, who: str, verb: str, target: Target) -> None:
+        self._pace.asked(self.loop.time(), who, verb, target.kind)
+        confined = self.server.confined.get(who, target.namespace)
+        if target.kind != NODE and confined != target.namespace:
+            where = target.namespace or "every namespace"
+            self._break(f"{who}, which is there for {confined}, asked to {verb} in {where}")
 
     def _process_of(self, who: str) -> int:
         return next(each.starts for each in self.operators if each.name == who)
 
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
         labels = pod["metadata"].get("labels") or {}
-        return labels.get(names.LABEL_NAME) == self.name and bool(
-            pod["metadata"].get("ownerReferences")
+        return (
+            labels.get(names.LABEL_NAME) == self.name
+            and pod["metadata"]["namespace"] == self.namespace
+            and bool(pod["metadata"].get("ownerReferences"))
         )
 
     def _guarded(self, act: Any) -> None:
@@ -580,6 +623,22 @@ def run(history: History, *, die_at: int | None = None) -> Verdict:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return outcome[0]
+
+
+def _resource(
+    name: str, namespace: str, uid: str, at_s: float, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"resource-{uid}",
+            "creationTimestamp": rfc3339(at_s),
+        },
+        "spec": copy.deepcopy(dict(spec)),
+    }
 
 
 def _mended(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,16 +119,16 @@ class Watches:
         if self.trouble.brief:
             stream.lines.put_nowait(None)
 
-    async def follow(self, kube: KubePort, told: Told) -> None:
-        """As Kopf follows resources; for ever."""
+    async def follow(self, kube: KubePort, namespace: str, told: Told) -> None:
+        """As Kopf follows resources in a namespace (empty: anywhere); for ever."""
         kind, since = SPECULATIVE_DEPLOYMENT, ""
         while True:
             try:
-                async for page in kube.pages(kind, "", ""):
+                async for page in kube.pages(kind, namespace, ""):
                     since = page.resource_version
                     for body in page.items:
                         _tell(told, body)
-                async for event in kube.watch(kind, "", "", since, 300.0):
+                async for event in kube.watch(kind, namespace, "", since, 300.0):
                     if event.type in {EventType.ADDED, EventType.MODIFIED}:
                         _tell(told, event.object)
             except KubeError:
