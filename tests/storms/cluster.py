@@ -268,6 +268,11 @@ class Cluster:
             self.nodes[node] = True
             self._put_node(node)
 
+    def pods(self) -> list[tuple[str, dict[str, Any]]]:
+        """All that have a container, by place."""
+        found = ((place, self._pod(place)) for place in self.containers)
+        return [(place, pod) for place, pod in found if pod is not None]
+
     def serving(self) -> list[tuple[str, dict[str, Any], Container]]:
         """Pods that are ready and stay, by place."""
         found = []

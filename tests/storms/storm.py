@@ -47,6 +47,7 @@ from storms.network import Network
 from storms.operator_process import NAMESPACE, Operator
 from storms.pace import Pace
 from storms.prometheus import URL, Prometheus
+from storms.said import Said
 from storms.selection import Selection
 from storms.server import LEASE, Server, Target, rfc3339
 from storms.simulated_deeds import DEEDS, FIGHTS, HINDERS
@@ -125,6 +126,7 @@ class Storm:
             objects=self.objects, cluster=self.cluster, is_ours=self._is_ours
         )
         self._clients = Clients()
+        self._said = Said(objects=self.objects, cluster=self.cluster, is_ours=self._is_ours)
         self._pace = Pace(self._process_of)
         self._apart = WriteInvariants(hub=self.hub)
         """Of the other namespace."""
@@ -285,6 +287,7 @@ class Storm:
         self.invariants.look()
         self.canaries.look(now_s)
         chosen = self._selection.look(now_s, hindered_at_s=self._hindered_at_s)
+        self._said.look(now_s, hindered_at_s=self._hindered_at_s)
         happened_at_s = max(self._hindered_at_s, self.cluster.disturbed_at_s)
         excused = (
             now_s < max(happened_at_s + AFTERMATH_S, self.invariants.stale_until_s)

@@ -1,0 +1,84 @@
+"""Does the status say what is missing, and why, also while faults go on?"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
+from storms.cluster import Cluster, Container
+from storms.invariants import BrokenError
+from storms.server import Objects
+
+SAID_S: Final = 420.0
+"""Within so long after it came to be so, and after whatever kept the operator from it: readiness
+that comes and goes is told of once in five minutes (docs/design/0004-what-is-written-when.md), and
+an operator looks once a minute."""
+LOOK_S: Final = 5.0
+
+
+@dataclass(kw_only=True)
+class Said:
+    """Watches what the status of the resource says of its replicas."""
+
+    objects: Objects
+    cluster: Cluster
+    is_ours: Callable[[Mapping[str, Any]], bool]
+    """Whether a pod is the resource's."""
+    _since_s: dict[str, float] = field(default_factory=dict, init=False)
+    """By what is not said: since when."""
+    _looked_s: float = field(default=0.0, init=False)
+
+    def look(self, now_s: float, *, hindered_at_s: float) -> None:
+        """Look at it.
+
+        Args:
+            now_s: simulated seconds.
+            hindered_at_s: when something last kept the operator from saying it.
+
+        Raises:
+            BrokenError: the status has been silent for too long.
+        """
+        if now_s < self._looked_s + LOOK_S:
+            return
+        self._looked_s = now_s
+        unsaid = set(self._unsaid())
+        self._since_s = {each: self._since_s.get(each, now_s) for each in unsaid}
+        for each, since_s in self._since_s.items():
+            lasts_s = now_s - max(since_s, hindered_at_s)
+            if lasts_s > SAID_S:
+                raise BrokenError(f"for {lasts_s:.0f} s {each}")
+
+    def _unsaid(self) -> list[str]:
+        found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi")
+        if found is None or "status" not in found:
+            return []
+        status, wanted = found["status"], found["spec"].get("replicas", 1)
+        ours = [
+            (pod, self.cluster.containers[place])
+            for place, pod in self.cluster.pods()
+            if self.is_ours(pod)
+        ]
+        serving = sum(each.ready and each.leaves_at_s is None for _, each in ours)
+        unsaid = []
+        if status.get("ready") != f"{serving}/{wanted}":
+            unsaid.append(f"the status says {status.get('ready')}, where {serving} serve")
+        if serving < wanted:
+            told = " ".join(str(each.get("message")) for each in status["conditions"])
+            told += str(status.get("rollout"))
+            causes = {_cause(self.cluster, pod, each) for pod, each in ours}
+            unsaid += [f"no word of {each!r}" for each in causes if each and each not in told]
+        return unsaid
+
+
+def _cause(cluster: Cluster, pod: Mapping[str, Any], container: Container) -> str:
+    """Why a pod does not serve, in a word of the cluster; empty: it does, or only starts."""
+    image = cluster.image(pod["spec"]["containers"][0]["image"])
+    if container.ready or container.ended or "deletionTimestamp" in pod["metadata"]:
+        return ""
+    if container.node is None:
+        return "nvidia.com/gpu"
+    if not image.pulls:
+        return "ImagePullBackOff"
+    if image.crashes and container.restarts > 1:
+        return "CrashLoopBackOff"
+    return ""
