@@ -1,5 +1,6 @@
 """Does the status say what is missing, and why, also while faults go on?"""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -7,12 +8,16 @@ from typing import Any, Final
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
 from storms.cluster import Cluster, Container
 from storms.invariants import BrokenError
-from storms.server import Objects
+from storms.pace import HOUR_S
+from storms.server import Audit, Objects
 
-SAID_S: Final = 420.0
-"""Within so long after it came to be so, and after whatever kept the operator from it: readiness
-that comes and goes is told of once in five minutes (docs/design/0004-what-is-written-when.md), and
-an operator looks once a minute."""
+SAID_S: Final = 120.0
+"""Within so long after it came to be so, and after whatever kept the operator from it: an operator
+looks once a minute."""
+OFTEN: Final = 12
+"""Writes of the status in an hour, from which on what comes and goes is told of once in five
+minutes (docs/design/0004-what-is-written-when.md)."""
+COMES_AND_GOES_S: Final = 300.0
 LOOK_S: Final = 5.0
 
 
@@ -27,6 +32,12 @@ class Said:
     _since_s: dict[str, float] = field(default_factory=dict, init=False)
     """By what is not said: since when."""
     _looked_s: float = field(default=0.0, init=False)
+    _written: deque[float] = field(default_factory=lambda: deque(maxlen=OFTEN), init=False)
+
+    def wrote(self, audit: Audit) -> None:
+        """Remember when the status was written."""
+        if audit.verb == "status" and audit.name == "kimi":
+            self._written.append(audit.at_s)
 
     def look(self, now_s: float, *, hindered_at_s: float) -> None:
         """Look at it.
@@ -43,9 +54,11 @@ class Said:
         self._looked_s = now_s
         unsaid = set(self._unsaid())
         self._since_s = {each: self._since_s.get(each, now_s) for each in unsaid}
+        often = len(self._written) == OFTEN and now_s - self._written[0] < HOUR_S
+        most_s = SAID_S + (COMES_AND_GOES_S if often else 0.0)
         for each, since_s in self._since_s.items():
             lasts_s = now_s - max(since_s, hindered_at_s)
-            if lasts_s > SAID_S:
+            if lasts_s > most_s:
                 raise BrokenError(f"for {lasts_s:.0f} s {each}")
 
     def _unsaid(self) -> list[str]:

@@ -560,6 +560,7 @@ class Storm:
         else:
             self.invariants.wrote(audit)
             self.canaries.wrote(audit)
+            self._said.wrote(audit)
         self._pace.wrote(audit)
 
     def _asked(self, who: str, verb: str, target: Target) -> None:
