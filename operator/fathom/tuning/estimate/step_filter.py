@@ -3,8 +3,9 @@
 A Kalman filter over the logarithms of the cells' mean step times and of each pod's speed, whose
 observations are their sums; covariances are not kept (kept, they made the filter too sure of itself
 in simulated fleets). A cell that is new starts at its prediction. A surprise that no error explains
-is the cell's where few windows have measured it (a cliff that no line foretold; a stall in the only
-window so far), else the pod's (a neighbour on the node, a throttled clock).
+is the cell's where few windows have measured it lately (a cliff that no line foretold; a stall in
+the only window so far; prompts that came all at once), else the pod's (a neighbour on the node, a
+throttled clock).
 """
 
 from collections.abc import Iterable
@@ -44,6 +45,8 @@ JUMP_Z: Final = 4.0
 """Surprise, in standard errors, that is a jump of the pod's speed."""
 TRUSTED_WINDOWS: Final = 3
 """Before a cell has as many windows, such a surprise is the cell's."""
+TRUSTED_S: Final = 1800.0
+"""After so long without a window, such a surprise is the cell's again."""
 LAPSE_S: Final = 120.0
 """A cell that was not measured for so long may have been measured at other batches."""
 MOST_CELLS: Final = 256
@@ -167,6 +170,8 @@ class _Filter:
             )  # fmt: skip
             return found if cell.step is StepKind.DECODE else found.longer(table.prompts_s)
         variance = known.variance_at(at_s)
+        if at_s - known.at_s > TRUSTED_S:
+            known = replace(known, windows=0)
         if at_s - known.at_s <= LAPSE_S:
             batch = (1 - BATCH_WEIGHT) * known.log_batch + BATCH_WEIGHT * batch
         else:

@@ -157,7 +157,9 @@ def test_who_did_not_obey_and_is_no_longer_read_has_not_begun_to() -> None:
 
 
 def test_headroom_is_that_of_the_pods_whose_load_is_known() -> None:
-    fleet = Fleet(settings=WINDOW_30, acceptance=EASY, replicas=2).run(900)
+    fleet = Fleet(settings=WINDOW_30, acceptance=EASY, replicas=2, concurrency=12).run(600)
+    fleet.concurrency = 4
+    fleet.run(300)
     whole = fleet.decisions[-1][1].headroom_tokens_per_second
     fleet.pods[1].readable = False
     fleet.run(300)

@@ -302,6 +302,22 @@ def test_a_stall_in_a_depths_only_window_is_believed_until_its_next() -> None:
     assert ratio(times, 16, 7, 3, now_s=1320.0) == pytest.approx(1.1, abs=0.02)
 
 
+def test_what_was_wrong_an_hour_ago_does_not_make_pods_look_slow() -> None:
+    """Three windows just after a change, when prompts that had waited came all at once."""
+    times = StepTimes()
+    for i in range(1, 41):
+        times = updated(times, [counted("a", 30.0 * i, (384, 3, 0.018))])
+    for i in range(3):
+        times = updated(times, [counted("a", 1230.0 + 10 * i, (320, 1, 0.009))])
+    for i in range(200):
+        times = updated(times, [counted("a", 1290.0 + 30 * i, (384, 3, 0.018))])
+    for i in range(2):
+        times = updated(times, [counted("a", 7300.0 + 30 * i, (320, 1, 0.013))])
+
+    assert times.speed() == pytest.approx(0.0, abs=0.03)
+    assert StepTable(times, 7330.0).at(320, 1, D).log_seconds == pytest.approx(log(0.013), abs=0.01)
+
+
 def test_of_a_large_fleet_the_speeds_of_the_same_pods_are_kept() -> None:
     names = [f"pod-{i:03d}" for i in range(60)]
     times, kept = StepTimes(), []
