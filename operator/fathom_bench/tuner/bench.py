@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -54,6 +55,9 @@ class Request:
     """Each arrangement of CUDA graphs instead of each policy."""
 
 
+PLOT_KINDS: Final = (".png", ".svg", ".pdf")
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     world: SimulatedWorld
@@ -75,6 +79,10 @@ def run_bench(request: Request, console: Console) -> None:
     Raises:
         WorldError: what was asked for cannot be; in a sentence.
     """
+    if (kind := request.plot.suffix) not in PLOT_KINDS:
+        raise WorldError(
+            f'--plot takes a file that ends in {", ".join(PLOT_KINDS)}: "{kind}" cannot be drawn.'
+        )
     if request.graphs:
         _compare_graphs(request, console)
     else:

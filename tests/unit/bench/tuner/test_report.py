@@ -186,6 +186,7 @@ def test_each_window_and_each_decision_of_the_tuner_is_traced(tmp_path: Path) ->
         (["--seeds", "3-1"], "--seeds takes a number or a range"),
         (["--random", "x"], "--random takes a number or a range"),
         (["--policies", "magic"], "There is no policy magic"),
+        (["--plot", "picture.html"], "--plot takes a file that ends in .png, .svg, .pdf"),
     ],
 )
 def test_what_cannot_be_asked_for_is_told_in_a_sentence(
