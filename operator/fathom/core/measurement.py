@@ -10,7 +10,7 @@ hold both for weeks. A look has its cells as its page names them; a delta has th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -266,7 +266,9 @@ def delta(before: PodCounters, after: PodCounters) -> PodDelta | None:
     ):
         return None
     cells = {cell: now - then for cell, then, now in cells_moved if now.steps > then.steps}
-    drafts = {cell: now - then for cell, then, now in drafts_moved if now.drafts > then.drafts}
+    drafts = {
+        cell: _possible(now - then) for cell, then, now in drafts_moved if now.drafts > then.drafts
+    }
     buckets = _buckets(cells)
     return PodDelta(
         pod=after.pod,
@@ -358,6 +360,12 @@ def _drafts_went_back(before: DraftCounts, after: DraftCounts) -> bool:
     return after.drafts < before.drafts or any(
         position_at(after.accepted, i) < count for i, count in enumerate(before.accepted)
     )
+
+
+def _possible(counts: DraftCounts) -> DraftCounts:
+    """With no more accepted at a position than reached it, whatever a page shows."""
+    reached = accumulate((counts.drafts, *counts.accepted), min)
+    return replace(counts, accepted=tuple(reached)[1:])
 
 
 def pooled_cells(deltas: Iterable[PodDelta]) -> dict[Cell, CellCounts]:

@@ -175,3 +175,12 @@ def test_pods_of_both_plugins_are_counted_together() -> None:
     assert new is not None
     pooled = pooled_cells([old, new, new])
     assert {cell.batch_le: counts.steps for cell, counts in pooled.items()} == {6: 100, 7: 200}
+
+
+def test_no_more_drafts_are_accepted_than_reached_a_position() -> None:
+    """Whatever a page shows: two engines behind one name, say. What is learnt stays a share."""
+    after = replace(look(20), drafts={DRAFTS: DraftCounts(40, (60, 20, 30))})
+    d = delta(look(10), after)
+
+    assert d is not None
+    assert d.drafts == {DRAFTS: DraftCounts(40, (40, 20, 20))}
