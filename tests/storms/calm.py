@@ -10,7 +10,7 @@ from storms.hub import BAD_DRAFT
 
 def complaint(
     resource: Mapping[str, Any] | None,
-    deployments: Sequence[Mapping[str, Any]],
+    workloads: Sequence[Mapping[str, Any]],
     serving: Sequence[Mapping[str, Any]],
     *,
     rolled_out: Collection[str] = (),
@@ -20,25 +20,25 @@ def complaint(
 
     Args:
         resource: as the API server has it; None: there is none.
-        deployments: of the resource.
+        workloads: Deployments and LeaderWorkerSets of the resource.
         serving: its pods that are ready and stay.
         rolled_out: drafts that had every replica before they were refused.
         may_roll_back: whether something has happened for which a canary may be rolled back.
     """
     if resource is None:
-        return "" if not deployments else "children of a deleted resource exist"
+        return "" if not workloads else "children of a deleted resource exist"
     spec, status = resource["spec"], resource.get("status") or {}
     generation = resource["metadata"]["generation"]
     if status.get("observedGeneration") != generation:
         return f"status is of generation {status.get('observedGeneration')}, not {generation}"
     wanted = spec.get("replicas", 1)
-    asked = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
+    asked = {each["metadata"]["name"]: each["spec"]["replicas"] for each in workloads}
     arm = _is_arm_beside(spec, serving, status)
     # Where there are GPUs for one more, the arm takes nobody's place.
     allowed = {wanted, wanted + spec.get("rollout", {}).get("maxSurge", 0)} if arm else {wanted}
     refused = spec["draft"]["id"] == BAD_DRAFT and not asked
     if not refused and not {len(serving), sum(asked.values())} <= allowed:
-        return f"{len(serving)} of {wanted} replicas serve, and Deployments ask for {asked}"
+        return f"{len(serving)} of {wanted} replicas serve, and workloads ask for {asked}"
     if status.get("ready") != f"{len(serving)}/{wanted}":
         return f"status says {status.get('ready')} where {len(serving)} serve"
     revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}

@@ -11,6 +11,7 @@ from fathom.api import names
 from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
 from storms.invariants import BrokenError
 from storms.server import Audit, Objects
+from storms.workloads import WORKLOAD_NAMES, WORKLOADS, replicas_of, template_of
 
 BARE_S: Final = 5.0
 """For so long no good pod serves, and then nothing is put at risk any more."""
@@ -82,17 +83,23 @@ class Canaries:
         Raises:
             BrokenError: a bad canary is promoted, or a good one is given up.
         """
-        if audit.kind == "Deployment" and audit.name.startswith("kimi-") and audit.after:
+        if audit.kind in WORKLOAD_NAMES and audit.name.startswith("kimi-") and audit.after:
             self._scaled(audit)
         elif audit.verb == "status" and audit.name == "kimi":
             self._told(audit)
 
     def _scaled(self, audit: Audit) -> None:
-        image = _image(audit.after["spec"]["template"]["spec"])
+        image = _image(template_of(audit.after)["spec"])
         revision = audit.after["metadata"]["labels"][names.LABEL_REVISION]
         self._images[revision] = image
-        before = audit.before["spec"].get("replicas", 1) if audit.before else 0
-        after = audit.after["spec"].get("replicas", 1)
+        after = sum(
+            replicas_of(each)
+            for kind in WORKLOADS
+            for each in self.objects.each(kind)
+            if each["metadata"]["labels"].get(names.LABEL_REVISION) == revision
+            and each["metadata"]["namespace"] == audit.namespace
+        )
+        before = after - replicas_of(audit.after) + replicas_of(audit.before)
         if after > before and revision in self._vetoed:
             raise BrokenError(f"revision {revision} is tried again, which was given up")
         if after > max(1, before) and self._is_seen(image):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from fathom.api import names
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -19,14 +20,17 @@ from fathom.core.cluster.kinds import (
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
+    SPANNING_KINDS,
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
 from fathom_local.engine.walk import vocabulary
 from storms.engine import MAX_BATCH, Engine, page, write_atomically
+from storms.groups import CHANGED, SHRANK, Groups
 from storms.hub import PASSWORD
 from storms.network import Connection, Network, Request
 from storms.server import Objects, rfc3339
+from storms.workloads import WORKLOADS
 
 PULL_S: Final = 5.0
 START_S: Final = 40.0
@@ -50,8 +54,6 @@ DIES_AFTER_S: Final = 60.0
 """After which the pods of a node that answers no more are to go."""
 _NO_IMAGE: Final = f"no such tag at https://robot:{PASSWORD}@registry.acme"
 BY_HAND: Final = "by hand"
-SHRANK: Final = "its Deployment shrank"
-CHANGED: Final = "its Deployment's template changed"
 """Why a pod goes, where it was not its own end."""
 REFUSED: Final = "UnexpectedAdmissionError"
 LAST_WORDS: Final = f"RuntimeError: no such file: Authorization: Bearer {PASSWORD}"
@@ -86,9 +88,14 @@ class Container:
     """What runs of one pod."""
 
     name: str
+    serial: int
+    leads: bool
+    """Whether it serves; the workers of a group do not."""
     node: str | None = None
     bound_at_s: float = 0.0
     started_at_s: float | None = None
+    gathered_at_s: float = 0.0
+    """When the last rank of what serves here had started."""
     ready: bool = False
     restarts: int = 0
     engine: Engine | None = None
@@ -98,6 +105,8 @@ class Container:
     refuses_at_s: float | None = None
     """From then on its engine takes no new requests, since it was told to stop."""
     leaves_at_s: float | None = None
+    awaits_workers: bool = False
+    """Whether its object stays until the last worker of its group is gone."""
     drained: bool = False
     """Whether it was told to stop, and did."""
     ended: str = ""
@@ -124,7 +133,7 @@ class Cluster:
         self.load = load
         """Requests in flight at each ready pod."""
         self.pages: dict[str, Any] = {}
-        """By pod: what its metrics page does instead of showing the truth."""
+        """By pod's place: what its metrics page does instead of showing the truth."""
         self.stuck_volumes: set[str] = set()
         """Pods whose kubelet refreshes no volume."""
         self.taken: set[str] = set()
@@ -133,16 +142,27 @@ class Cluster:
         """Nodes that answer no more, whose pods nobody removes: since when."""
         self.refuses_pods = False
         """Whether kubelets refuse what the scheduler sends them."""
+        self.spoilt: set[str] = set()
+        """Uids of LeaderWorkerSets whose leaders' engines crash at each start."""
         self.disk_full = False
         """Whether engines that start now have no room for what they count."""
         self.disturbed_at_s = float("-inf")
         """When something last happened to pods that the operator did not do."""
+        self.canaries_suffer = False
+        """Whether anything ever did of what canaries may suffer from."""
         self.removals: list[tuple[float, str, str, str]] = []
         """Pods of serving revisions that went: when, pod, revision, why."""
         self._marks: dict[str, str] = {}
         """Of the templates of Deployments, by resource version."""
         self._collected = -1
         """The version at which nothing was left that nobody owns."""
+        self._groups = Groups(
+            objects=objects,
+            start=self._make,
+            leave=self._leave,
+            give_up=self._give_up,
+            broken=self._is_broken,
+        )
         self._moved = asyncio.Event()
         objects.changed.append(lambda *_: self._moved.set())
         for name in self.nodes:
@@ -170,16 +190,36 @@ class Cluster:
     def disturbed(self) -> None:
         """Remember that pods suffer from something else than the operator."""
         self.disturbed_at_s = self._loop.time()
+        self.canaries_suffer = True
+
+    def spoil(self, pod: str) -> None:
+        """The engines of its set crash from now on, and no others do."""
+        found = self._pod(pod)
+        if found is not None:
+            self.disturbed_at_s = self._loop.time()
+            self.spoilt.add(_owner(found))
+            self._crash(self.containers[pod])
 
     def crash(self, pod: str) -> None:
         """Its engine's process ends."""
         container = self.containers.get(pod)
         if container is not None and container.engine is not None:
             self.disturbed()
-            self._end_engine(container)
-            container.restarts += 1
-            container.ready = False
-            container.started_at_s = self._loop.time() + CRASH_BACKOFF_S
+            self._crash(container)
+
+    def _crash(self, container: Container) -> None:
+        self._end_engine(container)
+        container.restarts += 1
+        container.ready = False
+        container.started_at_s = self._loop.time() + CRASH_BACKOFF_S
+
+    def workers(self) -> list[str]:
+        """Headless pods of groups that are ready and stay, by place."""
+        return [
+            place
+            for place, each in sorted(self.containers.items())
+            if each.ready and each.leaves_at_s is None and not each.leads
+        ]
 
     def replace_blind(self) -> None:
         """End engines that found no room for what they count."""
@@ -274,11 +314,12 @@ class Cluster:
         return [(place, pod) for place, pod in found if pod is not None]
 
     def serving(self) -> list[tuple[str, dict[str, Any], Container]]:
-        """Pods that are ready and stay, by place."""
+        """Pods that take requests, are ready and stay, by place."""
         found = []
         for place, container in sorted(self.containers.items()):
             pod = self._pod(place)
-            if pod is not None and container.ready and container.leaves_at_s is None:
+            stays = container.ready and container.leaves_at_s is None
+            if pod is not None and stays and container.leads:
                 found.append((place, pod, container))
         return found
 
@@ -300,6 +341,7 @@ class Cluster:
         for deployment in self._objects.each(DEPLOYMENT):
             if "deletionTimestamp" not in deployment["metadata"]:
                 self._deployment(deployment)
+        self._groups.step()
         for pod in self._objects.each(POD):
             self._live(pod)
         self._statuses()
@@ -311,10 +353,10 @@ class Cluster:
         self._collected = self._objects.version
         uids = {
             body["metadata"]["uid"]
-            for kind in (SPECULATIVE_DEPLOYMENT, DEPLOYMENT)
+            for kind in (SPECULATIVE_DEPLOYMENT, *WORKLOADS, POD)
             for body in self._objects.each(kind)
         }
-        for kind in (*CHILD_KINDS, POD_DISRUPTION_BUDGET):
+        for kind in (*CHILD_KINDS, POD_DISRUPTION_BUDGET, *SPANNING_KINDS):
             for body in self._objects.each(kind):
                 owners = body["metadata"].get("ownerReferences") or []
                 if owners and not any(owner["uid"] in uids for owner in owners):
@@ -366,9 +408,8 @@ class Cluster:
             self._start(deployment, mark)
 
     def _start(self, deployment: Mapping[str, Any], mark: str) -> None:
-        self._serial += 1
         metadata, template = deployment["metadata"], deployment["spec"]["template"]
-        name = f"{metadata['name']}-{self._serial:04d}"
+        name = f"{metadata['name']}-{self._serial + 1:04d}"
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -388,11 +429,29 @@ class Cluster:
                 ],
             },
             "spec": copy.deepcopy(template["spec"]),
-            "status": {"phase": "Pending"},
         }
-        place = f"{metadata['namespace']}/{name}"
-        self.containers[place] = Container(name, directory=self._directory / name)
-        self._objects.put(POD, body)
+        self._make(body)
+
+    def _make(self, body: dict[str, Any]) -> None:
+        self._serial += 1
+        name = body["metadata"]["name"]
+        self.containers[_place(body)] = Container(
+            name,
+            self._serial,
+            leads=body["metadata"]["labels"].get(names.LABEL_ROLE) != names.ROLE_WORKER,
+            directory=self._directory / f"{name}-{self._serial}",
+        )
+        self._objects.put(POD, {**body, "status": {"phase": "Pending"}})
+
+    def _is_broken(self, pod: Mapping[str, Any]) -> bool:
+        container = self.containers[_place(pod)]
+        return bool(container.ended or container.restarts)
+
+    def _give_up(self, leader: Mapping[str, Any]) -> None:
+        """Its group is incomplete: what it had to answer is lost with it."""
+        container = self.containers[_place(leader)]
+        self._end_engine(container)
+        container.awaits_workers = True
 
     def _leave(self, pod: Mapping[str, Any], why: str = "deleted") -> None:
         place = _place(pod)
@@ -404,7 +463,7 @@ class Cluster:
             self._objects.put(POD, leaving)
         if container is None or container.leaves_at_s is not None or silent:
             return
-        if container.ready:
+        if container.ready and container.leads:
             revision = pod["metadata"]["labels"].get("fathom.dev/revision", "")
             self.removals.append((self._loop.time(), place, revision, why))
         now_s = self._loop.time()
@@ -430,13 +489,19 @@ class Cluster:
                 self._leave(pod)
             assert container.leaves_at_s is not None
             container.ready = False
-            if now_s >= container.leaves_at_s:
+            if now_s >= container.leaves_at_s and not self._awaits_workers(pod, container):
                 container.drained = container.engine is not None
                 self._remove_pod(place)
                 return
         elif not container.ended:
             self._run_pod(pod, container, now_s)
         self._show(pod, container)
+
+    def _awaits_workers(self, pod: Mapping[str, Any], container: Container) -> bool:
+        uid = pod["metadata"]["uid"]
+        return container.awaits_workers and any(
+            _owner(each) == uid for each in self._objects.each(POD)
+        )
 
     def _live_unheard(self, pod: Mapping[str, Any], container: Container, now_s: float) -> None:
         """As the node controller does it: nobody ends what a silent node runs."""
@@ -469,15 +534,23 @@ class Cluster:
             if not self._mounts_exist(pod):
                 return
             container.started_at_s = now_s
-        age_s = now_s - container.started_at_s
-        if image.crashes and age_s >= image.start_s / 2:
-            self._end_engine(container)
-            container.restarts += 1
-            container.ready = False
-            container.started_at_s = now_s + CRASH_BACKOFF_S
-        elif age_s >= image.start_s and container.engine is None:
-            self._start_engine(pod, container)
+        self._run_engine(pod, container, now_s - container.started_at_s)
+
+    def _run_engine(self, pod: Mapping[str, Any], container: Container, age_s: float) -> None:
+        image = self.image(_main(pod)["image"])
+        crashes = image.crashes or _owner(pod) in self.spoilt
+        if crashes and age_s >= image.start_s / 2:
+            self._crash(container)
+        elif age_s >= image.start_s and not container.leads:
             container.ready = True
+        elif age_s >= image.start_s and container.engine is None:
+            gathered_at_s = self._groups.gathered_at_s(dict(pod), self._started_at_s)
+            if gathered_at_s is not None and self.now_s() - gathered_at_s >= image.start_s:
+                self._start_engine(pod, container)
+                container.gathered_at_s, container.ready = gathered_at_s, True
+
+    def _started_at_s(self, pod: Mapping[str, Any]) -> float | None:
+        return self.containers[_place(pod)].started_at_s
 
     def _mounts_exist(self, pod: Mapping[str, Any]) -> bool:
         namespace = pod["metadata"]["namespace"]
@@ -525,7 +598,10 @@ class Cluster:
         container.traffic = self._loop.create_task(
             self._drive(container.engine), name=f"traffic of {container.name}"
         )
-        self._network.listen(f"{_ip(container)}:{PORT}", lambda c, r: self._page(container, c, r))
+        place = _place(pod)
+        self._network.listen(
+            f"{_ip(container)}:{PORT}", lambda c, r: self._page(place, container, c, r)
+        )
 
     def _end_engine(self, container: Container) -> None:
         if container.engine is not None:
@@ -550,14 +626,16 @@ class Cluster:
                 engine.engine.submit(f"r{serial}", prompt, 8 + 7 * serial % 16)
             await asyncio.sleep(5.0)
 
-    async def _page(self, container: Container, connection: Connection, asked: Request) -> None:
+    async def _page(
+        self, place: str, container: Container, connection: Connection, asked: Request
+    ) -> None:
         """The metrics page of a pod."""
         del asked
         engine = container.engine
         if engine is None:
             connection.reset()
             return
-        instead = self.pages.get(container.name)
+        instead = self.pages.get(place)
         if instead is not None:
             await instead(engine, connection)
             return
@@ -575,7 +653,8 @@ class Cluster:
             return {"phase": "Failed", "reason": container.ended, "message": LAST_WORDS}
         changed_s = container.started_at_s or container.bound_at_s
         if container.ready:
-            changed_s += self.image(_main(pod)["image"]).start_s
+            start_s = self.image(_main(pod)["image"]).start_s
+            changed_s = max(changed_s, container.gathered_at_s) + start_s
         conditions = [
             {
                 "type": "Ready",
@@ -610,16 +689,17 @@ class Cluster:
         }
 
     def _statuses(self) -> None:
-        for deployment in self._objects.each(DEPLOYMENT):
-            pods = [
-                pod
-                for pod in self._objects.each(POD)
-                if _owner(pod) == deployment["metadata"]["uid"]
-            ]
-            ready = sum(self._is_ready(pod) for pod in pods)
-            status = {"replicas": len(pods), "readyReplicas": ready}
-            if deployment.get("status") != status:
-                self._objects.put(DEPLOYMENT, {**deployment, "status": status})
+        for kind in WORKLOADS:
+            for workload in self._objects.each(kind):
+                pods = [
+                    pod
+                    for pod in self._objects.each(POD)
+                    if _owner(pod) == workload["metadata"]["uid"]
+                ]
+                ready = sum(self._is_ready(pod) for pod in pods)
+                status = {"replicas": len(pods), "readyReplicas": ready}
+                if workload.get("status") != status:
+                    self._objects.put(kind, {**workload, "status": status})
 
     def _remove_pod(self, place: str) -> None:
         container = self.containers.pop(place)
@@ -667,8 +747,7 @@ def _main(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ip(container: Container) -> str:
-    serial = int(container.name.rsplit("-", 1)[1])
-    return f"10.0.{serial // 250}.{serial % 250 + 1}"
+    return f"10.0.{container.serial // 250}.{container.serial % 250 + 1}"
 
 
 def _farewell(pod: Mapping[str, Any]) -> tuple[float, float, float]:

@@ -46,13 +46,17 @@ class Kindof:
     draw: Draw
     do: Do
     weight: float = 1.0
+    to_groups: bool = False
+    """Whether it happens to groups alone."""
 
 
 DEEDS: Final[dict[str, Kindof]] = {}
 SPOIL_METRICS: Final = frozenset({"metrics page is wrong", "Prometheus is wrong"})
 
 
-def deed(name: str, *, weight: float = 1.0, **ranges: Any) -> Callable[[Do], Do]:
+def deed(
+    name: str, *, weight: float = 1.0, to_groups: bool = False, **ranges: Any
+) -> Callable[[Do], Do]:
     """Register a deed; each range is a pair to draw a number between, or a list to choose from."""
 
     def draw(chance: random.Random, _: Scenario) -> Mapping[str, Any]:
@@ -69,7 +73,7 @@ def deed(name: str, *, weight: float = 1.0, **ranges: Any) -> Callable[[Do], Do]
         return found
 
     def register(do: Do) -> Do:
-        DEEDS[name] = Kindof(draw, do, weight)
+        DEEDS[name] = Kindof(draw, do, weight, to_groups)
         return do
 
     return register
@@ -158,20 +162,21 @@ async def _quality(storm: "Storm", _: Mapping[str, Any]) -> None:
 @deed("hand deletes a child", kind=sorted([*_KINDS, "ConfigMap"]), weight=1.5)
 async def _delete_child(storm: "Storm", with_: Mapping[str, Any]) -> None:
     kind = _KINDS.get(with_["kind"], CONFIG_MAP)
+    kind = storm.workload if kind == DEPLOYMENT else kind
     found = storm.children(kind)
     if found:
-        if kind == DEPLOYMENT:
+        if kind == storm.workload:
             storm.cluster.disturbed()
         storm.objects.remove(kind, storm.namespace, found[0]["metadata"]["name"])
 
 
 @deed("hand scales a Deployment", replicas=(0, 3))
 async def _scale_child(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    for found in storm.children(DEPLOYMENT)[:1]:
+    for found in storm.children(storm.workload)[:1]:
         storm.cluster.disturbed()
         body = copy.deepcopy(found)
         body["spec"]["replicas"] = with_["replicas"]
-        storm.objects.put(DEPLOYMENT, body)
+        storm.objects.put(storm.workload, body)
 
 
 @deed("hand changes a Service", for_s=(1.0, 120.0))
@@ -290,7 +295,8 @@ async def _errors(storm: "Storm", with_: Mapping[str, Any]) -> None:
 )
 async def _admission(storm: "Storm", with_: Mapping[str, Any]) -> None:
     def refuse(verb: str, kind: Kind, _: str) -> KubeError | None:
-        if kind.kind == with_["kind"] and verb in {"apply", "patch", "create"}:
+        refused = storm.workload.kind if with_["kind"] == "Deployment" else with_["kind"]
+        if kind.kind == refused and verb in {"apply", "patch", "create"}:
             told = f"asked https://robot:{PASSWORD}@policy.acme"
             return KubeError(403, f'admission webhook "policy.acme" denied the request: {told}')
         return None
@@ -477,12 +483,12 @@ async def _namespace(storm: "Storm", with_: Mapping[str, Any]) -> None:
     weight=2,
 )
 async def _page(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    names = [container.name for _, _, container in storm.cluster.serving()[:2]]
-    for name in names:
-        storm.cluster.pages[name] = PAGES[with_["how"]]
+    places = [place for place, _, _ in storm.cluster.serving()[:2]]
+    for place in places:
+        storm.cluster.pages[place] = PAGES[with_["how"]]
     await asyncio.sleep(with_["for_s"])
-    for name in names:
-        storm.cluster.pages.pop(name, None)
+    for place in places:
+        storm.cluster.pages.pop(place, None)
 
 
 @deed(

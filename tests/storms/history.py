@@ -13,6 +13,10 @@ MOST_REPLICAS: Final = 4
 """Of the resource, scaled as a user may: there is room for them, and for a surge."""
 
 
+GROUPS_EACH: Final = 10
+"""In every so many histories a replica spans two nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deed:
     """Something that somebody or something does."""
@@ -48,6 +52,8 @@ class Scenario:
     prometheus: bool = False
     latency_s: float = 0.01
     """From the operator to the API server, and back again."""
+    groups: bool = False
+    """Whether a replica spans two nodes."""
     apart: bool = False
     """Whether another namespace has a resource of the same name, and an operator of its own."""
 
@@ -104,9 +110,10 @@ def drawn(seed: int) -> History:
         hub_takes_s=chance.choice((0.2, 2.0, 10.0)),
         prometheus=chance.random() < 0.3,
         latency_s=chance.choice((0.01, 0.01, 0.3)),
+        groups=seed % GROUPS_EACH == 0,
         apart=seed % 8 == 0,
     )
-    names = sorted(DEEDS)
+    names = sorted(name for name in DEEDS if scenario.groups or not DEEDS[name].to_groups)
     weights = [DEEDS[name].weight for name in names]
     deeds = []
     for _ in range(chance.randint(2, MOST_DEEDS)):

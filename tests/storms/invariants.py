@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from fathom.core.cluster.kinds import DEPLOYMENT
-from storms.cluster import BY_HAND, CHANGED, SHRANK, Cluster
+from fathom.api import names
+from fathom.core.cluster.kinds import COMPUTE_DOMAIN, POD
+from storms.cluster import BY_HAND, Cluster
+from storms.groups import CHANGED, SHRANK
 from storms.hub import BAD_DRAFT, SECRETS, TARGET
 from storms.server import Audit, Objects
+from storms.workloads import WORKLOAD_NAMES, WORKLOADS, replicas_of, template_of
+from support.group_pods import set_of
 
 LOOK_UP_S: Final = 40.0
 """How long a spec may be held back for what the hub says of it."""
@@ -80,7 +84,7 @@ class WriteInvariants:
                 self._note_refusal(audit)
             case "ConfigMap" if audit.name.endswith("-depth") and audit.after is not None:
                 self._depth_within(audit)
-            case "Deployment":
+            case kind if kind in WORKLOAD_NAMES:
                 self._allowed_pods(audit)
             case _:
                 pass
@@ -146,8 +150,8 @@ class WriteInvariants:
 
     def _allowed_pods(self, audit: Audit) -> None:
         """No pod for a spec that was refused, nor before its facts are known or 40 s are over."""
-        before = _replicas(audit.before)
-        after = _replicas(audit.after)
+        before = replicas_of(audit.before)
+        after = replicas_of(audit.after)
         if audit.after is None or after <= before:
             return
         draft = _draft_of(audit.after)
@@ -207,10 +211,13 @@ class Invariants(WriteInvariants):
     stale_until_s: float = float("-inf")
     """Until then reads may be old, so that nobody knows what is there."""
     _removals: int = 0
+    _domains: set[tuple[str, str]] = field(default_factory=set)
+    """ComputeDomains at the last look, by namespace and name."""
 
     def look(self) -> None:
         """Look at the cluster."""
         self._engines_within()
+        self._domain_outlives_pods()
         removals = self.cluster.removals[self._removals :]
         self._removals += len(removals)
         for at_s, place, revision, why in removals:
@@ -220,14 +227,14 @@ class Invariants(WriteInvariants):
     # -- each of them
 
     def _refused(self, draft: str) -> None:
-        there = [(each["metadata"], each) for each in self.objects.each(DEPLOYMENT)]
+        there = [(each["metadata"], each) for each in self._workloads()]
         kimis = [
             each
             for metadata, each in there
             if metadata["namespace"] == "llm" and metadata["name"].startswith("kimi-")
         ]
         # The last replica may just have gone for another's sake.
-        kimis = [each for each in kimis if _replicas(each)] or kimis
+        kimis = [each for each in kimis if replicas_of(each)] or kimis
         if kimis and all(_draft_of(each) == draft for each in kimis):
             self.rolled_out.add(draft)
 
@@ -237,10 +244,25 @@ class Invariants(WriteInvariants):
             if any(not 0 <= depth <= MOST_DEPTH for depth in depths):
                 self._break(f"{place} runs at depths {depths}")
 
+    def _domain_outlives_pods(self) -> None:
+        """A group whose ComputeDomain goes loses NVLink from under it."""
+        domains = {
+            (each["metadata"]["namespace"], each["metadata"]["name"])
+            for each in self.objects.each(COMPUTE_DOMAIN)
+        }
+        gone, self._domains = self._domains - domains, domains
+        for pod in self.objects.each(POD) if gone else ():
+            of = pod["metadata"]["namespace"], pod["metadata"]["labels"].get(names.LABEL_NAME, "")
+            if set_of(pod) and of in gone:
+                self._break(f"the ComputeDomain went before {pod['metadata']['name']}")
+
     def wrote(self, audit: Audit) -> None:
         super().wrote(audit)
-        if audit.kind == "Deployment" and audit.name.startswith("kimi-"):
+        if audit.kind in WORKLOAD_NAMES and audit.name.startswith("kimi-"):
             self._never_more(audit)
+
+    def _workloads(self) -> list[dict[str, Any]]:
+        return [each for kind in WORKLOADS for each in self.objects.each(kind)]
 
     def _lately(self, at_s: float, within_s: float) -> list[Asked]:
         """All that was asked for at some moment within a time."""
@@ -254,18 +276,18 @@ class Invariants(WriteInvariants):
 
     def _never_more(self, audit: Audit) -> None:
         """No more pods are asked for than replicas and surge."""
-        if _replicas(audit.after) <= _replicas(audit.before) or audit.at_s < self.stale_until_s:
+        if replicas_of(audit.after) <= replicas_of(audit.before) or audit.at_s < self.stale_until_s:
             return
         owner = audit.after["metadata"]["ownerReferences"][0]["uid"]
         asked = sum(
-            _replicas(each)
-            for each in self.objects.each(DEPLOYMENT)
+            replicas_of(each)
+            for each in self._workloads()
             if each["metadata"]["ownerReferences"][0]["uid"] == owner
         )
         most = max(each.replicas + each.surge for each in self._lately(audit.at_s, READ_S))
         if asked > most:
             self._break(
-                f"{audit.name} grew to {_replicas(audit.after)} replicas: {asked} are asked for, "
+                f"{audit.name} grew to {replicas_of(audit.after)} replicas: {asked} are asked for, "
                 f"and {most} are the most"
             )
 
@@ -296,12 +318,8 @@ class Invariants(WriteInvariants):
             )
 
 
-def _replicas(deployment: Mapping[str, Any] | None) -> int:
-    return int(deployment["spec"].get("replicas", 1)) if deployment else 0
-
-
-def _draft_of(deployment: Mapping[str, Any]) -> str:
-    text = json.dumps(deployment["spec"]["template"])
+def _draft_of(workload: Mapping[str, Any]) -> str:
+    text = json.dumps(template_of(workload))
     for part in text.split('\\"'):
         if part.startswith("acme/") and part != TARGET:
             return part

@@ -359,6 +359,8 @@ class _NeverCalmError(Exception):
 class Course:
     """One history under way; deeds act on it, as on the simulator's `Storm`."""
 
+    workload = DEPLOYMENT
+
     def __init__(self, fleet: Fleet, name: str, history: History) -> None:
         self.fleet = fleet
         self.name = name

@@ -38,8 +38,8 @@ class Prometheus:
     def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, cluster: Cluster) -> None:
         self._loop = loop
         self._cluster = cluster
-        self._series: dict[str, dict[tuple[Any, ...], _Series]] = {}
-        """By pod, and by name and labels."""
+        self._series: dict[tuple[str, str], dict[tuple[Any, ...], _Series]] = {}
+        """By pod's namespace and name, and by name and labels."""
         self.trouble = ""
         """What is wrong with it now; empty: nothing."""
         network.listen(HOST, self._answer)
@@ -51,18 +51,19 @@ class Prometheus:
             if self.trouble == "late":
                 continue
             now_s = self._loop.time()
-            for container in self._cluster.containers.values():
-                if container.engine is not None and container.name not in self._cluster.pages:
-                    self._keep(container.name, now_s, container.engine.samples())
+            for place, container in self._cluster.containers.items():
+                if container.engine is not None and place not in self._cluster.pages:
+                    self._keep(place, now_s, container.engine.samples())
 
     def _keep(
-        self, pod: str, now_s: float, samples: list[tuple[str, dict[str, str], float]]
+        self, place: str, now_s: float, samples: list[tuple[str, dict[str, str], float]]
     ) -> None:
-        kept = self._series.setdefault(pod, {})
+        namespace, _, pod = place.partition("/")
+        kept = self._series.setdefault((namespace, pod), {})
         for name, labels, value in samples:
             key = (name, *labels.items())
             if key not in kept:
-                target = {"pod": pod, "namespace": "llm", "instance": f"{pod}:8000"}
+                target = {"pod": pod, "namespace": namespace, "instance": f"{pod}:8000"}
                 metric = json.dumps({"__name__": name, **labels, **target})
                 kept[key] = _Series(name, metric.removesuffix("}"))
             points = kept[key].points
@@ -94,15 +95,18 @@ class Prometheus:
 
     def _found(self, query: str, at_s: float) -> bytes:
         pods = re.search(r'[{,]pod=~"([^"]*)"', query)
+        spaces = re.search(r'[{,]namespace=~"([^"]*)"', query)
         families = re.search(r'__name__=~"([^"]*)"', query)
         lookback = re.search(r"\[(\d+)ms\]", query)
-        if pods is None or lookback is None or families is None:
+        if pods is None or spaces is None or lookback is None or families is None:
             return _matrix([])
         since_s = at_s - int(lookback[1]) / 1000
         series: list[str] = []
-        pattern, named = (re.compile(json.loads(f'"{each[1]}"')) for each in (pods, families))
-        for pod, kept in sorted(self._series.items()):
-            if pattern.fullmatch(pod):
+        space, pattern, named = (
+            re.compile(json.loads(f'"{each[1]}"')) for each in (spaces, pods, families)
+        )
+        for (namespace, pod), kept in sorted(self._series.items()):
+            if space.fullmatch(namespace) and pattern.fullmatch(pod):
                 wanted = [each for each in kept.values() if named.fullmatch(each.name)]
                 for job in ("engines", "again") if self.trouble == "doubled" else ("engines",):
                     series += _told(wanted, job, since_s, at_s)

@@ -71,7 +71,7 @@ class Said:
             for place, pod in self.cluster.pods()
             if self.is_ours(pod)
         ]
-        serving = sum(each.ready and each.leaves_at_s is None for _, each in ours)
+        serving = sum(each.leads and each.ready and each.leaves_at_s is None for _, each in ours)
         unsaid = []
         if status.get("ready") != f"{serving}/{wanted}":
             unsaid.append(f"the status says {status.get('ready')}, where {serving} serve")

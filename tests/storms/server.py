@@ -7,7 +7,7 @@ controllers and people do goes to the objects directly, and is never disturbed.
 import asyncio
 import itertools
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ KINDS: Final = {
     )
 }
 SERVED: Final = (*CHILD_KINDS, POD_DISRUPTION_BUDGET)
-"""Kinds that this cluster has beside the operator's own; neither groups nor PodMonitors."""
+"""Kinds that every cluster has beside the operator's own; none has PodMonitors."""
 _NEVER: Final = "1"
 """A version that no object is ever at: an apply that expects it only creates."""
 _OK: Final = range(200, 300)
@@ -194,15 +194,19 @@ class Objects(FakeKube):
 class Server:
     """What happens to each request."""
 
-    def __init__(self, loop: SimulatedLoop, latency_s: float) -> None:
+    def __init__(
+        self, loop: SimulatedLoop, latency_s: float, served: Sequence[Kind] = SERVED
+    ) -> None:
         """Start, empty.
 
         Args:
             loop: what it runs in.
             latency_s: seconds that a request takes on its way, and its answer on the way back.
+            served: kinds that this cluster has.
         """
         self.loop = loop
         self._latency_s = latency_s
+        self._served = served
         self.objects = Objects(loop.time)
         self.trouble = Trouble()
         self._leases: dict[tuple[str, str], dict[str, Any]] = {}
@@ -390,7 +394,7 @@ class Server:
     def _discovery(self, path: str) -> tuple[int, Any]:
         served = [
             kind
-            for kind in SERVED
+            for kind in self._served
             if path in {f"/apis/{kind.api_version}", f"/api/{kind.api_version}"}
         ]
         if not served:

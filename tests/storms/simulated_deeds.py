@@ -221,3 +221,27 @@ async def _refused(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.cluster.refuses_pods = True
     await asyncio.sleep(with_["for_s"])
     storm.cluster.refuses_pods = False
+
+
+# -- groups
+
+
+@deed("worker of a group fails", to_groups=True, weight=8)
+async def _worker(storm: "Storm", _: Mapping[str, Any]) -> None:
+    for place in storm.cluster.workers()[:1]:
+        storm.cluster.evict(place)
+
+
+@deed(
+    "group breaks until the user's edit",
+    args=(8, 16),
+    for_s=(60.0, 300.0),
+    to_groups=True,
+    weight=8,
+)
+async def _group_breaks(storm: "Storm", with_: Mapping[str, Any]) -> None:
+    """The first one, while others serve: no other revision's engines crash."""
+    for place, _, _ in storm.cluster.serving()[:1]:
+        storm.cluster.spoil(place)
+        await asyncio.sleep(with_["for_s"])
+        storm.edit({"engine.args": ["--max-num-seqs", str(with_["args"])]})

@@ -20,8 +20,10 @@ from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    LEADER_WORKER_SET,
     NODE,
     POD,
+    SPANNING_KINDS,
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
@@ -33,7 +35,7 @@ from storms.clients import Clients
 from storms.cluster import BAD_IMAGES, Cluster
 from storms.deeds import IMAGES, SPOIL_METRICS
 from storms.history import Deed, History
-from storms.hub import SECRETS, TARGET, Hub
+from storms.hub import BAD_DRAFT, SECRETS, TARGET, Hub
 from storms.invariants import (
     AFTERMATH_S,
     MOST_DEPTH,
@@ -49,10 +51,11 @@ from storms.pace import Pace
 from storms.prometheus import URL, Prometheus
 from storms.said import Said
 from storms.selection import Selection
-from storms.server import LEASE, Server, Target, rfc3339
+from storms.server import LEASE, SERVED, Server, Target, rfc3339
 from storms.simulated_deeds import DEEDS, FIGHTS, HINDERS
 from storms.simulated_time import SimulatedLoop
 from storms.watch import Watches
+from storms.workloads import WORKLOAD_NAMES, WORKLOADS
 
 GRIDS: Final = {1: 8, 2: 24, 3: 8, 4: 40, 5: 24, 6: 28, 7: 8}
 """By `tokens`: an edit to another one needs new pods (docs/engines.md)."""
@@ -66,6 +69,7 @@ which comes up to a minute after the last of theirs, and the look that finds it.
 ROLLOUT_S: Final = 900.0
 """What a rollout may take: settling, a look-up, a canary's start and bake, then the others, and
 back again."""
+NODES_OF_A_GROUP: Final = 2
 APART: Final = "other"
 """The other namespace."""
 REST_S: Final = 240.0
@@ -95,17 +99,23 @@ class Storm:
     """Of the resource."""
     namespace = "llm"
 
+    @property
+    def workload(self) -> Kind:
+        """What asks for the pods of the resource."""
+        return LEADER_WORKER_SET if self.history.scenario.groups else DEPLOYMENT
+
     def __init__(self, history: History, loop: SimulatedLoop, directory: Path) -> None:
         self.history = history
         self.loop = loop
         scenario = history.scenario
-        self.server = Server(loop, history.scenario.latency_s)
+        served = (*SERVED, *SPANNING_KINDS) if scenario.groups else SERVED
+        self.server = Server(loop, scenario.latency_s, served)
         self.objects = self.server.objects
         self.network = loop.network = Network(loop)
         self.watches = Watches(loop, self.objects, history.seed)
         self.server.watches = self.watches.lines
         self.hub = Hub(takes_s=scenario.hub_takes_s)
-        nodes = scenario.nodes + scenario.apart
+        nodes = (scenario.nodes + scenario.apart) * (NODES_OF_A_GROUP if scenario.groups else 1)
         self.cluster = Cluster(
             self.objects, self.network, directory, nodes=nodes, load=scenario.load
         )
@@ -224,6 +234,7 @@ class Storm:
             await asyncio.sleep(15.0)
             wrong = self._complaint()
             self._decide_for_a_canary()
+            self._mend_what_stays()
         if wrong:
             took_s = self.loop.time() - calm_s
             self._break(f"{took_s:.0f} s after the last fault {wrong}")
@@ -239,6 +250,12 @@ class Storm:
         found = self.objects.look(SPECULATIVE_DEPLOYMENT, "llm", "kimi") or {}
         if (found.get("status") or {}).get("reason") == Reason.STABLE_SPEC_UNKNOWN:
             self.annotate({names.ANNOTATION_RETRY_ROLLOUT: f"at {self.loop.time():.0f}"})
+
+    def _mend_what_stays(self) -> None:
+        """A group that an edit would have cured, and the edit is refused or was taken back."""
+        rolled_back = self.rollout().get("stage") == "RolledBack" and self._may_roll_back()
+        if rolled_back or self.spec().get("draft", {}).get("id") == BAD_DRAFT:
+            self.cluster.spoilt.clear()
 
     async def _rest(self, when: str) -> None:
         """Until nothing is written for a while; what could wait may still come at first."""
@@ -328,7 +345,7 @@ class Storm:
         rolled_out = self.invariants.rolled_out
         return complaint(
             self.objects.look(SPECULATIVE_DEPLOYMENT, namespace, "kimi"),
-            self.children(DEPLOYMENT, namespace),
+            [each for kind in WORKLOADS for each in self.children(kind, namespace)],
             [pod for place, pod, _ in serving if place.startswith(f"{namespace}/kimi-")],
             rolled_out=rolled_out,
             may_roll_back=self._may_roll_back(),
@@ -337,7 +354,7 @@ class Storm:
     def _may_roll_back(self) -> bool:
         """Whether a canary may have looked worse than it was made."""
         unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
-        return unreadable or self.cluster.disturbed_at_s > float("-inf")
+        return unreadable or self.cluster.canaries_suffer
 
     def serves_as_asked(self) -> bool:
         """Whether something serves, and all that does is of the image that the user asks for."""
@@ -432,7 +449,7 @@ class Storm:
             return None
 
         with self.server.trouble.refusing(refuse):
-            for kind in (SPECULATIVE_DEPLOYMENT, *CHILD_KINDS):
+            for kind in (SPECULATIVE_DEPLOYMENT, *CHILD_KINDS, LEADER_WORKER_SET):
                 for body in self.objects.each(kind):
                     name = body["metadata"]["name"]
                     if kind != POD and body["metadata"]["namespace"] == "llm":
@@ -495,6 +512,7 @@ class Storm:
             {
                 "model.id": TARGET,
                 "draft.id": scenario.draft,
+                "engine.tensorParallelSize": 8 if scenario.groups else 4,
                 "engine.image": IMAGES[0],
                 "replicas": scenario.replicas,
                 "rollout.maxUnavailable": scenario.max_unavailable,
@@ -677,7 +695,7 @@ def _quiet(said: io.StringIO) -> None:
 def _detail(audit: Any) -> str:
     if audit.kind == "Event":
         return f": {audit.body.get('reason')}: {audit.body.get('message')}"
-    if audit.kind == "Deployment" and audit.after is not None:
+    if audit.kind in WORKLOAD_NAMES and audit.after is not None:
         return f" replicas={audit.after['spec'].get('replicas')}"
     if audit.kind == "ConfigMap" and audit.name.endswith("-depth") and audit.after is not None:
         return f" {audit.after['data'].get('depth.json', '')[:160]}"

@@ -12,10 +12,10 @@ from typing import Protocol
 from kubernetes.aio.client.exceptions import ApiException
 
 from fathom_local.kube import Object
+from support.group_pods import index_of, set_of
 from support.local_cluster import TestNamespace, is_ready
 
 LOOK_SECONDS = 0.2
-PREFIX = "leaderworkerset.sigs.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +118,6 @@ async def unless(status: int, request: Awaitable[object]) -> None:
     except ApiException as error:
         if error.status != status:
             raise
-
-
-def set_of(pod: Object) -> str:
-    """The LeaderWorkerSet of a pod; empty: it has none."""
-    name: str = pod["metadata"].get("labels", {}).get(f"{PREFIX}/name", "")
-    return name
-
-
-def index_of(pod: Object, which: str) -> int:
-    """Its `group-index` or `worker-index`."""
-    return int(pod["metadata"]["labels"][f"{PREFIX}/{which}"])
 
 
 def ending(item: Object) -> bool:

@@ -6,13 +6,11 @@ StatefulSet for the leaders and one for each group's workers, whose own labels a
 Source: `pkg/controllers`, `pkg/webhooks` and `pkg/utils` of github.com/kubernetes-sigs/lws.
 """
 
-import copy
-import hashlib
-import json
 from typing import Any
 
 from fathom_local.kube import MERGE_PATCH, Object
-from support.group_watch import PREFIX, Look, ending, index_of, set_of, unless
+from support.group_pods import PREFIX, group_pod, index_of, owned_by, set_of
+from support.group_watch import Look, ending, unless
 from support.local_cluster import TestNamespace, is_ready
 
 GONE, THERE = 404, 409
@@ -45,7 +43,7 @@ class PlayedGroups:
         }
         for index in range(wanted):
             if index not in leaders:
-                await self._create(_pod(given, index, 0, given))
+                await self._create(group_pod(given, index, 0, given))
             elif not ending(leaders[index]):
                 await self._keep(given, leaders[index], pods)
         for index, leader in leaders.items():
@@ -67,7 +65,7 @@ class PlayedGroups:
             return
         taken = {pod["metadata"]["name"] for pod in pods}
         for number in range(1, given["spec"]["leaderWorkerTemplate"]["size"]):
-            pod = _pod(given, index_of(leader, "group-index"), number, leader)
+            pod = group_pod(given, index_of(leader, "group-index"), number, leader)
             # A worker of a leader that is gone may still be ending.
             if number not in made and pod["metadata"]["name"] not in taken:
                 await self._create(pod)
@@ -94,56 +92,9 @@ def _service(given: Object) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "labels": own, "ownerReferences": [_owned_by(given)]},
+        "metadata": {"name": name, "labels": own, "ownerReferences": [owned_by(given)]},
         "spec": {"clusterIP": "None", "selector": own, "publishNotReadyAddresses": True},
     }
-
-
-def _pod(given: Object, index: int, number: int, owner: Object) -> Object:
-    """The leader of a group (number 0) or one of its workers."""
-    namespace, name = given["metadata"]["namespace"], given["metadata"]["name"]
-    leader = f"{name}-{index}"
-    own = leader + (f"-{number}" if number else "")
-    group = given["spec"]["leaderWorkerTemplate"]
-    template = copy.deepcopy(group["workerTemplate" if number else "leaderTemplate"])
-    metadata = template.get("metadata", {})
-    labels = {
-        "name": name,
-        "group-index": str(index),
-        "worker-index": str(number),
-        "group-key": _hash(f"{namespace}/{leader}"),
-        "template-revision-hash": _hash(json.dumps(group, sort_keys=True))[:10],
-    }
-    annotations = {"size": str(group["size"])} | ({"leader-name": leader} if number else {})
-    variables = [
-        {"name": "LWS_LEADER_ADDRESS", "value": f"{leader}.{name}.{namespace}"},
-        {"name": "LWS_GROUP_SIZE", "value": str(group["size"])},
-        {"name": "LWS_WORKER_INDEX", "value": str(number)},
-    ]
-    spec = template["spec"] | {"hostname": own, "subdomain": name}
-    names = {each["name"] for each in variables}
-    for container in (*spec["containers"], *spec.get("initContainers", [])):
-        kept = [each for each in container.get("env", []) if each["name"] not in names]
-        container["env"] = variables + kept
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": own,
-            "labels": metadata.get("labels", {}) | _prefixed(labels),
-            "annotations": metadata.get("annotations", {}) | _prefixed(annotations),
-            "ownerReferences": [_owned_by(owner)],
-        },
-        "spec": spec,
-    }
-
-
-def _prefixed(values: dict[str, str]) -> dict[str, str]:
-    return {f"{PREFIX}/{key}": value for key, value in values.items()}
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _workers(leader: Object, pods: list[Object]) -> list[Object]:
@@ -164,15 +115,3 @@ def _restarted(pod: Object) -> bool:
     status = pod.get("status", {})
     statuses = (*status.get("initContainerStatuses", []), *status.get("containerStatuses", []))
     return any(each["restartCount"] > 0 for each in statuses)
-
-
-def _owned_by(owner: Object) -> Object:
-    metadata = owner["metadata"]
-    return {
-        "apiVersion": owner.get("apiVersion", "v1"),
-        "kind": owner.get("kind", "Pod"),
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
