@@ -48,11 +48,13 @@ SLOWER_IMAGE: Final = "acme/slower:v0.32.1"
 FAILING_IMAGE: Final = "acme/failing:v0.32.1"
 DEAF_IMAGE: Final = "acme/deaf:v0.32.1"
 CRASHING_IMAGE: Final = "acme/crashing:v0.32.1"
-BAD_IMAGES: Final = (SLOWER_IMAGE, FAILING_IMAGE, DEAF_IMAGE, CRASHING_IMAGE)
+MISSING_IMAGE: Final = "acme/missing:v0.32.1"
+BAD_IMAGES: Final = (SLOWER_IMAGE, FAILING_IMAGE, DEAF_IMAGE, CRASHING_IMAGE, MISSING_IMAGE)
 """No canary of one may be promoted."""
 DIES_AFTER_S: Final = 60.0
 """After which the pods of a node that answers no more are to go."""
-_NO_IMAGE: Final = f"no such tag at https://robot:{PASSWORD}@registry.acme"
+NO_TAG: Final = "no such tag"
+_NO_IMAGE: Final = f"{NO_TAG} at https://robot:{PASSWORD}@registry.acme"
 BY_HAND: Final = "by hand"
 """Why a pod goes, where it was not its own end."""
 REFUSED: Final = "UnexpectedAdmissionError"
@@ -80,6 +82,7 @@ _BAD: Final = {
     FAILING_IMAGE: Image(fails=True),
     DEAF_IMAGE: Image(deaf=True),
     CRASHING_IMAGE: Image(crashes=True),
+    MISSING_IMAGE: Image(pulls=False),
 }
 
 

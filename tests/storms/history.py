@@ -13,6 +13,8 @@ MOST_REPLICAS: Final = 4
 """Of the resource, scaled as a user may: there is room for them, and for a surge."""
 
 
+BUILDS: Final = 3
+"""Of the operator: `storms.operator_process` says what they are."""
 GROUPS_EACH: Final = 10
 """In every so many histories a replica spans two nodes."""
 
@@ -52,6 +54,8 @@ class Scenario:
     prometheus: bool = False
     latency_s: float = 0.01
     """From the operator to the API server, and back again."""
+    build: int = 0
+    """Of the operator, at first."""
     groups: bool = False
     """Whether a replica spans two nodes."""
     apart: bool = False
@@ -110,6 +114,7 @@ def drawn(seed: int) -> History:
         hub_takes_s=chance.choice((0.2, 2.0, 10.0)),
         prometheus=chance.random() < 0.3,
         latency_s=chance.choice((0.01, 0.01, 0.3)),
+        build=seed % BUILDS,
         groups=seed % GROUPS_EACH == 0,
         apart=seed % 8 == 0,
     )

@@ -4,6 +4,7 @@ import asyncio
 import copy
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import aiohttp
@@ -14,7 +15,7 @@ from fathom.adapters.fetch_metrics import FetchMetrics
 from fathom.adapters.kube import Kube
 from fathom.adapters.ports import KubePort
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.plugin import PluginBundle, plugin_bundle
+from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.quality.completion import Completion, CompletionRequest
 from fathom.runtime.child_cache import ChildCache
@@ -40,7 +41,11 @@ from storms.watch import Watches
 NAMESPACE: Final = "fathom-system"
 RESTART_S: Final = 5.0
 """From a process's end to the next one's start, as its kubelet does it."""
-_BUNDLE: Final = plugin_bundle()
+_THIS: Final = plugin_bundle()
+_OTHER: Final = replace(_THIS, content=f"1{_THIS.content[1:]}")
+BUILDS: Final = (_THIS, _OTHER, replace(_OTHER, version="0.2.0"))
+"""Of the operator. The second renders pods otherwise than the first, since it mounts another
+plugin; the third renders them as the second does, and is of a newer version than both."""
 _CLIENT: Final = ApiClient(Configuration(host="http://simulated"))
 """Copied for each process: a new one reads all certificates of this machine."""
 
@@ -85,6 +90,7 @@ class Operator:
         watches: Watches,
         hub: Hub,
         *,
+        build: int = 0,
         namespaces: tuple[str, ...] = (),
         lease_in: str = NAMESPACE,
     ) -> None:
@@ -95,8 +101,8 @@ class Operator:
         self._server = server
         self._watches = watches
         self._hub = hub
-        self.build = 0
-        """Build of its next process. All have one version, and each its own plugin."""
+        self.build = build
+        """Build of its next process: one of `BUILDS`."""
         self.starts = 0
         """Processes so far."""
         self.crash = ""
@@ -170,7 +176,7 @@ class Operator:
             decide=decide,
             models=models.facts,
             served=served.get,
-            bundle=_bundle(self.build),
+            bundle=BUILDS[self.build],
             program=fetch_program(),
             identity=self.name,
             telemetry=Telemetry(),
@@ -216,11 +222,6 @@ class Operator:
             for namespace in self._namespaces or ("",):
                 group.create_task(self._watches.follow(kube, namespace, resource))
             group.create_task(sweep(kube, self._namespaces, loops))
-
-
-def _bundle(build: int) -> PluginBundle:
-    """Another build renders pods otherwise, since it mounts another plugin."""
-    return PluginBundle(_BUNDLE.files, f"{build:x}{_BUNDLE.content[1:]}") if build else _BUNDLE
 
 
 def _session() -> aiohttp.ClientSession:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
-from storms.cluster import Cluster, Container
+from storms.cluster import NO_TAG, Cluster, Container
 from storms.invariants import BrokenError
 from storms.pace import HOUR_S
 from storms.server import Audit, Objects
@@ -84,14 +84,14 @@ class Said:
 
 
 def _cause(cluster: Cluster, pod: Mapping[str, Any], container: Container) -> str:
-    """Why a pod does not serve, in a word of the cluster; empty: it does, or only starts."""
+    """Why a pod does not serve, in words of the status; empty: it does, or only starts."""
     image = cluster.image(pod["spec"]["containers"][0]["image"])
     if container.ready or container.ended or "deletionTimestamp" in pod["metadata"]:
         return ""
     if container.node is None:
         return "nvidia.com/gpu"
     if not image.pulls:
-        return "ImagePullBackOff"
+        return NO_TAG
     if image.crashes and container.restarts > 1:
-        return "CrashLoopBackOff"
+        return "exited with code 1"
     return ""

@@ -14,6 +14,7 @@ from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, POD_DISRUPTION_BUDGET, SERVICE
 from storms.cluster import BAD_IMAGES
 from storms.deeds import DEEDS, deed, node_away
+from storms.history import BUILDS
 
 if TYPE_CHECKING:
     from storms.storm import Storm
@@ -163,9 +164,9 @@ async def _autoscaled(storm: "Storm", with_: Mapping[str, Any]) -> None:
 # -- the operator
 
 
-@deed("operator is another build", build=(0, 2), all=[True, True, False], weight=4)
+@deed("operator is another build", build=(0, BUILDS - 1), all=[True, True, False], weight=4)
 async def _build(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    """Builds of the same version, up and down; not all at once in a rollout under way."""
+    """Of the same version or of another, up and down; not all at once in a rollout under way."""
     for each in storm.operators if with_["all"] else [storm.leader()]:
         each.build = with_["build"]
         each.kill()

@@ -206,6 +206,7 @@ class Storm:
                 self.server,
                 self.watches,
                 self.hub,
+                build=self.history.scenario.build,
                 namespaces=namespaces,
                 lease_in=lease_in,
             )

@@ -1,14 +1,19 @@
 """The engine plugin as the operator delivers it: files, and one name for exactly these files."""
 
+from dataclasses import dataclass
+
+from fathom import __version__
 from fathom.core.delivered_code import DeliveredCode
 from fathom_vllm.bundle import bundle_files
 from fathom_vllm.content import content_hash
 
 
+@dataclass(frozen=True, slots=True)
 class PluginBundle(DeliveredCode):
     """One version of the plugin."""
 
-    __slots__ = ()
+    version: str = __version__
+    """Of the Fathom that it comes with: people are told, and nothing is decided by it."""
 
 
 def plugin_bundle() -> PluginBundle:

@@ -7,7 +7,6 @@ asks for what is offered. See docs/design/0050-pods-of-other-builds.md.
 from dataclasses import dataclass, field
 from typing import Final
 
-from fathom import __version__
 from fathom.api.resource import SpeculativeDeployment
 from fathom.changes.templates import NOTHING_CHANGED, first_change
 from fathom.core.cluster.diff import first_difference
@@ -123,7 +122,7 @@ class Renderings:
         return Offer(
             revision=rerendered(revision_of(running.wanted.spec), rendering),
             stable=found.revision,
-            by=_by(found.rendered_by),
+            by=_by(found.rendered_by, bundle.version),
             why=why,
         )
 
@@ -141,7 +140,7 @@ def _difference(found: ObservedWorkload, live: Manifest, ours: Manifest) -> str:
     return first_change(before, after, both)
 
 
-def _by(version: str) -> str:
+def _by(version: str, ours: str) -> str:
     if not version:
         return "another build"
-    return f"{'another build of ' if version == __version__ else ''}Fathom {version}"
+    return f"{'another build of ' if version == ours else ''}Fathom {version}"

@@ -1,4 +1,3 @@
-from fathom import __version__
 from fathom.api import names
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.engine.capability import has_plugin
@@ -8,7 +7,7 @@ from fathom.manifests.cache import fetched_by
 
 def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dict[str, str]:
     """What a new Fathom changes by itself: on the workload, where no pod rolls for it."""
-    annotations = {names.ANNOTATION_RENDERED_BY: __version__}
+    annotations = {names.ANNOTATION_RENDERED_BY: bundle.version}
     if has_plugin(sd.spec):
         annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
             sd.metadata.name, bundle.content
