@@ -36,6 +36,8 @@ Draw = Callable[[random.Random, Scenario], Mapping[str, Any]]
 Do = Callable[["Storm", Mapping[str, Any]], Awaitable[None]]
 
 IMAGES: Final = ("vllm/vllm-openai:v0.32.0", "vllm/vllm-openai:v0.32.1")
+ASKED_FOR: Final = "that is asked for"
+"""Instead of an image: the one in the spec, whichever that is."""
 _KINDS: Final = {"Deployment": DEPLOYMENT, "Service": SERVICE, "ServiceAccount": SERVICE_ACCOUNT}
 
 
@@ -437,13 +439,15 @@ async def _pull(storm: "Storm", with_: Mapping[str, Any]) -> None:
     storm.cluster.disturbed()
 
 
-@deed("image crashes", image=list(IMAGES), for_s=(30.0, 400.0))
+@deed("image crashes", image=[IMAGES[1], ASKED_FOR], for_s=(120.0, 900.0))
 async def _crashing(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    image = storm.cluster.image(with_["image"])
-    image.crashes = True
+    """From now on, also where it serves."""
+    asked_for = storm.spec().get("engine", {}).get("image", IMAGES[0])
+    image = storm.cluster.image(asked_for if with_["image"] == ASKED_FOR else with_["image"])
+    before, image.crashes = image.crashes, True
     storm.cluster.disturbed()
     await asyncio.sleep(with_["for_s"])
-    image.crashes = False
+    image.crashes = before
     storm.cluster.disturbed()
 
 
