@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -204,3 +205,27 @@ def test_what_was_tried_last_is_remembered_and_no_more() -> None:
         (1, 1, False),
         (0, 2, True),
     ]
+
+
+def test_kept_drafts_of_which_more_were_accepted_than_made_end_no_decision() -> None:
+    """Nothing that is read back is checked for sense, number by number."""
+    fleet = Fleet(acceptance=EASY).run(600)
+    whole = json.loads(fleet.state.to_json())
+    for trials in trials_in(whole):
+        trials["accepted"] = [10 * each for each in trials["accepted"]]
+    junk = TuningState.read(json.dumps(whole))
+
+    assert junk is not None
+    assert junk != fleet.state
+    fleet.state = junk
+    decided = len(fleet.decisions)
+    assert len(fleet.run(600).decisions) > decided
+
+
+def trials_in(found: object) -> Iterator[dict[str, list[float]]]:
+    if isinstance(found, dict):
+        if found.keys() >= {"reached", "accepted"}:
+            yield found
+        found = list(found.values())
+    for each in found if isinstance(found, list) else ():
+        yield from trials_in(each)

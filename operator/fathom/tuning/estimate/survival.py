@@ -384,7 +384,8 @@ def _difference(recent: Trials, older: Trials, design_effect: float, least: floa
         if n <= 0 or m <= 0:
             return 0.0
         a, b = position_at(recent.accepted, i), position_at(older.accepted, i)
-        pooled = (a + b + 1) / (n + m + 2)
+        # What was kept may say anything, also that more was accepted than reached the position.
+        pooled = min(1.0, (a + b + 1) / (n + m + 2))
         error = sqrt(design_effect * pooled * (1 - pooled) * (1 / n + 1 / m))
         difference = a / n - b / m
         if abs(difference) > max(least, CHANGE_Z * error):
