@@ -250,7 +250,8 @@ async def test_a_refused_document_is_counted_and_changes_nothing(engine: EngineP
 
 
 async def test_counters_only_grow(engine: EngineProcess) -> None:
-    earlier = await scrape(engine.base_url)
+    engine.write_depth(65, [[1, 16, 4]])
+    earlier = await in_force(engine, 65)
     async with LoadGenerator(engine.base_url, engine.model) as load:
         load.set_phase(Phase(HARD, concurrency=3))
         await drafted_at(engine, 4, 30, load)
