@@ -178,7 +178,7 @@ def test_pods_of_both_plugins_are_counted_together() -> None:
 
 
 def test_no_more_drafts_are_accepted_than_reached_a_position() -> None:
-    """Whatever a page shows: two engines behind one name, say. What is learnt stays a share."""
+    """Whatever a page shows: two engines behind one name, say. What is learned stays a share."""
     after = replace(look(20), drafts={DRAFTS: DraftCounts(40, (60, 20, 30))})
     d = delta(look(10), after)
 

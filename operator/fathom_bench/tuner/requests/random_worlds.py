@@ -13,7 +13,7 @@ from fathom_bench.tuner.requests.world import (
     TrafficPart,
 )
 from fathom_bench.tuner.worlds.dice import Dice
-from fathom_bench.tuner.worlds.random_worlds import PREFIX
+from fathom_bench.tuner.worlds.random_worlds import PREFIX, random_acceptance
 
 _FORMAT: Final = 0xFA7404
 _HOURS: Final = 2.0
@@ -84,7 +84,7 @@ def _classes(dice: Dice) -> tuple[ClassPart, ...]:
         ClassPart(
             name=name,
             share=dice.factor(0.2, 1),
-            acceptance=_acceptance(dice),
+            acceptance=random_acceptance(dice),
             prompt=round(dice.factor(30, 6000)),
             prompt_spread=dice.between(0, 1),
             answer=round(dice.factor(10, 1500)),
@@ -92,11 +92,6 @@ def _classes(dice: Dice) -> tuple[ClassPart, ...]:
         )
         for name in _CLASS_NAMES[: dice.whole(1, len(_CLASS_NAMES))]
     )
-
-
-def _acceptance(dice: Dice) -> tuple[float, ...]:
-    accepted, fade = dice.between(0.3, 0.95), dice.between(0.85, 1)
-    return tuple(round(accepted * fade**position, 4) for position in range(8))
 
 
 def _pods(dice: Dice, classes: tuple[ClassPart, ...]) -> tuple[PodsPart, ...]:

@@ -138,7 +138,7 @@ def _classes(dice: Dice) -> tuple[ClassPart, ...]:
         ClassPart(
             name=name,
             share=dice.factor(0.2, 1),
-            acceptance=_acceptance(dice),
+            acceptance=random_acceptance(dice),
             tail=dice.between(0, 0.4),
             context=dice.factor(500, 30_000),
         )
@@ -146,7 +146,8 @@ def _classes(dice: Dice) -> tuple[ClassPart, ...]:
     )
 
 
-def _acceptance(dice: Dice) -> tuple[float, ...]:
+def random_acceptance(dice: Dice) -> tuple[float, ...]:
+    """Chance of a draft whose forerunners were accepted, by position; it fades."""
     accepted, fade = dice.between(0.3, 0.95), dice.between(0.85, 1)
     return tuple(round(accepted * fade**position, 4) for position in range(8))
 
