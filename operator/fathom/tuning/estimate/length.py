@@ -56,9 +56,16 @@ class Lengths:
 
     def logit_slope(self, depth: int) -> float:
         """Derivative of log E[L] by a shift of all positions' log-odds: easier or harder text."""
-        return sum(
-            slope * each.mean * (1 - each.mean)
-            for slope, each in zip(self._log_gradients[depth], self.positions, strict=True)
+        return self._logit_slopes[depth]
+
+    @cached_property
+    def _logit_slopes(self) -> tuple[float, ...]:
+        return tuple(
+            sum(
+                slope * each.mean * (1 - each.mean)
+                for slope, each in zip(gradients, self.positions, strict=True)
+            )
+            for gradients in self._log_gradients
         )
 
     @cached_property

@@ -112,6 +112,9 @@ class Evidence:
     _step_times: dict[tuple[int, int], StepTime | None] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _tpots: dict[tuple[int, int], float | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @property
     def tells_value(self) -> bool:
@@ -227,6 +230,12 @@ class Evidence:
 
         A request waits for its own steps, and for the prompts of others in them.
         """
+        key = (bucket, depth)
+        if key not in self._tpots:
+            self._tpots[key] = self._tpot_seconds(bucket, depth)
+        return self._tpots[key]
+
+    def _tpot_seconds(self, bucket: int, depth: int) -> float | None:
         time = self.step_time(bucket, depth)
         if time is None:
             return None
