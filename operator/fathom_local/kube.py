@@ -20,6 +20,8 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import load_kube_config
 
+from fathom.adapters.kube_answers import again_after_s
+
 REQUEST_SECONDS = 60.0
 WATCH_SECONDS = 300
 RETRY_SECONDS = 1.0
@@ -53,6 +55,7 @@ class KubeApi:
     """Requests by path."""
 
     client: ApiClient
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def request(
         self,
@@ -130,27 +133,17 @@ class KubeApi:
                 *serialized, _request_timeout=aiohttp.ClientTimeout(total=limit)
             )
             response: aiohttp.ClientResponse = answer.response
-            wait_s = _told_to_wait_s(response, path)
+            # To an eviction the same status says that a budget forbids it.
+            may_wait = not path.endswith("/eviction")
+            wait_s = again_after_s(response.status, response.headers) if may_wait else None
             if wait_s is None or attempt == BUSY_ATTEMPTS:
                 break
             response.close()
-            await asyncio.sleep(wait_s)
+            await self.sleep(wait_s)
         if not response.ok:
             text = await response.text()
             raise ApiException(status=response.status, reason=text)
         return response
-
-
-def _told_to_wait_s(response: aiohttp.ClientResponse, path: str) -> float | None:
-    """Seconds until the same request may be sent again; None: it may not.
-
-    Newer API servers answer so for a second after a custom resource is defined. To an eviction the
-    same status says that a budget forbids it.
-    """
-    if response.status != HTTPStatus.TOO_MANY_REQUESTS or path.endswith("/eviction"):
-        return None
-    after = response.headers.get("Retry-After", "")
-    return float(after) if after.isdecimal() else None
 
 
 def is_status(error: ApiException, status: HTTPStatus) -> bool:

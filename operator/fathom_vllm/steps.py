@@ -260,24 +260,25 @@ class Stalls:
     """Tells steps of decodes that stalled, by what such steps usually take."""
 
     def __init__(self) -> None:
-        self._usual_s = 0.0
-        self._seen = 0
-        self._in_a_row = 0
+        self.usual_s = 0.0
+        self.seen = 0
+        self.in_a_row = 0
 
     def excess_s(self, seconds: float) -> float:
         """Seconds by which a step of decodes stalled; 0: it did not.
 
-        Many in a row did not: they are what is usual now.
+        Many in a row did not: they are what is usual now. The simulated engine compiles this very
+        function, for rows with these three fields.
         """
-        longest_s = max(LEAST_STALL_S, STALL_FACTOR * self._usual_s)
-        if self._seen >= USUAL_AFTER and seconds > longest_s:
-            self._in_a_row += 1
-            if self._in_a_row <= MOST_STALLS_IN_A_ROW:
-                return seconds - self._usual_s
-            self._usual_s, self._seen = 0.0, 0
-        self._in_a_row = 0
-        self._seen += 1
-        self._usual_s += (seconds - self._usual_s) / min(self._seen, USUAL_AFTER)
+        longest_s = max(LEAST_STALL_S, STALL_FACTOR * self.usual_s)
+        if self.seen >= _USUAL_AFTER and seconds > longest_s:
+            self.in_a_row += 1
+            if self.in_a_row <= _MOST_IN_A_ROW:
+                return seconds - self.usual_s
+            self.usual_s, self.seen = 0.0, 0
+        self.in_a_row = 0
+        self.seen += 1
+        self.usual_s += (seconds - self.usual_s) / min(self.seen, _USUAL_AFTER)
         return 0.0
 
 
@@ -285,8 +286,8 @@ STALL_FACTOR = 10.0
 """Times what is usual. From a batch of one to the largest, steps take some five times as long."""
 LEAST_STALL_S = 0.1
 """In the seconds of a probe, less does not matter."""
-USUAL_AFTER = 16
-MOST_STALLS_IN_A_ROW = 4
+_USUAL_AFTER = 16
+_MOST_IN_A_ROW = 4
 
 
 def count_step(counters: CountersWriter, step: EngineStep, seconds: float, stalls: Stalls) -> None:

@@ -36,7 +36,7 @@ class Groups:
     _made: dict[str, set[int]] = field(default_factory=dict, init=False)
     """By leader's uid: numbers of the workers that were made for it."""
     _hashes: dict[str, str] = field(default_factory=dict, init=False)
-    """Of templates, by resource version."""
+    """Hashes of templates, by resource version."""
 
     def step(self) -> None:
         """Make what is asked for and is not there, and let go what is too much."""

@@ -14,7 +14,7 @@ MOST_REPLICAS: Final = 4
 
 
 BUILDS: Final = 3
-"""Of the operator: `storms.operator_process` says what they are."""
+"""Builds of the operator: `storms.operator_process` says what they are."""
 GROUPS_EACH: Final = 10
 """In every so many histories a replica spans two nodes."""
 
@@ -55,7 +55,7 @@ class Scenario:
     latency_s: float = 0.01
     """From the operator to the API server, and back again."""
     build: int = 0
-    """Of the operator, at first."""
+    """The operator's, at first."""
     groups: bool = False
     """Whether a replica spans two nodes."""
     apart: bool = False

@@ -44,7 +44,7 @@ RESTART_S: Final = 5.0
 _THIS: Final = plugin_bundle()
 _OTHER: Final = replace(_THIS, content=f"1{_THIS.content[1:]}")
 BUILDS: Final = (_THIS, _OTHER, replace(_OTHER, version="0.2.0"))
-"""Of the operator. The second renders pods otherwise than the first, since it mounts another
+"""Builds of the operator. The second renders pods otherwise than the first, since it mounts another
 plugin; the third renders them as the second does, and is of a newer version than both."""
 _CLIENT: Final = ApiClient(Configuration(host="http://simulated"))
 """Copied for each process: a new one reads all certificates of this machine."""

@@ -14,20 +14,18 @@ MOST_EVENTS: Final = 20
 """Events of one reason, resource and process (docs/design/0004-what-is-written-when.md)."""
 MOST_STATUSES: Final = 60 + 60
 """Writes of one resource and one process: 60 changes at once, and one a minute."""
-
-
 MINUTE_S: Final = 60.0
 MOST_REQUESTS: Final = 1200
-"""Of one process, but for leases and the resources' own watch, which is Kopf's: 20 a second, as
-many as controller-runtime allows a controller."""
+"""Requests of one process, but for leases and the resources' own watch, which is Kopf's: 20 a
+second, as many as controller-runtime allows a controller."""
 MOST_LOOKS: Final = 120
 """At a resource: a pass begins half a second after the one before, at the soonest."""
 MOST_LISTS: Final = 10
-"""Of a kind, besides one of each look, which lists what watches may not have told of yet. A watch
-that fails is begun after 1, 2, 4, 8, 16 and then every 30 seconds; a new process lists at once, and
-one that has gone well for half a minute begins with 0.2 and 1 s again."""
+"""Lists of a kind, besides one of each look, which lists what watches may not have told of yet. A
+watch that fails is begun after 1, 2, 4, 8, 16 and then every 30 seconds; a new process lists
+at once, and one that has gone well for half a minute begins with 0.2 and 1 s again."""
 MOST_WATCHES: Final = 60
-"""Of a kind: a stream that ends within a second is opened later each time."""
+"""Watches of a kind: a stream that ends within a second is opened later each time."""
 
 
 @dataclass

@@ -126,7 +126,7 @@ class Objects(FakeKube):
         self._now_s = now_s
         self._kinds: defaultdict[Kind, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
         self._sorted: dict[Kind, list[dict[str, Any]]] = {}
-        """Of kinds that nothing was written of since somebody asked."""
+        """Lists of kinds that nothing was written of since somebody asked."""
         self.past: deque[tuple[float, dict[Any, dict[str, Any]]]] = deque()
         self.changed: list[Callable[[Kind, str, str, Mapping[str, Any] | None], None]] = []
         """Told of each change: kind, namespace, name and the object; None: it is gone."""

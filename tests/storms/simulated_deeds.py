@@ -166,7 +166,7 @@ async def _autoscaled(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 @deed("operator is another build", build=(0, BUILDS - 1), all=[True, True, False], weight=4)
 async def _build(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    """Of the same version or of another, up and down; not all at once in a rollout under way."""
+    """Up or down, in a version or between two; not all at once in a rollout under way."""
     for each in storm.operators if with_["all"] else [storm.leader()]:
         each.build = with_["build"]
         each.kill()

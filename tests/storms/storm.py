@@ -139,7 +139,7 @@ class Storm:
         self._said = Said(objects=self.objects, cluster=self.cluster, is_ours=self._is_ours)
         self._pace = Pace(self._process_of)
         self._apart = WriteInvariants(hub=self.hub)
-        """Of the other namespace."""
+        """What is watched of the other namespace."""
         self._hindering = 0
         self._hindered_at_s = 0.0
         """When something last kept operators from writing, or from knowing what there is."""
@@ -493,7 +493,7 @@ class Storm:
         self._die_at = number
 
     def children(self, kind: Kind, namespace: str = namespace) -> list[dict[str, Any]]:
-        """Of the resource in a namespace."""
+        """Children of the resource in a namespace."""
         return [
             each
             for each in self.objects.each(kind)

@@ -15,7 +15,7 @@ def replicas_of(workload: Mapping[str, Any] | None) -> int:
 
 
 def template_of(workload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of its pods; of a group, the leader's."""
+    """The template of its pods; of a group, the leader's."""
     spec = workload["spec"]
     found: Mapping[str, Any] = (
         spec["leaderWorkerTemplate"]["leaderTemplate"]

@@ -13,7 +13,7 @@ class PluginBundle(DeliveredCode):
     """One version of the plugin."""
 
     version: str = __version__
-    """Of the Fathom that it comes with: people are told, and nothing is decided by it."""
+    """Version of the Fathom that it comes with: people are told, and nothing is decided by it."""
 
 
 def plugin_bundle() -> PluginBundle:

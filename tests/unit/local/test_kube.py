@@ -14,9 +14,13 @@ from fathom_local.kube import BUSY_ATTEMPTS, KubeApi
 POD = "/api/v1/namespaces/llm/pods/kimi"
 
 
+async def no_sleep(_seconds: float) -> None:
+    """Nothing changes meanwhile."""
+
+
 @asynccontextmanager
 async def busy(times: int, asked: list[str], **headers: str) -> AsyncIterator[KubeApi]:
-    """A server that has too many requests for so many answers."""
+    """A server that has too many requests for so many answers, and a client that need not wait."""
 
     async def answer(request: web.Request) -> web.Response:
         asked.append(request.path)
@@ -29,7 +33,7 @@ async def busy(times: int, asked: list[str], **headers: str) -> AsyncIterator[Ku
     async with TestServer(app, host="127.0.0.1") as server:
         url = str(server.make_url("")).rstrip("/")
         async with ApiClient(Configuration(host=url)) as client:
-            yield KubeApi(client)
+            yield KubeApi(client, sleep=no_sleep)
 
 
 async def test_a_busy_server_is_asked_again() -> None:

@@ -20,7 +20,7 @@ _HOURS: Final = 2.0
 _CLASS_NAMES: Final = ("chat", "code", "summaries")
 _DEPTHS: Final[tuple[tuple[int, ...], ...]] = ((1, 3, 7), (1, 3, 7), (1, 2, 4), (1, 3, 5, 8))
 _OPEN_SHARE: Final = 0.6
-"""Of what engines can roughly serve: how much of it arrives where arrivals are open."""
+"""How much of what engines can roughly serve arrives where arrivals are open."""
 
 
 def random_request_world(number: int) -> RequestWorld:

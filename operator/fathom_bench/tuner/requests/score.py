@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from fathom.core.depth import DepthDocument
 from fathom.tuning.gained import Gained
 from fathom.tuning.policy.policy import GAIN_KNOWN_SHARE
-from fathom_bench.tuner.requests.bar import best_schedule
+from fathom_bench.tuner.requests.bar import at_one_depth, best_schedule, outcome
 from fathom_bench.tuner.requests.engine import RequestEngine, Served
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines, obey
 from fathom_bench.tuner.requests.world import RequestWorld, TrafficPart
@@ -23,7 +23,7 @@ _FLOOD_S: Final = 120.0
 _FLOOD_SHARE: Final = 0.25
 """… or this share of the world's hours."""
 SETTLED_SHARE: Final = 0.5
-"""Of a world's hours, the last part, in which the gain that is said is held against the truth."""
+"""Share of a world's hours, the last, in which the gain that is said is held against the truth."""
 
 
 class Arm(BaseModel):
@@ -113,13 +113,20 @@ def score(world: RequestWorld, seed: int) -> RequestScore:
     served_now = measured.tokens_per_second if measured else None
     document = fleet.document
     gained = fleet.state.gained
-    best = best_schedule(world, seed)
+    running = engines(world, seed, world.fleet.tokens)
+    for each in running:
+        each.advance(settled_s)
+    past = _past(running)
+    for each in running:
+        each.advance(seconds)
+    at_tokens = outcome(at_one_depth(world, world.fleet.tokens), running)
+    best = best_schedule(world, seed, at_tokens)
     return RequestScore(
         world=world.name,
         seed=seed,
         tokens=world.fleet.tokens,
         tuned=tuned,
-        own=_static(world, seed, world.fleet.tokens),
+        own=_arm(world, running, past),
         best_schedule=best.depths,
         best_finished_tokens=best.finished_tokens,
         schedule={each.first: each.depth for each in document.schedule} if document else {},
@@ -154,17 +161,6 @@ def _headroom(
     for each in running:
         each.advance(2 * seconds)
     return max(0.0, (_past(running).tokens - before) / seconds - served_now)
-
-
-def _static(world: RequestWorld, seed: int, depth: int) -> Arm:
-    seconds = 3600 * world.fleet.hours
-    running = engines(world, seed, depth)
-    for each in running:
-        each.advance((1 - SETTLED_SHARE) * seconds)
-    past = _past(running)
-    for each in running:
-        each.advance(seconds)
-    return _arm(world, running, past)
 
 
 def _past(running: Iterable[RequestEngine]) -> _Past:

@@ -10,7 +10,7 @@ from fathom_bench.tuner.requests.world import HardwarePart, RequestWorld
 from fathom_bench.tuner.worlds.parts import DEEPEST
 
 Rows = NDArray[Any]
-"""Of one of the types below."""
+"""Rows of one of the types below."""
 
 DECODE: Final = 0
 MIXED: Final = 1
@@ -53,10 +53,6 @@ _NOW: Final = np.dtype(
         ("accepted", "i8"),
         ("prefilled", "i8"),
         ("preemptions", "i8"),
-        # What the plugin takes a step of decodes for:
-        ("usual_s", "f8"),
-        ("usual_of", "i8"),
-        ("stalled_in_a_row", "i8"),
     ],
     align=True,
 )
@@ -84,6 +80,8 @@ _CLASS: Final = np.dtype(
     ],
     align=True,
 )
+_STALL_WATCH: Final = np.dtype([("usual_s", "f8"), ("seen", "i8"), ("in_a_row", "i8")])
+"""The fields of `fathom_vllm.steps.Stalls`."""
 _HARDWARE_FIELDS: Final = [name for name in HardwarePart.model_fields if name != "device"]
 _HARDWARE: Final = np.dtype([(name, "f8") for name in _HARDWARE_FIELDS])
 _COUNTS: Final = np.dtype(
@@ -126,6 +124,8 @@ class EngineState(NamedTuple):
     """One row."""
     drafts: NDArray[np.int64]
     """By bucket and depth: drafts verified, and those accepted by position."""
+    stall_watch: Rows
+    """One row: how long steps of decodes usually take."""
     stalls_s: NDArray[np.float64]
     """So much longer the next step of decodes at each depth takes."""
     coming: np.random.Generator
@@ -201,6 +201,7 @@ def new_state(
         cells=np.zeros((2, len(names), DEEPEST + 1), _COUNTS),
         transitions=np.zeros(1, _COUNTS),
         drafts=np.zeros((len(names), DEEPEST + 1, DEEPEST + 1), np.int64),
+        stall_watch=np.zeros(1, _STALL_WATCH),
         stalls_s=stalls_s,
         coming=np.random.default_rng(arrivals_seed),
         luck=np.random.default_rng(seed),

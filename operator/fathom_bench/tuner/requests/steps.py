@@ -7,17 +7,19 @@ drafts. Under asynchronous scheduling a request is in one more step after its en
 cache is full, the request that came last is preempted, and starts again.
 """
 
+from collections.abc import Callable
 from math import exp, log
 from typing import Any, Final
 
 from fathom_bench.tuner.requests.arrivals import arrive, next_arrival_s
 from fathom_bench.tuner.requests.compiled import compiled
 from fathom_bench.tuner.requests.state import DECODE, MIXED, EngineState
-from fathom_vllm.steps import LEAST_STALL_S, MOST_STALLS_IN_A_ROW, STALL_FACTOR, USUAL_AFTER
+from fathom_vllm.steps import Stalls
 
 _NO_DECODE: Final = -1
 _LEAST_S: Final = 1e-6
 """So far the clock goes on where nothing is to be done."""
+_excess_s: Final[Callable[[Any, float], float]] = compiled(Stalls.excess_s)
 
 
 @compiled
@@ -86,7 +88,7 @@ def _step(state: EngineState) -> None:
             counts = state.cells[MIXED, state.buckets[batch], depth]
         else:
             counts = state.cells[DECODE, state.buckets[batch], depth]
-            seconds -= _excess_s(state, seconds)
+            seconds -= _excess_s(state.stall_watch[0], seconds)
     counts.steps += 1
     counts.seconds += seconds
     counts.tokens += now.tokens - before
@@ -233,22 +235,6 @@ def _prefill(state: EngineState) -> None:
             request.first_s = now.now_s
             state.first_token_s[now.first_tokens] = now.now_s - request.born_s
             now.first_tokens += 1
-
-
-@compiled
-def _excess_s(state: EngineState, seconds: float) -> float:
-    """Seconds by which a step of decodes stalled: `fathom_vllm.steps.Stalls`, compiled."""
-    now = state.now[0]
-    longest_s = max(LEAST_STALL_S, STALL_FACTOR * now.usual_s)
-    if now.usual_of >= USUAL_AFTER and seconds > longest_s:
-        now.stalled_in_a_row += 1
-        if now.stalled_in_a_row <= MOST_STALLS_IN_A_ROW:
-            return float(seconds - now.usual_s)
-        now.usual_s, now.usual_of = 0.0, 0
-    now.stalled_in_a_row = 0
-    now.usual_of += 1
-    now.usual_s += (seconds - now.usual_s) / min(now.usual_of, USUAL_AFTER)
-    return 0.0
 
 
 @compiled

@@ -1,7 +1,6 @@
 """A world of whole requests, as its TOML file describes it; `docs/worlds.md` explains it all."""
 
 from itertools import accumulate, repeat
-from math import inf
 from operator import mul
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -81,16 +80,6 @@ class TrafficPart(WorldPart):
     changes: tuple[Change, ...] = ()
     turn_seconds: PositiveFloat | None = None
     """So long, only one class of requests comes, and then the next."""
-
-    def load_at(self, now_s: float) -> float:
-        """The load at a moment."""
-        past = [each for each in self.changes if 60 * each.at_minutes <= now_s]
-        return max(past, key=lambda each: each.at_minutes).load if past else self.load
-
-    def next_change_s(self, now_s: float) -> float:
-        """When the load changes next; infinite: it does not."""
-        all_s = (60 * each.at_minutes for each in self.changes)
-        return min((at_s for at_s in all_s if at_s > now_s), default=inf)
 
 
 class ClassPart(WorldPart):

@@ -10,7 +10,7 @@ from fathom.core.depth import depth_at
 from fathom.core.measurement import StepKind
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_bench.tuner.requests.arrivals import arrive
-from fathom_bench.tuner.requests.bar import best_schedule, ran
+from fathom_bench.tuner.requests.bar import at_one_depth, best_schedule, ran
 from fathom_bench.tuner.requests.engine import RequestEngine
 from fathom_bench.tuner.requests.fleet import TunedFleet, engines
 from fathom_bench.tuner.requests.random_worlds import random_request_world
@@ -326,10 +326,10 @@ def test_the_best_schedule_is_deep_for_few_requests_and_shallow_for_many() -> No
         "[[classes]]\nacceptance = 0.8\nprompt = 20\nanswer = 100\n"
     )
     world = parse(text, "busier")
-    best = best_schedule(world, seed=1)
+    best = best_schedule(world, 1, ran(world, 1, at_one_depth(world, world.fleet.tokens)))
     assert (best.depths[1], best.depths[6]) == (7, 1)
     for depth in world.fleet.allowed:
-        assert ran(world, 1, (depth,) * 7).finished_tokens < best.finished_tokens
+        assert ran(world, 1, at_one_depth(world, depth)).finished_tokens < best.finished_tokens
 
 
 def test_headroom_is_what_the_engines_make_beyond_this_when_requests_always_wait() -> None:
