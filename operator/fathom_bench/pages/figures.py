@@ -23,8 +23,11 @@ class PageCost:
     known_ms: float
     fetch_ms: float
     """Over HTTP, by a connection of its own, as long after the last one as looks are."""
+    changed_ms: float
+    """Fetched and read among hundreds of others, where the page shows a line for the first time."""
     look_ms: float
-    """Fetched and read beside hundreds of others, all of which are kept."""
+    """Fetched and read among hundreds of others, where it shows the lines that it showed before: so
+    it is once a pod has been at its batches and depths."""
 
     @property
     def ratio(self) -> float:

@@ -83,13 +83,14 @@ class ShownEngine:
         started.set(1.75e9)
         self._work(range(bucket_count(MAX_BATCH)), DEPTHS)
 
-    def work(self) -> None:
-        """Between two looks: two buckets, at one depth."""
-        self._work(range(6, 8), (3,))
-
     def page(self) -> bytes:
         """What it shows now."""
         return generate_latest(self._registry)
+
+    def page_after_work(self) -> bytes:
+        """What it shows after it has worked in two buckets, at one depth."""
+        self._work(range(6, 8), (3,))
+        return self.page()
 
     def _work(self, buckets: Iterable[int], depths: Iterable[int]) -> None:
         for counter in self._counters:

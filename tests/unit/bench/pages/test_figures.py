@@ -12,7 +12,7 @@ from fathom_bench.pages.figures import PageCost, PageFigures, PrometheusCost, Tu
 from fathom_bench.pages.page import ShownEngine
 from fathom_bench.pages.reference import read_by_library
 
-PAGE = PageCost(100_000, 1200, 15.0, 18.0, 0.75, 0.25, 1.5)
+PAGE = PageCost(100_000, 1200, 15.0, 18.0, 0.75, 0.25, 2.5, 1.5)
 STEADY = TunerCost("steady", pods=4, decide_ms=2.0, looks=1.5)
 SLO = TunerCost("goodput-slo", pods=4, decide_ms=4.0, looks=1.5)
 PROMETHEUS = PrometheusCost(whole_ms=30.0, whole_kib=2000.0, last_ms=6.0, last_kib=400.0)
@@ -37,7 +37,7 @@ def test_the_dearest_world_decides(look_ms: float, words: str) -> None:
     figures = replace(FIGURES, page=replace(PAGE, look_ms=look_ms))
     assert figures.holds is ("at most" in words)
     assert words in verdict(figures)
-    assert (page_table(figures).row_count, window_table(figures).row_count) == (5, 2)
+    assert (page_table(figures).row_count, window_table(figures).row_count) == (6, 2)
 
 
 def test_a_prometheus_stands_with_how_much_less_is_asked_for() -> None:
@@ -47,9 +47,7 @@ def test_a_prometheus_stands_with_how_much_less_is_asked_for() -> None:
 
 def test_the_page_shows_all_that_is_read_and_moves_in_a_few_cells(tmp_path: Path) -> None:
     engine = ShownEngine("model", tmp_path)
-    reader, before = PageReader(), engine.page()
-    engine.work()
-    after = engine.page()
+    reader, before, after = PageReader(), engine.page(), engine.page_after_work()
     first, second = (reader.read(each, pod="p", at_s=0) for each in (before, after))
 
     shown = {line.partition(b"{")[0].partition(b" ")[0].decode() for line in after.splitlines()}
