@@ -119,7 +119,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """As asyncio's, and held back while the process that it belongs to is paused."""
-        context = context or contextvars.copy_context()
+        # One that holds nothing is false, and is the world's own.
+        context = contextvars.copy_context() if context is None else context
         owner = context.get(_process)
         if owner is None:
             return super().call_soon(callback, *args, context=context)
@@ -135,7 +136,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """As `call_soon`."""
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         owner = context.get(_process)
         if owner is None:
             return super().call_at(when, callback, *args, context=context)
