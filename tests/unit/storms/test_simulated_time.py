@@ -1,6 +1,7 @@
 """What a simulated process is, and what it is not."""
 
 import asyncio
+from contextvars import Context
 
 from storms.simulated_time import Process, SimulatedLoop, current, run
 
@@ -22,7 +23,8 @@ def test_the_world_does_not_stop_with_the_process_that_woke_it() -> None:
             await asyncio.sleep(2.0)
             seen.append((loop.time(), current()))
 
-        world_task = loop.create_task(world())
+        # As where nothing has set a variable: an empty context is false.
+        world_task = loop.create_task(world(), context=Context())
         process = Process(loop, "operator")
         asking = process.start(asks())
         await asyncio.sleep(2.5)
