@@ -64,6 +64,14 @@ async def passes(bench: Bench, seconds: float) -> None:
         bench.clock.at_s += 1
 
 
+async def passes_before_ready(bench: Bench, seconds: int) -> None:
+    """As `passes`, while no engine has loaded."""
+    for _ in range(seconds):
+        await bench.tick()
+        bench.play_controllers(ready=False)
+        bench.clock.at_s += 1
+
+
 def restart_without_hub(bench: Bench) -> None:
     """Another operator, to which the hub does not answer."""
     bench.models.update(HUB_IS_DOWN)
@@ -230,6 +238,24 @@ async def test_a_canary_that_is_refused_late_goes_and_what_served_comes_back() -
     assert any("its spec is refused, and revision" in message for message in told), told
 
 
+async def test_what_was_gone_back_to_before_it_was_ready_follows_replicas_for_good() -> None:
+    bench = bench_of({TARGET: FITS, A: FITS, B: NOT_YET})
+    await bench.tick()
+    bench.edit({"draft.id": B.id})
+    await passes_before_ready(bench, 12)
+    bench.models[B] = UNFIT
+    await passes_before_ready(bench, 5)
+    assert asked(bench) == {A.id: 3}
+    assert bench.condition("Degraded")["reason"] == "InvalidSpec"
+
+    bench.edit({"replicas": 0})
+    await passes_before_ready(bench, 5)
+    assert asked(bench) == {}
+    bench.edit({"replicas": 2})
+    await passes_before_ready(bench, 5)
+    assert asked(bench) == {A.id: 2}
+
+
 async def test_what_is_refused_in_the_midst_of_its_promotion_goes_back() -> None:
     bench = await serving_a(**{"rollout.canaryMinutes": 0})
     bench.edit({"draft.id": B.id})
@@ -247,10 +273,7 @@ async def test_what_is_refused_in_the_midst_of_its_promotion_goes_back() -> None
 
 async def test_a_first_spec_that_is_refused_before_it_was_ready_grows_no_further() -> None:
     bench = bench_of({TARGET: FITS, A: NOT_YET})
-    for _ in range(45):
-        await bench.tick()
-        bench.play_controllers(ready=False)
-        bench.clock.at_s += 1
+    await passes_before_ready(bench, 45)
     assert asked(bench) == {A.id: 3}
     bench.models[A] = UNFIT
     bench.edit({"replicas": 5})

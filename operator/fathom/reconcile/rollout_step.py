@@ -255,7 +255,8 @@ def _checkpoint_after(
     on_trial = rollout is not None and rollout.stage is Stage.CANARY
     looked_at_s = given.now_s if on_trial else None
     after = replace(checkpoint, stable_spec=stable, rollout=rollout, looked_at_s=looked_at_s)
-    if intent.newest:
+    # What was gone back to before it was ever good is known by the rollout alone, which has ended.
+    if intent.newest or after.spec_of(intent.revision) is None:
         after = after.with_accepted(intent.text, intent.revision)
     # The proof that a spec is good: its pods serve, and no trial of theirs is under way.
     past_trial = rollout is None or rollout.arm or rollout.stage is Stage.PROMOTED
