@@ -263,13 +263,13 @@ def _example(file: str) -> Object:
 
 
 def _description() -> str:
-    """How the README begins, up to its first manifest, and what it says of where this ends."""
-    beginning = (REPOSITORY / "README.md").read_text(encoding="utf-8").partition("```yaml")[0]
+    """How the README begins, up to its picture, and where it says what does not work."""
+    beginning = (REPOSITORY / "README.md").read_text(encoding="utf-8").partition("\n![")[0]
     text = beginning.removeprefix("# Fathom").strip()
     return (
         f"{text}\n\n"
-        "What is unproven and what does not work yet stands in the "
-        f"[README]({SOURCE}#what-does-not-work-yet): read it before you rely on this.\n"
+        "Before you rely on this, read in the "
+        f"[README]({SOURCE}#what-does-not-work-yet) what is unproven and what does not work yet.\n"
     )
 
 

@@ -81,6 +81,15 @@ def test_the_readme_says_that_nothing_is_published_yet() -> None:
     assert (DOCS / "releases.md").read_text(encoding="utf-8").count("**Nothing is published yet**")
 
 
+def test_the_readme_is_read_in_three_minutes() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```", "", readme, flags=re.DOTALL)
+    prose = re.sub(r"\]\([^)]*\)", "]", prose)
+    assert len([word for word in prose.split() if re.search(r"\w", word)]) <= 800
+    assert len(re.findall(r"\d[\d.,]*", prose)) <= 25
+    assert "![" in readme.partition("\n## ")[0]
+
+
 def test_workflows_that_a_page_names_are_there() -> None:
     for page in DOCS.glob("*.md"):
         for named in re.findall(r"`(\.github/[\w./-]+)`", page.read_text(encoding="utf-8")):
