@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from fathom.api.conditions import Reason
+from fathom.api.conditions import EventReason, Reason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import FetchedModel, WeightsStatus
 from fathom.core.cluster.kinds import JOB
@@ -63,7 +63,7 @@ def fetched_news(standing: FetchStanding) -> tuple[Event, ...]:
         return ()
     models = ", ".join(f"{each.id} at {each.commit}" for each in _models(standing))
     message = f"In claim {standing.fetch.claim}: {models}, {size(standing.fetched.total_bytes)}."
-    return (Event(Severity.NORMAL, "WeightsFetched", message),)
+    return (Event(Severity.NORMAL, EventReason.WEIGHTS_FETCHED, message),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fathom.api import names
+from fathom.api.conditions import EventReason
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.core.cluster.metadata import Meta
@@ -89,6 +90,6 @@ def event_of(result: QualityStatus) -> Event:
     well = result.result is QualityResult.LOSSLESS
     return Event(
         Severity.NORMAL if well else Severity.WARNING,
-        "QualityChecked",
+        EventReason.QUALITY_CHECKED,
         f"{result.result}: {result.message}",
     )

@@ -1,6 +1,7 @@
 """The event that says, before the first pod goes, that a change needs new pods, and why."""
 
 from fathom.api import names
+from fathom.api.conditions import EventReason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.counted import counted
@@ -44,7 +45,7 @@ def rollout_announcement(
         held = f" It waits: {paused}"
     return Event(
         Severity.NORMAL,
-        "Rolling",
+        EventReason.ROLLING,
         f"{because}, which needs new pods: revision {stable} is replaced by "
         f"{rollout.revision}, one canary first, with at most "
         f"{counted(settings.max_unavailable, 'replica')} missing and {settings.max_surge} added at "

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api import names
-from fathom.api.conditions import Reason
+from fathom.api.conditions import EventReason, Reason
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.counted import counted
 from fathom.core.reporting.events import Event, Severity
@@ -86,7 +86,7 @@ def _without_room(rollout: Rollout, lack: NoRoom, given: RolloutInput) -> Rollou
         f"{cost(rollout.stable, given)}."
     )
     takes = replace(resumed(rollout, given.now_s), no_room=True, reason=lack.reason)
-    event = _normal("TakesReplica", sentence)
+    event = _normal(EventReason.TAKES_REPLICA, sentence)
     return RolloutStep(replace(takes, message=f"the canary is starting. {sentence}"), (event,))
 
 
@@ -126,9 +126,9 @@ def _of_this_spec(
         )
         message = f"The {_what(before)} ends: {ended}"
         quiet = before.stage is Stage.ROLLED_BACK
-        return back, () if quiet else (_normal("Reverted", message),)
+        return back, () if quiet else (_normal(EventReason.REVERTED, message),)
     event = _normal(
-        "Superseded",
+        EventReason.SUPERSEDED,
         f"The {_what(before)} ends: the spec asks for {given.revision} now.",
     )
     quiet = before.stage in {Stage.SETTLING, Stage.ROLLED_BACK}
@@ -153,7 +153,7 @@ def _with_other_end(before: Rollout, given: RolloutInput) -> tuple[Rollout, tupl
     )
     # Its clocks begin anew: how long it was compared is no matter of patience.
     moved = before.entered(before.stage, before.reason, before.message, given.now_s)
-    return replace(_for(moved, given), compared=None), (_normal("Canary", message),)
+    return replace(_for(moved, given), compared=None), (_normal(EventReason.CANARY, message),)
 
 
 def _for(rollout: Rollout, given: RolloutInput) -> Rollout:
@@ -261,7 +261,7 @@ def _tried(rollout: Rollout, given: RolloutInput) -> RolloutStep:
             f"One replica {HAS[rollout.compares]}, of revision {rollout.revision}, is compared "
             f"with those of {rollout.stable} for as long as the spec says Canary."
         )
-        return RolloutStep(canary, (_normal("Canary", message),))
+        return RolloutStep(canary, (_normal(EventReason.CANARY, message),))
     watched = "replaced" if _alone(given) else "watched beside the others"
     minutes = given.settings.bake_s / 60
     bake = f" for {minutes:.0f} min" if minutes and not _alone(given) else ""
@@ -269,7 +269,7 @@ def _tried(rollout: Rollout, given: RolloutInput) -> RolloutStep:
         f"One replica is {watched}{bake}, at revision {rollout.revision} instead of "
         f"{rollout.stable}{f' ({rollout.why})' if rollout.why else ''}."
     )
-    return RolloutStep(canary, (_normal("Canary", message),))
+    return RolloutStep(canary, (_normal(EventReason.CANARY, message),))
 
 
 def _no_way_back(rollout: Rollout, given: RolloutInput) -> bool:
@@ -386,7 +386,7 @@ def _compared(
         return RolloutStep(replace(rollout, reason=Reason.COMPARING, message=message))
     sentence = f"Pod {pod.name}, {HAS[rollout.compares]}, compared with the others: {found}"
     after = replace(rollout, compared=found, reason=Reason.COMPARING, message=str(found))
-    return RolloutStep(after, (_normal("Compared", sentence),))
+    return RolloutStep(after, (_normal(EventReason.COMPARED, sentence),))
 
 
 def _seen(rollout: Rollout, watch: CanaryWatch, given: RolloutInput) -> Rollout:
@@ -409,7 +409,7 @@ def _counts(window: CanaryWindow, watch: CanaryWatch, given: RolloutInput) -> bo
 def _promoted(rollout: Rollout, reason: Reason, message: str, given: RolloutInput) -> RolloutStep:
     promoted = rollout.entered(Stage.PROMOTED, reason, message, given.now_s)
     sentence = f"Revision {rollout.revision} replaces {rollout.stable} everywhere: {message}"
-    return RolloutStep(promoted, (_normal("Promoted", sentence),))
+    return RolloutStep(promoted, (_normal(EventReason.PROMOTED, sentence),))
 
 
 def _rolled_back(
@@ -436,8 +436,8 @@ def _followed(rollout: Rollout, given: RolloutInput) -> RolloutStep:
     message = f"Every replica is of revision {rollout.revision}."
     # Where it went back before anything had moved, there is nothing to tell.
     quiet = rollout.reason is Reason.REVERTED
-    return RolloutStep(None, () if quiet else (_normal("RolledOut", message),))
+    return RolloutStep(None, () if quiet else (_normal(EventReason.ROLLED_OUT, message),))
 
 
-def _normal(reason: str, message: str) -> Event:
+def _normal(reason: EventReason, message: str) -> Event:
     return Event(Severity.NORMAL, reason, message)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fathom.api import names
+from fathom.api.conditions import EventReason
 from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
@@ -70,7 +71,9 @@ class Actor:
         outcome = await self._writer.carry_out(writes.todo, memory.guard, now_s)
         if (ended := writes.bench_ended) is not None and ended in outcome.written:
             sentence = f"Job {ended.name} was deleted: {ended.why}"
-            await self._reporter.emit([Event(Severity.NORMAL, "BenchEnded", sentence)], objects)
+            await self._reporter.emit(
+                [Event(Severity.NORMAL, EventReason.BENCH_ENDED, sentence)], objects
+            )
         left = (*outcome.left, *writes.barred)
         memory.unlisted = frozenset({*writes.unlisted, *_unseen(outcome)})
         if outcome.tried or any(each.left_behind for each in writes.taken):
@@ -115,7 +118,7 @@ class Actor:
     async def _refresh(self, pod: str, why: str, objects: Objects, memory: Memory) -> None:
         if await self._writer.attempt(deleted(objects, POD, pod, why)):
             memory.objects = None
-            event = Event(Severity.NORMAL, "Refreshing", why)
+            event = Event(Severity.NORMAL, EventReason.REFRESHING, why)
             await self._reporter.emit([event], objects)
 
     async def _nudge_engines(

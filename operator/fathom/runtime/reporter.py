@@ -8,6 +8,7 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
+from fathom.api.conditions import EventReason
 from fathom.core.cluster.manifest import Seen
 from fathom.core.cluster.snapshot import Objects, Snapshot, status_in
 from fathom.core.reporting.event_pace import EventPace
@@ -93,7 +94,7 @@ class Reporter:
             "its role allow it, which policy or webhook refuses it, is the CRD as new as the "
             f"operator? The API server says: {error.message}"
         )
-        await self.emit([Event(Severity.WARNING, "StatusRefused", message)], objects)
+        await self.emit([Event(Severity.WARNING, EventReason.STATUS_REFUSED, message)], objects)
 
     def log_unread(self, snapshot: Snapshot, memory: Memory) -> None:
         """Remember whose metrics cannot be read; what is new of that goes into the log."""
@@ -118,7 +119,7 @@ class Reporter:
         """Say once of each pin that it is ignored, and why."""
         fresh = [each for each in bad if (each.pod, each.value) not in memory.warned_pins]
         memory.warned_pins = {(each.pod, each.value) for each in bad}
-        events = [Event(Severity.WARNING, "PinIgnored", each.message) for each in fresh]
+        events = [Event(Severity.WARNING, EventReason.PIN_IGNORED, each.message) for each in fresh]
         await self.emit(events, objects)
 
     async def emit_losses(self, objects: Objects, keys: Sequence[str]) -> None:
@@ -128,7 +129,7 @@ class Reporter:
                 f"{' and '.join(keys)} of ConfigMap {names.tuning_config_map(objects.key.name)} "
                 "cannot be read: what was learnt there is begun anew."
             )
-            await self.emit([Event(Severity.WARNING, "BegunAnew", message)], objects)
+            await self.emit([Event(Severity.WARNING, EventReason.BEGUN_ANEW, message)], objects)
 
     async def emit_old_read(self, read: int, acted_upon: int, objects: Objects) -> None:
         """That nothing is done, for an API server that does not catch up."""
@@ -138,7 +139,7 @@ class Reporter:
             "If status was restored from a backup, any edit of the spec that brings its generation "
             "beyond that ends this."
         )
-        await self.emit([Event(Severity.WARNING, "OutdatedRead", message)], objects)
+        await self.emit([Event(Severity.WARNING, EventReason.OUTDATED_READ, message)], objects)
 
     async def emit_crash(self, error: Exception, objects: Objects) -> None:
         """An error of our own, where the user of the resource sees it."""
@@ -146,4 +147,4 @@ class Reporter:
             f"Fathom failed on this resource ({type(error).__name__}: {error}); what runs keeps "
             "running, and it tries again. The operator's log has the details: please report it."
         )
-        await self.emit([Event(Severity.WARNING, "InternalError", message)], objects)
+        await self.emit([Event(Severity.WARNING, EventReason.INTERNAL_ERROR, message)], objects)

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
+from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, EventReason, Reason
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.metadata import Meta
@@ -33,7 +33,7 @@ class Event:
 
     severity: Severity
     reason: str
-    """PascalCase."""
+    """An `EventReason`, a condition's `Reason`, or made of an alarm or of what the tuner does."""
     message: str
 
 
@@ -64,7 +64,7 @@ def _pause(new: SpeculativeDeploymentStatus, old: Condition | None) -> tuple[Eve
         return ()
     if is_paused:
         return (Event(Severity.NORMAL, Reason.PAUSED, now.message),)
-    return (Event(Severity.NORMAL, "Resumed", f"the pause is over: {now.message}"),)
+    return (Event(Severity.NORMAL, EventReason.RESUMED, f"the pause is over: {now.message}"),)
 
 
 def _news(new: Condition, old: Condition | None) -> bool:
@@ -80,7 +80,7 @@ def _event(condition: Condition) -> Event:
     good = condition.type not in _ABNORMAL
     well = (condition.status is ConditionStatus.TRUE) is good
     if condition.type is ConditionType.DEGRADED and well:
-        return Event(Severity.NORMAL, "Recovered", "everything is as expected again.")
+        return Event(Severity.NORMAL, EventReason.RECOVERED, "everything is as expected again.")
     if isinstance(condition.type, AlarmKind):
         name = f"{condition.type}{'Over' if well else ''}"
         severity = Severity.NORMAL if well else Severity.WARNING
