@@ -9,7 +9,7 @@ from fathom.reconcile.holding import PATIENCE_S
 from fathom.runtime.loops import pass_after_pass
 from fathom.runtime.model_cache import NOT_YET
 from fathom.runtime.turns import Turns
-from support.bench import Bench
+from support.bench import AT_ONCE, Bench
 from support.waiting import turns, until
 
 TARGET = ModelRef("org/target")
@@ -57,7 +57,7 @@ async def test_what_runs_without_an_answer_does_not_wait_for_one_again() -> None
 async def test_a_sleeping_loop_wakes_when_more_is_known() -> None:
     bench = Bench(CHANGES, models={TARGET: NOT_YET, DRAFT: NOT_YET})
     await bench.until_ready()
-    task = asyncio.create_task(pass_after_pass(bench.loop, Turns(), settle_s=0))
+    task = asyncio.create_task(pass_after_pass(bench.loop, Turns(), AT_ONCE))
     await turns()  # until it has nothing left to do
 
     bench.models |= {TARGET: FITS, DRAFT: FITS}

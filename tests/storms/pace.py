@@ -19,7 +19,8 @@ MOST_REQUESTS: Final = 1200
 """Requests of one process, but for leases and the resources' own watch, which is Kopf's: 20 a
 second, as many as controller-runtime allows a controller."""
 MOST_LOOKS: Final = 120
-"""At a resource: a pass begins half a second after the one before, at the soonest."""
+"""At a resource: a pass begins a second after the one before has ended, at the soonest, and looks
+twice at most."""
 MOST_LISTS: Final = 10
 """Lists of a kind, besides one of each look, which lists what watches may not have told of yet. A
 watch that fails is begun after 1, 2, 4, 8, 16 and then every 30 seconds; a new process lists

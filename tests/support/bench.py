@@ -32,7 +32,7 @@ from fathom.fetch.progress import FetchedBytes
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.runtime.child_cache import ChildCache
 from fathom.runtime.gather import read_nodes
-from fathom.runtime.loop import Loop
+from fathom.runtime.loop import Loop, Pace
 from fathom.runtime.node_cache import NodeCache
 from fathom.runtime.ports import Decide, World
 from fathom.runtime.telemetry import Telemetry
@@ -42,6 +42,8 @@ from support.fake_kube import FakeKube
 
 START_S = 1_800_000_000.0
 KEY = ObjectKey("llm", "kimi")
+AT_ONCE = Pace(settle_s=0, apart_s=0)
+"""For loops that need not wait for anybody."""
 
 
 class ManualClock:

@@ -7,7 +7,7 @@ it does not matter, and a pass that is cut off anywhere is continued by the next
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -50,13 +50,28 @@ from fathom.tuning.state import TuningState
 RESYNC_S: Final = 60.0
 """The longest sleep, and the longest that a look at the cluster is trusted without a sign."""
 LONGEST_BACKOFF_S: Final = 300.0
-SHORTEST_SLEEP_S: Final = 0.5
+SHORTEST_SLEEP_S: Final = 1.0
+"""Between two passes, whatever happens: a resource that is edited, or whose pods move, many times a
+second is worth a look a second."""
 LEFT_BEHIND_S: Final = 5.0
 """Until another look whether Kubernetes has removed what an earlier resource left."""
 PATIENCE: Final = 3
 """Passes in a row that may find that they have looked too long ago, before people hear of it."""
 
 _log: Final = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How soon a loop that is woken begins a pass, in seconds."""
+
+    settle_s: float = 0.2
+    """After it is woken, so that a burst of that costs one pass."""
+    apart_s: float = SHORTEST_SLEEP_S
+    """After its last pass, so that who never stops waking it does not keep it busy."""
+
+
+PACE: Final = Pace()
 
 
 class Loop:
@@ -126,19 +141,21 @@ class Loop:
         self._deleted = True
         self.wake()
 
-    async def sleep(self, delay_s: float, settle_s: float) -> None:
+    async def sleep(self, delay_s: float, pace: Pace) -> None:
         """Until the next pass is due.
 
         Args:
-            delay_s: at the longest.
-            settle_s: how long to wait after it is woken, so that a burst of them costs one pass.
+            delay_s: in seconds, unless it is woken.
+            pace: of passes, where it is woken.
         """
+        loop = asyncio.get_running_loop()
+        soonest_s = loop.time() + pace.apart_s
         try:
             # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes together
             # with what wakes it, and the loop would never end.
             async with asyncio.timeout(delay_s):
                 await self._woken.wait()
-            await asyncio.sleep(settle_s)
+            await asyncio.sleep(max(pace.settle_s, soonest_s - loop.time()))
         except TimeoutError:
             pass
 

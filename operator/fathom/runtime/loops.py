@@ -14,7 +14,7 @@ import structlog
 
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.spread import spread
-from fathom.runtime.loop import RESYNC_S, Loop
+from fathom.runtime.loop import PACE, RESYNC_S, Loop, Pace
 from fathom.runtime.ports import World
 from fathom.runtime.turns import Turns
 
@@ -24,13 +24,13 @@ STUCK_AFTER_S: Final = 600.0
 _log: Final = structlog.get_logger(__name__)
 
 
-async def pass_after_pass(loop: Loop, turns: Turns, settle_s: float) -> None:
+async def pass_after_pass(loop: Loop, turns: Turns, pace: Pace) -> None:
     """Until the resource is gone.
 
     Args:
         loop: of the resource.
         turns: for which it waits before each pass.
-        settle_s: how long to wait after it is woken, so that a burst of them costs one pass.
+        pace: of its passes, where it is woken.
     """
     try:
         while True:
@@ -41,7 +41,7 @@ async def pass_after_pass(loop: Loop, turns: Turns, settle_s: float) -> None:
                     delay_s = await loop.tick()
             if delay_s is None:
                 return
-            await loop.sleep(_apart(loop, delay_s, waited_s), settle_s)
+            await loop.sleep(_apart(loop, delay_s, waited_s), pace)
     finally:
         await loop.stop()
 
@@ -63,18 +63,18 @@ class Loops:
     def __init__(
         self,
         world: World,
-        settle_s: float = 0.2,
+        pace: Pace = PACE,
         steady_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start with none.
 
         Args:
             world: what each loop is given.
-            settle_s: how long a loop that is woken waits for more of that, in seconds.
+            pace: of each loop's passes, where it is woken.
             steady_s: seconds of a clock that nobody sets.
         """
         self._world = world
-        self._settle_s = settle_s
+        self._pace = pace
         self._steady_s = steady_s
         self._turns = Turns()
         self._running: dict[ObjectKey, tuple[Loop, asyncio.Task[None]]] = {}
@@ -117,7 +117,7 @@ class Loops:
         if self.closed:
             return
         loop = Loop(key, self._world, self._steady_s)
-        passing = pass_after_pass(loop, self._turns, self._settle_s)
+        passing = pass_after_pass(loop, self._turns, self._pace)
         # In a context of its own: Kopf's holds the event, with all of the resource.
         context = Context()
         task = asyncio.create_task(passing, name=f"loop of {key}", context=context)

@@ -15,10 +15,11 @@ from fathom.api import names
 from fathom.core import spread
 from fathom.core.cluster.kinds import SERVICE, SPECULATIVE_DEPLOYMENT, Kind, ObjectKey
 from fathom.core.cluster.manifest import Manifest
-from fathom.runtime.loop import RESYNC_S
+from fathom.runtime.loop import RESYNC_S, SHORTEST_SLEEP_S, Pace
 from fathom.runtime.loops import STUCK_AFTER_S, Loops, pass_after_pass
 from fathom.runtime.turns import PASSES_AT_ONCE, Turns
-from support.bench import KEY, Bench, holding
+from support.bench import AT_ONCE, KEY, Bench, holding
+from support.leaping_time import in_leaping_time
 from support.waiting import turns, until
 
 OTHER = ObjectKey("llm", "other")
@@ -239,7 +240,7 @@ class OneTurn:
         if not crowded:
             hold.set()
 
-        async def sleep(delay_s: float, _: float) -> None:
+        async def sleep(delay_s: float, _: Pace) -> None:
             self.slept.append(delay_s)
             await asyncio.Event().wait()
 
@@ -247,7 +248,7 @@ class OneTurn:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._hold(hold))
             await asyncio.sleep(0)
-            passing = group.create_task(pass_after_pass(self.loop, self.turns, settle_s=0))
+            passing = group.create_task(pass_after_pass(self.loop, self.turns, AT_ONCE))
             await turns()  # it waits in line, or has passed
             hold.set()
             await until(lambda: self.slept, "the pass to end")
@@ -288,6 +289,32 @@ async def test_an_edit_is_urgent_and_what_was_written_of_it_is_not(
     assert not loop.edited
 
 
+@in_leaping_time
+async def test_who_edits_all_the_time_is_answered_once_a_second() -> None:
+    bench, looks_s, clock = Bench(), list[float](), asyncio.get_running_loop()
+    read = bench.kube.get
+
+    async def counted(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        looks_s.append(clock.time())
+        return await read(kind, namespace, name)
+
+    bench.kube.get = counted  # type: ignore[method-assign]
+    loops = Loops(bench.world)
+    loops.seen(KEY)
+    await asyncio.sleep(2 * RESYNC_S)
+    began_s, before = clock.time(), len(looks_s)
+    for index in range(200):
+        bench.edit({"speculation.tokens": (1, 3)[index % 2]})
+        metadata = bench.resource["metadata"]
+        loops.changed(KEY, metadata["generation"], {}, metadata["resourceVersion"])
+        await asyncio.sleep(0.1)
+    took_s = clock.time() - began_s
+    await loops.stop()
+    edited_s = looks_s[before:]
+    assert edited_s[0] - began_s < SHORTEST_SLEEP_S  # who edits once does not wait
+    assert 0.5 * took_s <= len(edited_s) <= took_s / SHORTEST_SLEEP_S + 1
+
+
 @pytest.mark.parametrize("annotation", names.ASKING_ANNOTATIONS)
 async def test_what_a_person_asks_by_an_annotation_is_urgent_until_it_was_looked_at(
     bench: Bench, annotation: str
@@ -308,7 +335,7 @@ async def test_what_a_person_asks_by_an_annotation_is_urgent_until_it_was_looked
 
 async def test_an_edit_goes_before_a_thousand_looks(bench: Bench) -> None:
     """Its first write comes before the looks that were due before it."""
-    loops, at_work, go_on = Loops(bench.world, settle_s=0), 0, asyncio.Event()
+    loops, at_work, go_on = Loops(bench.world, AT_ONCE), 0, asyncio.Event()
     loops.seen(KEY)
     await until(lambda: bench.metrics.asked, "a pass")
     read, looked = bench.kube.get, list[str]()
