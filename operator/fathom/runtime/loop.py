@@ -202,7 +202,8 @@ class Loop:
             self._log.warning("older than what was acted upon", read=generation, acted_upon=newest)
             if self._failures == PATIENCE:
                 await self._reporter.emit_old_read(generation, newest, objects)
-            return self._failed()
+            # No watch tells that reads are current again, and until then nothing is looked after.
+            return min(RESYNC_S, self._failed())
         memory.saw(generation, objects.metadata.annotations)
         await self._reporter.emit_losses(objects, memory.checkpoint.lost)
         memory.checkpoint = memory.checkpoint.without_lost()
