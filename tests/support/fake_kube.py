@@ -251,7 +251,8 @@ class FakeKube:
 
     def _replace(self, place: Place, body: dict[str, Any]) -> None:
         before = self._objects.get(place)
-        metadata = body.setdefault("metadata", {})
+        # A write to other fields hands on what it found here, which is of the version before.
+        metadata = body["metadata"] = dict(body.get("metadata") or {})
         metadata.setdefault("uid", before["metadata"]["uid"] if before else uuid.uuid4().hex)
         metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
         generation = before["metadata"].get("generation", 1) if before else 1
