@@ -147,6 +147,8 @@ class Cluster:
         """Whether kubelets refuse what the scheduler sends them."""
         self.spoilt: set[str] = set()
         """Uids of LeaderWorkerSets whose leaders' engines crash at each start."""
+        self.spoilt_revisions: set[str] = set()
+        """Revisions of which such a set was, whose next canary may fail as well."""
         self.disk_full = False
         """Whether engines that start now have no room for what they count."""
         self.disturbed_at_s = float("-inf")
@@ -201,6 +203,7 @@ class Cluster:
         if found is not None:
             self.disturbed_at_s = self._loop.time()
             self.spoilt.add(_owner(found))
+            self.spoilt_revisions.add(found["metadata"]["labels"][names.LABEL_REVISION])
             self._crash(self.containers[pod])
 
     def crash(self, pod: str) -> None:

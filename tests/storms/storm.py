@@ -355,7 +355,8 @@ class Storm:
     def _may_roll_back(self) -> bool:
         """Whether a canary may have looked worse than it was made."""
         unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
-        return unreadable or self.cluster.canaries_suffer
+        spoilt = self.rollout().get("revision") in self.cluster.spoilt_revisions
+        return unreadable or self.cluster.canaries_suffer or spoilt
 
     def serves_as_asked(self) -> bool:
         """Whether something serves, and all that does is of the image that the user asks for."""
