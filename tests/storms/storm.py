@@ -30,7 +30,7 @@ from fathom.core.cluster.kinds import (
 from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
-from storms.canaries import Canaries
+from storms.canaries import LEAST_TRAFFIC, Canaries
 from storms.clients import Clients
 from storms.cluster import BAD_IMAGES, Cluster
 from storms.deeds import IMAGES, SPOIL_METRICS
@@ -356,7 +356,18 @@ class Storm:
         """Whether a canary may have looked worse than it was made."""
         unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
         spoilt = self.rollout().get("revision") in self.cluster.spoilt_revisions
-        return unreadable or self.cluster.canaries_suffer or spoilt
+        return unreadable or self.cluster.canaries_suffer or spoilt or self._left_to_chance()
+
+    def _left_to_chance(self) -> bool:
+        """Whether a canary was slower by less than its traffic could tell.
+
+        What is in doubt after three times `canaryMinutes` is decided by the mean: with six requests
+        in flight and one minute that is known to ±22 % (two standard errors), so that of canaries
+        that are as good as the others nearly every other one is given up.
+        """
+        minutes = self.spec().get("rollout", {}).get("canaryMinutes", 0)
+        slower = self.rollout().get("reason") == Reason.CANARY_SLOWER
+        return slower and 0 < minutes * self.history.scenario.load < LEAST_TRAFFIC
 
     def serves_as_asked(self) -> bool:
         """Whether something serves, and all that does is of the image that the user asks for."""
