@@ -9,8 +9,9 @@ Two revisions stand side by side as two workloads. With `replicas` N, `maxUnavai
    that still drain.
 3. The others shrink, by no more than keeps N - U: first pods that are not ready, which serve
    nobody, then ready ones, as far as ready pods exceed N - U.
-4. While the wanted revision is on trial (`ReplicaBounds.most_new`), it stays that small, the others
-   make room for no more than that, and what a change of N adds or takes is theirs.
+4. While the wanted revision is on trial (`ReplicaBounds.most_new`), it stays that small, or becomes
+   so as the others do in 3. The others make room for no more than that, and what a change of N adds
+   or takes is theirs.
 5. Where a change of N leaves more than N + S, the last ready pod stays until one of the wanted
    revision serves, though U may allow none; and beside a canary that is there stays one of the
    others, to be compared with.
@@ -96,10 +97,17 @@ def replicas_by_revision(
         return {wanted: on_trial} | _scaled(others, _kept(on_trial, new, others, bounds))
     if bounds.paused:
         return {wanted: new.asked} | _scaled(fleets, bounds.replicas)
-    kept = 0 if bounds.most_new is None else _kept(bounds.most_new, new, others, bounds)
-    if sum(fleet.asked for fleet in others) < kept:
-        return {wanted: min(new.asked, _most(bounds))} | _scaled(others, kept)
-    grown = _grown(new, others, bounds)
+    left = kept = 0
+    if bounds.most_new is not None:
+        left = _left_on_trial(new, others, bounds)
+        kept = _kept(bounds.most_new, new, others, bounds)
+    asked = sum(fleet.asked for fleet in others)
+    if asked < kept:
+        if left > _most(bounds):
+            # They grow once it has gone.
+            kept = max(asked, min(kept, bounds.replicas + bounds.max_surge - left))
+        return {wanted: left} | _scaled(others, kept)
+    grown = max(left, _grown(new, others, bounds))
     # What it loses itself to a change of N serves nobody when the others have gone.
     of_new = new.serving_at(min(new.asked, grown))
     return {wanted: grown} | _shrunk(new, others, bounds, of_new=of_new, kept=kept)
@@ -131,6 +139,13 @@ def _kept(on_trial: int, new: Fleet, others: Sequence[Fleet], bounds: ReplicaBou
 
 def _most(bounds: ReplicaBounds) -> int:
     return bounds.replicas if bounds.most_new is None else min(bounds.replicas, bounds.most_new)
+
+
+def _left_on_trial(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:
+    """What the wanted revision keeps of its replicas, of which it may have fewer now."""
+    serving = new.serving + sum(fleet.serving for fleet in others)
+    spare = serving - (bounds.replicas - bounds.max_unavailable)
+    return _without([new], new.asked - _most(bounds), spare)[new.revision]
 
 
 def _grown(new: Fleet, others: Sequence[Fleet], bounds: ReplicaBounds) -> int:

@@ -314,6 +314,18 @@ def test_a_canary_that_is_superseded_goes_before_what_serves() -> None:
     }
 
 
+@pytest.mark.parametrize("old_asked", [2, 3])
+def test_a_canary_that_is_over_goes_once_the_others_can_spare_it(old_asked: int) -> None:
+    """As where one of the others was drained while it baked, and what it was tried for is lost."""
+    bounds = ReplicaBounds(3, 1, 0, most_new=0)
+    short = (deployed("old", old_asked, 1), deployed("new", 1, 1))
+    assert replicas_by_revision("new", short, bounds) == {"old": old_asked, "new": 1}
+    enough = (deployed("old", old_asked, 2), deployed("new", 1, 1))
+    assert replicas_by_revision("new", enough, bounds) == {"old": 3, "new": 0}
+    down = (deployed("old", old_asked, 1), deployed("new", 1, 0))
+    assert replicas_by_revision("new", down, bounds) == {"old": 3, "new": 0}
+
+
 @pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("ready", [0, 1])
 def test_scaled_to_one_a_canary_that_is_there_keeps_one_beside_it(
@@ -432,3 +444,25 @@ def test_shrinking_groups_keeps_what_must_serve(
     asked = replicas_by_revision("new", (old, new), bounds)
     left = sum(index < asked["old"] for index in ready) + min(of_new, 5)
     assert left >= min(len(ready) + of_new, bounds.replicas - unavailable)
+
+
+_TRIALS = st.builds(
+    ReplicaBounds,
+    replicas=st.integers(1, 5),
+    max_unavailable=st.integers(0, 3),
+    max_surge=st.integers(0, 2),
+    most_new=st.integers(0, 1),
+).filter(lambda bounds: bounds.max_unavailable + bounds.max_surge > 0)
+
+
+@given(_GROUPS, st.sets(st.integers(0, 4)), _TRIALS)
+def test_whatever_becomes_of_a_trial_keeps_what_must_serve(
+    old: tuple[set[int], int], ready: set[int], bounds: ReplicaBounds
+) -> None:
+    fleets = (numbered("old", *old), numbered("new", ready, bounds.replicas))
+    asked = replicas_by_revision("new", fleets, bounds)
+    left = sum(each.serving_at(asked[each.revision]) for each in fleets)
+    least = bounds.replicas - bounds.max_unavailable
+    assert left >= min(sum(each.serving for each in fleets), least)
+    before = sum(each.asked for each in fleets)
+    assert sum(asked.values()) <= max(before, bounds.replicas + bounds.max_surge)
