@@ -242,7 +242,10 @@ async def _worker(storm: "Storm", _: Mapping[str, Any]) -> None:
 )
 async def _group_breaks(storm: "Storm", with_: Mapping[str, Any]) -> None:
     """The first one, while others serve: no other revision's engines crash."""
-    for place, _, _ in storm.cluster.serving()[:1]:
+    # A user edits what is the user's own.
+    ours = f"{storm.namespace}/{storm.name}-"
+    serving = [place for place, _, _ in storm.cluster.serving() if place.startswith(ours)]
+    for place in serving[:1]:
         storm.cluster.spoil(place)
         await asyncio.sleep(with_["for_s"])
         storm.edit({"engine.args": ["--max-num-seqs", str(with_["args"])]})
