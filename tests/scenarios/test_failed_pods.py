@@ -74,3 +74,20 @@ async def test_a_canary_whose_pods_are_refused_says_why_it_goes_back() -> None:
     rollout = bench.status["rollout"]
     assert rollout["reason"] == "PodFailing"
     assert SAID in rollout["message"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [({"draft.method": "telepathy"}, "InvalidSpec"), ({}, "PodFailing")],
+)
+async def test_a_spec_that_is_refused_hides_no_pod_that_fails(
+    edit: dict[str, str], reason: str
+) -> None:
+    bench, pod = await up()
+    bench.edit(edit)
+    failed(bench, pod, "kimi-failed")
+    bench.kube.remove(POD, "llm", bench.kube.names(POD)[0])
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == reason
+    assert f"UnexpectedAdmissionError: {SAID}" in degraded["message"]

@@ -234,8 +234,25 @@ def _progressing(findings: Findings) -> Finding:
 def _degraded(findings: Findings, objects: Objects) -> Finding:
     """The first that applies.
 
-    In this order: spec, names, API server, what was kept, weights, pods, depth, engines.
+    In this order: spec, names, API server, what was kept, weights, pods, depth, engines. What comes
+    before weights says nothing of pods: why some do not serve is told beside it.
     """
+    trouble = _in_trouble(objects, findings.asks_for_room)
+    if (before := _before_pods(findings, objects)) is not None:
+        more = f" And {trouble.message}" if trouble else ""
+        return _true(before.reason, f"{before.message}{more}")
+    found = (
+        _not_fetched(findings),
+        trouble,
+        _depth_not_applied(findings),
+        _engine_differs(findings),
+    )
+    first = next((each for each in found if each is not None), None)
+    return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+
+
+def _before_pods(findings: Findings, objects: Objects) -> Finding | None:
+    """The first that says nothing of whether pods serve."""
     runs = "what runs keeps running" if objects.workloads else "nothing is started"
     if findings.problems:
         listed = " ".join(str(problem) for problem in findings.problems)
@@ -248,13 +265,8 @@ def _degraded(findings: Findings, objects: Objects) -> Finding:
         _unread(findings),
         _rolled_back(findings),
         _no_way_back(findings),
-        _not_fetched(findings),
-        _in_trouble(objects, findings.asks_for_room),
-        _depth_not_applied(findings),
-        _engine_differs(findings),
     )
-    first = next((each for each in found if each is not None), None)
-    return first or Finding(ConditionStatus.FALSE, Reason.AS_EXPECTED, "")
+    return next((each for each in found if each is not None), None)
 
 
 def _name_taken(findings: Findings, runs: str) -> Finding | None:
