@@ -248,4 +248,7 @@ async def _group_breaks(storm: "Storm", with_: Mapping[str, Any]) -> None:
     for place in serving[:1]:
         storm.cluster.spoil(place)
         await asyncio.sleep(with_["for_s"])
-        storm.edit({"engine.args": ["--max-num-seqs", str(with_["args"])]})
+        wanted, present = with_["args"], storm.spec().get("engine", {}).get("args", [])
+        # What is asked for already is no edit.
+        wanted += str(wanted) in present
+        storm.edit({"engine.args": ["--max-num-seqs", str(wanted)]})
