@@ -361,9 +361,9 @@ class Storm:
     def _left_to_chance(self) -> bool:
         """Whether a canary was slower by less than its traffic could tell.
 
-        What is in doubt after three times `canaryMinutes` is decided by the mean: with six requests
-        in flight and one minute that is known to ±22 % (two standard errors), so that of canaries
-        that are as good as the others nearly every other one is given up.
+        What is in doubt after three times `canaryMinutes` goes back where it is slower by one
+        standard error, which chance makes of one good canary in four to six. With six requests in
+        flight and one minute all are in doubt: speed is known to ±22 % (two standard errors).
         """
         minutes = self.spec().get("rollout", {}).get("canaryMinutes", 0)
         slower = self.rollout().get("reason") == Reason.CANARY_SLOWER

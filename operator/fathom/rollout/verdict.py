@@ -42,8 +42,11 @@ LEAST_EVENTS: Final = 5.0
 """Failures, preemptions or slow requests, before any are held against a canary."""
 UNREAD_SHARE: Final = 0.5
 """Of the windows; a bake with more that could not be read has shown nothing."""
+LIKELY_Z: Final = 1.0
+"""Standard errors that settle what is still in doubt after the longest bake. By the mean alone,
+traffic that is too little to tell would give up nearly every other good canary."""
 LONGEST_BAKE: Final = 3.0
-"""Times `canaryMinutes`, after which what is still in doubt is decided by the mean."""
+"""Times `canaryMinutes`, after which what is still in doubt is decided."""
 
 
 class Answer(StrEnum):
@@ -122,8 +125,11 @@ def _in_doubt(evidence: CanaryEvidence) -> Verdict:
             "sends it requests.",
         )
     speed = evidence.speed
-    if speed.windows >= LEAST_WINDOWS and speed.mean < log1p(-MOST_LOSS):
-        return _roll_back(Reason.CANARY_SLOWER, f"{so_far(evidence)}.")
+    if speed.windows >= LEAST_WINDOWS and _is_slower(speed.mean, speed.error, LIKELY_Z):
+        return _roll_back(
+            Reason.CANARY_SLOWER,
+            f"{so_far(evidence)}: likely slower, though not certain after the longest bake.",
+        )
     return _promote(f"{so_far(evidence)}; no more is known after the longest bake.")
 
 

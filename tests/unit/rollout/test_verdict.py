@@ -93,13 +93,23 @@ def test_nor_do_they_after_the_longest_bake(windows: int) -> None:
 
 
 @pytest.mark.parametrize("windows", [8, 12])
-def test_a_doubt_is_watched_on_and_then_settled_by_the_mean(windows: int) -> None:
-    slower = evidence(found=speed(0.98, windows=windows, noise=0.15))
+def test_a_doubt_is_watched_on_and_then_settled_by_what_is_likely(windows: int) -> None:
+    slower = evidence(found=speed(0.87, windows=windows, noise=0.15))
     assert at_the_end(slower).answer is Answer.WATCH
-    assert at_the_end(slower, 3.0).answer is Answer.ROLL_BACK
+    found = at_the_end(slower, 3.0)
+    assert (found.answer, found.reason) == (Answer.ROLL_BACK, Reason.CANARY_SLOWER)
+    assert "likely slower, though not certain after the longest bake" in found.message
     level = evidence(found=speed(1.05, windows=windows, noise=0.15))
     assert at_the_end(level).answer is Answer.WATCH
     assert at_the_end(level, 3.0).answer is Answer.PROMOTE
+
+
+def test_a_mean_that_chance_may_have_made_gives_up_no_canary() -> None:
+    """As of three requests in each window: -21 % ± 43."""
+    chance = evidence(found=speed(0.79, windows=16, noise=0.7))
+    found = at_the_end(chance, 3.0)
+    assert found.answer is Answer.PROMOTE
+    assert "no more is known after the longest bake" in found.message
 
 
 def test_failures_beyond_chance_and_beyond_the_others_are_held_against_it() -> None:
