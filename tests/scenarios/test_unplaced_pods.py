@@ -3,7 +3,7 @@
 import asyncio
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import NODE, POD, Kind
+from fathom.core.cluster.kinds import DEPLOYMENT, NODE, POD, SERVICE, Kind
 from fathom.core.cluster.observed import ObservedNode
 from fathom.runtime.node_cache import LASTS_S, NodeCache
 from support.bench import Bench, ManualClock
@@ -60,6 +60,17 @@ async def start(bench: Bench) -> None:
     await bench.tick()
 
 
+async def lost(bench: Bench) -> None:
+    """One replica dies, and the pod that takes its part finds no node."""
+    (deployment,) = bench.kube.names(DEPLOYMENT)
+    before = [each["metadata"]["name"] for each in bench.pods_of(deployment)]
+    bench.kube.remove(POD, "llm", before[0])
+    bench.play_controllers()
+    (newest,) = {each["metadata"]["name"] for each in bench.pods_of(deployment)} - {*before}
+    bench.set_ready(newest, ready=False, phase="Pending", conditions=UNSCHEDULED)
+    await bench.tick()
+
+
 async def test_the_status_says_what_the_nodes_have_instead() -> None:
     bench, _ = unplaced()
     await start(bench)
@@ -69,6 +80,28 @@ async def test_the_status_says_what_the_nodes_have_instead() -> None:
         "0 nodes carry nvidia.com/gpu.product=NVIDIA-GB200; 1 carries NVIDIA-H200: "
         in (degraded["message"])
     )
+
+
+async def test_a_spec_that_is_refused_does_not_hide_why_what_served_is_away(bench: Bench) -> None:
+    """What asks to be mended, and what is missing, are two things."""
+    await lost(bench)
+    bench.edit({"draft.id": ""})
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "InvalidSpec"
+    assert SCHEDULER_SAYS in degraded["message"]
+
+
+async def test_nor_does_what_the_api_server_refuses(bench: Bench) -> None:
+    await lost(bench)
+    bench.kube.fail = lambda verb, kind: (
+        KubeError(403, "no Services") if (verb, kind) == ("create", SERVICE) else None
+    )
+    bench.kube.remove(SERVICE, "llm", "kimi")
+    await bench.tick()
+    degraded = bench.condition("Degraded")
+    assert degraded["reason"] == "ChildRefused"
+    assert SCHEDULER_SAYS in degraded["message"]
 
 
 async def test_without_the_right_to_see_nodes_the_schedulers_words_must_do() -> None:
