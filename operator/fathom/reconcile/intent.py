@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from fathom.api.choices import AutoOrNever, Switch, TuningMode
 from fathom.api.problem import Problem
 from fathom.api.resource import Metadata, SpeculativeDeployment, known_part, parse
-from fathom.api.spec import MAX_REPLICAS, SpeculativeDeploymentSpec
+from fathom.api.spec import MAX_REPLICAS, RolloutSpec, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
@@ -178,8 +178,9 @@ def good_spec_text(resource: Manifest) -> str:
 def earlier_spec(resource: Manifest, last_good: str | None) -> SpeculativeDeployment | None:
     """The resource as it was when its spec was last good.
 
-    How many replicas there are, and what else is to be held or stopped by now, the newest says, as
-    far as it can be read. None: no such spec is known, or this Fathom no longer takes it.
+    How many replicas there are, how many may be missing or more, and what else is to be held or
+    stopped by now, the newest says, as far as it can be read. None: no such spec is known, or this
+    Fathom no longer takes it.
     """
     if last_good is None:
         return None
@@ -289,6 +290,8 @@ class _Stop:
     """What an earlier spec has, and what it takes over from the newest."""
 
 
+_BOUNDS: Final = ("maxUnavailable", "maxSurge")
+"""Of `rollout`: they hold for whatever is rolled out, and back."""
 # Nothing that sets something going: that is part of the spec which is not carried out. A pause ends
 # as it began.
 _STOPS: Final = (
@@ -318,12 +321,27 @@ def _followed(newest: JsonValue, earlier: dict[str, JsonValue]) -> dict[str, Jso
     replicas = _whole_number(newest.get("replicas"))
     if replicas is not None:
         earlier = {**earlier, "replicas": replicas}
+    for bound, value in _bounds_of(newest).items():
+        earlier = _with_value(earlier, ("rollout", bound), value)
     for stop in _STOPS:
         move = (_value_of(stop, earlier), _value_of(stop, newest))
         for before, after in stop.moves:
             if move == (before, after):
                 earlier = _with_value(earlier, stop.path, after)
     return earlier
+
+
+def _bounds_of(spec: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """How many replicas a rollout may have missing, or more; empty: nothing that can be kept to."""
+    rollout = spec.get("rollout", {})
+    if not isinstance(rollout, dict):
+        return {}
+    try:
+        bounds = RolloutSpec.model_validate({k: v for k, v in rollout.items() if k in _BOUNDS})
+    except ValidationError:
+        return {}
+    unavailable, surge = bounds.max_unavailable, bounds.max_surge
+    return dict(zip(_BOUNDS, (unavailable, surge), strict=True)) if unavailable + surge else {}
 
 
 def _value_of(stop: _Stop, spec: JsonValue) -> JsonValue:

@@ -34,6 +34,8 @@ def test_nonsense_for_a_number_of_replicas_is_passed_over(asked: Any) -> None:
 
 MODE = "speculation.tuning.mode"
 PROBING = "speculation.tuning.probing"
+UNAVAILABLE = "rollout.maxUnavailable"
+SURGE = "rollout.maxSurge"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,14 @@ PROBING = "speculation.tuning.probing"
         ({}, {MODE: "Static"}, {}),
         ({PROBING: "Disabled"}, {}, {}),
         ({}, {"rollout.refresh": "Auto"}, {}),
-        ({}, {"speculation.minTokens": 2, "rollout.maxUnavailable": 0}, {}),
+        ({}, {"speculation.minTokens": 2, "rollout.canaryMinutes": 0}, {}),
+        # How many may be missing or more holds for whatever is rolled out, and back.
+        ({}, {UNAVAILABLE: 0}, {UNAVAILABLE: 0}),
+        ({UNAVAILABLE: 0}, {SURGE: 0}, {UNAVAILABLE: 1, SURGE: 0}),
+        ({UNAVAILABLE: 3, SURGE: 2}, {}, {UNAVAILABLE: 1, SURGE: 1}),
+        ({UNAVAILABLE: 3}, {UNAVAILABLE: 0, SURGE: 0}, {}),
+        ({UNAVAILABLE: 3}, {SURGE: "many"}, {}),
+        ({UNAVAILABLE: 3}, {"rollout": []}, {}),
         # Nor what cannot be read.
         ({}, {"speculation": "off", "rollout": []}, {}),
         ({}, {"speculation.tuning": {"mode": ["Advise"]}, "rollout.paused": "yes"}, {}),
