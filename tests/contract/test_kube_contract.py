@@ -216,6 +216,43 @@ async def test_a_field_that_is_no_longer_applied_goes(server: Server) -> None:
     assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "1"}
 
 
+async def test_a_field_that_somebody_else_has_changed_stays_when_it_is_no_longer_applied(
+    server: Server,
+) -> None:
+    """It is theirs since then."""
+    await server.make(CONFIG_MAP, "a", data={"x": "1", "y": "2"})
+    await server.change(CONFIG_MAP, "a", {"data": {"y": "3"}})
+    less = server.object(CONFIG_MAP, "a", data={"x": "1"})
+    await server.kube.apply(CONFIG_MAP, less, await server.seen(CONFIG_MAP, "a"))
+    assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "1", "y": "3"}
+
+
+async def test_a_field_that_was_taken_back_by_force_goes_when_it_is_no_longer_applied(
+    server: Server,
+) -> None:
+    await server.make(CONFIG_MAP, "a", data={"x": "1", "y": "2"})
+    await server.change(CONFIG_MAP, "a", {"data": {"y": "3"}})
+    for data in ({"x": "1", "y": "2"}, {"x": "1"}):
+        again = server.object(CONFIG_MAP, "a", data=data)
+        await server.kube.apply(CONFIG_MAP, again, await server.seen(CONFIG_MAP, "a"))
+    assert (await server.get(CONFIG_MAP, "a"))["data"] == {"x": "1"}
+
+
+async def test_a_port_that_somebody_else_has_changed_stays_when_it_is_no_longer_applied(
+    server: Server,
+) -> None:
+    def service(*ports: int) -> dict[str, Any]:
+        listed = [{"name": f"p{port}", "port": port, "protocol": "TCP"} for port in ports]
+        return server.object(SERVICE, "kimi", spec={"ports": listed})
+
+    await server.kube.create(SERVICE, service(8000, 9000))
+    ports = [{"name": f"p{port}", "port": port, "targetPort": 7} for port in (8000, 9000)]
+    await server.change(SERVICE, "kimi", {"spec": {"ports": ports}})
+    await server.kube.apply(SERVICE, service(8000), await server.seen(SERVICE, "kimi"))
+    found = (await server.get(SERVICE, "kimi"))["spec"]["ports"]
+    assert [port["port"] for port in found] == [8000, 9000]
+
+
 async def test_a_list_item_that_is_no_longer_applied_goes(server: Server) -> None:
     def account(*secrets: str) -> dict[str, Any]:
         listed = [{"name": secret} for secret in secrets]

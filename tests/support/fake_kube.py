@@ -1,7 +1,8 @@
 """A Kubernetes API in memory, for what the operator asks of one.
 
 It is held to the same contract as the real client: see tests/contract/test_kube_contract.py. It
-knows server-side apply by one manager (fields that are no longer applied go), merge patches, the
+knows server-side apply by one manager (fields that are no longer applied go, unless somebody else
+has changed them meanwhile), merge patches, the
 status subresource, labels, generations, uids and versions that a write expects, 404 and 409. It
 runs no controllers: tests play those.
 """
@@ -163,7 +164,7 @@ class FakeKube:
             body = {subresource: body[subresource]}
         before = self._applied.get((place, subresource), {})
         self._applied[place, subresource] = body
-        return self._store(place, _merged(_without(self._objects[place], before, body), body))
+        return self._store(place, merged(_without(self._objects[place], before, body), body))
 
     async def merge(
         self,
@@ -180,7 +181,9 @@ class FakeKube:
         if seen is not None:
             self._expect(place, seen)
         self._note("patch", place, patch)
-        return self._store(place, _merge_patched(self._objects[place], patch))
+        body = merge_patched(self._objects[place], patch)
+        self._taken_over(place, body)
+        return self._store(place, body)
 
     async def delete(self, kind: Kind, namespace: str, name: str, seen: Seen) -> None:
         self._trouble("delete", kind)
@@ -213,7 +216,9 @@ class FakeKube:
     def put(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
         """Place an object as if someone else had written it, which is a new version of it."""
         body = copied(dict(manifest))
-        self._replace((kind, body["metadata"]["namespace"], body["metadata"]["name"]), body)
+        place = (kind, body["metadata"]["namespace"], body["metadata"]["name"])
+        self._taken_over(place, body)
+        self._replace(place, body)
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         if (last := self._objects.pop((kind, namespace, name), None)) is not None:
@@ -242,6 +247,13 @@ class FakeKube:
         """Refuse a write that was decided on another state of the object, or on another object."""
         if Seen.of(self._objects[place]) != seen:
             raise KubeError(409, f"{place[0].plural} {place[2]!r} has been modified")
+
+    def _taken_over(self, place: Place, body: dict[str, Any]) -> None:
+        """What another manager sets to another value is no longer applied by us."""
+        found = self._objects.get(place)
+        for subresource in ("", "status") if found is not None else ():
+            if applied := self._applied.get((place, subresource)):
+                self._applied[place, subresource] = _unchanged(applied, found, body)
 
     def _store(self, place: Place, body: dict[str, Any]) -> Manifest:
         """Keep what a request leaves; one that changes nothing makes no new version."""
@@ -287,19 +299,19 @@ def _key_of(items: list[Any]) -> str | None:
     return None
 
 
-def _merged(live: Any, applied: Any) -> Any:
+def merged(live: Any, applied: Any) -> Any:
     """What a server-side apply leaves: ours over theirs, lists of objects by key."""
     if isinstance(live, dict) and isinstance(applied, dict):
         result = dict(live)
         for name, value in applied.items():
-            result[name] = _merged(live.get(name), value)
+            result[name] = merged(live.get(name), value)
         return result
     if isinstance(live, list) and isinstance(applied, list):
         key = _key_of(applied)
         if key is None or _key_of(live) != key:
             return applied
         by_key = {item[key]: item for item in live}
-        ours = {item[key]: _merged(by_key.get(item[key]), item) for item in applied}
+        ours = {item[key]: merged(by_key.get(item[key]), item) for item in applied}
         return [*ours.values(), *(item for item in live if item[key] not in ours)]
     return applied
 
@@ -326,7 +338,24 @@ def _without(live: Any, before: Any, applied: Any) -> Any:
     return live
 
 
-def _merge_patched(live: Any, patch: Any) -> Any:
+def _unchanged(applied: Any, before: Any, after: Any) -> Any:
+    """`applied` less the fields that are something else after than before."""
+    if before == after:
+        return applied
+    if all(isinstance(each, dict) for each in (applied, before, after)):
+        return {
+            name: _unchanged(value, before.get(name), after.get(name))
+            for name, value in applied.items()
+            if before.get(name) == after.get(name) or isinstance(value, dict | list)
+        }
+    key = _key_of(applied) if isinstance(applied, list) else None
+    if key is None or not _key_of(before or []) == _key_of(after or []) == key:
+        return None
+    befores, afters = ({item[key]: item for item in each} for each in (before, after))
+    return [item for item in applied if befores.get(item[key]) == afters.get(item[key])]
+
+
+def merge_patched(live: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, Mapping):
         return copied(patch)
@@ -335,7 +364,7 @@ def _merge_patched(live: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = _merge_patched(result.get(name), value)
+            result[name] = merge_patched(result.get(name), value)
     return result
 
 
