@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from storms.history import History, drawn
 from storms.shrink import shrunk
 from storms.storm import run
 
+_SEEDS = re.compile(r"(\d+)-(\d+)(?:/(\d+))?")
 _A_LINE_EACH = 250
 """Histories, where a line cannot be written over: a log of a long hunt shows how far it is."""
 
@@ -57,10 +59,10 @@ def _timed(name: str, history: History, die_at: int | None) -> Ran:
     return Ran(name, verdict.broken, verdict.writes, verdict.at_s, cpu_s)
 
 
-def seeds(first: int, last: int, jobs: int) -> Iterator[Ran]:
+def seeds(numbers: range, jobs: int) -> Iterator[Ran]:
     """Run seeds, each in one of some processes; in order."""
     with _pool(jobs) as pool:
-        yield from pool.map(seed, range(first, last + 1))
+        yield from pool.map(seed, numbers)
 
 
 def files(paths: Sequence[Path], jobs: int) -> Iterator[Ran]:
@@ -110,7 +112,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="storms", description=__doc__)
     parser.add_argument(
         "what",
-        help="seeds such as 1-200, one to look at such as 17, a file, a folder, or `crashes`",
+        help="seeds such as 1-200 or, each tenth, 5-200/10; one to look at such as 17, a file, a "
+        "folder, or `crashes`",
     )
     parser.add_argument("--shrink", metavar="FILE", type=Path, help="shrink it, and write it here")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -119,19 +122,19 @@ def main() -> int:
         return told(crashes(asked.jobs))
     if (folder := Path(asked.what)).is_dir():
         return told(files(sorted(folder.glob("*.json")), asked.jobs))
-    first, dash, last = asked.what.partition("-")
-    if dash and last.isdecimal():
-        return told(seeds(int(first), int(last), asked.jobs))
-    found = (
+    if found := _SEEDS.fullmatch(asked.what):
+        first, last, step = (int(each or 1) for each in found.groups())
+        return told(seeds(range(first, last + 1, step), asked.jobs))
+    history = (
         drawn(int(asked.what))
         if asked.what.isdecimal()
         else History.from_json(Path(asked.what).read_text(encoding="utf-8"))
     )
     if asked.shrink:
-        found = shrunk(found, lambda each: run(each).broken, print)
-        asked.shrink.write_text(found.to_json(), encoding="utf-8")
-    verdict = run(found)
-    print(found.to_json(), verdict.log, verdict.said, sep="\n")
+        history = shrunk(history, lambda each: run(each).broken, print)
+        asked.shrink.write_text(history.to_json(), encoding="utf-8")
+    verdict = run(history)
+    print(history.to_json(), verdict.log, verdict.said, sep="\n")
     print(verdict.broken or "every invariant held")
     return 1 if verdict.broken else 0
 

@@ -102,7 +102,7 @@ class Canaries:
         before = after - replicas_of(audit.after) + replicas_of(audit.before)
         if after > before and revision in self._vetoed:
             raise BrokenError(f"revision {revision} is tried again, which was given up")
-        if after > max(1, before) and self._is_seen(image):
+        if after > max(1, before) and self.is_seen(image):
             raise BrokenError(f"{after} replicas are asked for of {image}, whose canary is bad")
 
     def _told(self, audit: Audit) -> None:
@@ -110,7 +110,7 @@ class Canaries:
         earlier = (audit.before or {}).get("status", {}).get("rollout") or {}
         stage, revision = rollout.get("stage"), rollout.get("revision", "")
         image = self._images.get(revision, "")
-        if stage in _PROMOTED and self._is_seen(image):
+        if stage in _PROMOTED and self.is_seen(image):
             raise BrokenError(f"{image}, whose canary is bad, is {stage}: {rollout.get('message')}")
         fresh = (stage, revision) != (earlier.get("stage"), earlier.get("revision"))
         good = image and image not in BAD_IMAGES
@@ -120,7 +120,7 @@ class Canaries:
         if stage == "RolledBack" and fresh and good and not self.may_go_back():
             raise BrokenError(f"the good canary of {image} is given up: {rollout.get('message')}")
 
-    def _is_seen(self, image: str) -> bool:
+    def is_seen(self, image: str) -> bool:
         """Whether it can be known that a canary of an image is bad."""
         if image not in BAD_IMAGES or self._bare:
             return False

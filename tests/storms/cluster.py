@@ -17,6 +17,7 @@ from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    JOB,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
@@ -28,11 +29,12 @@ from fathom_local.engine.walk import vocabulary
 from storms.engine import MAX_BATCH, Engine, page, write_atomically
 from storms.groups import CHANGED, SHRANK, Groups
 from storms.hub import PASSWORD
+from storms.jobs import DIES_AFTER_S, PULL_S, Jobs
 from storms.network import Connection, Network, Request
+from storms.quota import Quota
 from storms.server import Objects, rfc3339
 from storms.workloads import WORKLOADS
 
-PULL_S: Final = 5.0
 START_S: Final = 40.0
 REQUEST_S: Final = 5.0
 """What a client asks for takes so long."""
@@ -51,8 +53,8 @@ CRASHING_IMAGE: Final = "acme/crashing:v0.32.1"
 MISSING_IMAGE: Final = "acme/missing:v0.32.1"
 BAD_IMAGES: Final = (SLOWER_IMAGE, FAILING_IMAGE, DEAF_IMAGE, CRASHING_IMAGE, MISSING_IMAGE)
 """No canary of one may be promoted."""
-DIES_AFTER_S: Final = 60.0
-"""After which the pods of a node that answers no more are to go."""
+REVISION: Final = "deployment.kubernetes.io/revision"
+"""By which a Deployment's controller counts its templates."""
 NO_TAG: Final = "no such tag"
 _NO_IMAGE: Final = f"{NO_TAG} at https://robot:{PASSWORD}@registry.acme"
 BY_HAND: Final = "by hand"
@@ -161,9 +163,14 @@ class Cluster:
         """Of the templates of Deployments, by resource version."""
         self._collected = -1
         """The version at which nothing was left that nobody owns."""
+        self.quota = Quota(objects=objects)
+        self.jobs = Jobs(objects=objects, network=network, cluster=self)
+        self.counts_revisions = False
+        """Whether Deployments bear the number of their revision, as their controller leaves it."""
         self._groups = Groups(
             objects=objects,
             start=self._make,
+            content=self.quota.content,
             leave=self._leave,
             give_up=self._give_up,
             broken=self._is_broken,
@@ -348,6 +355,7 @@ class Cluster:
             if "deletionTimestamp" not in deployment["metadata"]:
                 self._deployment(deployment)
         self._groups.step()
+        self.jobs.step()
         for pod in self._objects.each(POD):
             self._live(pod)
         self._statuses()
@@ -359,7 +367,7 @@ class Cluster:
         self._collected = self._objects.version
         uids = {
             body["metadata"]["uid"]
-            for kind in (SPECULATIVE_DEPLOYMENT, *WORKLOADS, POD)
+            for kind in (SPECULATIVE_DEPLOYMENT, *WORKLOADS, JOB, POD)
             for body in self._objects.each(kind)
         }
         for kind in (*CHILD_KINDS, POD_DISRUPTION_BUDGET, *SPANNING_KINDS):
@@ -387,6 +395,11 @@ class Cluster:
 
     def _deployment(self, deployment: Mapping[str, Any]) -> None:
         metadata, spec = deployment["metadata"], deployment["spec"]
+        if self.counts_revisions and REVISION not in (metadata.get("annotations") or {}):
+            counted = copy.deepcopy(dict(deployment))
+            counted["metadata"].setdefault("annotations", {})[REVISION] = "1"
+            self._objects.put(DEPLOYMENT, counted)
+            return
         mark = self._mark(deployment)
         pods = [
             pod
@@ -410,10 +423,14 @@ class Cluster:
         for pod in current[: max(0, len(pods) - wanted)]:
             self._leave(pod, SHRANK)
             pods.remove(pod)
+        if len(pods) >= wanted:
+            self.quota.content(metadata["uid"])
+        asked = len(pods), wanted
         for _ in range(len(pods), wanted):
-            self._start(deployment, mark)
+            if not self._start(deployment, mark, asked):
+                break
 
-    def _start(self, deployment: Mapping[str, Any], mark: str) -> None:
+    def _start(self, deployment: Mapping[str, Any], mark: str, asked: tuple[int, int]) -> bool:
         metadata, template = deployment["metadata"], deployment["spec"]["template"]
         name = f"{metadata['name']}-{self._serial + 1:04d}"
         body = {
@@ -436,9 +453,12 @@ class Cluster:
             },
             "spec": copy.deepcopy(template["spec"]),
         }
-        self._make(body)
+        return self._make(body, asked)
 
-    def _make(self, body: dict[str, Any]) -> None:
+    def _make(self, body: dict[str, Any], asked: tuple[Any, ...]) -> bool:
+        if not self.quota.admits(body, asked, self.now_s()):
+            self.disturbed()
+            return False
         self._serial += 1
         name = body["metadata"]["name"]
         self.containers[_place(body)] = Container(
@@ -448,6 +468,7 @@ class Cluster:
             directory=self._directory / f"{name}-{self._serial}",
         )
         self._objects.put(POD, {**body, "status": {"phase": "Pending"}})
+        return True
 
     def _is_broken(self, pod: Mapping[str, Any]) -> bool:
         container = self.containers[_place(pod)]
@@ -521,8 +542,7 @@ class Cluster:
 
     def _run_pod(self, pod: Mapping[str, Any], container: Container, now_s: float) -> None:
         if container.node is None:
-            held = {each.node for each in self.containers.values() if not each.ended} | self.taken
-            free = [node for node, there in self.nodes.items() if there and node not in held]
+            free = self.free_nodes()
             if not free:
                 return
             container.node, container.bound_at_s = free[0], now_s
@@ -541,6 +561,12 @@ class Cluster:
                 return
             container.started_at_s = now_s
         self._run_engine(pod, container, now_s - container.started_at_s)
+
+    def free_nodes(self) -> list[str]:
+        """Nodes whose GPUs nobody has."""
+        held = {each.node for each in self.containers.values() if not each.ended} | self.taken
+        held |= self.jobs.held()
+        return [node for node, there in self.nodes.items() if there and node not in held]
 
     def _run_engine(self, pod: Mapping[str, Any], container: Container, age_s: float) -> None:
         image = self.image(_main(pod)["image"])
@@ -703,7 +729,10 @@ class Cluster:
                     if _owner(pod) == workload["metadata"]["uid"]
                 ]
                 ready = sum(self._is_ready(pod) for pod in pods)
-                status = {"replicas": len(pods), "readyReplicas": ready}
+                status: dict[str, Any] = {"replicas": len(pods), "readyReplicas": ready}
+                refused = self.quota.conditions(workload["metadata"]["uid"])
+                if refused and kind == DEPLOYMENT:
+                    status["conditions"] = refused
                 if workload.get("status") != status:
                     self._objects.put(kind, {**workload, "status": status})
 

@@ -48,17 +48,19 @@ class Kindof:
     draw: Draw
     do: Do
     weight: float = 1.0
-    to_groups: bool = False
-    """Whether it happens to groups alone."""
+    needs: str = ""
+    """What a scenario has where it happens: a field of `Scenario`; empty: it happens in all."""
+
+    def happens_in(self, scenario: Scenario) -> bool:
+        """Whether a history of that scenario may have it."""
+        return not self.needs or bool(getattr(scenario, self.needs))
 
 
 DEEDS: Final[dict[str, Kindof]] = {}
 SPOIL_METRICS: Final = frozenset({"metrics page is wrong", "Prometheus is wrong"})
 
 
-def deed(
-    name: str, *, weight: float = 1.0, to_groups: bool = False, **ranges: Any
-) -> Callable[[Do], Do]:
+def deed(name: str, *, weight: float = 1.0, needs: str = "", **ranges: Any) -> Callable[[Do], Do]:
     """Register a deed; each range is a pair to draw a number between, or a list to choose from."""
 
     def draw(chance: random.Random, _: Scenario) -> Mapping[str, Any]:
@@ -75,7 +77,7 @@ def deed(
         return found
 
     def register(do: Do) -> Do:
-        DEEDS[name] = Kindof(draw, do, weight, to_groups)
+        DEEDS[name] = Kindof(draw, do, weight, needs)
         return do
 
     return register
@@ -194,7 +196,8 @@ async def _service(storm: "Storm", with_: Mapping[str, Any]) -> None:
 
 
 @deed("hand deletes a pod")
-async def _delete_pod(storm: "Storm", _: Mapping[str, Any]) -> None:
+async def delete_pod(storm: "Storm", _: Mapping[str, Any]) -> None:
+    """One that serves."""
     for place, _, _ in storm.cluster.serving()[:1]:
         storm.cluster.disturbed()
         storm.cluster._leave(storm.objects.look(POD, *place.split("/")) or {}, BY_HAND)

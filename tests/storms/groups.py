@@ -24,8 +24,10 @@ class Groups:
     """The controller; its pods run elsewhere."""
 
     objects: Objects
-    start: Callable[[dict[str, Any]], None]
-    """Make a pod."""
+    start: Callable[[dict[str, Any], tuple[Any, ...]], bool]
+    """Make a pod for an owner that has and is to have so much, unless the cluster refuses it."""
+    content: Callable[[str], None]
+    """Told of an owner's uid: no pod is to be made for it."""
     leave: Callable[[Mapping[str, Any], str], None]
     """Tell a pod to go, and why."""
     give_up: Callable[[Mapping[str, Any]], None]
@@ -53,9 +55,11 @@ class Groups:
     def _reconcile(self, given: dict[str, Any], owned: Mapping[str, list[dict[str, Any]]]) -> None:
         leaders = {index_of(pod, "group-index"): pod for pod in owned[given["metadata"]["uid"]]}
         wanted = given["spec"].get("replicas", 1)
+        if leaders.keys() >= set(range(wanted)):
+            self.content(given["metadata"]["uid"])
         for index in range(wanted):
             if index not in leaders:
-                self._start(given, index, 0, given)
+                self._start(given, index, 0, given, (len(leaders), wanted))
             elif not _goes(leaders[index]):
                 workers = owned[leaders[index]["metadata"]["uid"]]
                 self._keep(given, leaders[index], workers)
@@ -78,18 +82,24 @@ class Groups:
             return
         for number in range(1, given["spec"]["leaderWorkerTemplate"]["size"]):
             if number not in made and self._start(
-                given, index_of(leader, "group-index"), number, leader
+                given, index_of(leader, "group-index"), number, leader, (len(alive),)
             ):
                 made.add(number)
 
-    def _start(self, given: dict[str, Any], index: int, number: int, owner: dict[str, Any]) -> bool:
-        """Make a pod, unless another of its name still goes."""
+    def _start(
+        self,
+        given: dict[str, Any],
+        index: int,
+        number: int,
+        owner: dict[str, Any],
+        asked: tuple[Any, ...],
+    ) -> bool:
+        """Make a pod, unless another of its name still goes, or the cluster refuses it."""
         body = group_pod(given, index, number, owner)
         body["metadata"]["namespace"] = given["metadata"]["namespace"]
         if self.objects.look(POD, body["metadata"]["namespace"], body["metadata"]["name"]):
             return False
-        self.start(body)
-        return True
+        return self.start(body, asked)
 
     def _hash(self, given: dict[str, Any]) -> str:
         version = given["metadata"]["resourceVersion"]

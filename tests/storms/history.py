@@ -9,6 +9,8 @@ from typing import Any, Final, Self
 FAULTS_END_S: Final = 1200.0
 """No deed begins later."""
 MOST_DEEDS: Final = 9
+FEW_DEEDS: Final = 4
+"""Where a canary bakes for long, so that some bake undisturbed."""
 MOST_REPLICAS: Final = 4
 """Of the resource, scaled as a user may: there is room for them, and for a surge."""
 
@@ -17,6 +19,14 @@ BUILDS: Final = 3
 """Builds of the operator: `storms.operator_process` says what they are."""
 GROUPS_EACH: Final = 10
 """In every so many histories a replica spans two nodes."""
+SHARED_REST: Final = 5
+"""Of as many, that one in which others use the cluster too, and its servers keep what they like."""
+LONG_BAKE_MINUTES: Final = 20
+"""The CRD's own default."""
+OLDER_CRDS: Final = ("drops", "refuses")
+"""What API servers do with fields unknown to a CRD: before Kubernetes 1.36, and from then on."""
+_LATER: Final = ("shared", "cached", "fills_in", "older_crd")
+"""Fields that histories written down before they came do not have, nor need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,20 @@ class Scenario:
     """Whether a replica spans two nodes."""
     apart: bool = False
     """Whether another namespace has a resource of the same name, and an operator of its own."""
+    shared: bool = False
+    """Whether others use the cluster too: with quotas, benches and field managers of their own."""
+    cached: bool = False
+    """Whether pods load weights that a Job has fetched."""
+    fills_in: bool = False
+    """Whether the API server adds its defaults to what it keeps."""
+    older_crd: str = ""
+    """What the API server does with fields that its CRD does not know: one of `OLDER_CRDS`;
+    empty: it knows all."""
+
+    @property
+    def bakes_long(self) -> bool:
+        """Whether canaries bake for as long as they do by default."""
+        return self.canary_minutes >= LONG_BAKE_MINUTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +108,8 @@ class History:
         deeds = ",\n  ".join(
             json.dumps([deed.at_s, deed.what, dict(deed.with_)]) for deed in self.deeds
         )
-        scenario = json.dumps(asdict(self.scenario))
+        given = asdict(self.scenario)
+        scenario = json.dumps({key: given[key] for key in given if given[key] or key not in _LATER})
         return f'{{"seed": {self.seed},\n "scenario": {scenario},\n "deeds": [\n  {deeds}\n ]}}\n'
 
     @classmethod
@@ -118,11 +143,28 @@ def drawn(seed: int) -> History:
         groups=seed % GROUPS_EACH == 0,
         apart=seed % 8 == 0,
     )
-    names = sorted(name for name in DEEDS if scenario.groups or not DEEDS[name].to_groups)
+    if seed % GROUPS_EACH == SHARED_REST:
+        scenario = _shared(scenario, chance)
+    names = sorted(name for name in DEEDS if DEEDS[name].happens_in(scenario))
     weights = [DEEDS[name].weight for name in names]
     deeds = []
-    for _ in range(chance.randint(2, MOST_DEEDS)):
+    for _ in range(chance.randint(2, FEW_DEEDS if scenario.bakes_long else MOST_DEEDS)):
         (what,) = chance.choices(names, weights)
         at_s = round(chance.uniform(0, FAULTS_END_S), 1)
         deeds.append(Deed(at_s, what, DEEDS[what].draw(chance, scenario)))
     return History(seed, scenario, tuple(sorted(deeds, key=lambda deed: deed.at_s)))
+
+
+def _shared(scenario: Scenario, chance: random.Random) -> Scenario:
+    """The same, in a cluster that others use too. Groups bake for a short time: they cost most."""
+    groups = chance.random() < 0.1
+    long = not groups and chance.random() < 0.3
+    return replace(
+        scenario,
+        shared=True,
+        groups=groups,
+        cached=chance.random() < 0.5,
+        fills_in=chance.random() < 0.7,
+        older_crd=chance.choice(("", "", *OLDER_CRDS)),
+        canary_minutes=LONG_BAKE_MINUTES if long else scenario.canary_minutes,
+    )

@@ -6,6 +6,7 @@ when a draft is refused, nobody else knows.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -30,6 +31,7 @@ SHRINKING_S: Final = 20.0
 READ_S: Final = 300.0
 """By then an operator has read what the user wrote."""
 MOST_TASKS: Final = 200
+_COMMIT: Final = re.compile(r"\b[0-9a-f]{40}\b")
 MOST_DEPTH: Final = 7
 """`maxTokens` of every simulated resource."""
 
@@ -204,6 +206,11 @@ class Invariants(WriteInvariants):
     cluster: Cluster
     user_spec: Callable[[str], Mapping[str, Any] | None]
     """The spec that the user wrote last, by name; None: there is no such resource."""
+    cached: bool = False
+    """Whether pods load what a Job has fetched."""
+    theirs: dict[tuple[str, str, str], set[tuple[str, str]]] = field(default_factory=dict)
+    """By object: labels, annotations and conditions of it that are somebody else's, such as
+    `("labels", "x")`."""
     restart_edits: list[float] = field(default_factory=list)
     """When the user changed something that needs new pods."""
     asked: list[Asked] = field(default_factory=list)
@@ -260,6 +267,8 @@ class Invariants(WriteInvariants):
         super().wrote(audit)
         if audit.kind in WORKLOAD_NAMES and audit.name.startswith("kimi-"):
             self._never_more(audit)
+            self._weights_there(audit)
+        self._theirs_stays(audit)
 
     def _workloads(self) -> list[dict[str, Any]]:
         return [each for kind in WORKLOADS for each in self.objects.each(kind)]
@@ -291,6 +300,26 @@ class Invariants(WriteInvariants):
                 f"and {most} are the most"
             )
 
+    def _weights_there(self, audit: Audit) -> None:
+        """No pod starts before a Job has fetched what it loads."""
+        if not self.cached or replicas_of(audit.after) <= replicas_of(audit.before):
+            return
+        loads = set(_COMMIT.findall(json.dumps(template_of(audit.after))))
+        if len(loads) != 2 or not loads <= self.cluster.jobs.fetched:
+            self._break(f"{audit.name} got pods that load {sorted(loads)}, which nobody fetched")
+
+    def _theirs_stays(self, audit: Audit) -> None:
+        """What another field manager has put on an object stays, as long as the object does."""
+        if audit.after is None or audit.before is None:
+            return
+        for where, key in self.theirs.get(audit.place, ()):
+            before, after = (_held(each, where) for each in (audit.before, audit.after))
+            if key in before and before[key] != after.get(key):
+                self._break(
+                    f"{audit.who} took {key} from the {where} of {audit.kind} {audit.name}, which "
+                    "is another's"
+                )
+
     def _removal(self, at_s: float, place: str, revision: str, why: str) -> None:
         if why == CHANGED:
             self._break(f"{place} of revision {revision} went: {CHANGED}")
@@ -316,6 +345,14 @@ class Invariants(WriteInvariants):
                 f"{place} of the serving revision {revision} went ({why}), without a rollout, a "
                 "scaling or a refresh"
             )
+
+
+def _held(body: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Labels, annotations or conditions of an object."""
+    if where == "conditions":
+        return {each["type"]: each for each in body.get("status", {}).get("conditions", [])}
+    found: Mapping[str, Any] = body["metadata"].get(where) or {}
+    return found
 
 
 def _draft_of(workload: Mapping[str, Any]) -> str:

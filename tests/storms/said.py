@@ -1,15 +1,18 @@
 """Does the status say what is missing, and why, also while faults go on?"""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT
+from fathom.api import names
+from fathom.core.cluster.kinds import JOB, SPECULATIVE_DEPLOYMENT
 from storms.cluster import NO_TAG, Cluster, Container
 from storms.invariants import BrokenError
 from storms.pace import HOUR_S
+from storms.quota import REFUSES
 from storms.server import Audit, Objects
+from storms.workloads import WORKLOADS
 
 SAID_S: Final = 120.0
 """Within so long after it came to be so, and after whatever kept the operator from it: an operator
@@ -75,18 +78,44 @@ class Said:
         unsaid = []
         if status.get("ready") != f"{serving}/{wanted}":
             unsaid.append(f"the status says {status.get('ready')}, where {serving} serve")
+        if self._bench_in_the_way(ours):
+            unsaid.append("a bench keeps its place beside a replica that finds none")
         if serving < wanted:
             told = " ".join(str(each.get("message")) for each in status["conditions"])
             told += str(status.get("rollout"))
             causes = {_cause(self.cluster, pod, each) for pod, each in ours}
+            causes |= {*self._refused(), *self.cluster.jobs.causes()}
             unsaid += [f"no word of {each!r}" for each in causes if each and each not in told]
         return unsaid
+
+    def _refused(self) -> list[str]:
+        """What a quota refuses, in words of the status: pods of what the resource asks for."""
+        asked = {
+            each["metadata"]["uid"]
+            for kind in WORKLOADS
+            for each in self.objects.each(kind)
+            if each["metadata"]["name"].startswith("kimi-")
+        }
+        leaders = {each["metadata"]["uid"] for _, each in self.cluster.pods() if self.is_ours(each)}
+        return [REFUSES for uid in self.cluster.quota.refused if uid in asked | leaders]
+
+    def _bench_in_the_way(self, ours: Sequence[tuple[Mapping[str, Any], Container]]) -> bool:
+        waits = any(each.node is None and not _goes(pod) for pod, each in ours)
+        return waits and any(
+            not (job.get("status") or {}).get("conditions")
+            for job in self.objects.each(JOB)
+            if names.LABEL_BENCH in job["metadata"]["labels"]
+        )
+
+
+def _goes(pod: Mapping[str, Any]) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _cause(cluster: Cluster, pod: Mapping[str, Any], container: Container) -> str:
     """Why a pod does not serve, in words of the status; empty: it does, or only starts."""
     image = cluster.image(pod["spec"]["containers"][0]["image"])
-    if container.ready or container.ended or "deletionTimestamp" in pod["metadata"]:
+    if container.ready or container.ended or _goes(pod):
         return ""
     if container.node is None:
         return "nvidia.com/gpu"

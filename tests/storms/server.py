@@ -31,7 +31,7 @@ from fathom.core.cluster.kinds import (
 )
 from fathom.core.cluster.manifest import Seen
 from storms.simulated_time import START_S, Process, SimulatedLoop, current
-from support.fake_kube import FakeKube, Logged, copied, selected
+from support.fake_kube import FakeKube, Logged, copied, merge_patched, merged, selected
 
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 KINDS: Final = {
@@ -132,6 +132,14 @@ class Objects(FakeKube):
         """Told of each change: kind, namespace, name and the object; None: it is gone."""
         self.logged: list[Callable[[Logged], None]] = []
         """Told of each change as watches are."""
+        self.keeps: Callable[[Kind, dict[str, Any]], dict[str, Any]] = lambda _, body: body
+        """What is kept of an object of a kind that somebody writes."""
+
+    def put(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
+        super().put(kind, self.keeps(kind, dict(manifest)))
+
+    def _store(self, place: Any, body: dict[str, Any]) -> Any:
+        return super()._store(place, self.keeps(place[0], body))
 
     def _replace(self, place: Any, body: dict[str, Any]) -> None:
         before = self._objects.get(place)
@@ -140,6 +148,12 @@ class Objects(FakeKube):
             body["metadata"].setdefault("creationTimestamp", rfc3339(self._now_s()))
         super()._replace(place, body)
         self._moved(place, self._objects[place])
+
+    def apply_as_another(
+        self, kind: Kind, found: Mapping[str, Any], theirs: Mapping[str, Any]
+    ) -> None:
+        """Another field manager applies its fields to an object, by force."""
+        self.put(kind, merged(found, theirs))
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         found = self._objects.get((kind, namespace, name))
@@ -208,6 +222,8 @@ class Server:
         self._latency_s = latency_s
         self._served = served
         self.objects = Objects(loop.time)
+        self.undeclared: Callable[[Mapping[str, Any]], str] = lambda _: ""
+        """The first field of a resource that the server refuses to apply; empty: it applies all."""
         self.trouble = Trouble()
         self._leases: dict[tuple[str, str], dict[str, Any]] = {}
         self._lease_version = 0
@@ -270,6 +286,10 @@ class Server:
             return self._lease(who, verb, target, body)
         if verb in {"get", "list"}:
             return 200, self._read(who, target, query)
+        if "dryRun" in query:
+            return 200, self._dry(target, body)
+        if verb == "apply" and kind == SPECULATIVE_DEPLOYMENT and (path := self.undeclared(body)):
+            raise KubeError(500, f"failed to create typed patch object: {path} is not declared")
         for told in self.before_write:
             told(who.name, verb, kind)
         await _while_alive(who)
@@ -330,6 +350,13 @@ class Server:
         if found is None:
             raise KubeError(404, f"{kind.plural} {name!r} not found")
         return found
+
+    def _dry(self, target: Target, body: Any) -> Any:
+        """What a merge patch would leave."""
+        found = self.objects.look(target.kind, target.namespace, target.name)
+        if found is None:
+            raise KubeError(404, f"{target.kind.plural} {target.name!r} not found")
+        return self.objects.keeps(target.kind, merge_patched(found, body))
 
     async def _write(self, who: Process, verb: str, target: Target, body: Any) -> Any:
         fake, kind, namespace, name = self.objects, target.kind, target.namespace, target.name
@@ -475,14 +502,23 @@ def _list(
 ) -> dict[str, Any]:
     """Those in a namespace (empty: anywhere) that carry a label, with a value if one is given."""
     selector = query.get("labelSelector", "")
-    name = query.get("fieldSelector", "").removeprefix("metadata.name=")
+    fields = query.get("fieldSelector", "")
+    wanted = [each.split("=", 1) for each in fields.split(",")] if fields else []
     items = [
         body
         for body in found
-        if selected(body, namespace, selector) and name in {"", body["metadata"]["name"]}
+        if selected(body, namespace, selector)
+        and all(_at(body, path) == value for path, value in wanted)
     ]
     metadata = {"resourceVersion": str(version)}
     return {"kind": f"{kind.kind}List", "metadata": metadata, "items": items}
+
+
+def _at(body: Mapping[str, Any], path: str) -> Any:
+    found: Any = body
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def _refused(error: KubeError) -> tuple[int, Any]:

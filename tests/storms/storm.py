@@ -20,6 +20,7 @@ from fathom.core.cluster.kinds import (
     CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
+    JOB,
     LEADER_WORKER_SET,
     NODE,
     POD,
@@ -27,6 +28,7 @@ from fathom.core.cluster.kinds import (
     SPECULATIVE_DEPLOYMENT,
     Kind,
 )
+from fathom.rollout.verdict import LONGEST_BAKE
 from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
@@ -45,6 +47,8 @@ from storms.invariants import (
     Invariants,
     WriteInvariants,
 )
+from storms.jobs import FETCH_S, LONGEST_BACKOFF_S, bench_of
+from storms.kept import keeps, undeclared
 from storms.network import Network
 from storms.operator_process import NAMESPACE, Operator
 from storms.pace import Pace
@@ -52,7 +56,7 @@ from storms.prometheus import URL, Prometheus
 from storms.said import Said
 from storms.selection import Selection
 from storms.server import LEASE, SERVED, Server, Target, rfc3339
-from storms.simulated_deeds import DEEDS, FIGHTS, HINDERS
+from storms.simulated_deeds import BACK_OFF, DEEDS, FIGHTS, HINDERS
 from storms.simulated_time import SimulatedLoop
 from storms.watch import Watches
 from storms.workloads import WORKLOAD_NAMES, WORKLOADS
@@ -69,7 +73,10 @@ which comes up to a minute after the last of theirs, and the look that finds it.
 ROLLOUT_S: Final = 900.0
 """What a rollout may take: settling, a look-up, a canary's start and bake, then the others, and
 back again."""
+FETCHES_S: Final = 2 * FETCH_S + LONGEST_BACKOFF_S
+"""What fetches may take after the last fault, where one has failed for long."""
 NODES_OF_A_GROUP: Final = 2
+BENCH: Final = names.bench("kimi")
 APART: Final = "other"
 """The other namespace."""
 REST_S: Final = 240.0
@@ -111,6 +118,9 @@ class Storm:
         served = (*SERVED, *SPANNING_KINDS) if scenario.groups else SERVED
         self.server = Server(loop, scenario.latency_s, served)
         self.objects = self.server.objects
+        self.objects.keeps = keeps(fills_in=scenario.fills_in, older_crd=bool(scenario.older_crd))
+        if scenario.older_crd == "refuses":
+            self.server.undeclared = undeclared
         self.network = loop.network = Network(loop)
         self.watches = Watches(loop, self.objects, history.seed)
         self.server.watches = self.watches.lines
@@ -119,12 +129,14 @@ class Storm:
         self.cluster = Cluster(
             self.objects, self.network, directory, nodes=nodes, load=scenario.load
         )
+        self.cluster.counts_revisions = scenario.fills_in
         self.prometheus = Prometheus(loop, self.network, self.cluster)
         self.invariants = Invariants(
             objects=self.objects,
             cluster=self.cluster,
             hub=self.hub,
             user_spec=self.user_spec,
+            cached=scenario.cached,
         )
         self.canaries = Canaries(
             objects=self.objects,
@@ -227,7 +239,7 @@ class Storm:
         self.cluster.load = 0
         calm_s = self.loop.time()
         wrong = "nothing was looked at"
-        within_s = SETTLES_S + self._rollouts_s() + self._fights_s()
+        within_s = SETTLES_S + self._rollouts_s() + self._fights_s() + self._waits_s()
         # What a rollout that only settles will ask of the user, nobody knows yet.
         while (
             wrong or self.rollout().get("reason") == Reason.SETTLING
@@ -265,14 +277,24 @@ class Storm:
         while (left_s := quiet_since_s + REST_S - self.loop.time()) > 0:
             await asyncio.sleep(left_s)
             quiet_since_s = max(began_s, audits[-1].at_s)
-            if quiet_since_s > began_s + RESTS_WITHIN_S:
+            if quiet_since_s > began_s + RESTS_WITHIN_S + self._bake_s():
                 fresh = [f"{each.verb} {each.kind} {each.name}" for each in audits[-5:]]
                 self._break(f"{when} it went on writing: {', '.join(fresh)}")
 
     def _rollouts_s(self) -> float:
         if not self.invariants.restart_edits:
             return 0.0
-        return ROLLOUT_S * (1 + self.history.scenario.replicas / 2)
+        return (ROLLOUT_S + self._bake_s()) * (1 + self.history.scenario.replicas / 2)
+
+    def _bake_s(self) -> float:
+        """What the longest bake takes, or comparison; of short ones, nothing beside all else."""
+        scenario = self.history.scenario
+        return LONGEST_BAKE * 60.0 * scenario.canary_minutes if scenario.bakes_long else 0.0
+
+    def _waits_s(self) -> float:
+        """What controllers may wait that failed for a while, and the fetches of a last rollout."""
+        refused_s = sum(each.with_["for_s"] for each in self.history.deeds if each.what in BACK_OFF)
+        return refused_s + (FETCHES_S if self.history.scenario.cached else 0.0)
 
     def _fights_s(self) -> float:
         fought = any(each.what in FIGHTS for each in self.history.deeds)
@@ -410,6 +432,7 @@ class Storm:
                 place.pop(last, None)
             else:
                 place[last] = value
+        body = self.objects.keeps(SPECULATIVE_DEPLOYMENT, body)
         self._note_edit(found["spec"], body["spec"])
         self.objects.put(SPECULATIVE_DEPLOYMENT, body)
 
@@ -500,6 +523,32 @@ class Storm:
         self.invariants.foreign.discard(place)
         self.objects.remove(kind, "llm", name)
 
+    def undisturbed(self, begins_s: float, ends_s: float) -> bool:
+        """Whether a single deed is under way in a time."""
+        deeds = self.history.deeds
+        return sum(each.at_s < ends_s and each.over_at_s >= begins_s for each in deeds) == 1
+
+    def fail(self, sentence: str) -> None:
+        """An invariant does not hold, as a deed has found."""
+        self._fail(BrokenError(sentence))
+
+    def theirs(self, found: Mapping[str, Any], where: str, key: str) -> None:
+        """Something of an object is another manager's from now on."""
+        metadata = found["metadata"]
+        place = found["kind"], metadata["namespace"], metadata["name"]
+        self.invariants.theirs.setdefault(place, set()).add((where, key))
+
+    async def bench(self, for_s: float) -> None:
+        """Somebody measures, and takes the result away when it is over."""
+        resource = self.objects.look(SPECULATIVE_DEPLOYMENT, self.namespace, self.name)
+        serving = [pod for _, pod, _ in self.cluster.serving() if self._is_ours(pod)]
+        if resource is None or not serving or self.objects.look(JOB, self.namespace, BENCH):
+            return
+        self.cluster.jobs.bench_s = for_s
+        self.objects.put(JOB, bench_of(resource, serving[0], self.name))
+        await asyncio.sleep(for_s)
+        self.objects.remove(JOB, self.namespace, BENCH)
+
     def kill_at_write(self, number: int) -> None:
         """The operator dies with its n-th write from now."""
         self._die_at = number
@@ -535,6 +584,7 @@ class Storm:
                 "speculation.maxTokens": MOST_DEPTH,
                 "speculation.tuning.mode": scenario.mode,
                 **({"metrics.prometheusURL": URL} if scenario.prometheus else {}),
+                **({"cache.size": "2Ti"} if scenario.cached else {}),
             }
         )["spec"]
         return spec
