@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fathom.api import names
+from fathom.rollout.verdict import LONGEST_BAKE
 from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
 from storms.invariants import BrokenError
 from storms.server import Audit, Objects
@@ -15,6 +16,8 @@ from storms.workloads import WORKLOAD_NAMES, WORKLOADS, replicas_of, template_of
 
 BARE_S: Final = 5.0
 """For so long no good pod serves, and then nothing is put at risk any more."""
+LOOK_S: Final = 1.0
+"""Between two looks of ours."""
 LEAST_TRAFFIC: Final = 12
 """Requests in flight at each replica, times minutes of a bake: with fewer, chance would decide. The
 first two minutes are those of a cold cache, and do not count."""
@@ -43,6 +46,10 @@ class Canaries:
     """When a good pod was last seen to serve."""
     _bare: bool = field(default=True, init=False)
     """Whether none did for a while, since a bad image was asked for."""
+    _longest_s: float = field(default=0.0, init=False)
+    """For how long a canary is watched at the most."""
+    _watched_from_s: float = field(default=float("inf"), init=False)
+    """Since when a bad canary has served."""
     _images: dict[str, str] = field(default_factory=dict, init=False)
     """By revision."""
     _vetoed: set[str] = field(default_factory=set, init=False)
@@ -54,8 +61,10 @@ class Canaries:
         self.forgive()
         bad = after["engine"]["image"] in BAD_IMAGES
         comparable, live = self._is_comparable(after), self._is_live(after)
+        self._longest_s = LONGEST_BAKE * 60.0 * after.get("rollout", {}).get("canaryMinutes", 20)
         if bad and before is not None and before["engine"]["image"] not in BAD_IMAGES:
             self._asked_at_s, self._served_at_s = now_s, now_s
+            self._watched_from_s = float("inf")
             self._bare = False
             comparable, live = self._is_comparable(before), self._is_live(before)
             self._comparable, self._live = comparable, live
@@ -70,11 +79,12 @@ class Canaries:
 
     def look(self, now_s: float) -> None:
         """Look at what serves."""
-        for _, pod, _ in self.cluster.serving():
-            if self.is_ours(pod) and _image(pod["spec"]) not in BAD_IMAGES:
-                self._served_at_s = now_s
-                return
-        if now_s - self._served_at_s > BARE_S:
+        serving = [_image(pod["spec"]) for _, pod, _ in self.cluster.serving() if self.is_ours(pod)]
+        if any(image in BAD_IMAGES for image in serving):
+            self._watched_from_s = min(self._watched_from_s, now_s)
+        if any(image not in BAD_IMAGES for image in serving):
+            self._served_at_s = now_s
+        elif now_s - self._served_at_s > BARE_S:
             self._bare = True
 
     def wrote(self, audit: Audit) -> None:
@@ -126,6 +136,12 @@ class Canaries:
             return False
         if image == DEAF_IMAGE:
             return self._live
+        now_s = self.cluster.now_s()
+        if image == SLOWER_IMAGE and now_s - self._watched_from_s >= self._longest_s - LOOK_S:
+            # A step takes a second here, and a window tells something by 30 of them at one batch.
+            # In two minutes and twice as many more, less two that are cold, six requests in flight
+            # may make fewer than eight such windows, which a mean is judged by.
+            return False
         quiet = self.cluster.disturbed_at_s < self._asked_at_s and not self.may_go_back()
         return image not in _TAKES_COMPARING or (self._comparable and quiet)
 
