@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fathom.api import names
+from fathom.api.conditions import Reason
 from fathom.rollout.verdict import LONGEST_BAKE
 from storms.cluster import BAD_IMAGES, DEAF_IMAGE, FAILING_IMAGE, SLOWER_IMAGE, Cluster
 from storms.invariants import BrokenError
@@ -18,6 +19,8 @@ BARE_S: Final = 5.0
 """For so long no good pod serves, and then nothing is put at risk any more."""
 LOOK_S: Final = 1.0
 """Between two looks of ours."""
+GONE_S: Final = 5.0
+"""Its place is given back before the status says so."""
 LEAST_TRAFFIC: Final = 12
 """Requests in flight at each replica, times minutes of a bake: with fewer, chance would decide. The
 first two minutes are those of a cold cache, and do not count."""
@@ -47,9 +50,12 @@ class Canaries:
     _bare: bool = field(default=True, init=False)
     """Whether none did for a while, since a bad image was asked for."""
     _longest_s: float = field(default=0.0, init=False)
-    """For how long a canary is watched at the most."""
-    _watched_from_s: float = field(default=float("inf"), init=False)
-    """Since when a bad canary has served."""
+    """For how long a canary is watched whose traffic leaves its speed in doubt; infinite: there is
+    enough of it."""
+    _served_s: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    """By revision of which a pod serves, or did a moment ago: from when until when."""
+    by_chance: set[str] = field(default_factory=set, init=False)
+    """Revisions that were given up for a speed that was still in doubt."""
     _images: dict[str, str] = field(default_factory=dict, init=False)
     """By revision."""
     _vetoed: set[str] = field(default_factory=set, init=False)
@@ -61,10 +67,11 @@ class Canaries:
         self.forgive()
         bad = after["engine"]["image"] in BAD_IMAGES
         comparable, live = self._is_comparable(after), self._is_live(after)
-        self._longest_s = LONGEST_BAKE * 60.0 * after.get("rollout", {}).get("canaryMinutes", 20)
+        minutes = after.get("rollout", {}).get("canaryMinutes", 20)
+        in_doubt = minutes * self.cluster.load <= LEAST_TRAFFIC
+        self._longest_s = LONGEST_BAKE * 60.0 * minutes if in_doubt else float("inf")
         if bad and before is not None and before["engine"]["image"] not in BAD_IMAGES:
             self._asked_at_s, self._served_at_s = now_s, now_s
-            self._watched_from_s = float("inf")
             self._bare = False
             comparable, live = self._is_comparable(before), self._is_live(before)
             self._comparable, self._live = comparable, live
@@ -79,10 +86,15 @@ class Canaries:
 
     def look(self, now_s: float) -> None:
         """Look at what serves."""
-        serving = [_image(pod["spec"]) for _, pod, _ in self.cluster.serving() if self.is_ours(pod)]
-        if any(image in BAD_IMAGES for image in serving):
-            self._watched_from_s = min(self._watched_from_s, now_s)
-        if any(image not in BAD_IMAGES for image in serving):
+        serving = [pod for _, pod, _ in self.cluster.serving() if self.is_ours(pod)]
+        revisions = {pod["metadata"]["labels"][names.LABEL_REVISION] for pod in serving}
+        for each in revisions:
+            self._served_s[each] = self._served_s.get(each, (now_s, now_s))[0], now_s
+        for each in [
+            each for each, (_, last_s) in self._served_s.items() if last_s < now_s - GONE_S
+        ]:
+            del self._served_s[each]
+        if any(_image(pod["spec"]) not in BAD_IMAGES for pod in serving):
             self._served_at_s = now_s
         elif now_s - self._served_at_s > BARE_S:
             self._bare = True
@@ -112,7 +124,7 @@ class Canaries:
         before = after - replicas_of(audit.after) + replicas_of(audit.before)
         if after > before and revision in self._vetoed:
             raise BrokenError(f"revision {revision} is tried again, which was given up")
-        if after > max(1, before) and self.is_seen(image):
+        if after > max(1, before) and self._shows(image, revision):
             raise BrokenError(f"{after} replicas are asked for of {image}, whose canary is bad")
 
     def _told(self, audit: Audit) -> None:
@@ -120,15 +132,23 @@ class Canaries:
         earlier = (audit.before or {}).get("status", {}).get("rollout") or {}
         stage, revision = rollout.get("stage"), rollout.get("revision", "")
         image = self._images.get(revision, "")
-        if stage in _PROMOTED and self.is_seen(image):
+        if stage in _PROMOTED and self._shows(image, revision):
             raise BrokenError(f"{image}, whose canary is bad, is {stage}: {rollout.get('message')}")
         fresh = (stage, revision) != (earlier.get("stage"), earlier.get("revision"))
         good = image and image not in BAD_IMAGES
         seen = audit.after.get("status", {}).get("observedGeneration")
         if stage == "RolledBack" and seen == audit.after["metadata"]["generation"]:
             self._vetoed.add(revision)
+        slower = rollout.get("reason") == Reason.CANARY_SLOWER
+        if stage == "RolledBack" and fresh and slower and self._is_left_to_chance(revision):
+            self.by_chance.add(revision)
         if stage == "RolledBack" and fresh and good and not self.may_go_back():
             raise BrokenError(f"the good canary of {image} is given up: {rollout.get('message')}")
+
+    def _shows(self, image: str, revision: str) -> bool:
+        """Whether this very canary has to have been seen to be bad."""
+        in_doubt = image == SLOWER_IMAGE and self._is_left_to_chance(revision)
+        return self.is_seen(image) and not in_doubt
 
     def is_seen(self, image: str) -> bool:
         """Whether it can be known that a canary of an image is bad."""
@@ -136,14 +156,21 @@ class Canaries:
             return False
         if image == DEAF_IMAGE:
             return self._live
-        now_s = self.cluster.now_s()
-        if image == SLOWER_IMAGE and now_s - self._watched_from_s >= self._longest_s - LOOK_S:
-            # A step takes a second here, and a window tells something by 30 of them at one batch.
-            # In two minutes and twice as many more, less two that are cold, six requests in flight
-            # may make fewer than eight such windows, which a mean is judged by.
-            return False
         quiet = self.cluster.disturbed_at_s < self._asked_at_s and not self.may_go_back()
         return image not in _TAKES_COMPARING or (self._comparable and quiet)
+
+    def _is_left_to_chance(self, revision: str) -> bool:
+        """Whether a canary was watched for as long as can be, and its speed is still in doubt.
+
+        A step takes a second here, and a window tells something by 30 of them at one batch. In two
+        minutes and twice as many more, less two that are cold, six requests in flight make about
+        eight such windows. With fewer a canary is promoted. With eight its speed is known to ±20 to
+        ±40 % (two standard errors), and it goes back where it is slower by one, which chance makes
+        of one good canary in four to six.
+        """
+        since_s, _ = self._served_s.get(revision, (float("inf"), 0.0))
+        watched_s = self.cluster.now_s() - since_s
+        return 0 < self._longest_s <= watched_s + LOOK_S
 
     def _is_comparable(self, spec: Mapping[str, Any]) -> bool:
         minutes = spec.get("rollout", {}).get("canaryMinutes", 20)

@@ -32,7 +32,7 @@ from fathom.rollout.verdict import LONGEST_BAKE
 from manifest_samples import manifest
 from storms import simulated_time
 from storms.calm import complaint
-from storms.canaries import LEAST_TRAFFIC, Canaries
+from storms.canaries import Canaries
 from storms.clients import Clients
 from storms.cluster import BAD_IMAGES, Cluster
 from storms.deeds import IMAGES, SPOIL_METRICS
@@ -377,19 +377,9 @@ class Storm:
     def _may_roll_back(self) -> bool:
         """Whether a canary may have looked worse than it was made."""
         unreadable = any(each.what in SPOIL_METRICS for each in self.history.deeds)
-        spoilt = self.rollout().get("revision") in self.cluster.spoilt_revisions
-        return unreadable or self.cluster.canaries_suffer or spoilt or self._left_to_chance()
-
-    def _left_to_chance(self) -> bool:
-        """Whether a canary was slower by less than its traffic could tell.
-
-        What is in doubt after three times `canaryMinutes` goes back where it is slower by one
-        standard error, which chance makes of one good canary in four to six. With six requests in
-        flight and one minute all are in doubt: speed is known to ±22 % (two standard errors).
-        """
-        minutes = self.spec().get("rollout", {}).get("canaryMinutes", 0)
-        slower = self.rollout().get("reason") == Reason.CANARY_SLOWER
-        return slower and 0 < minutes * self.history.scenario.load < LEAST_TRAFFIC
+        excused = self.cluster.spoilt_revisions | self.canaries.by_chance
+        given_up = self.rollout().get("revision") in excused
+        return unreadable or self.cluster.canaries_suffer or given_up
 
     def serves_as_asked(self) -> bool:
         """Whether something serves, and all that does is of the image that the user asks for."""
