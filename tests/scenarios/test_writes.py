@@ -6,7 +6,7 @@ from typing import Any
 
 from fathom.adapters.ports import KubeError, PodEndpoint, Sample
 from fathom.core.cluster.kinds import DEPLOYMENT, SPECULATIVE_DEPLOYMENT, Kind
-from fathom.runtime.loop import SHORTEST_SLEEP_S
+from fathom.runtime.loop import LONGEST_BACKOFF_S, RESYNC_S, SHORTEST_SLEEP_S
 from support.bench import Bench
 
 
@@ -98,6 +98,22 @@ async def test_who_changes_it_under_every_look_is_told(bench: Bench) -> None:
     delays = [await bench.tick() for _ in range(4)]
     assert delays == [1, 2, 4, 8]
     assert "has been modified" in bench.condition("Degraded")["message"]
+
+
+async def test_what_conflicts_with_what_is_there_is_tried_again_within_a_minute(
+    bench: Bench,
+) -> None:
+    """As after reads that are old for minutes. No watch tells when they are current again."""
+
+    def status_conflicts(verb: str, kind: Kind) -> KubeError | None:
+        is_status = (verb, kind) == ("apply", SPECULATIVE_DEPLOYMENT)
+        return KubeError(409, "has been modified") if is_status else None
+
+    bench.kube.fail = status_conflicts
+    bench.edit({"replicas": 0})
+    assert max([await bench.tick() or 0 for _ in range(10)]) == RESYNC_S
+    bench.kube.fail = lambda _verb, _kind: KubeError(503, "try again later")
+    assert max([await bench.tick() or 0 for _ in range(10)]) == LONGEST_BACKOFF_S
 
 
 async def test_a_write_that_failed_is_not_counted_as_changed_back(bench: Bench) -> None:

@@ -174,7 +174,8 @@ class Loop:
                 delay = await self._pass()
         except KubeError as error:
             self._log.warning("pass not finished", error=error.message, status=error.status)
-            delay = self._failed()
+            # Where reads are old, no watch tells when they are current again.
+            delay = self._failed(RESYNC_S if error.outdated else LONGEST_BACKOFF_S)
         except Exception as error:  # noqa: BLE001  # the last resort, logged with its traceback
             # One resource's bug must neither stop the others nor spin.
             self._log.exception("pass failed")
@@ -203,7 +204,7 @@ class Loop:
             if self._failures == PATIENCE:
                 await self._reporter.emit_old_read(generation, newest, objects)
             # No watch tells that reads are current again, and until then nothing is looked after.
-            return min(RESYNC_S, self._failed())
+            return self._failed(RESYNC_S)
         memory.saw(generation, objects.metadata.annotations)
         await self._reporter.emit_losses(objects, memory.checkpoint.lost)
         memory.checkpoint = memory.checkpoint.without_lost()
@@ -336,7 +337,7 @@ class Loop:
         until_report_s = await self._reporter.report(findings, objects, memory)
         if carried.broken_off:
             # The API server answers, so what it does not take shall not keep the tuner waiting.
-            return min(RESYNC_S, self._failed())
+            return self._failed(RESYNC_S)
         self._failures = 0
         if carried.goes_on:
             # No watch wakes it for what it has made or changed itself.
@@ -401,10 +402,10 @@ class Loop:
         found = {ref: await self._world.models(ref, self.wake) for ref in refs}
         return with_kept(found, memory.checkpoint.models)
 
-    def _failed(self) -> float:
-        """Count a failure; seconds until the next try, doubling up to five minutes."""
+    def _failed(self, longest_s: float = LONGEST_BACKOFF_S) -> float:
+        """Count a failure; seconds until the next try, doubling up to the longest."""
         self._world.telemetry.failed(self.key)
         self._stale, self._doubt = True, Doubt.ALL
-        delay: float = min(LONGEST_BACKOFF_S, 2.0**self._failures)
+        delay: float = min(longest_s, 2.0**self._failures)
         self._failures = min(self._failures + 1, 10)
         return delay
