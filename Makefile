@@ -100,7 +100,7 @@ test-engine: engines ## Tests against a real vLLM
 	@$(PYTEST) $(engine_TESTS) $(ARGS)
 
 SEEDS ?= 5000
-test-storms: setup ## SEEDS=5000 histories of faults in the simulator, beyond the 110 of `make test`
+test-storms: setup ## SEEDS=5000 histories of faults in the simulator, beyond the 100 of `make test`
 	@PYTHONPATH=tests $(BIN)/python -m storms 1-$(SEEDS) $(ARGS)
 
 test-storms-bite: setup ## Old faults are put back, one at a time: does the simulator find them?

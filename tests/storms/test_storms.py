@@ -25,12 +25,12 @@ def _storms(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_hundred_and_ten_histories_break_nothing() -> None:
+def test_a_hundred_histories_break_nothing() -> None:
     """`make test-storms` runs thousands, and the bites have 200 to be found in."""
-    ran = _storms("1-110")
+    ran = _storms("1-100")
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout
-    assert "110 histories, 0 broken" in ran.stdout
+    assert "100 histories, 0 broken" in ran.stdout
 
 
 def test_an_operator_that_dies_at_any_of_its_writes_breaks_nothing() -> None:
