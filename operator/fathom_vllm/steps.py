@@ -163,10 +163,9 @@ def observe_step(step: ScheduledStep, outputs: Mapping[int, ClientOutputs]) -> E
 def _prefilled(step: ScheduledStep, drafts: Sequence[Sequence[int]], *, alike: bool) -> int:
     """Tokens of prompts that a step computed: all but drafts and the token that each follows."""
     scheduled = step.num_scheduled_tokens
-    new = [each.req_id for each in step.scheduled_new_reqs]
-    undrafted = 0
-    if _undrafted(scheduled, step.scheduled_spec_decode_tokens, new):
-        undrafted = [*scheduled.values()].count(1) - [scheduled[each] for each in new].count(1)
+    new = {each.req_id for each in step.scheduled_new_reqs}
+    without = _undrafted(scheduled, step.scheduled_spec_decode_tokens, new)
+    undrafted = sum(scheduled[each] == 1 for each in without)
     drafted = len(drafts) * len(drafts[0]) if alike and drafts else sum(map(len, drafts))
     return sum(scheduled.values()) - undrafted - len(drafts) - drafted
 

@@ -40,14 +40,9 @@ def told(bench: Bench) -> list[str]:
 
 async def unplaced(bench: Bench) -> str:
     """One replica dies, and the pod that takes its part finds no node."""
-    (deployment,) = bench.kube.names(DEPLOYMENT)
-    before = [each["metadata"]["name"] for each in bench.pods_of(deployment)]
-    bench.kube.remove(POD, "llm", before[0])
-    bench.play_controllers()
-    (newest,) = {each["metadata"]["name"] for each in bench.pods_of(deployment)} - {*before}
-    bench.set_ready(newest, ready=False, **NO_NODE)
+    pod = bench.lose_pod(**NO_NODE)
     await bench.tick()
-    return newest
+    return pod
 
 
 async def test_a_bench_ends_where_a_replica_finds_no_node(bench: Bench) -> None:

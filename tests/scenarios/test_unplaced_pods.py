@@ -3,7 +3,7 @@
 import asyncio
 
 from fathom.adapters.ports import KubeError
-from fathom.core.cluster.kinds import DEPLOYMENT, NODE, POD, SERVICE, Kind
+from fathom.core.cluster.kinds import NODE, POD, SERVICE, Kind
 from fathom.core.cluster.observed import ObservedNode
 from fathom.runtime.node_cache import LASTS_S, NodeCache
 from support.bench import Bench, ManualClock
@@ -62,12 +62,7 @@ async def start(bench: Bench) -> None:
 
 async def lost(bench: Bench) -> None:
     """One replica dies, and the pod that takes its part finds no node."""
-    (deployment,) = bench.kube.names(DEPLOYMENT)
-    before = [each["metadata"]["name"] for each in bench.pods_of(deployment)]
-    bench.kube.remove(POD, "llm", before[0])
-    bench.play_controllers()
-    (newest,) = {each["metadata"]["name"] for each in bench.pods_of(deployment)} - {*before}
-    bench.set_ready(newest, ready=False, phase="Pending", conditions=UNSCHEDULED)
+    bench.lose_pod(phase="Pending", conditions=UNSCHEDULED)
     await bench.tick()
 
 
@@ -83,7 +78,7 @@ async def test_the_status_says_what_the_nodes_have_instead() -> None:
 
 
 async def test_a_spec_that_is_refused_does_not_hide_why_what_served_is_away(bench: Bench) -> None:
-    """What asks to be mended, and what is missing, are two things."""
+    """What to fix, and what is missing, are two things."""
     await lost(bench)
     bench.edit({"draft.id": ""})
     await bench.tick()

@@ -20,7 +20,7 @@ BUILDS: Final = 3
 GROUPS_EACH: Final = 10
 """In every so many histories a replica spans two nodes."""
 SHARED_REST: Final = 5
-"""Of as many, that one in which others use the cluster too, and its servers keep what they like."""
+"""The one of as many in which others use the cluster too, and its servers keep what they like."""
 LONG_BAKE_MINUTES: Final = 20
 """The CRD's own default."""
 OLDER_CRDS: Final = ("drops", "refuses")

@@ -334,7 +334,7 @@ async def _quota(storm: "Storm", with_: Mapping[str, Any]) -> None:
     weight=24,
 )
 async def _fetch(storm: "Storm", with_: Mapping[str, Any]) -> None:
-    """Of weights that the user has just asked for."""
+    """A fetch of weights that the user has just asked for fails, is slow, or is lost."""
     jobs, how = storm.cluster.jobs, with_["how"]
     end_s = storm.loop.time() + with_["for_s"]
     storm.edit({"draft.id": with_["draft"], "draft.revision": f"v{with_['revision']}"})

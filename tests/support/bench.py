@@ -281,6 +281,20 @@ class Bench:
             }
             self.kube.put(POD, found)
 
+    def lose_pod(self, **status: Any) -> str:
+        """A replica's pod is gone; the one in its place is not ready, and has this status.
+
+        Returns:
+            The new pod's name.
+        """
+        (deployment,) = self.kube.names(DEPLOYMENT)
+        before = [each["metadata"]["name"] for each in self.pods_of(deployment)]
+        self.kube.remove(POD, "llm", before[0])
+        self.play_controllers()
+        (newest,) = {each["metadata"]["name"] for each in self.pods_of(deployment)} - {*before}
+        self.set_ready(newest, ready=False, **status)
+        return str(newest)
+
     def _start_pod(self, deployment: str, template: Mapping[str, Any]) -> None:
         self.kube.put(
             POD,

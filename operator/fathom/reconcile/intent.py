@@ -291,7 +291,7 @@ class _Stop:
 
 
 _BOUNDS: Final = ("maxUnavailable", "maxSurge")
-"""Of `rollout`: they hold for whatever is rolled out, and back."""
+"""Fields of `rollout` that hold for whatever is rolled out, and back."""
 # Nothing that sets something going: that is part of the spec which is not carried out. A pause ends
 # as it began.
 _STOPS: Final = (
