@@ -252,16 +252,19 @@ class Invariants(WriteInvariants):
                 self._break(f"{place} runs at depths {depths}")
 
     def _domain_outlives_pods(self) -> None:
-        """A group whose ComputeDomain goes loses NVLink from under it."""
+        """A group whose ComputeDomain goes loses NVLink from under it, once it has started."""
         domains = {
             (each["metadata"]["namespace"], each["metadata"]["name"])
             for each in self.objects.each(COMPUTE_DOMAIN)
         }
         gone, self._domains = self._domains - domains, domains
         for pod in self.objects.each(POD) if gone else ():
-            of = pod["metadata"]["namespace"], pod["metadata"]["labels"].get(names.LABEL_NAME, "")
-            if set_of(pod) and of in gone:
-                self._break(f"the ComputeDomain went before {pod['metadata']['name']}")
+            namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+            of = namespace, pod["metadata"]["labels"].get(names.LABEL_NAME, "")
+            container = self.cluster.containers.get(f"{namespace}/{name}")
+            started = container is not None and container.started_at_s is not None
+            if set_of(pod) and of in gone and started:
+                self._break(f"the ComputeDomain went before {name}")
 
     def wrote(self, audit: Audit) -> None:
         super().wrote(audit)

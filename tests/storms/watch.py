@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 from fathom.adapters.ports import EventType, KubeError, KubePort
@@ -20,6 +21,8 @@ LATENCY_S: Final = 0.02
 INACTIVITY_S: Final = 70.0
 """Kopf's own: a stream that is silent for longer than between two bookmarks is opened anew."""
 RETRY_S: Final = 1.0
+STREAM_S: Final = 1800.0
+"""An API server ends a stream after 30 minutes at the earliest; Kopf asks for no other time."""
 
 Told = Callable[[str, str, int, Mapping[str, str], str], None]
 """Namespace, name, generation, annotations and version of an object that is there or changed."""
@@ -120,19 +123,24 @@ class Watches:
             stream.lines.put_nowait(None)
 
     async def follow(self, kube: KubePort, namespace: str, told: Told) -> None:
-        """As Kopf follows resources in a namespace (empty: anywhere); for ever."""
+        """As Kopf follows resources in a namespace (empty: anywhere); for ever.
+
+        It lists once. A stream that ends is opened again at the last version that it told of, so
+        that an event which was lost stays lost. Only where that version is gone it lists again
+        (`continuous_watch` in kopf/_cogs/clients/watching.py, 1.45).
+        """
         kind, since = SPECULATIVE_DEPLOYMENT, ""
         while True:
             try:
-                async for page in kube.pages(kind, namespace, ""):
-                    since = page.resource_version
-                    for body in page.items:
-                        _tell(told, body)
-                async for event in kube.watch(kind, namespace, "", since, 300.0):
+                if not since:
+                    since = await _listed(kube, namespace, told)
+                async for event in kube.watch(kind, namespace, "", since, STREAM_S):
+                    since = event.version or since
                     if event.type in {EventType.ADDED, EventType.MODIFIED}:
                         _tell(told, event.object)
-            except KubeError:
-                pass
+            except KubeError as error:
+                if error.status == HTTPStatus.GONE:
+                    since = ""
             await asyncio.sleep(RETRY_S)
 
     def _changed(self, logged: Logged) -> None:
@@ -145,6 +153,16 @@ class Watches:
             for _ in range(times):
                 delay_s = LATENCY_S + self.trouble.late_s
                 self._loop.call_later(delay_s, stream.lines.put_nowait, logged)
+
+
+async def _listed(kube: KubePort, namespace: str, told: Told) -> str:
+    """Tell of all there are; the version of the list."""
+    version = ""
+    async for page in kube.pages(SPECULATIVE_DEPLOYMENT, namespace, ""):
+        version = page.resource_version
+        for body in page.items:
+            _tell(told, body)
+    return version
 
 
 def _line(change: str, body: Mapping[str, Any]) -> bytes:
