@@ -185,7 +185,7 @@ regenerate: setup ## Regenerate everything generated
 
 known-names: engine ## Ask each vLLM release which options it knows, for `fathom check`
 	@$(BIN)/python -m fathom_local.tools.known_names > known_names.json
-	@mv known_names.json operator/fathom/manifests/engine_command/known_names.json
+	@mv known_names.json operator/fathom/engine/known_names.json
 
 verify: regenerate ## Regenerate everything generated, and fail if it differs
 	@git diff --exit-code -- $(GENERATED) \

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.resource import SpeculativeDeployment, parse
 
 GOOD: Mapping[str, Any] = {
     "apiVersion": "fathom.dev/v1alpha1",

@@ -21,13 +21,13 @@ from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.api.crd import custom_resource_definition
 from fathom.api.near import nearest
-from fathom.api.resource import SpeculativeDeployment
 from fathom.build import version_and_build
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.plugin import plugin_bundle
 from fathom.fetch.program import fetch_program
 from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, named, read, tell
 from fathom.manifests.render import children
+from fathom.resource import SpeculativeDeployment
 
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {

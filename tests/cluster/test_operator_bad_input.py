@@ -9,7 +9,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from bad_input import BAD
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.kube import Object
 from manifest_samples import manifest
 from structural_schema import spec_schema, with_defaults

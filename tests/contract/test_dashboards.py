@@ -15,7 +15,7 @@ from fathom.adapters.exposition import FAMILIES
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType, Reason
 from fathom.api.status import Condition, GainedStatus, MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom.runtime.telemetry import Telemetry
 from fathom_local.engine.process import EngineProcess, simulated_setup
 from fathom_local.engine.traffic import LoadGenerator, Phase

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.report import asked_by, device_in, differences, report_in
+from fathom.engine.depth import DepthDocument, flat
+from fathom.engine.report import asked_by, device_in, differences, report_in
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.process import EngineProcess, real_setup, simulated_setup

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import psutil
 
-from fathom.core.depth import depth_at
+from fathom.engine.depth import depth_at
 from fathom_local.cluster import LocalCluster
 from fathom_local.control_plane.audit import AuditEvent, read_events
 from fathom_local.demo.fleet import DemoFleet

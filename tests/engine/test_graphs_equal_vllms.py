@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.depth import DepthRange, depth_at
-from fathom.core.engine.async_scheduling import why_synchronous
-from fathom.core.engine.capability import live_depth
-from fathom.core.engine.capability_table import LIVE_DEPTH
-from fathom.core.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
-from fathom.core.engine.model_runner import captures_graphs
-from fathom.manifests.engine_command.capture_sizes import added_sizes, ceiling
-from fathom.manifests.engine_command.engine_graphs import GraphPrice, graph_price
-from fathom.manifests.engine_command.speculative_config import speculative_config
-from fathom.manifests.engine_command.stated_args import max_batch, stated_performance_mode
+from fathom.engine.async_scheduling import why_synchronous
+from fathom.engine.capability import live_depth
+from fathom.engine.capability_table import LIVE_DEPTH
+from fathom.engine.capture_sizes import added_sizes, ceiling
+from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
+from fathom.engine.depth import DepthRange, depth_at
+from fathom.engine.engine_graphs import GraphPrice, graph_price
+from fathom.engine.model_runner import captures_graphs
+from fathom.engine.speculative_config import speculative_config
+from fathom.engine.stated_args import max_batch, stated_performance_mode
+from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
 from fathom_local.engine.releases import asked_releases, known_as
@@ -289,7 +289,7 @@ def test_other_accelerators_have_vllms_own_batches_and_sizes(ask_vllm: AskVllm) 
 
 
 def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked]) -> None:
-    """As `fathom.core.engine.model_runner` says. Without a schedule V1 keeps its full graphs."""
+    """As `fathom.engine.model_runner` says. Without a schedule V1 keeps its full graphs."""
     runners = {name: asked[name].answer["runner"] for name in RUNNERS}
     modes = {name: asked[name].answer["mode"] for name in RUNNERS}
 

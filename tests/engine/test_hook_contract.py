@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.engine.report import device_in, report_in
+from fathom.engine.report import device_in, report_in
 from fathom_local.engine.model_pair import ModelPair
 from fathom_local.engine.releases import asked_releases
 from support.asked_vllm import AskVllm

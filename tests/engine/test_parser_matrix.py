@@ -19,17 +19,17 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
-from fathom.core.engine.capability import engine_has, engine_problems, has_plugin, live_depth
-from fathom.core.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
-from fathom.core.engine.depth_set import named_depths
-from fathom.core.engine.model_runner import captures_graphs
-from fathom.manifests.engine_command.capture_sizes import sets_graphs
-from fathom.manifests.engine_command.engine_args import engine_args
-from fathom.manifests.engine_command.startup_schedule import startup_schedule
-from fathom.manifests.engine_command.stated_args import max_batch
+from fathom.engine.capability import engine_has, engine_problems, has_plugin, live_depth
+from fathom.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
+from fathom.engine.capture_sizes import sets_graphs
+from fathom.engine.depth_set import named_depths
+from fathom.engine.engine_args import engine_args
+from fathom.engine.model_runner import captures_graphs
+from fathom.engine.startup_schedule import startup_schedule
+from fathom.engine.stated_args import max_batch
+from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
 from golden.rendering import SOURCES, read

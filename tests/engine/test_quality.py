@@ -8,7 +8,7 @@ import pytest
 from fathom.adapters.completions import EngineCompletions
 from fathom.adapters.ports import PodEndpoint
 from fathom.api.status import QualityResult
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom.quality.check import QualityCheck, begun
 from fathom.quality.comparison import Difference, differences, gap_nats, gap_request
 from fathom.quality.completion import Completion, CompletionRequest

@@ -11,12 +11,12 @@ from packaging.version import Version
 
 from fathom.api.choices import TuningMode
 from fathom.api.familiar import OPTIONS
-from fathom.core.engine.options import stated_object
-from fathom.manifests.engine_command.engine_args import engine_args
-from fathom.manifests.engine_command.flags import FLAGS
-from fathom.manifests.engine_command.known_names import known_names, names_of
-from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
-from fathom.manifests.engine_command.stated_args import max_batch
+from fathom.engine.engine_args import engine_args
+from fathom.engine.flags import FLAGS
+from fathom.engine.known_names import known_names, names_of
+from fathom.engine.options import stated_object
+from fathom.engine.owned_flags import lone_argument_problems, owned_flag_problems
+from fathom.engine.stated_args import max_batch
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
 from fathom_local.engine.releases import asked_releases
 from golden.rendering import EXAMPLES, read

@@ -10,8 +10,8 @@ import yaml
 from typer.testing import CliRunner
 
 from fathom.api.names import ENGINE_CONTAINER
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.cli import app
+from fathom.resource import SpeculativeDeployment, parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCES = sorted(

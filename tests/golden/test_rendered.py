@@ -14,8 +14,8 @@ from fathom import __version__
 from fathom.adapters.yaml_documents import to_yaml
 from fathom.core.arm import arm_of
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.plugin import PluginBundle
+from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.manifests.problems import problems_of

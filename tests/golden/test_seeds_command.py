@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fathom.core.engine.depth_set import capture_sizes
+from fathom.engine.depth_set import capture_sizes
 from golden.rendering import EXAMPLES, SERVING, command, container, multiset
 
 SEEDS = """

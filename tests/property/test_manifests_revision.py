@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import changed_restart_fields, revision_of
+from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.manifests.pod.pod_template import pod_template, worker_template
 from manifest_samples import resource
 

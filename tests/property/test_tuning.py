@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom.api.choices import TuningMode
-from fathom.core.depth import DepthDocument, Schedule
+from fathom.engine.depth import DepthDocument, Schedule
 from fathom.reconcile.kept_state import kept_state, state_data
 from fathom.tuning.buckets import depths_of
 from fathom.tuning.checks.moving import TAKE_BACK_Z

@@ -6,8 +6,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT
-from fathom.core.engine import capability
-from fathom.core.engine.capability_table import LIVE_DEPTH, Capability
+from fathom.engine import capability
+from fathom.engine.capability_table import LIVE_DEPTH, Capability
 from fathom.tuning.tuner import decide
 from scenarios.test_quality_in_the_loop import document
 from support.bench import Bench

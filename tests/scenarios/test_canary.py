@@ -11,7 +11,7 @@ import pytest
 
 from fathom.adapters.ports import PodEndpoint, Sample
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from support.bench import Bench, FakeMetrics, holding, moved

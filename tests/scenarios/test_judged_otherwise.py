@@ -11,9 +11,9 @@ import pytest
 
 from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
-from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.capability import live_depth
 from fathom.core.revision import revisions_of
+from fathom.engine.capability import live_depth
+from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as tune
 from manifest_samples import resource

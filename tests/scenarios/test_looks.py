@@ -20,7 +20,7 @@ from fathom.core.cluster.kinds import (
     ObjectKey,
 )
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom.runtime.informer import informed
 from fathom.runtime.loop import SHORTEST_SLEEP_S
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot

@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.cluster.kinds import DEPLOYMENT
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plan import Plan, Progress, Template, WorkloadStep
 from fathom.core.plugin import PluginBundle
 from fathom.reconcile.writing.as_rendered import AsRendered
 from fathom.reconcile.writing.operations import Children, Patch, operations
+from fathom.resource import SpeculativeDeployment, parse
 from fathom.runtime.gather import read_objects
 from support.bench import KEY, Bench
 

@@ -11,8 +11,8 @@ from fathom.adapters.ports import KubeError
 from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.core.cluster.kinds import CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, EVENT, POD, SERVICE, Kind
-from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.report import EngineReport
+from fathom.engine.depth import DepthDocument, flat
+from fathom.engine.report import EngineReport
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as decide_for_real

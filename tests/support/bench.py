@@ -20,13 +20,13 @@ from fathom.core.cluster.kinds import (
     ObjectKey,
 )
 from fathom.core.cluster.served import ServedApis
-from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.report import NOTHING_TOLD, EngineReport
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plugin import PluginBundle
 from fathom.core.times import rfc3339
 from fathom.core.unread import Unread
+from fathom.engine.depth import DepthDocument, flat
+from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.progress import FetchedBytes
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered

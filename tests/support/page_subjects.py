@@ -15,8 +15,8 @@ from fathom.api.status import (
     TuningStatus,
 )
 from fathom.core.cluster.kinds import ObjectKey
-from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.times import rfc3339
+from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.page.history import History
 from fathom.page.subject import Subject
 from fathom.reconcile.tuning_report import report

@@ -14,7 +14,6 @@ from math import isfinite
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from fathom.core.engine.report import NOTHING_TOLD, EngineReport, device_in, report_in
 from fathom.core.measurement import (
     DRAFTS_FORM,
     OLD_STEPS_FORM,
@@ -26,6 +25,7 @@ from fathom.core.measurement import (
     StepKind,
 )
 from fathom.core.packed_counts import PackedCounts
+from fathom.engine.report import NOTHING_TOLD, EngineReport, device_in, report_in
 
 
 class _Pod(Enum):

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef, Weights
 from fathom.core.models.weight_files import SINGLE_FILE, holds_d2t, weight_bytes

@@ -10,8 +10,8 @@ from typing import Any, Final
 import yaml
 from pydantic import JsonValue
 
+from fathom.api.foreign_json import DEEPEST
 from fathom.api.names import LIST_KIND
-from fathom.api.resource import MAX_NESTING
 
 STDIN: Final = "-"
 _LISTS: Final = ("List", LIST_KIND)
@@ -71,8 +71,8 @@ class _Loader(yaml.SafeLoader):
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML's
         if isinstance(event, yaml.AliasEvent) and event.anchor in self._open:
             raise _refused(f"*{event.anchor} stands within what it names", event.start_mark)
-        if len(self._open) > MAX_NESTING:
-            raise _refused(f"nested more than {MAX_NESTING} deep", event.start_mark)
+        if len(self._open) > DEEPEST:
+            raise _refused(f"nested more than {DEEPEST} deep", event.start_mark)
         self._open.append(event.anchor)
         node = super().compose_node(parent, index)
         self._open.pop()

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import nodes_per_replica
-from fathom.core.engine.capability import live_depth, live_depth_refusal
-from fathom.core.engine.depth_set import named_depths
+from fathom.engine.capability import live_depth, live_depth_refusal
+from fathom.engine.depth_set import named_depths
+from fathom.engine.nodes_per_replica import nodes_per_replica
+from fathom.resource import SpeculativeDeployment
 
 
 class BenchRefusedError(Exception):

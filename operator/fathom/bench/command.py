@@ -15,7 +15,6 @@ from fathom.adapters import kube_config
 from fathom.adapters.clock import SystemClock
 from fathom.adapters.kube import Kube
 from fathom.adapters.pod_log import PodLog
-from fathom.api.resource import SpeculativeDeployment, known_part, parse
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.bench.asked import BenchRefusedError, BenchRequest
 from fathom.bench.data import SUBSETS
@@ -39,6 +38,7 @@ from fathom.inspect.options import (
     refusing,
 )
 from fathom.manifests.problems import problems_of
+from fathom.resource import SpeculativeDeployment, known_part, parse
 
 NOT_ALL: Final = 1
 """Exit code: some of it was not measured."""

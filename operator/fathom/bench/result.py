@@ -11,11 +11,11 @@ from math import sqrt
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.bench.heard import Heard, LoadResult, ResultLine
 from fathom.bench.job import owned_by
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.depth_bench import RESULT_KEY, AcceptanceLength, BenchRow, DepthBench
+from fathom.resource import SpeculativeDeployment
 
 _TWO_SIDED_95: Final = 1.96
 

@@ -14,7 +14,6 @@ from fathom.adapters.ports import Clock, KubeError, KubePort, PodLogPort
 from fathom.api import names
 from fathom.api.accelerators import vendor_of
 from fathom.api.conditions import Reason
-from fathom.api.resource import SpeculativeDeployment
 from fathom.bench.asked import BenchRefusedError
 from fathom.bench.data import DataVolume
 from fathom.bench.heard import Heard, heard
@@ -30,11 +29,12 @@ from fathom.core.cluster.kinds import (
 )
 from fathom.core.cluster.manifest import Manifest, Seen, place_of
 from fathom.core.cluster.metadata import Meta
-from fathom.core.cluster.nodes_per_replica import gpus_per_pod
 from fathom.core.cluster.observed import ObservedJob
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.depth_bench import DepthBench
+from fathom.engine.nodes_per_replica import gpus_per_pod
+from fathom.resource import SpeculativeDeployment
 
 EVERY_S: Final = 2.0
 _REMOVALS: Final = 5

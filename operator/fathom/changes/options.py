@@ -6,10 +6,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.changes.words import is_secret_option, shown
-from fathom.core.engine.options import options
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.scrubbing import HIDDEN
+from fathom.engine.options import options
 
 _DERIVED: Final = ("num_speculative_tokens_per_batch_size", "cudagraph_capture_sizes")
 """The startup schedule and the graphs' sizes follow from other options, so they are never what a

@@ -14,8 +14,8 @@ from itertools import accumulate, zip_longest
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from fathom.core.engine.report import NOTHING_TOLD, EngineReport
 from fathom.core.packed_counts import CountsForm, changed
+from fathom.engine.report import NOTHING_TOLD, EngineReport
 from fathom_vllm.buckets import bucket_index, last_batch
 
 CLOCK_TOLERANCE_S: Final = 1.0

@@ -14,12 +14,12 @@ from fathom.api import names
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, Kind
-from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.counted import counted
 from fathom.core.fleets import RevisionFleet, fleets_of, used_names
 from fathom.core.replicas import Fleet, ReplicaBounds, is_stuck, replicas_by_revision
+from fathom.engine.nodes_per_replica import spans_nodes
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
 """Components whose ConfigMaps pods mount: they stay as long as a pod does."""

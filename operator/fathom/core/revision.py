@@ -1,7 +1,7 @@
 """Which pods a spec asks for. Specs of one revision differ only in what changes live.
 
 Not in a revision: replicas, `minTokens`, the tuning settings, metrics, rollout, and `tokens` where
-depth changes live, as long as the engine names it (`fathom.core.engine.depth_set`). Defaults are
+depth changes live, as long as the engine names it (`fathom.engine.depth_set`). Defaults are
 left out of the hash, so that a field which a later Fathom adds changes no revision of the specs
 that do not use it.
 """
@@ -15,9 +15,9 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import spans_nodes
-from fathom.core.engine.capability import has_plugin, live_depth
-from fathom.core.engine.depth_set import named_depths, usual_depths
+from fathom.engine.capability import has_plugin, live_depth
+from fathom.engine.depth_set import named_depths, usual_depths
+from fathom.engine.nodes_per_replica import spans_nodes
 
 _MODE: Final = "spec.speculation.tuning.mode"
 _TOKENS: Final = "spec.speculation.tokens"

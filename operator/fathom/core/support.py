@@ -7,13 +7,13 @@ from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, SPANNING_KINDS, Kind
-from fathom.core.cluster.nodes_per_replica import (
+from fathom.core.cluster.served import ServedApis
+from fathom.engine.nodes_per_replica import (
     gpus_per_replica,
     needs_compute_domain,
     nodes_per_replica,
     spans_nodes,
 )
-from fathom.core.cluster.served import ServedApis
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import ModelSpec
 from fathom.core.cluster.observed import ObservedJob, ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod, Terminated
 from fathom.core.models.facts import ModelRef
+from fathom.resource import SpeculativeDeployment
 from fathom_fetch.shown import BYTES, COMMIT, DRAFT, MODEL
 
 COMPONENT: Final = "fetch"

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import typer
 
 from fathom.adapters.clock import SystemClock
-from fathom.api.resource import SpeculativeDeployment
-from fathom.core.engine.depth_set import named_depths
 from fathom.core.reporting.reading import why_not_live
+from fathom.engine.depth_set import named_depths
 from fathom.inspect.cluster import LiveResource, read_resource
 from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
 from fathom.inspect.target import on_resource, valid
 from fathom.manifests.render import max_batch
+from fathom.resource import SpeculativeDeployment
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
 from fathom.tuning.settings import settings_from
 

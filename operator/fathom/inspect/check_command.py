@@ -9,13 +9,13 @@ import typer
 from fathom.adapters.hub import TIMEOUT_S, HuggingFaceHub
 from fathom.adapters.model_files import is_directory, local_facts
 from fathom.adapters.ports import ModelHub
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.inspect.asking.live_check_command import WAIT_S, live_check
 from fathom.inspect.check_view import lines_of
 from fathom.inspect.completion import names_beginning
 from fathom.inspect.options import Context, Kubeconfig, Namespace, refuse
 from fathom.inspect.resources import REFUSED, Files, FilesByFlag, judged, named, read, tell
+from fathom.resource import SpeculativeDeployment
 
 _LONGEST_TIMEOUT_S: Final = 600.0
 

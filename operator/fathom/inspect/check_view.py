@@ -2,24 +2,24 @@
 
 from collections.abc import Iterator
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
-from fathom.core.engine.async_scheduling import (
+from fathom.core.models.config import ModelConfig
+from fathom.core.models.facts import ModelFacts
+from fathom.core.revision import revision_of
+from fathom.engine.async_scheduling import (
     remedy_of_synchronous,
     why_grammars,
     why_synchronous,
 )
-from fathom.core.engine.capability import live_depth, live_depth_refusal
-from fathom.core.engine.depth_set import WIDEST_GRID, named_depths, richer_tokens
-from fathom.core.models.config import ModelConfig
-from fathom.core.models.facts import ModelFacts
-from fathom.core.revision import revision_of
+from fathom.engine.capability import live_depth, live_depth_refusal
+from fathom.engine.depth_set import WIDEST_GRID, named_depths, richer_tokens
+from fathom.engine.engine_graphs import graph_price
 from fathom.inspect.resources import Judgement
-from fathom.manifests.engine_command.engine_graphs import graph_price
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.memory_estimate import GIB, GraphCost, graph_cost
 from fathom.preflight.size_checks import memory_estimate
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.comparison import HAS
 
 

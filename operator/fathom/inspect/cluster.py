@@ -12,15 +12,15 @@ from fathom.adapters.ports import KubePort
 from fathom.api import names
 from fathom.api.conditions import AlarmKind, ConditionType
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment, known_part, parse
 from fathom.api.status import Condition, SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed import ObservedConfigMap
 from fathom.core.cluster.snapshot import status_in
-from fathom.core.depth import DepthDocument
 from fathom.core.depth_bench import RESULT_KEY, DepthBench
+from fathom.engine.depth import DepthDocument
 from fathom.manifests.children.tuning_config_map import STATE_KEY
+from fathom.resource import SpeculativeDeployment, known_part, parse
 from fathom.tuning.state import TuningState
 from fathom_vllm.environment import DEPTH_KEY
 

@@ -9,15 +9,15 @@ from rich.text import Text
 
 from fathom.adapters.clock import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
-from fathom.core.engine.depth_set import named_depths
 from fathom.core.reporting.reading import why_not_live
+from fathom.engine.depth_set import named_depths
 from fathom.inspect.cluster import LiveResource, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view
 from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
 from fathom.inspect.target import on_resource, valid
 from fathom.manifests.render import max_batch
+from fathom.resource import SpeculativeDeployment
 from fathom.tuning.explanation import explain
 from fathom.tuning.settings import settings_from
 

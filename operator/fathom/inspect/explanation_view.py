@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fathom.core.depth import summary
+from fathom.engine.depth import summary
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.explanation import BucketExplanation, Explanation, PositionExplanation, Worth
 

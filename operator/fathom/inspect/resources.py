@@ -9,12 +9,12 @@ from pydantic import JsonValue
 
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import doubts_of, problems_of
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.verdict import DraftVerdict, check_draft
+from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 
 REFUSED: Final = 2
 """Exit code of a command that refused something."""

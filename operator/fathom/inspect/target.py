@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from fathom.adapters import kube_config
 from fathom.adapters.ports import KubePort
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.inspect.cluster import LiveResource, connected
 from fathom.inspect.options import refuse, refusing
+from fathom.resource import SpeculativeDeployment
 
 _Found = TypeVar("_Found")
 

@@ -5,11 +5,11 @@ import re
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.models.facts import ModelRef, draft_ref, target_ref
+from fathom.engine.stated_args import Loading, loading, names_other_repositories
 from fathom.fetch.standing import Fetch, commits_in
-from fathom.manifests.engine_command.stated_args import Loading, loading, names_other_repositories
+from fathom.resource import SpeculativeDeployment
 
 CACHE_DIRECTORY: Final = "/cache"
 HUB_HOME: Final = f"{CACHE_DIRECTORY}/huggingface"

@@ -3,10 +3,10 @@
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.delivered_code import DeliveredCode
 from fathom.manifests.metadata import child_metadata
+from fathom.resource import SpeculativeDeployment
 
 
 def code_config_map(

@@ -20,15 +20,15 @@ from pydantic import JsonValue
 
 from fathom.api.choices import Drafting
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.capability import live_depth
-from fathom.core.engine.cuda_graphs import GraphMode
-from fathom.core.engine.graph_mode import stated_mode
-from fathom.core.engine.model_runner import captures_graphs
-from fathom.core.engine.options import stated_object
+from fathom.engine.capability import live_depth
+from fathom.engine.cuda_graphs import GraphMode
+from fathom.engine.graph_mode import stated_mode
+from fathom.engine.model_runner import captures_graphs
+from fathom.engine.options import stated_object
 from fathom.manifests.pod.merged_template import merged_template
 from fathom.manifests.pod.template_parts import Part, by, part, parts
+from fathom.resource import SpeculativeDeployment
 
 _OPTION: Final = "--kv-transfer-config"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
+from fathom.resource import SpeculativeDeployment
 
 MANAGED_BY = "fathom"
 

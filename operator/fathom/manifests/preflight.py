@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.options import last_value, options
 from fathom.core.models.facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
-from fathom.manifests.engine_command.engine_graphs import captured_by
-from fathom.manifests.engine_command.stated_args import max_batch, stated_kv_cache_dtype
+from fathom.engine.engine_graphs import captured_by
+from fathom.engine.options import last_value, options
+from fathom.engine.stated_args import max_batch, stated_kv_cache_dtype
 from fathom.preflight.input import PreflightInput, StatedArgs
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")

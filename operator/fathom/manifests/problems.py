@@ -1,6 +1,6 @@
 """Everything that refuses a resource whose schema and rules are in order. Pure, and in one place.
 
-`fathom.api.resource.parse` comes before it and finds what is wrong with schema and rules;
+`fathom.resource.parse` comes before it and finds what is wrong with schema and rules;
 `fathom.core.support` after it, for what is right and not built yet.
 """
 
@@ -9,20 +9,19 @@ from typing import Final
 
 from fathom.api.accelerators import vendor_of
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import gpus_per_pod
-from fathom.core.engine.capability import engine_problems, has_plugin
-from fathom.core.engine.options import is_count
-from fathom.core.engine.version import parsed_version
 from fathom.core.models.names import is_model_name
 from fathom.core.prometheus_labels import bad_label_names
-from fathom.manifests.engine_command.engine_graphs import graph_problems
-from fathom.manifests.engine_command.known_names import name_doubts
-from fathom.manifests.engine_command.owned_flags import lone_argument_problems, owned_flag_problems
-from fathom.manifests.engine_command.speculative_config import draft_option_problems
-from fathom.manifests.engine_command.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
+from fathom.engine.capability import engine_problems, has_plugin
+from fathom.engine.engine_graphs import graph_problems
+from fathom.engine.known_names import name_doubts
+from fathom.engine.nodes_per_replica import gpus_per_pod
+from fathom.engine.options import is_count
+from fathom.engine.owned_flags import lone_argument_problems, owned_flag_problems
+from fathom.engine.speculative_config import draft_option_problems
+from fathom.engine.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
+from fathom.engine.version import parsed_version
 from fathom.manifests.gpu_doubts import gpu_doubts
 from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
 from fathom.manifests.kv_transfer import kv_transfer_doubts
@@ -37,6 +36,7 @@ from fathom.manifests.preflight import preflight_of
 from fathom.manifests.profiled_context import profiled_context_doubts
 from fathom.manifests.token_budget import token_budget_doubts
 from fathom.preflight.verdict import DraftVerdict, check_draft
+from fathom.resource import SpeculativeDeployment
 
 TOKENSPEED_MLA_KV_CACHE: Final = ("fp8", "fp8_e4m3")
 """`supported_kv_cache_dtypes` in vllm/v1/attention/backends/mla/tokenspeed_mla.py. `auto` becomes

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fathom.api.choices import AdaptiveVerification
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
+from fathom.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 
 
 def profiled_context_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:

@@ -5,19 +5,19 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.nodes_per_replica import needs_compute_domain
 from fathom.core.cluster.optional_kinds import wanted_optional
 from fathom.core.cluster.served import ALL, ServedApis
-from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.plan import first_steps
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
+from fathom.engine import stated_args
+from fathom.engine.capability import has_plugin, live_depth
+from fathom.engine.depth import DepthDocument, flat
+from fathom.engine.nodes_per_replica import needs_compute_domain
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.children.cache_claim import cache_claim
@@ -31,7 +31,7 @@ from fathom.manifests.children.pod_monitor import pod_monitor
 from fathom.manifests.children.service import service
 from fathom.manifests.children.service_account import service_account
 from fathom.manifests.children.workload import workload
-from fathom.manifests.engine_command import stated_args
+from fathom.resource import SpeculativeDeployment
 
 _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Manifest]]] = {
     POD_DISRUPTION_BUDGET: pod_disruption_budget,

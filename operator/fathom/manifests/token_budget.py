@@ -13,10 +13,10 @@ from typing import Final
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.counted import counted
-from fathom.core.depth import BUDGET_SHARE
-from fathom.core.engine.capability import live_depth
-from fathom.core.engine.depth_set import named_depths
-from fathom.manifests.engine_command.stated_args import max_batch, stated_tokens_per_step
+from fathom.engine.capability import live_depth
+from fathom.engine.depth import BUDGET_SHARE
+from fathom.engine.depth_set import named_depths
+from fathom.engine.stated_args import max_batch, stated_tokens_per_step
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 _OPTION: Final = "--max-num-batched-tokens"

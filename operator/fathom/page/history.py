@@ -12,9 +12,9 @@ from typing import Final
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
-from fathom.core.depth import DepthRange
 from fathom.core.shortened import shortened
 from fathom.core.times import unix_seconds
+from fathom.engine.depth import DepthRange
 from fathom.tuning.buckets import depths_of
 
 KEPT_S: Final = 24 * 3600.0

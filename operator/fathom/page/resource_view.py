@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import MeasuredStatus, SpeculativeDeploymentStatus
 from fathom.core.depth_bench import DepthBench
-from fathom.core.engine.depth_set import named_depths
 from fathom.core.reporting.reading import (
     NOT_MEASURED,
     UNKNOWN,
@@ -16,10 +14,12 @@ from fathom.core.reporting.reading import (
     why_not_live,
 )
 from fathom.core.times import rfc3339
+from fathom.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
 from fathom.page.charts import Charts, charts_of
 from fathom.page.history import Moment, moments_of
 from fathom.page.subject import Subject
+from fathom.resource import SpeculativeDeployment
 from fathom.tuning.explanation import Explanation, explain
 from fathom.tuning.settings import settings_from
 from fathom.tuning.surface import Speed, SurfaceRow, surface

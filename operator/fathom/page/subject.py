@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment, known_part, parse
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.depth import DepthDocument
 from fathom.core.depth_bench import DepthBench
+from fathom.engine.depth import DepthDocument
 from fathom.page.history import History
+from fathom.resource import SpeculativeDeployment, known_part, parse
 from fathom.tuning.state import TuningState
 
 

@@ -1,6 +1,6 @@
 """Which drafts and targets vLLM knows, where a name alone decides.
 
-Read from the releases that `fathom.core.engine.capability_table.ARCHITECTURES` names; of any other
+Read from the releases that `fathom.engine.capability_table.ARCHITECTURES` names; of any other
 nothing is said. The names are those of vllm/model_executor/models/registry.py.
 """
 

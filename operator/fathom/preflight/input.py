@@ -7,11 +7,11 @@ from packaging.version import Version
 
 from fathom.api.choices import Method
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.capability import live_depth
-from fathom.core.engine.cuda_graphs import Captured
-from fathom.core.engine.version import engine_version
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import Absence, ModelFacts
+from fathom.engine.capability import live_depth
+from fathom.engine.cuda_graphs import Captured
+from fathom.engine.version import engine_version
 
 EAGLE: Final = frozenset({Method.EAGLE, Method.EAGLE3})
 """Methods whose draft reads the target's hidden states."""

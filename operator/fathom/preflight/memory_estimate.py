@@ -10,8 +10,8 @@ from typing import Final
 
 from fathom.api.accelerators import preset_for
 from fathom.api.spec import NodePoolSpec
-from fathom.core.engine.cuda_graphs import Captured
 from fathom.core.models.config import ModelConfig
+from fathom.engine.cuda_graphs import Captured
 
 GIB: Final = 1 << 30
 _MIB: Final = 1 << 20

@@ -4,7 +4,7 @@ from typing import Final
 
 from fathom.api.choices import Method
 from fathom.api.conditions import Reason
-from fathom.core.engine.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
+from fathom.engine.capability_table import ARCHITECTURES, EAGLE31_ON_MLA
 from fathom.preflight.draft_architectures import (
     TARGETS_WITHOUT_EAGLE3,
     TYPES_WITH_MTP,

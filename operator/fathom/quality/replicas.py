@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 
 
 @dataclass(frozen=True, slots=True)

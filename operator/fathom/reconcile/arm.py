@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fathom.api.choices import Compares
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import ArmState, ComparisonStatus
 from fathom.core.arm import arm_of, why_no_arm
 from fathom.core.revision import revisions_of
 from fathom.core.times import rfc3339
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.comparison import NONE
 from fathom.rollout.input import RolloutInput
 from fathom.rollout.rollout import Rollout, Stage

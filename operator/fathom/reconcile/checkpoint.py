@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.api.names import REVISION_LENGTH
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.fetch.standing import Fetched
 from fathom.quality.check import QUALITY_KEY, QualityCheck

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.snapshot import Objects
-from fathom.core.engine.capability import live_depth
-from fathom.core.engine.version import number_in_tag
 from fathom.core.reporting.events import Event
 from fathom.core.revision import StartedAs, revision_of
+from fathom.engine.capability import live_depth
+from fathom.engine.version import number_in_tag
 from fathom.fetch.standing import NOT_WANTED, FetchStanding
 from fathom.reconcile.arm import Arm
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.holding import Hold, started_as
 from fathom.reconcile.quality_step import QualityStep
 from fathom.reconcile.renderings import Offer
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Rollout, Stage
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fathom.core.cluster.snapshot import Snapshot
-from fathom.core.depth import DepthDocument
-from fathom.core.engine.report import Difference, EngineReport, differences
-from fathom.core.engine.version import engine_version
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument
+from fathom.engine.report import Difference, EngineReport, differences
+from fathom.engine.version import engine_version
 from fathom.reconcile.desired_state import DesiredState
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fathom.api.conditions import EventReason, Reason
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import FetchedModel, WeightsStatus
 from fathom.core.cluster.kinds import JOB
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
@@ -23,6 +22,7 @@ from fathom.fetch.standing import (
 )
 from fathom.manifests.cache import wanted_fetch
 from fathom.reconcile.checkpoint import Checkpoint
+from fathom.resource import SpeculativeDeployment
 
 LOOK_S: Final = 5.0
 """Between two looks at a fetch under way."""

@@ -12,10 +12,10 @@ from fathom.api.status import (
 )
 from fathom.core.cluster.optional_kinds import skipped
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.engine.version import engine_version
 from fathom.core.plan import Plan, Progress
 from fathom.core.reporting.findings import Finding, Findings
 from fathom.core.times import rfc3339
+from fathom.engine.version import engine_version
 from fathom.reconcile.arm import arm_status
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.engine_reports import differing_engines

@@ -9,14 +9,13 @@ from typing import Final
 from pydantic import JsonValue, ValidationError
 
 from fathom.api.choices import AutoOrNever, Switch, TuningMode
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.api.problem import Problem
-from fathom.api.resource import Metadata, SpeculativeDeployment, known_part, parse
 from fathom.api.spec import MAX_REPLICAS, RolloutSpec, SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ServedApis
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
 from fathom.core.revision import StartedAs, changed_restart_fields, rerendered, revisions_of
 from fathom.core.support import Obstacle, obstacle_to
@@ -24,6 +23,7 @@ from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 from fathom.preflight.verdict import DraftVerdict, check_draft
 from fathom.reconcile.checkpoint import Checkpoint
+from fathom.resource import Metadata, SpeculativeDeployment, known_part, parse
 
 _SPECS_KEPT: Final = 4096
 """Of all resources: one of each that is at rest, three of one in a rollout. With fewer than there

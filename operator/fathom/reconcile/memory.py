@@ -15,9 +15,9 @@ from fathom.api.status import (
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.snapshot import Objects
-from fathom.core.depth import DepthDocument
 from fathom.core.times import unix_seconds
 from fathom.core.unread import UnreadPods
+from fathom.engine.depth import DepthDocument
 from fathom.fetch.progress import FetchProgress
 from fathom.reconcile.canary_windows import CanaryWindows
 from fathom.reconcile.checkpoint import ROLLOUT_KEY, Checkpoint, SeenGeneration

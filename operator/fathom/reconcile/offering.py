@@ -7,7 +7,6 @@ as this build renders it.
 from dataclasses import dataclass
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.plugin import PluginBundle
 from fathom.fetch.standing import FetchStage, pinned
@@ -15,6 +14,7 @@ from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import following_of, read_by_its_tag
 from fathom.reconcile.fetch_findings import fetch_standing
 from fathom.reconcile.renderings import Offer, Renderings, Running
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Rollout, Stage
 
 

@@ -10,9 +10,9 @@ from fathom.api.status import QualityResult, QualityStatus
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.engine.capability import live_depth_refusal
 from fathom.core.measurement import PodCounters
 from fathom.core.reporting.events import Event, Severity
+from fathom.engine.capability import live_depth_refusal
 from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
 from fathom.quality.replicas import QualityFleet, Replica
 from fathom.reconcile.pins import pinned_depth

@@ -7,7 +7,6 @@ asks for what is offered. See docs/design/0050-pods-of-other-builds.md.
 from dataclasses import dataclass, field
 from typing import Final
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.changes.templates import NOTHING_CHANGED, first_change
 from fathom.core.cluster.diff import first_difference
 from fathom.core.cluster.manifest import Manifest
@@ -22,6 +21,7 @@ from fathom.manifests.children.workload import (
     workload,
 )
 from fathom.manifests.pod.strategic_merge import MergeError
+from fathom.resource import SpeculativeDeployment
 
 _KEPT: Final = 4
 """In a pass: what runs, what is on trial or offered, and what is compared."""

@@ -2,13 +2,13 @@
 
 from fathom.api import names
 from fathom.api.conditions import EventReason
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.counted import counted
 from fathom.core.reporting.events import Event, Severity
 from fathom.core.revision import StartedAs, changed_restart_fields
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import earlier_spec
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Rollout
 
 

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 from fathom.api import names
 from fathom.api.choices import WhenNoCapacity
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.changes.templates import first_change
-from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.place import measured_start_s, unplaced
 from fathom.core.cluster.snapshot import Objects, Snapshot
@@ -16,6 +14,7 @@ from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.pause import pause_of
 from fathom.core.plan import what_blocks
 from fathom.core.plugin import PluginBundle
+from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.fetch.standing import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.children.workload import serving_template, workers_template
@@ -30,6 +29,7 @@ from fathom.reconcile.intent import Intent, earlier_spec
 from fathom.reconcile.offering import asked_for
 from fathom.reconcile.renderings import Renderings
 from fathom.reconcile.rollout_announcement import rollout_announcement
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.input import CanaryWindow, RolloutInput, RolloutSettings
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.rollout.steps import SETTLE_S, next_step

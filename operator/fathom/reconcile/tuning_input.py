@@ -8,14 +8,14 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import gpus_per_engine
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.depth import DepthDocument, nearest_depth
-from fathom.core.engine.capability import live_depth, live_depth_refusal, why_not_counted
-from fathom.core.engine.depth_set import named_depths
 from fathom.core.measurement import PodCounters
 from fathom.core.revision import changed_restart_fields
+from fathom.engine.capability import live_depth, live_depth_refusal, why_not_counted
+from fathom.engine.depth import DepthDocument, nearest_depth
+from fathom.engine.depth_set import named_depths
+from fathom.engine.nodes_per_replica import gpus_per_engine
 from fathom.manifests.render import max_batch
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.pins import pinned_depth

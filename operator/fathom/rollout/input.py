@@ -9,8 +9,8 @@ from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.place import Unplaced
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_workload
-from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters, PodDelta
+from fathom.engine.depth import DepthDocument
 
 SCHEDULING_S = 600.0
 """For finding a node and pulling the image, before the engine's own start. The Deployment's

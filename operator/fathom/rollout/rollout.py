@@ -13,7 +13,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from fathom.api.choices import Compares
 from fathom.api.conditions import Reason
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.later_kinds import read_known
 from fathom.rollout.comparison import ArmComparison
 from fathom.rollout.evidence import CanaryEvidence

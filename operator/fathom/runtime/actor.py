@@ -5,11 +5,10 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.conditions import EventReason
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, POD, Kind
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.depth import DepthDocument
 from fathom.core.reporting.events import Event, Severity
+from fathom.engine.depth import DepthDocument
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.intent import newest_of
@@ -24,6 +23,7 @@ from fathom.reconcile.writing.operations import (
     depth_nudges,
 )
 from fathom.reconcile.writing.writes import Carried, Writes, is_written, writes_of
+from fathom.resource import SpeculativeDeployment
 from fathom.runtime.ports import World
 from fathom.runtime.reporter import Reporter
 from fathom.runtime.writer import Outcome, Writer

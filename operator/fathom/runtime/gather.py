@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from fathom.adapters.ports import KubeError, KubePort, MetricsPort, PodEndpoint, Sample
 from fathom.api import names
-from fathom.api.resource import known_part
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import (
     CHILD_KINDS,
@@ -42,8 +41,9 @@ from fathom.core.cluster.place import lacks_place
 from fathom.core.cluster.pod_gaps import CREATION_FAILED, PodGap, gaps_in, gaps_of, refusal
 from fathom.core.cluster.read_once import Named, ReadOnce
 from fathom.core.cluster.snapshot import Objects, status_in
-from fathom.core.depth import DepthDocument
-from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.engine.depth import DepthDocument
+from fathom.engine.flags import HTTP_PORT
+from fathom.resource import known_part
 from fathom.runtime.ports import World
 from fathom_vllm.environment import DEPTH_KEY
 

@@ -14,13 +14,12 @@ import structlog
 
 from fathom.adapters.ports import KubeError
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind, ObjectKey
 from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.engine.depth_set import named_depths
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.times import is_over
+from fathom.engine.depth_set import named_depths
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
 from fathom.reconcile.findings import findings_of, findings_without_spec
@@ -38,6 +37,7 @@ from fathom.reconcile.pins import bad_pins
 from fathom.reconcile.rollout_step import desired_state
 from fathom.reconcile.tuning_input import tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import report
+from fathom.resource import SpeculativeDeployment
 from fathom.runtime.actor import Actor
 from fathom.runtime.fetch_look import look_at_fetch
 from fathom.runtime.gather import Doubt, read_metrics, read_objects

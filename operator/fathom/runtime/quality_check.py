@@ -11,7 +11,7 @@ from fathom.adapters.ports import CompletionsPort, PodEndpoint
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Snapshot
-from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.engine.flags import HTTP_PORT
 from fathom.quality.check import QualityCheck, Question, begun
 from fathom.quality.completion import Completion, Unanswered
 from fathom.reconcile.quality_step import QualityStep, event_of, fleet_of, recalled, requested

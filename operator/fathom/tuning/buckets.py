@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-from fathom.core.depth import DepthRange, Schedule, depth_at, merged
+from fathom.engine.depth import DepthRange, Schedule, depth_at, merged
 from fathom_vllm import buckets as counted
 
 Depths = Mapping[int, int]

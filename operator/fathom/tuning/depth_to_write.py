@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp, expm1, log1p
 
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom.tuning import sentences
 from fathom.tuning.checks.advice import aims
 from fathom.tuning.checks.orders import unwritten

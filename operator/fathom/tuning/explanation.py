@@ -9,8 +9,8 @@ from typing import Final
 
 from fathom.api.choices import TuningMode
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument, Schedule
-from fathom.core.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
+from fathom.engine.depth import DepthDocument, Schedule
+from fathom.engine.profiled_context import PROFILED_BY_DEFAULT, PROFILED_CONTEXT
 from fathom.tuning import sentences
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.buckets import batches

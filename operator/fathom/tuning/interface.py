@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.state import TuningState

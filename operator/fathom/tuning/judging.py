@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fathom.api.choices import Objective
-from fathom.core.depth import DepthDocument, nearest_depth
 from fathom.core.measurement import PodDelta, pooled_cells
+from fathom.engine.depth import DepthDocument, nearest_depth
 from fathom.tuning.alarms.watching import watched
 from fathom.tuning.buckets import depths_of
 from fathom.tuning.convergence import convergence

@@ -1,6 +1,6 @@
 """A state alone, without any pods: what explains or advises lets it speak for itself. Pure."""
 
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom.tuning.interface import Settings, TuningSnapshot
 from fathom.tuning.state import TuningState
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, Schedule, flat, nearest_depth
 from fathom.core.measurement import PodDelta
+from fathom.engine.depth import DepthDocument, Schedule, flat, nearest_depth
 from fathom.tuning import sentences
 from fathom.tuning.alarms.watching import standing
 from fathom.tuning.buckets import schedule_of

@@ -12,10 +12,10 @@ from typing import Final, Literal, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.main import IncEx
 
-from fathom.core.depth import Schedule
-from fathom.core.foreign_json import UnreadableJsonError, parsed_json
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.core.later_kinds import read_known
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import Schedule
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.estimate.acceptance import Acceptance
 from fathom.tuning.estimate.load import Load

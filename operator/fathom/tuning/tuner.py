@@ -34,7 +34,7 @@ from dataclasses import replace
 from typing import Final
 
 from fathom.api.choices import TuningMode
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom.tuning.checks import advice, moving, orders, probing, readiness, returning
 from fathom.tuning.cohorts import views
 from fathom.tuning.cohorts.by_device import by_device

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.spec import SpeculationSpec, TuningSpec
-from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument, Schedule, flat
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom_bench.engine.main import ended_by_sigterm, engine_may_fail, started
 from fathom_bench.engine.meter import Generations, in_force
 from fathom_bench.engine.price import STEPS

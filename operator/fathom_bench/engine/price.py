@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom_bench.engine.meter import Generations, in_force
 from fathom_bench.engine.timing import PRICE_TRAFFIC, EngineBenchTiming
 from fathom_bench.engine.view import BenchView

@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from fathom.core.depth import depth_at, summary
+from fathom.engine.depth import depth_at, summary
 from fathom_bench.engine.estimates import (
     Total,
     mean_rate,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fathom.core.depth import Schedule, depth_at, summary
+from fathom.engine.depth import Schedule, depth_at, summary
 from fathom.tuning.interface import Action
 from fathom_bench.engine.arms import Decided, StaticArms, TunerArm
 from fathom_bench.engine.clocks import PausableClock

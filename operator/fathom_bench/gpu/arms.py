@@ -16,8 +16,8 @@ from fathom.api.spec import (
     SpeculativeDeploymentSpec,
     TuningSpec,
 )
-from fathom.core.engine.depth_set import named_depths
-from fathom.manifests.engine_command.engine_args import engine_args
+from fathom.engine.depth_set import named_depths
+from fathom.engine.engine_args import engine_args
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.records import DIRECTORY_VARIABLE
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom_bench.engine.main import ended_by_sigterm, engine_may_fail
 from fathom_bench.engine.meter import Generations, in_force
 from fathom_bench.engine.view import BenchView

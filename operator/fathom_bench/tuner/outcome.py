@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom_bench.tuner.course.course import Floats, Ints, WorldCourse
 
 

@@ -9,8 +9,8 @@ import aiohttp
 
 from fathom.adapters.metrics_page import parse
 from fathom.api import names
-from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument, depth_at
 from fathom_local.errors import LocalClusterError
 from fathom_local.kube import MERGE_PATCH, KubeApi, Object
 from fathom_vllm.environment import DEPTH_KEY

@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from fathom.core.depth import depth_at
+from fathom.engine.depth import depth_at
 from fathom_local.cluster import LocalCluster
 from fathom_local.demo import measure, verdict
 from fathom_local.demo.fleet import DemoFleet

@@ -10,8 +10,8 @@ from typing import Final
 import aiohttp
 from kubernetes.aio.client.exceptions import ApiException
 
-from fathom.core.depth import summary
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import summary
 from fathom_local.demo.fleet import DemoFleet
 
 _EVERY_SECONDS: Final = 2.0

@@ -9,7 +9,7 @@ from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
 
 OLDEST_TESTED: Final = "0.28.0"
 NEWEST_KNOWN: Final = "0.33.0"
-"""The newest that `fathom.core.engine.capability_table` was compared with."""
+"""The newest that `fathom.engine.capability_table` was compared with."""
 VARIABLE: Final = "FATHOM_ENGINE_VERSIONS"
 
 

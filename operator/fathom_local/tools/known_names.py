@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from fathom.manifests.engine_command.known_names import KnownNames, Names
+from fathom.engine.known_names import KnownNames, Names
 from fathom_local.engine import names_probe
 from fathom_local.engine.asking import imported_vllm
 from fathom_local.engine.releases import NEWEST_KNOWN, OLDEST_TESTED

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 from packaging.version import InvalidVersion, Version
 
-from fathom.core.engine.capability_table import (
+from fathom.engine.capability_table import (
     ARCHITECTURES,
     EVERY_RELEASE,
     LIVE_DEPTH,
@@ -33,7 +33,7 @@ _MOST_CHARACTERS: Final = 600
 """Of what one test says."""
 _NOT_LIVE: Final = "depth is live in {versions}, and not here"
 _BEFORE: Final = (
-    "or end LIVE_DEPTH in operator/fathom/core/engine/capability_table.py before this release"
+    "or end LIVE_DEPTH in operator/fathom/engine/capability_table.py before this release"
 )
 
 
@@ -57,27 +57,27 @@ CHECKS: Final = (
     Check(
         "matrix",
         "tests/engine/test_parser_matrix.py",
-        "Correct the row in operator/fathom/core/engine/capability_table.py, or what "
-        "operator/fathom/manifests/engine_command writes.",
+        "Correct the row in operator/fathom/engine/capability_table.py, or what "
+        "operator/fathom/engine writes.",
     ),
     Check(
         "flags",
         "tests/engine/test_vllm_parser.py",
-        "Correct FLAGS in operator/fathom/manifests/engine_command/flags.py, or raise NEWEST_KNOWN "
+        "Correct FLAGS in operator/fathom/engine/flags.py, or raise NEWEST_KNOWN "
         "in operator/fathom_local/engine/releases.py and run make known-names.",
     ),
     Check(
         "preflight",
         "tests/engine/test_preflight_in_vllm.py",
         "Correct operator/fathom/preflight/draft_architectures.py, or end ARCHITECTURES in "
-        "operator/fathom/core/engine/capability_table.py before this release.",
+        "operator/fathom/engine/capability_table.py before this release.",
         only_in=ARCHITECTURES,
         elsewhere="its names are said of {versions} alone, and preflight refuses none of them here",
     ),
     Check(
         "CUDA graphs",
         "tests/engine/test_graphs_equal_vllms.py",
-        f"Correct operator/fathom/core/engine/cuda_graphs.py, {_BEFORE}.",
+        f"Correct operator/fathom/engine/cuda_graphs.py, {_BEFORE}.",
         only_in=LIVE_DEPTH,
         elsewhere=_NOT_LIVE,
     ),
@@ -244,7 +244,7 @@ def try_engine(release: str, engine: AskedEngine) -> int:
         _say(
             f"\nvLLM {release} does as {NEWEST_KNOWN} does, as far as this shows. To support it: "
             "read what is shown by source, raise the bounds in "
-            "operator/fathom/core/engine/capability_table.py and NEWEST_KNOWN in "
+            "operator/fathom/engine/capability_table.py and NEWEST_KNOWN in "
             "operator/fathom_local/engine/releases.py, and put the cells into docs/engines.md."
         )
     return int(bool(failed))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from fathom.api.foreign_json import DEEPEST
 from fathom.api.problem import Problem
-from fathom.api.resource import MAX_NESTING, SpeculativeDeployment, parse
+from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
 from support.waiting import GUARD_S
 
@@ -20,7 +21,7 @@ def nested(depth: int, *, lists: bool) -> Any:
 
 
 @pytest.mark.parametrize("lists", [True, False])
-@pytest.mark.parametrize("depth", [MAX_NESTING, 300, 20_000])
+@pytest.mark.parametrize("depth", [DEEPEST, 300, 20_000])
 def test_what_nobody_can_walk_is_refused_at_its_field(depth: int, *, lists: bool) -> None:
     document = manifest({"podTemplate": {"spec": nested(depth, lists=lists)}})
 

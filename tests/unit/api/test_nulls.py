@@ -9,7 +9,7 @@ import jsonschema
 import yaml
 
 from fathom.api.crd import custom_resource_definition
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
 from structural_schema import Schema, spec_schema, with_defaults
 

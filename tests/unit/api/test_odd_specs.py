@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import GOOD
 from odd_specs import BEYOND_BOUNDS, CHOICES, NAMES, OTHER_TYPES, PLACES
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from fathom.api.crd import custom_resource_definition
 from fathom.api.pruning import pruned
-from fathom.api.resource import known_part
 from fathom.api.status import SpeculativeDeploymentStatus
+from fathom.resource import known_part
 from manifest_samples import manifest
 
 LATER = "laterField"

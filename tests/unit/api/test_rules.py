@@ -6,10 +6,10 @@ import pytest
 
 from cel import broken_by_cel, refused_on_creation
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.rules import CREATION_RULES, RULES
 from fathom.api.spec import MAX_REPLICAS
 from fathom.manifests.problems import problems_of
+from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest
 
 GOOD_AND_BAD: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {

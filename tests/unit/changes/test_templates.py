@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.changes.templates import NOTHING_CHANGED, first_change
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
 from fathom.manifests.children.deployment import deployment
+from fathom.resource import SpeculativeDeployment, parse
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TUNED, STATIC, LOCAL = "kimi-k2.6-gb200", "kimi-k2.6-gb200-static", "local-eagle3.1"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fathom.core.depth import DepthDocument
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.weight_files import weight_bytes
+from fathom.engine.depth import DepthDocument
 
 LONG = "x" * 1_000_000
 

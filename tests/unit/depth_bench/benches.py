@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.bench.asked import BenchRequest
 from fathom.bench.job import BenchProgram
 from fathom.bench.planning import PlannedBench, planned
 from fathom.core.plugin import PluginBundle
+from fathom.resource import SpeculativeDeployment
 from fathom_measure.said import PREFIX
 from manifest_samples import resource
 

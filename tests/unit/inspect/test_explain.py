@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from fathom.api.choices import TuningMode
-from fathom.core.depth import DepthDocument, DepthRange, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind, pooled_cells
+from fathom.engine.depth import DepthDocument, DepthRange, flat
 from fathom.inspect.explanation_view import explanation_view
 from fathom.tuning.estimate.prompts import Prompts
 from fathom.tuning.estimate.step_filter import updated

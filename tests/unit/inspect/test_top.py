@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom.adapters.ports import KubeError
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import SpeculativeDeploymentStatus
 from fathom.core.cluster.kinds import CONFIG_MAP, SPECULATIVE_DEPLOYMENT, ObjectKey
 from fathom.core.reporting.reading import standing
 from fathom.inspect.cluster import Listed, read_all, read_resource
 from fathom.inspect.options import kube_sentence
 from fathom.inspect.top_view import print_whole, top_table
+from fathom.resource import SpeculativeDeployment
 from fathom.tuning.state import TuningState
 from manifest_samples import manifest
 from support.bench import Bench

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.engine.capability import live_depth
+from fathom.engine.capability import live_depth
 from fathom.manifests.problems import doubts_of, problems_of
 from manifest_samples import resource
 

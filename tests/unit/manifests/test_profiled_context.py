@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.engine.profiled_context import PROFILED_CONTEXT
+from fathom.engine.profiled_context import PROFILED_CONTEXT
 from fathom.manifests.problems import doubts_of
 from manifest_samples import resource
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fathom.core.models.names import is_model_name
-from fathom.manifests.engine_command.owned_flags import lone_argument_problems
+from fathom.engine.owned_flags import lone_argument_problems
 from fathom.manifests.problems import problems_of
 from manifest_samples import resource
 

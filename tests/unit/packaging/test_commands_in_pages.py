@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from fathom.api import names
 from fathom.api.conditions import ConditionType
 from fathom.cli import app
-from fathom.core.engine.capability_table import LIVE_DEPTH
+from fathom.engine.capability_table import LIVE_DEPTH
 from support.pages import PAGES, REPOSITORY, ShownCommand, commands, resources
 from support.waiting import GUARD_S
 from unit.inspect.replaying.recorded import record, write

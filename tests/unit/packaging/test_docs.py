@@ -20,7 +20,6 @@ from fathom.api.accelerators import PRESETS
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.crd import custom_resource_definition
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import LEADER_WORKER_SET
 from fathom.core.cluster.optional_kinds import skipped
@@ -32,6 +31,7 @@ from fathom.manifests.children.pod_disruption_budget import pod_disruption_budge
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
 from fathom.manifests.problems import doubts_of, problems_of
+from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.tools import alarm_reference, api_reference
 from manifest_samples import resource
 from support.waiting import GUARD_S

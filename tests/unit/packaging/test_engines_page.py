@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from fathom.core.engine import capability_table
-from fathom.core.engine.capability_table import LIVE_DEPTH, LIVE_DEPTH_ADAPTIVE, TABLE, Capability
+from fathom.engine import capability_table
+from fathom.engine.capability_table import LIVE_DEPTH, LIVE_DEPTH_ADAPTIVE, TABLE, Capability
 from fathom_local.engine.releases import NEWEST_KNOWN
 
 DOCS = Path(__file__).parents[3] / "docs"

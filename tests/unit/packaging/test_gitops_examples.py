@@ -8,7 +8,7 @@ import yaml
 from cel_expr_python import cel
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment, parse
+from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.tools.helm import Helm, Release
 
 GITOPS = Path(__file__).parents[3] / "examples" / "gitops"

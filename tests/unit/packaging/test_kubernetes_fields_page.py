@@ -11,13 +11,13 @@ from kubernetes.aio.client import models
 from pydantic.alias_generators import to_camel
 
 from fathom.api.familiar import FAMILIAR, OF_CONTAINERS, OF_PODS, Familiar, plain
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.engine_command.flags import FLAGS
-from fathom.manifests.engine_command.owned_flags import owned_flag_problems
+from fathom.engine.flags import FLAGS
+from fathom.engine.owned_flags import owned_flag_problems
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.problems import problems_of
+from fathom.resource import SpeculativeDeployment, parse
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "kubernetes-fields.md").read_text("utf-8")
 MANIFESTS: Final[list[dict[str, Any]]] = [

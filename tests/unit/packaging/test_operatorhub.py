@@ -19,8 +19,8 @@ from packaging.version import Version
 
 from fathom.api import names
 from fathom.api.crd import custom_resource_definition
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.manifests.problems import problems_of
+from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.tools import operatorhub
 
 Render = Callable[[Mapping[str, Any]], dict[tuple[str, str], Any]]

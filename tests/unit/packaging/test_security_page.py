@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from fathom.api.resource import SpeculativeDeployment, parse
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.problems import problems_of
+from fathom.resource import SpeculativeDeployment, parse
 from support.pod_security import below_baseline, below_restricted
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")

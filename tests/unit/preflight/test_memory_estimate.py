@@ -2,8 +2,8 @@
 
 import pytest
 
-from fathom.core.engine.cuda_graphs import Captured
-from fathom.manifests.engine_command.engine_graphs import captured_by
+from fathom.engine.cuda_graphs import Captured
+from fathom.engine.engine_graphs import captured_by
 from fathom.preflight.memory_estimate import graph_cost
 from manifest_samples import resource
 

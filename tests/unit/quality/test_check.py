@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fathom.api.status import QualityResult
-from fathom.core.depth import DepthDocument, DepthRange, flat
+from fathom.engine.depth import DepthDocument, DepthRange, flat
 from fathom.quality.check import ASK_DEADLINE_S, HOLD_DEADLINE_S, QualityCheck, begun
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.quality.prompts import MOST_TOKENS, PROMPTS

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from fathom.api.resource import MAX_NESTING, SpeculativeDeployment, parse
+from fathom.api.foreign_json import DEEPEST
 from fathom.api.spec import MAX_REPLICAS
 from fathom.core.cluster.served import ServedApis
 from fathom.core.revision import revision_of
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import JudgedBy, earlier_spec, good_spec_text, wanted_revision
+from fathom.resource import SpeculativeDeployment, parse
 from manifest_samples import manifest, resource
 
 EARLIER = good_spec_text(manifest())
@@ -86,7 +87,7 @@ def test_whatever_spec_is_taken_can_be_read_again_once_it_is_kept(*, lists: bool
     """One that could not would be no fallback when the next one is bad."""
     value: Any = [] if lists else {}
     taken = 0
-    for _ in range(MAX_NESTING + 5):
+    for _ in range(DEEPEST + 5):
         resource = manifest({"podTemplate": {"spec": {"x": value}}})
         if isinstance(parse(resource), SpeculativeDeployment):
             taken += 1

@@ -7,7 +7,6 @@ import pytest
 
 from fathom import __version__
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET
 from fathom.core.cluster.observed import (
     ObservedDeployment,
@@ -18,6 +17,7 @@ from fathom.core.plugin import PluginBundle
 from fathom.core.revision import rerendered, revision_of
 from fathom.manifests.children.workload import rendering_of, workload
 from fathom.reconcile.renderings import Renderings, Running
+from fathom.resource import SpeculativeDeployment
 from manifest_samples import resource
 
 BUNDLE = PluginBundle({}, "aaaaaaaaaa")

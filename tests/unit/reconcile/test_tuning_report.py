@@ -6,7 +6,7 @@ from typing import Any
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.api.status import MeasuredStatus, TuningStatus
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom.reconcile.tuning_report import report
 from fathom.tuning.estimate.measured import Measured
 from fathom.tuning.interface import Action, TuningDecision

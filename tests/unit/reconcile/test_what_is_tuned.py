@@ -8,17 +8,17 @@ import pytest
 
 from fathom.api import names
 from fathom.api.conditions import Reason
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.observed_pods import ObservedPod, PodSpec
-from fathom.core.depth import summary
-from fathom.core.engine.report import EngineReport
 from fathom.core.measurement import EngineCounts, PodCounters
-from fathom.manifests.engine_command.engine_args import engine_args
+from fathom.engine.depth import summary
+from fathom.engine.engine_args import engine_args
+from fathom.engine.report import EngineReport
 from fathom.manifests.render import max_batch
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
 from fathom.reconcile.tuning_report import _interval
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Rollout, Stage
 from fathom.tuning.situation import pins
 from fathom.tuning.state import TuningState

@@ -7,8 +7,8 @@ import pytest
 
 from fathom.api.conditions import Reason
 from fathom.core.cluster.observed_pods import ContainerState, ObservedPod, Terminated
-from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import EngineCounts, PodCounters
+from fathom.engine.depth import DepthDocument, flat
 from fathom.rollout.canary_trouble import Failure, failure_of
 from fathom.rollout.canary_watch import seen_obeying
 from fathom.rollout.input import RolloutInput

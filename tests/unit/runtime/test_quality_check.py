@@ -14,10 +14,10 @@ from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.depth import DepthDocument, flat
-from fathom.core.engine.capability import live_depth
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.reporting.events import Severity
+from fathom.engine.capability import live_depth
+from fathom.engine.depth import DepthDocument, flat
 from fathom.quality.check import QUALITY_KEY
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
 from fathom.quality.prompts import PROMPTS

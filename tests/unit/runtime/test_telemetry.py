@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fathom.adapters.ports import KubeError
 from fathom.core.cluster.kinds import SPECULATIVE_DEPLOYMENT, Kind
-from fathom.core.depth import DepthDocument, DepthRange
+from fathom.engine.depth import DepthDocument, DepthRange
 from fathom.runtime.loops import Loops
 from fathom.runtime.telemetry import Telemetry
 from fathom.tuning.estimate.measured import Measured

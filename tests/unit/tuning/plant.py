@@ -17,7 +17,6 @@ from typing import Self
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind
-from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import (
     Cell,
     CellCounts,
@@ -29,6 +28,7 @@ from fathom.core.measurement import (
     StepKind,
     bucket_of,
 )
+from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState

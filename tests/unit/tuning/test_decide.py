@@ -6,7 +6,7 @@ import pytest
 
 from fathom.api.choices import Objective, TuningMode
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.depth import DepthDocument, DepthRange, depth_at, flat
+from fathom.engine.depth import DepthDocument, DepthRange, depth_at, flat
 from fathom.tuning.alarms.alarm import Watch
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import Change, Trial

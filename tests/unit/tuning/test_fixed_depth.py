@@ -8,7 +8,6 @@ import pytest
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import (
     Cell,
     CellCounts,
@@ -20,6 +19,7 @@ from fathom.core.measurement import (
     StepKind,
     pooled_cells,
 )
+from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.alarms.alarm import AlarmKind, Watch
 from fathom.tuning.estimate.step_filter import updated
 from fathom.tuning.estimate.step_time import StepTimes

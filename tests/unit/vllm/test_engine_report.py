@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fathom.core.engine.report import EngineReport, device_in, report_in
+from fathom.engine.report import EngineReport, device_in, report_in
 from fathom_vllm.engine_report import LABELS, engine_report
 
 SCHEDULE = [(1, 250, 3), (251, 251, 7), (252, 252, 1), (253, 256, 0)]

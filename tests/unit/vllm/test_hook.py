@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom.core.engine.depth_set import named_depths
-from fathom.manifests.engine_command.startup_schedule import BASE_DEPTH, startup_schedule
+from fathom.engine.depth_set import named_depths
+from fathom.engine.startup_schedule import BASE_DEPTH, startup_schedule
 from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
 from fathom_vllm.fuse import FIRST_REST_SECONDS, MOST_ERRORS, WITHIN_STEPS

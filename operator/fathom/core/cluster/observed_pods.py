@@ -15,10 +15,10 @@ from fathom.core.cluster.metadata import (
     absent_as,
     count,
 )
-from fathom.core.engine.host import HOST_FLAG
-from fathom.core.engine.options import last_value
-from fathom.core.engine.report import EngineReport, asked_by
-from fathom.core.engine.started_depths import depths_in
+from fathom.engine.host import HOST_FLAG
+from fathom.engine.options import last_value
+from fathom.engine.report import EngineReport, asked_by
+from fathom.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 LABEL_GROUP_SET: Final = "leaderworkerset.sigs.k8s.io/name"

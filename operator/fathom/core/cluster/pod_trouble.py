@@ -11,8 +11,8 @@ from fathom.core.cluster.observed import ObservedNode, ObservedWorkload
 from fathom.core.cluster.observed_pods import ContainerStatus, ObservedPod
 from fathom.core.cluster.placement import why_no_node
 from fathom.core.counted import counted
-from fathom.core.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
 from fathom.core.shortened import shortened
+from fathom.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
 
 _IMAGE_REASONS: Final = frozenset(
     {

@@ -16,10 +16,10 @@ from fathom.core.cluster.observed import (
 )
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.served import ServedApis
-from fathom.core.depth import DepthDocument
 from fathom.core.later_kinds import read_known
 from fathom.core.measurement import PodCounters
 from fathom.core.unread import Unread
+from fathom.engine.depth import DepthDocument
 
 
 @dataclass(frozen=True, slots=True)

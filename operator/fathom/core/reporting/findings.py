@@ -19,11 +19,11 @@ from fathom.api.status import (
 )
 from fathom.core.cluster.ownership import Taken
 from fathom.core.cluster.pod_trouble import Trouble
-from fathom.core.depth import DepthDocument
-from fathom.core.engine.report import Difference
 from fathom.core.measurement import PodCounters
 from fathom.core.plan import Progress
 from fathom.core.support import Obstacle
+from fathom.engine.depth import DepthDocument
+from fathom.engine.report import Difference
 
 
 @dataclass(frozen=True, slots=True)

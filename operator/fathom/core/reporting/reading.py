@@ -3,9 +3,9 @@
 from typing import Final
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
-from fathom.core.engine.capability import live_depth_refusal
+from fathom.engine.capability import live_depth_refusal
+from fathom.resource import SpeculativeDeployment
 
 UNKNOWN: Final = "–"
 """In a table: it is not zero."""

@@ -27,12 +27,12 @@ from fathom.core.cluster.pod_trouble import (
 )
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.measurement import PodCounters
 from fathom.core.reporting.findings import Finding, Findings
 from fathom.core.scrubbing import literal_secrets, scrubbed_value
 from fathom.core.shortened import shortened
 from fathom.core.times import rfc3339
+from fathom.engine.depth import DepthDocument, merged, summary
 
 LONGEST_MESSAGE: Final = 32_768
 """Of a condition: no longer than one of Kubernetes' own. A spec may have as many problems as lines,

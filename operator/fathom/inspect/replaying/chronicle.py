@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, Schedule
+from fathom.engine.depth import DepthDocument, Schedule
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, TuningDecision
 

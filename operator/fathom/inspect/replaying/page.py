@@ -7,9 +7,9 @@ from fathom.api.choices import TuningMode
 from fathom.api.status import DepthStatus, SpeculativeDeploymentStatus, TuningStatus
 from fathom.core.cluster.kinds import ObjectKey
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument, merged, summary
 from fathom.core.reporting.reading import UNKNOWN
 from fathom.core.times import rfc3339
+from fathom.engine.depth import DepthDocument, merged, summary
 from fathom.inspect.replaying.replay import ReplayResult
 from fathom.inspect.replaying.view import (
     asked_sentence,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import CLOCK_TOLERANCE_S, PodCounters
+from fathom.engine.depth import DepthDocument, flat
 from fathom.inspect.replaying import estimate
 from fathom.inspect.replaying.chronicle import Chronicle, Occurrence
 from fathom.inspect.replaying.estimate import BusyTime, Estimate, Window

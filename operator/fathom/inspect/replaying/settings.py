@@ -7,10 +7,10 @@ from pydantic import JsonValue, ValidationError
 
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.choices import Objective
-from fathom.api.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.api.spec import SpeculationSpec
-from fathom.core.engine.depth_set import named_depths
+from fathom.engine.depth_set import named_depths
 from fathom.manifests.render import max_batch
+from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.tuning.interface import Settings
 from fathom.tuning.settings import settings_from
 

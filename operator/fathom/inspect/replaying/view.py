@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom.core.counted import counted
-from fathom.core.depth import summary
 from fathom.core.times import rfc3339
+from fathom.engine.depth import summary
 from fathom.inspect.explanation_view import alarm_sentence, bullets, explanation_view
 from fathom.inspect.replaying.chronicle import Occurrence
 from fathom.inspect.replaying.replay import Gap, Recorded, ReplayResult

@@ -1,9 +1,9 @@
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
+from fathom.resource import SpeculativeDeployment
 
 
 def cache_claim(sd: SpeculativeDeployment) -> Manifest:

@@ -3,11 +3,11 @@ from collections.abc import Iterable
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, POD
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.manifests.metadata import child_metadata
+from fathom.resource import SpeculativeDeployment
 
 
 def compute_domain(sd: SpeculativeDeployment, pods: Iterable[ObservedPod] = ()) -> Manifest:

@@ -1,12 +1,12 @@
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.children.workload_metadata import workload_annotations
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.pod.pod_template import pod_template, selector_labels
+from fathom.resource import SpeculativeDeployment
 
 PROGRESS_MARGIN_SECONDS: Final = 600
 """For scheduling and pulling the image, before the pod's own start."""

@@ -1,10 +1,10 @@
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom.manifests.metadata import child_metadata
+from fathom.resource import SpeculativeDeployment
 from fathom_vllm.environment import DEPTH_KEY
 
 COMPONENT: Final = "depth"

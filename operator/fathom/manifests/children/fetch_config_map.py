@@ -1,9 +1,9 @@
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import COMPONENT
 from fathom.manifests.code_config_map import code_config_map
+from fathom.resource import SpeculativeDeployment
 
 
 def fetch_config_map(sd: SpeculativeDeployment, program: FetchProgram) -> Manifest:

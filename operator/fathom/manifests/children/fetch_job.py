@@ -6,7 +6,6 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.accelerators import preset_for
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import COMPONENT, CONTAINER, Fetch
@@ -22,6 +21,7 @@ from fathom.manifests.pod.security_context import (
     writable_mounts,
     writable_volumes,
 )
+from fathom.resource import SpeculativeDeployment
 from fathom_fetch.shown import PORT
 
 PROGRAM_DIRECTORY: Final = "/etc/fathom/fetch"

@@ -1,14 +1,14 @@
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import LEADER_WORKER_SET
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.nodes_per_replica import nodes_per_replica
 from fathom.core.plugin import PluginBundle
+from fathom.engine.nodes_per_replica import nodes_per_replica
 from fathom.manifests.children.workload_metadata import workload_annotations
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.pod.pod_template import pod_template, worker_template
+from fathom.resource import SpeculativeDeployment
 
 _GROUP_RESTART: Final = "RecreateGroupOnPodRestart"
 """A rank that comes back alone finds no process group to join: the others wait for the old one."""

@@ -1,10 +1,10 @@
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.code_config_map import code_config_map
+from fathom.resource import SpeculativeDeployment
 
 COMPONENT: Final = "plugin"
 

@@ -2,12 +2,12 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import POD_DISRUPTION_BUDGET
 from fathom.core.cluster.manifest import Manifest
-from fathom.core.cluster.nodes_per_replica import spans_nodes
 from fathom.core.cluster.served import ServedApis
+from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.manifests.metadata import child_metadata, group_selector, serving_labels
+from fathom.resource import SpeculativeDeployment
 
 _UNHEALTHY_POLICY_SINCE: Final = (1, 27)
 """Kubernetes 1.26 has the field and drops it unless a gate is opened; older ones refuse it."""

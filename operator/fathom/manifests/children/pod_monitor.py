@@ -5,13 +5,13 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import POD_MONITOR
 from fathom.core.cluster.manifest import Manifest
-from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.engine.flags import HTTP_PORT
 from fathom.manifests.metadata import child_metadata, serving_labels
 from fathom.manifests.pod.pod_template import HTTP_PORT_NAME
 from fathom.manifests.pod.template_parts import parts
+from fathom.resource import SpeculativeDeployment
 
 SCRAPES_PER_WINDOW: Final = 2
 """A counter's growth within a window needs two looks at it."""

@@ -1,7 +1,7 @@
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
-from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.engine.flags import HTTP_PORT
 from fathom.manifests.metadata import child_metadata, serving_labels
+from fathom.resource import SpeculativeDeployment
 
 
 def service(sd: SpeculativeDeployment) -> Manifest:

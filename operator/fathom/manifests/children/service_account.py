@@ -1,6 +1,6 @@
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
+from fathom.resource import SpeculativeDeployment
 
 
 def service_account(sd: SpeculativeDeployment) -> Manifest:

@@ -2,9 +2,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.manifest import Manifest
 from fathom.manifests.metadata import child_metadata
+from fathom.resource import SpeculativeDeployment
 
 COMPONENT: Final = "tuning"
 STATE_KEY: Final = "state.json"

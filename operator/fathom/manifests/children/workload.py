@@ -7,12 +7,12 @@ from typing import Final
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import LEADER_WORKER_SET, Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
 from fathom.manifests.children.deployment import deployment
 from fathom.manifests.children.leader_worker_set import leader_worker_set
+from fathom.resource import SpeculativeDeployment
 
 _HASH_LENGTH: Final = 16
 """Hex digits: two builds that differ must never seem to agree."""

@@ -1,8 +1,8 @@
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
-from fathom.core.engine.capability import has_plugin
 from fathom.core.plugin import PluginBundle
+from fathom.engine.capability import has_plugin
 from fathom.manifests.cache import fetched_by
+from fathom.resource import SpeculativeDeployment
 
 
 def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dict[str, str]:

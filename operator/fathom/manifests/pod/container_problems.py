@@ -8,7 +8,7 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.problem import Problem
-from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.engine.flags import HTTP_PORT
 from fathom.manifests.pod.template_parts import Part, by, part, parts
 
 _ASKING: Final = (

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 
 from fathom.api.pod_fields import EnvVar
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.engine.capability import has_plugin, live_depth
+from fathom.engine.capability import has_plugin, live_depth
+from fathom.engine.ranks import Role
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
-from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.fabric_env import fabric_env
 from fathom.manifests.pod.security_context import user_env
 from fathom.manifests.pod.template_parts import Part, by

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import over_nvlink, spans_nodes
-from fathom.manifests.engine_command.ranks import Role
+from fathom.engine.nodes_per_replica import over_nvlink, spans_nodes
+from fathom.engine.ranks import Role
 from fathom.manifests.pod.overlays import overlays
 from fathom.manifests.pod.template_parts import part
 

@@ -14,11 +14,11 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.accelerators import CLIQUE_LABEL
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import domain_key, needs_compute_domain
-from fathom.manifests.engine_command.ranks import LEADER_ADDRESS, MASTER_PORT
+from fathom.engine.nodes_per_replica import domain_key, needs_compute_domain
+from fathom.engine.ranks import LEADER_ADDRESS, MASTER_PORT
 from fathom.manifests.metadata import group_selector
+from fathom.resource import SpeculativeDeployment
 
 CLAIM: Final = "compute-domain-channel"
 """Name of the claim to the ComputeDomain within a pod."""

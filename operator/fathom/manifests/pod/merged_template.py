@@ -5,12 +5,12 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.accelerators import vendor_of
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.plugin import PluginBundle
-from fathom.manifests.engine_command.ranks import Role
+from fathom.engine.ranks import Role
 from fathom.manifests.pod.overlays import Overlay, overlays
 from fathom.manifests.pod.pod_template import built_template, with_overlays
 from fathom.manifests.pod.template_parts import Part, by, parts
+from fathom.resource import SpeculativeDeployment
 
 CONTAINER_KINDS: Final = ("containers", "initContainers")
 _NO_BUNDLE: Final = PluginBundle(files={}, content="")

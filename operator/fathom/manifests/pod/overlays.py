@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.manifests.engine_command.ranks import Role
+from fathom.engine.ranks import Role
 from fathom.manifests.pod.group import for_worker
 
 POD_TEMPLATE: Final = "spec.podTemplate"

@@ -7,16 +7,15 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.accelerators import preset_for, vendor_of
-from fathom.api.resource import SpeculativeDeployment
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.core.cluster.nodes_per_replica import gpus_per_pod
-from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.plugin import PluginBundle
+from fathom.engine.capability import has_plugin, live_depth
+from fathom.engine.engine_args import COMMAND, engine_args
+from fathom.engine.flags import HTTP_PORT
+from fathom.engine.nodes_per_replica import gpus_per_pod
+from fathom.engine.ranks import Role
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume
-from fathom.manifests.engine_command.engine_args import COMMAND, engine_args
-from fathom.manifests.engine_command.flags import HTTP_PORT
-from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY, engine_env, with_ours
 from fathom.manifests.pod.group import (
     container_claims,
@@ -35,6 +34,7 @@ from fathom.manifests.pod.security_context import (
 )
 from fathom.manifests.pod.strategic_merge import merged
 from fathom.manifests.pod.template_parts import Part, part, parts
+from fathom.resource import SpeculativeDeployment
 from fathom_vllm.environment import DEPTH_DIRECTORY, DEPTH_KEY
 
 HTTP_PORT_NAME: Final = "http"

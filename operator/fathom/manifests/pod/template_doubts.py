@@ -6,11 +6,10 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment
-from fathom.core.cluster.nodes_per_replica import spans_nodes
-from fathom.core.engine.options import options
-from fathom.manifests.engine_command.flags import HTTP_PORT
-from fathom.manifests.engine_command.ranks import Role
+from fathom.engine.flags import HTTP_PORT
+from fathom.engine.nodes_per_replica import spans_nodes
+from fathom.engine.options import options
+from fathom.engine.ranks import Role
 from fathom.manifests.pod.engine_start import what_to_see_to
 from fathom.manifests.pod.merged_template import (
     CONTAINER_KINDS,
@@ -20,6 +19,7 @@ from fathom.manifests.pod.merged_template import (
 from fathom.manifests.pod.overlays import POD_TEMPLATE, WORKER_TEMPLATE, overlays
 from fathom.manifests.pod.pod_schema import schema_findings
 from fathom.manifests.pod.template_parts import Part, part, parts, texts
+from fathom.resource import SpeculativeDeployment
 
 _PRIVILEGED: Final = "Its namespace must allow pods of level privileged."
 _OF_THE_HOST: Final[Mapping[str, str]] = MappingProxyType(

@@ -11,12 +11,11 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.problem import Problem
-from fathom.api.resource import SpeculativeDeployment
-from fathom.core.engine.frontend import FRONTEND_VARIABLE
-from fathom.core.engine.model_runner import MODEL_RUNNER_VARIABLE
+from fathom.engine.flags import HTTP_PORT
+from fathom.engine.frontend import FRONTEND_VARIABLE
+from fathom.engine.model_runner import MODEL_RUNNER_VARIABLE
+from fathom.engine.ranks import Role
 from fathom.manifests.cache import HUB_VARIABLES
-from fathom.manifests.engine_command.flags import HTTP_PORT
-from fathom.manifests.engine_command.ranks import Role
 from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
 from fathom.manifests.pod.container_problems import container_problems
 from fathom.manifests.pod.engine_env import OURS
@@ -32,6 +31,7 @@ from fathom.manifests.pod.pod_schema import schema_findings
 from fathom.manifests.pod.strategic_merge import MergeError
 from fathom.manifests.pod.template_parts import Part, by, part, parts, texts
 from fathom.manifests.preflight import LONGER_VARIABLE
+from fathom.resource import SpeculativeDeployment
 
 OWN_PREFIX: Final = "FATHOM_"
 READ_IN_ENGINE_ENV: Final = frozenset(

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plan import WorkloadStep
 from fathom.core.plugin import PluginBundle
+from fathom.resource import SpeculativeDeployment
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from fathom.core.cluster.snapshot import Objects
 from fathom.fetch.program import FetchProgram
@@ -12,6 +11,7 @@ from fathom.manifests.children.cache_claim import cache_claim
 from fathom.manifests.children.fetch_config_map import fetch_config_map
 from fathom.manifests.children.fetch_job import fetch_job
 from fathom.reconcile.writing.operations import Create, Operation, brought_about, deleted
+from fathom.resource import SpeculativeDeployment
 
 
 def fetch_operations(

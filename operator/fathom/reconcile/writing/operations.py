@@ -11,17 +11,16 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.diff import first_difference, selector_patch
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, CONFIG_MAP, OPTIONAL_KINDS, POD, Kind, kind_of
 from fathom.core.cluster.manifest import Manifest, Seen
-from fathom.core.cluster.nodes_per_replica import needs_compute_domain
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.optional_kinds import wanted_optional
 from fathom.core.cluster.snapshot import Objects
-from fathom.core.depth import DepthDocument
 from fathom.core.plan import Plan, Template, WorkloadStep
 from fathom.core.plugin import PluginBundle
+from fathom.engine.depth import DepthDocument
+from fathom.engine.nodes_per_replica import needs_compute_domain
 from fathom.manifests.children.compute_domain import compute_domain
 from fathom.manifests.children.depth_config_map import depth_config_map
 from fathom.manifests.children.plugin_config_map import plugin_config_map
@@ -31,6 +30,7 @@ from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.manifests.children.workload import workload
 from fathom.manifests.render import optional_children
 from fathom.reconcile.writing.as_rendered import AsRendered
+from fathom.resource import SpeculativeDeployment
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fathom.api import names
-from fathom.api.resource import SpeculativeDeployment
 from fathom.core.cluster.kinds import CONFIG_MAP, Kind
 from fathom.core.cluster.ownership import Taken, left_behind
 from fathom.core.cluster.snapshot import Objects, Snapshot
-from fathom.core.depth import DepthDocument
-from fathom.core.engine.capability import has_plugin, live_depth
 from fathom.core.plan import Plan, Rendering, first_workload, plan_of
 from fathom.core.plugin import PluginBundle
 from fathom.core.times import is_over
+from fathom.engine.capability import has_plugin, live_depth
+from fathom.engine.depth import DepthDocument
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
 from fathom.reconcile.checkpoint import KEYS, LOOK_KEY, Checkpoint
@@ -25,6 +24,7 @@ from fathom.reconcile.writing.apply_guard import ApplyGuard
 from fathom.reconcile.writing.bench_operations import bench_ended
 from fathom.reconcile.writing.fetch_operations import fetch_operations
 from fathom.reconcile.writing.operations import Children, Create, Delete, Operation, operations
+from fathom.resource import SpeculativeDeployment
 from fathom.rollout.refresh import Refresh
 from fathom.tuning.interface import Action, TuningDecision
 

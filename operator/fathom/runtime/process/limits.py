@@ -22,7 +22,7 @@ def make_room_for_deep_json() -> None:
     Python's decoder gives up at a thousand values in each other, and Kopf reads all resources from
     one stream: one pod template that is deeper would end every loop, and the operator again at each
     start. With room it is read, and refused as the invalid spec of one resource
-    (`fathom.api.resource`). The decoder needs less than 2 MB of stack for it, of 8 that there are.
+    (`fathom.resource`). The decoder needs less than 2 MB of stack for it, of 8 that there are.
     """
     frames = _DEEPEST_JSON
     if _DECODER_HAS_ITS_OWN_LIMIT:

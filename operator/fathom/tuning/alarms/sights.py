@@ -11,8 +11,8 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodDelta
+from fathom.engine.depth import DepthDocument, depth_at
 from fathom.tuning.buckets import first_batch
 from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance
 from fathom.tuning.estimate.survival import Survival

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from fathom.api.conditions import AlarmKind
-from fathom.core.depth import DepthDocument
 from fathom.core.measurement import PodDelta
+from fathom.engine.depth import DepthDocument
 from fathom.tuning.alarms.alarm import Alarm, Watch
 from fathom.tuning.alarms.sights import Look, Sight
 from fathom.tuning.alarms.table import ALARMS, AlarmRow, RestsOn

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument, Schedule, flat, same_depths, summary
+from fathom.engine.depth import DepthDocument, Schedule, flat, same_depths, summary
 from fathom.tuning.alarms.watching import standing
 from fathom.tuning.buckets import depths_of, schedule_of
 from fathom.tuning.fixed_depth import FixedDepth

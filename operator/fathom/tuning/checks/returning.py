@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import summary
+from fathom.engine.depth import summary
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger
 from fathom.tuning.situation import Situation, clamped

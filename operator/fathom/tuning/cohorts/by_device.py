@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from fathom.core.depth import Schedule
+from fathom.engine.depth import Schedule
 from fathom.tuning.interface import TunedPod
 from fathom.tuning.state import Cohort, TuningState
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Final
 
-from fathom.core.depth import Schedule
+from fathom.engine.depth import Schedule
 from fathom.tuning.cohorts.by_device import MOST_COHORTS
 from fathom.tuning.estimate.acceptance import POD_HALF_LIFE_S, PodAcceptance
 from fathom.tuning.interface import TunedPod

@@ -6,7 +6,7 @@ from typing import Final
 
 from fathom.api.conditions import Reason
 from fathom.core.counted import counted
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom.tuning.estimate.measured import pooled
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import Cohort

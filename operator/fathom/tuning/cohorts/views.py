@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fathom.core.depth import DepthDocument, Schedule
+from fathom.engine.depth import DepthDocument, Schedule
 from fathom.tuning.gained import Gained
 from fathom.tuning.interface import TuningSnapshot
 from fathom.tuning.state import Cohort, TuningState

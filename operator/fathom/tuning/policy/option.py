@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import expm1
 
-from fathom.core.depth import BUDGET_SHARE
+from fathom.engine.depth import BUDGET_SHARE
 from fathom.tuning.policy.value import Gain
 
 

@@ -12,7 +12,7 @@ from math import expm1, inf, log, log1p, log2
 from operator import itemgetter
 from typing import Final
 
-from fathom.core.depth import nearest_depth
+from fathom.engine.depth import nearest_depth
 from fathom.tuning.buckets import Depths
 from fathom.tuning.estimate.step_table import MEASURED_SD
 from fathom.tuning.policy.option import Bounds, DepthOption, LeftOut

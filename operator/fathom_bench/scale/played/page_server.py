@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address
 from typing import Final
 
-from fathom.manifests.engine_command.flags import HTTP_PORT
+from fathom.engine.flags import HTTP_PORT
 from fathom_bench.scale.played.engine import PlayedEngine
 from fathom_local.errors import LocalClusterError
 

@@ -1,7 +1,7 @@
 """What a decode step computes where CUDA graphs are captured, by vLLM's rule.
 
 Which graph a step gets is told by the operator's own model of vLLM
-(`fathom.core.engine.cuda_graphs`), which vLLM's code confirms. What it costs to have none is an
+(`fathom.engine.cuda_graphs`), which vLLM's code confirms. What it costs to have none is an
 estimate.
 """
 
@@ -13,10 +13,10 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fathom.core.depth import DepthRange, Schedule, depth_at
-from fathom.core.engine.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
-from fathom.core.engine.depth_set import capture_sizes
-from fathom.manifests.engine_command.startup_schedule import startup_schedule
+from fathom.engine.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
+from fathom.engine.depth import DepthRange, Schedule, depth_at
+from fathom.engine.depth_set import capture_sizes
+from fathom.engine.startup_schedule import startup_schedule
 from fathom_bench.tuner.worlds.parts import DEEPEST, FleetPart, GraphsPart
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from fathom.api.conditions import AlarmKind
-from fathom.core.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument, Schedule, depth_at, flat
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide

@@ -5,8 +5,8 @@ from random import Random
 from typing import Final
 
 from fathom.api.choices import Objective, TuningMode
-from fathom.core.depth import DepthDocument, depth_at
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument, depth_at
 from fathom.tuning.interface import Settings, TunedPod, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide

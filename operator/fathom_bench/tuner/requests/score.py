@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from fathom.core.depth import DepthDocument
+from fathom.engine.depth import DepthDocument
 from fathom.tuning.gained import Gained
 from fathom.tuning.policy.policy import GAIN_KNOWN_SHARE
 from fathom_bench.tuner.requests.bar import at_one_depth, best_schedule, outcome

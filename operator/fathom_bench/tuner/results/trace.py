@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from fathom.core.depth import DepthDocument, summary
+from fathom.engine.depth import DepthDocument, summary
 from fathom_bench.tuner.course.course import Bools, Ints, WorldCourse, bucket_index
 from fathom_bench.tuner.outcome import CourseOutcome
 from fathom_bench.tuner.simulate import CLAIRVOYANT, Campaign

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from fathom.api.choices import Objective
-from fathom.core.engine.depth_set import grid_of
+from fathom.engine.depth_set import grid_of
 
 DEEPEST: Final = 8
 """Depths of 0 to 8 exist in a world: as far as acceptance lengths are published."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom_bench.engine.arms import StaticArms, TunerArm, settings_for
 from fathom_bench.engine.clocks import MonotonicClock, PausableClock
 from fathom_bench.engine.meter import Generations, Meter

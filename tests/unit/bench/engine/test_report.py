@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import DepthDocument, DepthRange, flat
+from fathom.engine.depth import DepthDocument, DepthRange, flat
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.state import TuningState
 from fathom_bench.engine.arms import Decided

@@ -2,8 +2,8 @@
 
 from fathom.adapters.exposition import FAMILIES
 from fathom.adapters.metrics_page import parse
-from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import DepthDocument, flat
 from fathom_bench.scale.played.engine import MAX_BATCH, MAX_DEPTH, PlayedEngine
 
 NOW_S = 1_800_000_000.0

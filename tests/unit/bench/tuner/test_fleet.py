@@ -9,8 +9,8 @@ import pytest
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.depth import DepthDocument, Schedule, flat
 from fathom.core.measurement import DraftCell, PodCounters, delta
+from fathom.engine.depth import DepthDocument, Schedule, flat
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom_bench.tuner.course.course import WorldCourse

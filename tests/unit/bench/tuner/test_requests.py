@@ -6,8 +6,8 @@ import pytest
 import typer
 from rich.console import Console
 
-from fathom.core.depth import depth_at
 from fathom.core.measurement import StepKind
+from fathom.engine.depth import depth_at
 from fathom_bench.tuner.command import bench_tuner_command
 from fathom_bench.tuner.requests.arrivals import arrive
 from fathom_bench.tuner.requests.bar import at_one_depth, best_schedule, ran

@@ -6,8 +6,8 @@ import pytest
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import Reason
-from fathom.core.depth import depth_at
 from fathom.core.measurement import PodCounters
+from fathom.engine.depth import depth_at
 from fathom.inspect.replaying.replay import Replay, ReplayResult
 from fathom.tuning.interface import Action, Settings
 from unit.inspect.replaying.recorded import record

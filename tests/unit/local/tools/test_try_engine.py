@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fathom.core.engine.capability_table import TABLE
+from fathom.engine.capability_table import TABLE
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_local.tools.try_engine import (
     CHECKS,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.depth import DepthDocument, flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.alarms import sights
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.estimate.acceptance import Acceptance, PodAcceptance

@@ -6,7 +6,7 @@ import pytest
 
 from fathom.api.choices import TuningMode
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.depth import flat
+from fathom.engine.depth import flat
 from fathom.tuning.interface import Action, TuningDecision
 from unit.tuning.plant import EASY, MIDDLE, SETTINGS, WINDOW_30, Fleet, hours_long
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import flat
+from fathom.engine.depth import flat
 from fathom.tuning.interface import Action, TuningDecision, TuningSnapshot
 from fathom.tuning.state import TuningState
 from fathom.tuning.tuner import decide

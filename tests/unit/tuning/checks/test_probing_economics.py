@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import depth_at, flat
+from fathom.engine.depth import depth_at, flat
 from fathom.tuning.checks.probing import start_probe
 from fathom.tuning.interface import Action, TuningDecision
 from fathom.tuning.judging import assess

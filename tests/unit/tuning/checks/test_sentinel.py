@@ -8,8 +8,8 @@ from math import exp, inf, log1p
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import depth_at
 from fathom.core.measurement import Cell, CellCounts, StepKind
+from fathom.engine.depth import depth_at
 from fathom.tuning.checks.probing import SENTINEL_STEPS, continue_probe, start_probe
 from fathom.tuning.estimate.step_time import StepTimes
 from fathom.tuning.estimate.survival import TURN_S, Survival

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fathom.core.depth import depth_at
+from fathom.engine.depth import depth_at
 from fathom.tuning.state import TuningState
 from unit.tuning.plant import EASY, WINDOW_30, Fleet, Hardware, Pod, best_depth, value
 

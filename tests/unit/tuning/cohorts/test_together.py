@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fathom.api.conditions import AlarmKind, Reason
-from fathom.core.depth import DepthDocument, flat
+from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.alarms.alarm import Alarm
 from fathom.tuning.cohorts.together import changes, together
 from fathom.tuning.interface import Action, TuningDecision

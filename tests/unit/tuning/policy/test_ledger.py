@@ -6,8 +6,8 @@ from math import exp
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.core.depth import flat
 from fathom.core.measurement import Cell, CellCounts, EngineCounts, PodDelta, StepKind
+from fathom.engine.depth import flat
 from fathom.tuning.checks.returning import REST_S
 from fathom.tuning.interface import Action
 from fathom.tuning.policy.ledger import HOUR_S, MOST_BEHIND_LOSS, Ledger

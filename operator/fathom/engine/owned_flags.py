@@ -1,0 +1,130 @@
+"""What `spec.engine.args` may not hold: what the API owns, and what no option takes for a value."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fathom.api.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
+from fathom.api.problem import Problem
+from fathom.engine.flags import FLAGS, Flag
+from fathom.engine.options import EngineOption, options
+
+
+def owned_flag_problems(args: Sequence[str], *, plugin: bool = True) -> tuple[Problem, ...]:
+    """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
+
+    Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
+    Excepted are the values of `Flag.but_for`: there the operator passes none of its own.
+
+    Args:
+        args: `spec.engine.args`.
+        plugin: whether the pods get it, which forbids a little more.
+    """
+    problems = []
+    for option in options(args):
+        where = f"spec.engine.args[{option.index}]"
+        if option.name == "--":
+            problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
+        elif (owned := _owner(option, plugin=plugin)) is not None:
+            meaning = f" (which vLLM reads as {owned.name})" if owned.name != option.name else ""
+            problems.append(
+                Problem(where, f"{option.spelling}{meaning} may not be set here: {owned.instead}.")
+            )
+    return tuple(problems)
+
+
+_SWITCHES: Final = ("--enable-", "--no-")
+"""Options that begin so take no value; a test asks vLLM's parser."""
+_TWO_IN_ONE: Final = re.compile(r"--?[A-Za-z][^\s=]*\s")
+
+
+def lone_argument_problems(args: Sequence[str]) -> tuple[Problem, ...]:
+    """Arguments that vLLM would take neither for an option nor for an option's value.
+
+    Several values after one option are let through: some options take as many as there are. What an
+    argument says is not repeated: it may be a secret.
+
+    Args:
+        args: `spec.engine.args`.
+    """
+    found = {option.index: option for option in options(args)}
+    problems = []
+    refusal = "no option stands before this, and the model comes from spec.model.id"
+    # Of an argument that is no option; empty: it may be a value of the one before.
+    for index, argument in enumerate(args):
+        where = f"spec.engine.args[{index}]"
+        if _TWO_IN_ONE.match(argument):
+            name = argument.split(maxsplit=1)[0]
+            sentence = (
+                f"{name} and its value are one argument here, which vLLM does not know: make them "
+                f"two, or write {name}= before the value."
+            )
+            problems.append(Problem(where, sentence))
+            refusal = f"{name} has its value already"
+        elif index in found:
+            refusal = _no_value_after(found[index], argument)
+        elif refusal:
+            sentence = f"{refusal}: remove this argument, or write its option before it."
+            problems.append(Problem(where, sentence))
+    return tuple(problems)
+
+
+def _no_value_after(option: EngineOption, argument: str) -> str:
+    """Why the next argument is no value of this option; empty: it may be one."""
+    if "=" in argument:
+        return f"{option.spelling} has its value already"
+    return f"{option.spelling} takes no value" if option.name.startswith(_SWITCHES) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    name: str
+    """What vLLM takes the option for."""
+    instead: str
+
+
+def _owner(option: EngineOption, *, plugin: bool) -> _Owned | None:
+    """The owned flag that an option means or may mean."""
+    if option.name in ("--attention-config", "-ac"):
+        return _attention_backend(option)
+    flags = [flag for flag in FLAGS if flag.refusal and (plugin or not flag.plugin_only)]
+    exact = (flag for flag in flags if option.name in flag.names)
+    similar = (flag for flag in flags if any(_means(option.name, name) for name in flag.names))
+    flag = next(exact, None) or next(similar, None)
+    if flag is None or _may_stand(option, flag):
+        return None
+    # A name of its own needs no explanation, and neither does one of a whole family.
+    own = option.name.startswith("--") and (option.name in flag.names or flag.name.endswith("-*"))
+    return _Owned(option.name if own else flag.name, flag.refusal)
+
+
+def _may_stand(option: EngineOption, flag: Flag) -> bool:
+    return option.name == flag.name and not option.keys and option.value in flag.but_for
+
+
+def _means(given: str, owned: str) -> bool:
+    """Whether argparse may take `given` for `owned` though it is spelled otherwise."""
+    if owned.endswith("-*"):
+        family = owned.removesuffix("*")
+        return given.startswith(family) or family.startswith(given)
+    if len(owned) == len("-n"):
+        # One letter takes its value attached: `-n2`.
+        return given.startswith(owned) and not given.startswith("--")
+    # Any beginning. One that is ambiguous stops vLLM, so nothing of use is lost.
+    return owned.startswith(given)
+
+
+def _attention_backend(option: EngineOption) -> _Owned | None:
+    """The attention backend has a field; the rest of that option's keys have none."""
+    name, key = "--attention-backend", "backend"
+    try:
+        document = parsed_json(option.value or "")
+    except BeyondBoundsError:
+        # What it holds is not known, so the key may be in it.
+        document = {key: None}
+    except UnreadableJsonError:
+        document = None
+    if option.keys[:1] == (key,) or (isinstance(document, dict) and key in document):
+        return next(_Owned(name, flag.refusal) for flag in FLAGS if flag.name == name)
+    return None

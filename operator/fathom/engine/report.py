@@ -1,0 +1,180 @@
+"""What an engine runs with: as it tells of itself, or as its arguments ask for it. Pure.
+
+The plugin reads it of vLLM's own configuration (`fathom_vllm.engine_report`). So it holds what an
+image, a webhook or a variable made of the arguments, and what vLLM chose where they say nothing.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pydantic import JsonValue
+
+from fathom.api.foreign_json import UnreadableJsonError, parsed_json
+from fathom.api.spec import MAX_TOKENS_LIMIT
+from fathom.engine.options import is_count, last_value, options, whole_number
+from fathom.engine.version import parsed_version
+
+_WORD: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
+_DEVICE: Final = re.compile(r"[ -~]{1,64}")
+"""What a pod shows is kept beyond its page, and stands in sentences."""
+_LONGEST_LIST: Final = 1024
+"""Characters; the plugin tells no longer one."""
+_SAID: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """None and empty: it is not told."""
+
+    version: str = ""
+    """vLLM's."""
+    runner: str = ""
+    """`V1` or `V2`, of vLLM's model runners."""
+    graph_mode: str = ""
+    """vLLM's `cudagraph_mode`, before the attention backend has its say."""
+    capture_sizes: tuple[int, ...] = ()
+    """Sizes of its CUDA graphs, in tokens."""
+    depths: tuple[int, ...] = ()
+    """That its startup schedule names, ascending; (0,): it has no speculation."""
+    method: str = ""
+    max_num_seqs: int | None = None
+    token_budget: int | None = None
+    asynchronous: bool | None = None
+    """Whether it schedules a step while the one before it runs."""
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    data_parallel: int | None = None
+    devices: int | None = None
+    """That all its ranks take."""
+
+
+NOTHING_TOLD: Final = EngineReport()
+
+
+def device_in(labels: Mapping[str, str]) -> str:
+    """The accelerator's name in the labels of `fathom_engine_info`; empty: it is not told."""
+    return _matched(_DEVICE, labels.get("device", ""))
+
+
+def report_in(labels: Mapping[str, str]) -> EngineReport:
+    """The rest of these labels. What cannot be read, as of a later plugin, is not told."""
+
+    def word(label: str) -> str:
+        return _matched(_WORD, labels.get(label, ""))
+
+    def number(label: str) -> int | None:
+        return _count(labels.get(label, ""))
+
+    return EngineReport(
+        version=word("vllm_version"),
+        runner=word("runner"),
+        graph_mode=word("graph_mode"),
+        capture_sizes=_counts(labels.get("capture_sizes", "")),
+        depths=_depths(_counts(labels.get("depths", ""))),
+        method=word("method"),
+        max_num_seqs=number("max_num_seqs"),
+        token_budget=number("token_budget"),
+        asynchronous=_SAID.get(labels.get("asynchronous", "")),
+        tensor_parallel=number("tensor_parallel"),
+        pipeline_parallel=number("pipeline_parallel"),
+        data_parallel=number("data_parallel"),
+        devices=number("devices"),
+    )
+
+
+@lru_cache(maxsize=1024)
+def asked_by(args: tuple[str, ...]) -> EngineReport:
+    """What arguments ask for that the spec has no field for, or that depends on who rendered them.
+
+    What they leave to vLLM is not told.
+    """
+    drafting = _speculative_config(args)
+    return EngineReport(
+        depths=_named(drafting),
+        method=_matched(_WORD, str(drafting.get("method", ""))),
+        max_num_seqs=whole_number(last_value(args, "--max-num-seqs") or ""),
+        token_budget=whole_number(last_value(args, "--max-num-batched-tokens") or ""),
+        asynchronous=_asynchronous(args),
+    )
+
+
+class Difference(NamedTuple):
+    """A part in which an engine is not what was asked for."""
+
+    part: str
+    """As vLLM calls it."""
+    told: str
+    asked: str
+
+
+def differences(told: EngineReport, asked: EngineReport) -> Iterator[Difference]:
+    """Where both are known and differ. Of versions a patch or a build makes no difference."""
+    pairs = {
+        "vLLM": (_minor(told.version), _minor(asked.version)),
+        "method": (told.method, asked.method),
+        "depths": (_listed(told.depths), _listed(asked.depths)),
+        "max_num_seqs": (_said(told.max_num_seqs), _said(asked.max_num_seqs)),
+        "max_num_batched_tokens": (_said(told.token_budget), _said(asked.token_budget)),
+        "async_scheduling": (_said(told.asynchronous), _said(asked.asynchronous)),
+        "tensor_parallel_size": (_said(told.tensor_parallel), _said(asked.tensor_parallel)),
+    }
+    for part, (ours, theirs) in pairs.items():
+        if ours and theirs and ours != theirs:
+            yield Difference(part, ours, theirs)
+
+
+def _minor(version: str) -> str:
+    """The first two numbers of a release: what engines can do goes by them."""
+    found = parsed_version(version)
+    return "" if found is None else ".".join(map(str, found.release[:2]))
+
+
+def _said(value: int | None) -> str:
+    return "" if value is None else str(value).lower()
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _matched(form: re.Pattern[str], text: str) -> str:
+    return text if form.fullmatch(text) else ""
+
+
+def _count(text: str) -> int | None:
+    return int(text) if is_count(text) else None
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    parts = text.split(",") if len(text) <= _LONGEST_LIST else []
+    return tuple(map(int, parts)) if all(map(is_count, parts)) else ()
+
+
+def _speculative_config(args: tuple[str, ...]) -> Mapping[str, JsonValue]:
+    try:
+        config = parsed_json(last_value(args, "--speculative-config") or "")
+    except UnreadableJsonError:
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _named(drafting: Mapping[str, JsonValue]) -> tuple[int, ...]:
+    ranges = drafting.get("num_speculative_tokens_per_batch_size")
+    if not isinstance(ranges, list):
+        ranges = [[drafting.get("num_speculative_tokens")]]
+    last = (each[-1] for each in ranges if isinstance(each, list) and each)
+    return _depths({each for each in last if isinstance(each, int)})
+
+
+def _depths(found: Iterable[int]) -> tuple[int, ...]:
+    depths = tuple(sorted(found))
+    return depths if all(0 <= each <= MAX_TOKENS_LIMIT for each in depths) else ()
+
+
+def _asynchronous(args: tuple[str, ...]) -> bool | None:
+    beginnings = ("--async-s", "--no-async-s")
+    said = [each.name for each in options(args) if each.name.startswith(beginnings)]
+    return not said[-1].startswith("--no-") if said else None

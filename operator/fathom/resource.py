@@ -1,0 +1,100 @@
+"""The whole resource, and how it is read: a manifest becomes a model, or a list of problems."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
+
+from fathom.api.base import NullIsAbsent
+from fathom.api.foreign_json import DEEPEST
+from fathom.api.names import API_VERSION, KIND
+from fathom.api.problem import Problem
+from fathom.api.pruning import Pruned, pruned
+from fathom.api.refusals import refusals
+from fathom.api.resource_name import (
+    LONGEST_NAME,
+    LONGEST_NAMESPACE,
+    NAME_PATTERN,
+    NAMESPACE_PATTERN,
+)
+from fathom.api.rules import violations
+from fathom.api.spec import SpeculativeDeploymentSpec
+
+
+class Metadata(NullIsAbsent):
+    """What the operator needs of ObjectMeta; the rest passes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
+    namespace: Annotated[str, Field(pattern=NAMESPACE_PATTERN, max_length=LONGEST_NAMESPACE)] = ""
+    """Empty: whoever applies the manifest decides. In a cluster it is always there."""
+    uid: str = ""
+    generation: int = 0
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+
+class _Manifest(NullIsAbsent):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    api_version: Annotated[Literal["fathom.dev/v1alpha1"], Field(alias="apiVersion")]
+    kind: Literal["SpeculativeDeployment"]
+    metadata: Metadata
+    spec: SpeculativeDeploymentSpec
+    status: Mapping[str, JsonValue] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeDeployment:
+    """One resource as its user wrote it, valid."""
+
+    metadata: Metadata
+    spec: SpeculativeDeploymentSpec
+
+
+def is_speculative_deployment(manifest: Mapping[str, JsonValue]) -> bool:
+    """Whether a document of a manifest file is meant to be one of ours.
+
+    By kind or by group: if the other one is misspelt, `parse` says so.
+    """
+    group = str(manifest.get("apiVersion", "")).split("/", 1)[0]
+    return manifest.get("kind") == KIND or group == API_VERSION.split("/", 1)[0]
+
+
+def parse(
+    manifest: Mapping[str, JsonValue],
+) -> SpeculativeDeployment | tuple[Problem, ...]:
+    """Read a manifest; every problem found is returned, none raised."""
+    if (field := _nested_too_deeply(manifest.get("spec"))) is not None:
+        return (Problem(f"spec.{field}", f"nested more than {DEEPEST} deep: no pod template is."),)
+    try:
+        # By alias only: the names of Python's attributes are none that an API server knows.
+        parsed = _Manifest.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return refusals(_Manifest, error.errors(include_url=False))
+    problems = violations(parsed.spec)
+    return problems or SpeculativeDeployment(parsed.metadata, parsed.spec)
+
+
+def known_part(manifest: Mapping[str, JsonValue]) -> Pruned:
+    """A resource of a cluster without the fields that only a CRD of another release knows.
+
+    In a manifest that a user writes they are misspelt, and `parse` refuses them.
+    """
+    return pruned(_Manifest, manifest)
+
+
+def _nested_too_deeply(spec: JsonValue) -> str | None:
+    """The field of a spec below which it is; None: none is. No recursion, which has an end."""
+    level = list(spec.items()) if isinstance(spec, dict) else []
+    for _ in range(1, DEEPEST):
+        level = [(field, child) for field, value in level for child in _children(value)]
+    return level[0][0] if level else None
+
+
+def _children(value: JsonValue) -> Iterable[JsonValue]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,36 @@
+"""The table says one thing of each method and of each row."""
+
+import pytest
+from packaging.version import Version
+
+from fathom.api.choices import Method
+from fathom.engine.capability_table import (
+    ADAPTIVE_VERIFICATION,
+    LIVE_DEPTH,
+    METHODS,
+    TABLE,
+)
+
+
+def test_every_method_is_in_the_table() -> None:
+    assert set(METHODS) == set(Method)
+
+
+def test_no_method_stands_twice_for_adaptive_verification() -> None:
+    methods = [method for each in ADAPTIVE_VERIFICATION for method in each.methods]
+
+    assert len(methods) == len(set(methods))
+
+
+def test_rows_have_names_of_their_own() -> None:
+    names = [row.what for row in TABLE]
+
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("version", "has"),
+    [("0.32.0rc1", False), ("0.32.0", True), ("0.33.1", True), ("0.34.0", False)],
+)
+def test_a_release_candidate_comes_before_its_release(version: str, has: bool) -> None:  # noqa: FBT001 - see the table above
+    assert LIVE_DEPTH.in_version(Version(version)) is has

@@ -1,0 +1,57 @@
+"""What the operator takes for a depth document: no more than an engine would."""
+
+import json
+
+import pytest
+
+from fathom.engine.depth import DepthDocument, DepthRange, same_depths
+from fathom_vllm.schedule import parse_depth_document
+
+
+def read(generation: object) -> DepthDocument | None:
+    return DepthDocument.from_json(json.dumps({"generation": generation, "schedule": [[1, 8, 3]]}))
+
+
+def test_a_document_is_read_back() -> None:
+    document = DepthDocument(2**53, (DepthRange(1, 8, 3),))
+    assert read(2**53) == document == DepthDocument.from_json(document.to_json())
+
+
+@pytest.mark.parametrize(
+    "generation", [0, -1, 2**53 + 1, 10**400, 1.0, True, "1", None, float("inf")]
+)
+def test_what_no_engine_can_report_is_no_generation(generation: object) -> None:
+    assert read(generation) is None
+
+
+@pytest.mark.parametrize(
+    "empty", [{"schedule": []}, {"schedule": [[1, 8, 3]], "pods": {"pod-0": []}}], ids=str
+)
+def test_a_schedule_of_nothing_is_none(empty: dict[str, object]) -> None:
+    assert DepthDocument.from_json(json.dumps({"generation": 1, **empty})) is None
+
+
+def test_a_key_of_a_later_operator_is_passed_over_as_the_engines_do() -> None:
+    later = {"generation": 7, "schedule": [[1, 8, 3]], "pods": {}, "later": {"a": 1}}
+    text = json.dumps(later)
+    assert DepthDocument.from_json(text) == read(7)
+    assert parse_depth_document(text, pod="pod-0", max_depth=3).generation == 7
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ([(1, 16, 3), (17, 1024, 1)], True),
+        ([(1, 8, 3), (9, 16, 3), (17, 256, 1)], True),
+        ([(1, 17, 3), (18, 256, 1)], False),
+        ([(1, 16, 3), (17, 256, 2)], False),
+        ([(1, 16, 3)], False),
+    ],
+    ids=str,
+)
+def test_schedules_are_the_same_if_engines_make_the_same_of_them(
+    other: list[tuple[int, int, int]],
+    same: bool,  # noqa: FBT001 - the column of the table above
+) -> None:
+    one = (DepthRange(1, 16, 3), DepthRange(17, 256, 1))
+    assert same_depths(one, tuple(DepthRange(*each) for each in other)) == same

@@ -1,0 +1,41 @@
+"""Which depths an engine was told of, as its arguments say."""
+
+import pytest
+
+from fathom.engine.depth_set import named_depths
+from fathom.engine.engine_args import engine_args
+from fathom.engine.started_depths import depths_in
+from manifest_samples import resource, started_with
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 6])
+def test_what_is_rendered_is_read_back(tokens: int) -> None:
+    spec = resource({"speculation": {"tokens": tokens}}).spec
+    assert depths_in(engine_args(spec)) == frozenset(named_depths(spec))
+
+
+def test_the_last_one_wins_as_in_vllm() -> None:
+    args = (*started_with((0, 1)), "--speculative_config=" + started_with((0, 3))[1])
+    assert depths_in(args) == {0, 3}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("--speculative-config",),
+        ("--speculative-config", "{"),
+        ("--speculative-config", "[]"),
+        ("--speculative-config", '{"num_speculative_tokens": 3}'),
+        tuple(started_with(())),
+        ("--speculative-config", '{"num_speculative_tokens_per_batch_size": [[1, 2]]}'),
+        ("--speculative-config", '{"num_speculative_tokens_per_batch_size": []}'),
+        ("--speculative-config", '{"num_speculative_tokens_per_batch_size": null}'),
+        ("--speculative-config", '{"num_speculative_tokens_per_batch_size": [[1,9,99999999]]}'),
+        # As many depths as batches: others may have found no place.
+        ("--speculative-config", '{"num_speculative_tokens_per_batch_size": [[1,1,3],[2,2,1]]}'),
+    ],
+    ids=str,
+)
+def test_an_engine_without_a_schedule_was_told_of_none(args: tuple[str, ...]) -> None:
+    assert depths_in(args) is None
