@@ -1,7 +1,8 @@
 """The whole resource, and how it is read: a manifest becomes a model, or a list of problems."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
@@ -20,6 +21,7 @@ from fathom.api.resource_name import (
 )
 from fathom.api.rules import violations
 from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.profile import EngineProfile, profile_of
 
 
 class Metadata(NullIsAbsent):
@@ -46,12 +48,21 @@ class _Manifest(NullIsAbsent):
     status: Mapping[str, JsonValue] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SpeculativeDeployment:
-    """One resource as its user wrote it, valid."""
+    """One resource as its user wrote it, valid, and the engine that follows from it."""
 
     metadata: Metadata
     spec: SpeculativeDeploymentSpec
+
+    @cached_property
+    def engine(self) -> EngineProfile:
+        """What its pods run; derived once."""
+        return profile_of(self.spec)
+
+    def with_spec(self, spec: SpeculativeDeploymentSpec) -> "SpeculativeDeployment":
+        """The same resource, were this its spec."""
+        return self if spec is self.spec else replace(self, spec=spec)
 
 
 def is_speculative_deployment(manifest: Mapping[str, JsonValue]) -> bool:

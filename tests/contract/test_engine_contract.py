@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.depth import DepthDocument, flat
 from fathom.engine.report import asked_by, device_in, differences, report_in
 from fathom_local.engine.environment import ensure_engine_environment
@@ -181,7 +182,7 @@ async def test_it_tells_what_it_runs_with(engine: EngineProcess) -> None:
     assert report.depths == tuple(range(engine.setup.max_depth + 1))
     assert (report.method, report.max_num_seqs) == ("eagle3", engine.setup.max_batch)
     assert (report.asynchronous, report.tensor_parallel, report.graph_mode) == (False, 1, "NONE")
-    asked = asked_by(tuple(engine.setup.arguments(engine.port)))
+    asked = asked_by(EngineArguments.of(tuple(engine.setup.arguments(engine.port))))
     assert (asked.depths, asked.max_num_seqs) == (report.depths, report.max_num_seqs)
     assert [*differences(report, asked)] == []
 

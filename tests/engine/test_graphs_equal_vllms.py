@@ -10,17 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.async_scheduling import why_synchronous
-from fathom.engine.capability import live_depth
 from fathom.engine.capability_table import LIVE_DEPTH
-from fathom.engine.capture_sizes import added_sizes, ceiling
+from fathom.engine.capture_sizes import ceiling
 from fathom.engine.cuda_graphs import Captured, GraphMode, Graphs, default_sizes
 from fathom.engine.depth import DepthRange, depth_at
-from fathom.engine.engine_graphs import GraphPrice, graph_price
-from fathom.engine.model_runner import captures_graphs
+from fathom.engine.graph_price import GraphPrice, graph_price
+from fathom.engine.profile import EngineProfile, profile_of
 from fathom.engine.speculative_config import speculative_config
-from fathom.engine.stated_args import max_batch, stated_performance_mode
+from fathom.engine.stated_args import performance_mode
 from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.engine.environment import ensure_engine_environment
 from fathom_local.engine.model_pair import ensure_model_pair
@@ -109,40 +106,40 @@ def _schedule(
     return tuple(zip(firsts, [*ends, max_num_seqs], depths, strict=True))
 
 
-def live_samples(accelerator: str) -> dict[str, SpeculativeDeploymentSpec]:
-    """Specs of the golden files for such a GPU whose depth is live, on an engine with graphs; and
+def live_samples(accelerator: str) -> dict[str, EngineProfile]:
+    """Engines of the golden files for such a GPU whose depth is live, on an engine with graphs; and
     one whose static twin has a size for each small step."""
-    specs = {}
+    engines = {}
     for path in SOURCES:
         document = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
         assert isinstance(document, SpeculativeDeployment)
-        spec = document.spec
-        of_its_kind = ceiling(spec.node_pool) == CEILINGS[accelerator]
-        if of_its_kind and live_depth(spec) and captures_graphs(spec):
-            specs[path.stem] = spec
+        engine = document.engine
+        of_its_kind = ceiling(document.spec.node_pool) == CEILINGS[accelerator]
+        if of_its_kind and engine.live and engine.start.captures_graphs:
+            engines[path.stem] = engine
     interactive = {"engine.args": ["--performance-mode", "interactivity"]}
-    specs["interactive"] = resource({"nodePool.accelerator": accelerator} | interactive).spec
-    return specs
+    engines["interactive"] = resource({"nodePool.accelerator": accelerator} | interactive).engine
+    return engines
 
 
-def commanded(spec: SpeculativeDeploymentSpec) -> Engine:
+def commanded(profile: EngineProfile) -> Engine:
     """The engine that a spec's command starts."""
-    speculative: Any = speculative_config(spec)
+    speculative: Any = speculative_config(profile)
     return Engine(
-        max_num_seqs=max_batch(spec),
+        max_num_seqs=profile.max_num_seqs,
         deepest=speculative["num_speculative_tokens"],
         schedule=tuple(map(tuple, speculative["num_speculative_tokens_per_batch_size"])),
-        batches=tuple(range(1, min(64, max_batch(spec)) + 1)),
-        sizes=added_sizes(spec, max_batch(spec)),
-        any_length=spec.verifies_adaptively,
-        performance_mode=stated_performance_mode(spec),
+        batches=tuple(range(1, min(64, profile.max_num_seqs) + 1)),
+        sizes=profile.added_sizes,
+        any_length=profile.spec.verifies_adaptively,
+        performance_mode=performance_mode(profile.arguments),
     )
 
 
-def static(spec: SpeculativeDeploymentSpec) -> Engine:
+def static(profile: EngineProfile) -> Engine:
     """The same at `tokens`, with nothing of ours."""
-    tokens = spec.speculation.tokens
-    return replace(commanded(spec), deepest=tokens, schedule=None, sizes=None)
+    tokens = profile.spec.speculation.tokens
+    return replace(commanded(profile), deepest=tokens, schedule=None, sizes=None)
 
 
 LIVE = Engine(64, 7, ((1, 56, 3), (57, 57, 0), (58, 64, 7)), (1,))
@@ -210,11 +207,11 @@ def release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def asked(accelerator: str, release: str, ask_vllm: AskVllm) -> Mapping[str, Asked]:
     chance = random.Random(accelerator)
-    specs = live_samples(accelerator)
+    engines = live_samples(accelerator)
     engines = {
         **{f"drawn {number}": drawn(chance) for number in range(DRAWN)},
-        **{f"live {name}": commanded(spec) for name, spec in specs.items()},
-        **{f"static {name}": static(spec) for name, spec in specs.items()},
+        **{f"live {name}": commanded(engine) for name, engine in engines.items()},
+        **{f"static {name}": static(engine) for name, engine in engines.items()},
         **RUNNERS,
         **{f"scheduled {name}": engine for name, (_, engine) in SCHEDULED.items()},
     }
@@ -269,7 +266,7 @@ def test_the_largest_batch_is_the_one_that_vllm_would_choose(
     accelerator: str, asked: Mapping[str, Asked]
 ) -> None:
     spec = resource({"nodePool.accelerator": accelerator}).spec
-    assert max_batch(spec) == asked["V2, as it is"].answer["default_max_num_seqs"]
+    assert profile_of(spec).max_num_seqs == asked["V2, as it is"].answer["default_max_num_seqs"]
 
 
 def test_other_accelerators_have_vllms_own_batches_and_sizes(ask_vllm: AskVllm) -> None:
@@ -278,7 +275,7 @@ def test_other_accelerators_have_vllms_own_batches_and_sizes(ask_vllm: AskVllm) 
     question = asdict(engine) | {"target": str(pair.target), "draft": str(pair.draft)}
     for name, answer in zip(OTHERS, ask_vllm(PROBE, [question], *OTHERS), strict=True):
         spec = resource({"nodePool.accelerator": name}).spec
-        assert max_batch(spec) == answer["default_max_num_seqs"], name
+        assert profile_of(spec).max_num_seqs == answer["default_max_num_seqs"], name
         sizes = default_sizes(
             engine.depth_at,
             engine.deepest,
@@ -289,7 +286,7 @@ def test_other_accelerators_have_vllms_own_batches_and_sizes(ask_vllm: AskVllm) 
 
 
 def test_model_runner_v1_and_what_it_costs_are_known(asked: Mapping[str, Asked]) -> None:
-    """As `fathom.engine.model_runner` says. Without a schedule V1 keeps its full graphs."""
+    """As `fathom.engine.start` says. Without a schedule V1 keeps its full graphs."""
     runners = {name: asked[name].answer["runner"] for name in RUNNERS}
     modes = {name: asked[name].answer["mode"] for name in RUNNERS}
 
@@ -305,23 +302,23 @@ def test_what_turns_asynchronous_scheduling_off_is_known(
 ) -> None:
     changes, _ = SCHEDULED[name]
     of_it = {**changes, "engine.version": release}
-    asynchronous = not why_synchronous(resource(of_it).spec)
+    asynchronous = not resource(of_it).engine.start.synchronous
     assert asked[f"scheduled {name}"].answer["asynchronous"] is asynchronous
 
 
 def test_each_depth_of_the_examples_has_its_full_graphs(
     accelerator: str, asked: Mapping[str, Asked]
 ) -> None:
-    specs = live_samples(accelerator)
-    assert specs
-    for name, spec in specs.items():
+    engines = live_samples(accelerator)
+    assert engines
+    for name, engine in engines.items():
         live, fixed = asked[f"live {name}"], asked[f"static {name}"]
         for batch, replayed in enumerate(live.answer["replayed"], start=1):
             for depth in set(live.engine.depth_at):
                 if batch * (depth + 1) <= live.answer["sizes"][-1]:
                     assert replayed[depth] == "FULL", (name, batch, depth)
         assert not any(any(row) for row in live.answer["strays"]), name
-        price = graph_price(spec)
+        price = graph_price(engine)
         assert isinstance(price, GraphPrice)
         assert price.live.captured == live.captured
         assert price.static.captured == fixed.captured

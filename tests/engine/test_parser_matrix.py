@@ -19,16 +19,13 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of
-from fathom.engine.capability import engine_has, engine_problems, has_plugin, live_depth
 from fathom.engine.capability_table import LIVE_DEPTH, SHUTDOWN_TIMEOUT, TABLE, Row, Shown
 from fathom.engine.capture_sizes import sets_graphs
-from fathom.engine.depth_set import named_depths
 from fathom.engine.engine_args import engine_args
-from fathom.engine.model_runner import captures_graphs
+from fathom.engine.engine_problems import engine_problems
+from fathom.engine.profile import EngineProfile
 from fathom.engine.startup_schedule import startup_schedule
-from fathom.engine.stated_args import max_batch
 from fathom.resource import SpeculativeDeployment, parse
 from fathom_local.engine.releases import NEWEST_KNOWN, asked_releases, known_as
 from fathom_vllm.bundle import SCHEDULER_CLASS
@@ -210,9 +207,9 @@ class Answer:
     config: Mapping[str, Any] | None
 
 
-def golden_spec(
+def golden_engine(
     name: str, release: str, changes: Mapping[str, Any] = MappingProxyType({})
-) -> SpeculativeDeploymentSpec:
+) -> EngineProfile:
     """What all replicas of a case are made from, or the one that is compared with them."""
     document = changed(
         yaml.safe_load(GOLDEN[COMPARED.get(name, name)].read_text(encoding="utf-8")), changes
@@ -224,12 +221,12 @@ def golden_spec(
         spec["speculation"]["adaptiveVerification"] = "Enabled" if one else "Disabled"
     parsed = parse(document)
     assert isinstance(parsed, SpeculativeDeployment), parsed
-    return parsed.spec
+    return parsed.engine
 
 
-def beside(name: str, release: str = NEWEST_KNOWN) -> SpeculativeDeploymentSpec:
+def beside(name: str, release: str = NEWEST_KNOWN) -> EngineProfile:
     sample = adaptive("eagle3", **BESIDE[name])
-    return resource({"engine.version": str(known_as(release)), **sample.changes}).spec
+    return resource({"engine.version": str(known_as(release)), **sample.changes}).engine
 
 
 def with_schedule(args: Sequence[str]) -> list[str]:
@@ -242,16 +239,16 @@ def with_schedule(args: Sequence[str]) -> list[str]:
 def commands(release: str) -> dict[str, list[str]]:
     """Every command that is asked about, by name; a sample's as an engine that has all gets it."""
     able = {
-        name: list(engine_args(resource({"engine.version": NEWEST_KNOWN, **sample.changes}).spec))
+        name: list(engine_args(resource({"engine.version": NEWEST_KNOWN, **sample.changes}).engine))
         for name, sample in SAMPLES.items()
     }
     return {
-        **{name: list(engine_args(golden_spec(name, release))) for name in (*GOLDEN, *COMPARED)},
+        **{name: list(engine_args(golden_engine(name, release))) for name in (*GOLDEN, *COMPARED)},
         **able,
         ADAPTIVE_AND_LIVE: with_schedule(able["adaptive verification, method dspark"]),
         DATA_PARALLEL: [*able["depth schedule"], "--data-parallel-size", "2"],
         **{
-            name: list(engine_args(golden_spec(PREFILL, release, changes)))
+            name: list(engine_args(golden_engine(PREFILL, release, changes)))
             for name, changes in PREFILLS.items()
         },
         # Last: see the last of them.
@@ -280,15 +277,15 @@ def answers(
 def test_a_golden_command_is_accepted_or_would_have_failed(
     release: str, name: str, answers: Mapping[str, Answer], record_property: Recorder
 ) -> None:
-    spec = golden_spec(name, release)
+    engine = golden_engine(name, release)
 
     answer = answers[name]
 
-    problems = engine_problems(spec)
+    problems = list(engine_problems(engine))
     assert (answer.refused_by is not None) == bool(problems), (problems, answer.error)
     record_property("command", "refused by both" if problems else "accepted")
     if answer.config is not None:
-        assert answer.config.items() >= meant(spec).items()
+        assert answer.config.items() >= meant(engine).items()
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS_CUDA))
@@ -307,28 +304,28 @@ def test_a_command_for_cuda_is_parsed_and_lacks_but_a_gpu(
         record_property("command", "parsed")
 
 
-def meant(spec: SpeculativeDeploymentSpec) -> dict[str, Any]:
+def meant(engine: EngineProfile) -> dict[str, Any]:
     """What vLLM's configuration has to hold."""
-    engine, draft, live = spec.engine, spec.draft, live_depth(spec)
-    depths = named_depths(spec)
-    schedule = startup_schedule(depths, max_batch(spec)) if live else None
+    spec, asked, live = engine.spec, engine.spec.engine, engine.live
+    draft = spec.draft
+    schedule = startup_schedule(engine.depths, engine.max_num_seqs) if live else None
     depth = spec.speculation.effective_max_tokens if live else spec.speculation.tokens
     return {
         "method": draft.method if spec.drafts else None,
         "depth": depth if spec.drafts else None,
         "schedule": schedule and [[part.first, part.last, part.depth] for part in schedule],
         "adaptive": spec.verifies_adaptively,
-        "tensor_parallel_size": engine.tensor_parallel_size,
-        "pipeline_parallel_size": engine.pipeline_parallel_size,
-        "scheduler_cls": SCHEDULER_CLASS if has_plugin(spec) else None,
-        "shutdown_timeout": engine.drain_seconds if engine_has(engine, SHUTDOWN_TIMEOUT) else 0,
-        "backend": engine.attention_backend.upper() or None,
+        "tensor_parallel_size": asked.tensor_parallel_size,
+        "pipeline_parallel_size": asked.pipeline_parallel_size,
+        "scheduler_cls": SCHEDULER_CLASS if engine.has_plugin else None,
+        "shutdown_timeout": asked.drain_seconds if engine.start.has(SHUTDOWN_TIMEOUT) else 0,
+        "backend": asked.attention_backend.upper() or None,
         "host": "0.0.0.0",
         "port": 8000,
         "trust_remote_code": spec.model.trust_remote_code,
-        **({"max_num_seqs": max_batch(spec)} if live else {}),
+        **({"max_num_seqs": engine.max_num_seqs} if live else {}),
         # Only V2 keeps its full graphs where depth is live.
-        **({"runner": "V2", "graphs": "FULL_AND_PIECEWISE"} if live and _captures(spec) else {}),
+        **({"runner": "V2", "graphs": "FULL_AND_PIECEWISE"} if live and _captures(engine) else {}),
         **({"served_model_name": spec.model.served_name} if spec.model.served_name else {}),
         **(
             {"draft_tensor_parallel_size": draft.tensor_parallel_size}
@@ -338,8 +335,8 @@ def meant(spec: SpeculativeDeploymentSpec) -> dict[str, Any]:
     }
 
 
-def _captures(spec: SpeculativeDeploymentSpec) -> bool:
-    return captures_graphs(spec) and not sets_graphs(spec)
+def _captures(engine: EngineProfile) -> bool:
+    return engine.start.captures_graphs and not sets_graphs(engine.arguments)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -363,7 +360,7 @@ def test_what_vllm_refuses_beside_adaptive_verification_is_refused(
 ) -> None:
     if not LIVE_DEPTH.in_version(known_as(release)):
         return  # an earlier one refuses some of it only when it starts
-    problems = engine_problems(beside(name, release))
+    problems = list(engine_problems(beside(name, release)))
     assert (answers[name].refused_by is not None) == bool(problems), answers[name].error
 
 
@@ -382,7 +379,7 @@ def test_several_data_parallel_engines_lose_the_schedule(
     several = {"engine.version": str(known_as(release)), "engine.dataParallelSize": 2}
     config = answers[DATA_PARALLEL].config
 
-    assert not live_depth(resource(several).spec)
+    assert not resource(several).engine.live
     # Before, some releases keep it, and their ranks may wait for each other for ever.
     if LIVE_DEPTH.in_version(known_as(release)):
         assert config is not None

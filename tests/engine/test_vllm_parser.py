@@ -11,12 +11,11 @@ from packaging.version import Version
 
 from fathom.api.choices import TuningMode
 from fathom.api.familiar import OPTIONS
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.engine_args import engine_args
 from fathom.engine.flags import FLAGS
 from fathom.engine.known_names import known_names, names_of
-from fathom.engine.options import stated_object
 from fathom.engine.owned_flags import lone_argument_problems, owned_flag_problems
-from fathom.engine.stated_args import max_batch
 from fathom_local.engine.environment import DEFAULT_ENGINE_VERSION
 from fathom_local.engine.releases import asked_releases
 from golden.rendering import EXAMPLES, read
@@ -52,7 +51,7 @@ def release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def said(release: str, ask_vllm: AskVllm) -> Mapping[str, Any]:
     """What one release says of all."""
-    examples = [list(engine_args(read(path).spec))[1:] for path in EXAMPLE_FILES]
+    examples = [list(engine_args(read(path).engine))[1:] for path in EXAMPLE_FILES]
     found: Mapping[str, Any] = ask_vllm(PROBE, [*LINES, *examples], release=release)
     return found
 
@@ -82,7 +81,7 @@ def test_every_spelling_of_every_option_is_told_right(
         # Turning asynchronous scheduling on changes nothing; turning it off does. What is off
         # may be turned off again: 0.33 has --disable-ssl-refresh for it.
         if destination != "async_scheduling" and not start.startswith("--disable-ss")
-        if bool(owned_flag_problems([spelling])) != owned(destination)
+        if bool(owned_flag_problems(EngineArguments.of([spelling]))) != owned(destination)
     }
 
     assert wrong == {}
@@ -99,7 +98,9 @@ def test_options_that_are_told_by_their_beginning_take_no_value(said: Mapping[st
     valued: list[str] = said["valued"]
 
     assert "--max-num-seqs" in valued
-    assert [name for name in valued if lone_argument_problems([name, "x"]) != ()] == []
+    assert [
+        name for name in valued if lone_argument_problems(EngineArguments.of([name, "x"])) != ()
+    ] == []
 
 
 SPELLINGS: dict[str, tuple[str, Any]] = {
@@ -140,9 +141,9 @@ def test_vllm_takes_what_is_refused_and_reads_batches_alike(said: Mapping[str, A
     for line, found, (name, value) in zip(LINES, parsed, SPELLINGS.values(), strict=False):
         # The attention config comes back as vLLM prints it.
         assert found[name] == value or f"AttentionBackendEnum.{value}" in str(found[name]), line
-        assert owned_flag_problems(line) != (), line
+        assert owned_flag_problems(EngineArguments.of(line)) != (), line
     for line, found in zip(BATCHES, parsed[len(SPELLINGS) : -len(TRANSFERS)], strict=True):
-        assert max_batch(resource({"engine.args": line.split()}).spec) == found["max_num_seqs"]
+        assert resource({"engine.args": line.split()}).engine.max_num_seqs == found["max_num_seqs"]
 
 
 def test_vllm_reads_objects_alike(said: Mapping[str, Any]) -> None:
@@ -151,7 +152,7 @@ def test_vllm_reads_objects_alike(said: Mapping[str, Any]) -> None:
     for line, found in list(asked)[-len(TRANSFERS) :]:
         config = found["kv_transfer_config"]
         stated = {key: config[key] for key in keys if config[key]}
-        assert stated_object(line, TRANSFER) == stated, line
+        assert EngineArguments.of(line).object(TRANSFER) == stated, line
 
 
 @pytest.mark.parametrize("path", EXAMPLE_FILES, ids=lambda path: path.name)

@@ -15,7 +15,7 @@ from fathom.adapters.yaml_documents import to_yaml
 from fathom.core.arm import arm_of
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.engine.nodes_per_replica import spans_nodes
+from fathom.engine.profile import profile_of
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.children.tuning_config_map import tuning_config_map
 from fathom.manifests.problems import problems_of
@@ -105,6 +105,6 @@ def test_what_a_pod_mounts_comes_before_it(source: Path) -> None:
     spec = read(source).spec
 
     one_for_each = 1 if arm_of(spec) is None else 2
-    workloads = spec.replicas if spans_nodes(spec) else one_for_each
+    workloads = spec.replicas if profile_of(spec).layout.spans_nodes else one_for_each
     assert all(kind in WORKLOADS for kind in kinds[-workloads:])
     assert sum(kind in WORKLOADS for kind in kinds) == workloads

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import changed_restart_fields, revision_of
-from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.manifests.pod.pod_template import pod_template, worker_template
 from manifest_samples import resource
 
@@ -85,7 +84,7 @@ RESTART = edits(
 def templates(changes: dict[str, Any]) -> list[dict[str, Any]]:
     """Of the pods that serve and, in groups, of workers."""
     sd = resource(changes)
-    builders = [pod_template, *([worker_template] if spans_nodes(sd.spec) else [])]
+    builders = [pod_template, *([worker_template] if sd.engine.layout.spans_nodes else [])]
     return [build(sd, revision="same", bundle=BUNDLE) for build in builders]
 
 
@@ -99,8 +98,8 @@ def test_live_fields_change_neither_the_revision_nor_the_pods(
         live = {k: v for k, v in live.items() if k not in ("speculation.tokens", "engine.version")}
     before, after = resource(restart), resource(restart | live)
 
-    assert revision_of(before.spec) == revision_of(after.spec)
-    assert changed_restart_fields(before.spec, after.spec) == ()
+    assert revision_of(before) == revision_of(after)
+    assert changed_restart_fields(before, after) == ()
     assert templates(restart) == templates(restart | live)
 
 
@@ -114,7 +113,7 @@ def test_a_revision_is_the_pod_template(
     one: dict[str, Any], other: dict[str, Any], live: dict[str, Any], mode: str
 ) -> None:
     other = live | other | {"speculation.tuning.mode": mode}
-    before, after = resource(one).spec, resource(other).spec
+    before, after = resource(one), resource(other)
 
     same = revision_of(before) == revision_of(after)
 

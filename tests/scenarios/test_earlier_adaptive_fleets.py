@@ -40,7 +40,7 @@ def upgraded(wish: str) -> Bench:
 
 @pytest.mark.parametrize(("wish", "of_each"), [("Enabled", (0, 3)), ("Canary", (2, 1))])
 async def test_an_upgrade_rolls_none_of_their_pods(wish: str, of_each: tuple[int, int]) -> None:
-    assert revision_of(resource(FLEET | {FIELD: "Enabled"}).spec) != OF_EARLIER
+    assert revision_of(resource(FLEET | {FIELD: "Enabled"})) != OF_EARLIER
     bench = upgraded(wish)
     pods = bench.kube.names(POD)
     assert replicas(bench) == of_each

@@ -12,7 +12,6 @@ import pytest
 from fathom.api import names
 from fathom.core.cluster.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, POD
 from fathom.core.revision import revisions_of
-from fathom.engine.capability import live_depth
 from fathom.engine.depth import DepthDocument, flat
 from fathom.tuning.interface import TuningDecision, TuningSnapshot
 from fathom.tuning.tuner import decide as tune
@@ -60,7 +59,7 @@ def schedule(bench: Bench) -> list[list[int]]:
 
 
 async def test_their_depth_goes_on_following_the_traffic() -> None:
-    assert not live_depth(resource(FLEET).spec)
+    assert not resource(FLEET).engine.live
     bench = upgraded()
     told = deeper(bench)
     pods = bench.kube.names(POD)
@@ -180,7 +179,7 @@ async def test_pods_that_came_back_live_are_not_rolled_for_a_name_from_before() 
     bench.decide = tune
     await bench.until_ready()
     kept = bench.kube.find(CONFIG_MAP, "kimi-tuning")
-    static = revisions_of(resource().spec)[-1]
+    static = revisions_of(resource())[-1]
     bench.kube.put(CONFIG_MAP, {**kept, "data": {**kept["data"], "revision": static}})
     for kind in (DEPLOYMENT, POD):
         for each in bench.kube.names(kind):

@@ -68,7 +68,7 @@ class Pair:
         ours = ModelFacts(
             ModelConfig.from_json(self.target | (target or {})), weights=Weights(target_bytes)
         )
-        return check_draft(preflight_input(resource(self.spec | (spec or {})).spec, ours, theirs))
+        return check_draft(preflight_input(resource(self.spec | (spec or {})).engine, ours, theirs))
 
 
 def leaves(document: Any, path: str = "") -> dict[str, Any]:

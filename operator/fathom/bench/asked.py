@@ -3,10 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.capability import live_depth, live_depth_refusal
-from fathom.engine.depth_set import named_depths
-from fathom.engine.nodes_per_replica import nodes_per_replica
 from fathom.resource import SpeculativeDeployment
 
 
@@ -53,7 +49,7 @@ def asked_depths(sd: SpeculativeDeployment, asked: Sequence[int] | None) -> tupl
         BenchRefusedError: the engine cannot be held at them, or in one pod.
     """
     spec = sd.spec
-    nodes = nodes_per_replica(spec)
+    nodes = sd.engine.layout.nodes
     if nodes > 1:
         raise BenchRefusedError(
             f"A bench is one pod, and a replica of {sd.metadata.name} is {nodes}: measure a spec "
@@ -64,11 +60,11 @@ def asked_depths(sd: SpeculativeDeployment, asked: Sequence[int] | None) -> tupl
             "spec.speculation.drafting is Disabled, so there is no depth to measure: set it to "
             "Enabled."
         )
-    has = _depths_of(spec)
+    has = _depths_of(sd)
     missing = sorted(set(asked or ()) - set(has))
     if missing:
-        refusal = live_depth_refusal(spec)
-        why = f" {refusal[1]}" if refusal else ""
+        refusal = sd.engine.not_live
+        why = f" {refusal.sentence}" if refusal else ""
         raise BenchRefusedError(
             f"The engine has no depth {', '.join(map(str, missing))}, only "
             f"{', '.join(map(str, has))}.{why}"
@@ -76,5 +72,5 @@ def asked_depths(sd: SpeculativeDeployment, asked: Sequence[int] | None) -> tupl
     return tuple(sorted(set(asked if asked is not None else has)))
 
 
-def _depths_of(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
-    return named_depths(spec) if live_depth(spec) else (spec.speculation.tokens,)
+def _depths_of(sd: SpeculativeDeployment) -> tuple[int, ...]:
+    return sd.engine.depths if sd.engine.live else (sd.spec.speculation.tokens,)

@@ -11,13 +11,11 @@ from fathom.bench.asked import BenchRefusedError, BenchRequest, asked_depths
 from fathom.bench.data import BenchData, data_of
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
-from fathom.engine.capability import live_depth
 from fathom.engine.flags import HTTP_PORT
 from fathom.fetch.standing import Fetched, pinned
 from fathom.manifests.pod.engine_env import PLUGIN_DIRECTORY
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_parts import Part, by, parts, texts
-from fathom.manifests.render import max_batch
 from fathom.resource import SpeculativeDeployment
 from fathom.rollout.rollout import Stage
 from fathom_fetch.shown import DRAFT, MODEL
@@ -51,17 +49,17 @@ def planned(sd: SpeculativeDeployment, request: BenchRequest, bundle: PluginBund
     """
     depths = asked_depths(sd, request.depths)
     data = data_of(request)
-    template = pod_template(sd, revision=revision_of(sd.spec), bundle=bundle)
+    template = pod_template(sd, revision=revision_of(sd), bundle=bundle)
     engines = [
         EnginePlan(
             command=_command(template),
             depths=depths,
-            depth_file=DEFAULT_DEPTH_FILE if live_depth(sd.spec) else "",
+            depth_file=DEFAULT_DEPTH_FILE if sd.engine.live else "",
         )
     ]
     if request.true_off:
         off = _without_drafting(sd)
-        bare = pod_template(off, revision=revision_of(off.spec), bundle=bundle)
+        bare = pod_template(off, revision=revision_of(off), bundle=bundle)
         engines.append(EnginePlan(command=_command(bare), depths=(), hidden=PLUGIN_DIRECTORY))
     measure = MeasurePlan(
         engines=tuple(engines),
@@ -76,7 +74,7 @@ def planned(sd: SpeculativeDeployment, request: BenchRequest, bundle: PluginBund
             for concurrency in request.concurrency
         ),
         port=HTTP_PORT,
-        max_batch=max_batch(sd.spec),
+        max_batch=sd.engine.max_num_seqs,
         start_seconds=sd.spec.engine.startup_minutes * 60.0,
         obey_seconds=OBEY_SECONDS,
         load_seconds=LOAD_SECONDS,

@@ -33,7 +33,6 @@ from fathom.core.cluster.observed import ObservedJob
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.pod_trouble import Trouble, trouble_with_pod
 from fathom.core.depth_bench import DepthBench
-from fathom.engine.nodes_per_replica import gpus_per_pod
 from fathom.resource import SpeculativeDeployment
 
 EVERY_S: Final = 2.0
@@ -284,7 +283,7 @@ def _under_way(sd: SpeculativeDeployment) -> str:
 def _no_start(sd: SpeculativeDeployment, reason: Reason, message: str) -> str:
     if reason is not Reason.POD_UNSCHEDULABLE:
         return f"The bench could not start: {message}"
-    gpus, name = gpus_per_pod(sd.spec), sd.metadata.name
+    gpus, name = sd.engine.layout.gpus_per_pod, sd.metadata.name
     return (
         f"There is no room for the bench: {message} It is a pod beside the fleet and needs what a "
         f"replica needs, {gpus} {vendor_of(sd.spec.node_pool).resource} on one node. Free one: "

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.changes.words import is_secret_option, shown
 from fathom.core.scrubbing import HIDDEN
-from fathom.engine.options import options
+from fathom.engine.arguments import EngineArguments
 
 _DERIVED: Final = ("num_speculative_tokens_per_batch_size", "cudagraph_capture_sizes")
 """The startup schedule and the graphs' sizes follow from other options, so they are never what a
@@ -41,7 +41,7 @@ def changed_options(before: Sequence[str], after: Sequence[str]) -> tuple[Option
 
 def _values(args: Sequence[str]) -> dict[str, str]:
     """By option with its dotted keys: all that is given to it."""
-    found = list(options(args))
+    found = EngineArguments.of(args).options
     bounds = [*(option.index for option in found), len(args)]
     values: dict[str, list[str]] = {}
     if leading := args[: bounds[0]]:

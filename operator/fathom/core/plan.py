@@ -19,7 +19,7 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.counted import counted
 from fathom.core.fleets import RevisionFleet, fleets_of, used_names
 from fathom.core.replicas import Fleet, ReplicaBounds, is_stuck, replicas_by_revision
-from fathom.engine.nodes_per_replica import spans_nodes
+from fathom.resource import SpeculativeDeployment
 
 _MOUNTED: Final = frozenset({"plugin", "depth"})
 """Components whose ConfigMaps pods mount: they stay as long as a pod does."""
@@ -104,7 +104,7 @@ class Rendering:
 
 def plan_of(
     objects: Objects,
-    spec: SpeculativeDeploymentSpec,
+    sd: SpeculativeDeployment,
     revision: str,
     rendering: Rendering,
     *,
@@ -118,7 +118,7 @@ def plan_of(
 
     Args:
         objects: what the cluster holds.
-        spec: the one to carry out.
+        sd: whose spec is carried out.
         revision: its revision.
         rendering: what identifies pods of this Fathom.
         stable: the revision that a rollout would go back to; empty: there is none.
@@ -130,8 +130,8 @@ def plan_of(
     found = _found(objects, revision, stable, no_room=no_room)
     fleets = [each.fleet for each in found.values()]
     new = found[revision].fleet if revision in found else None
-    bounds = _bounds(spec, most_new, no_room=no_room, frozen=frozen)
-    not_yet = held or (bool(fleets) and (bounds.paused or most_new == 0 or not spec.replicas))
+    bounds = _bounds(sd.spec, most_new, no_room=no_room, frozen=frozen)
+    not_yet = held or (bool(fleets) and (bounds.paused or most_new == 0 or not sd.spec.replicas))
     if held and (new is None or not new.held):
         # Others must not make room for what cannot come.
         bounds = replace(bounds, most_new=0)
@@ -149,7 +149,7 @@ def plan_of(
             steps += _steps(objects, found[each], count, rendering, wanted=each == revision)
         elif each not in found and not not_yet:
             used = used_names(objects)
-            steps += first_steps(objects.key.name, spec, each, count, used=used)
+            steps += first_steps(sd, each, count, used=used)
     kept = {step.name for step in steps}
     emptied = [each for each in objects.workloads if each.name not in kept]
     return Plan(
@@ -158,7 +158,7 @@ def plan_of(
         emptied=tuple((each.kind, each.name) for each in emptied),
         unused_config_maps=_unused_config_maps(objects, steps, emptied, rendering),
         progress=_progress(
-            revision, found, bounds, "rollout.paused" if spec.rollout.paused else "a pause"
+            revision, found, bounds, "rollout.paused" if sd.spec.rollout.paused else "a pause"
         ),
         mounts_plugin=_mounts_plugin(objects, steps, rendering),
     )
@@ -166,7 +166,7 @@ def plan_of(
 
 def what_blocks(
     objects: Objects,
-    spec: SpeculativeDeploymentSpec,
+    sd: SpeculativeDeployment,
     revision: str,
     *,
     stable: str = "",
@@ -177,45 +177,37 @@ def what_blocks(
 
     Args:
         objects: what the cluster holds.
-        spec: the one to carry out.
+        sd: whose spec is carried out.
         revision: its revision.
         stable: the revision that a rollout would go back to; empty: there is none.
         most_new: replicas that the revision may have for now, while it is on trial; None: all.
         no_room: whether no node has room for a replica beside all others.
     """
     found = _found(objects, revision, stable, no_room=no_room)
-    return _blocked(revision, found, _bounds(spec, most_new, no_room=no_room))
+    return _blocked(revision, found, _bounds(sd.spec, most_new, no_room=no_room))
 
 
-def first_workload(
-    objects: Objects, spec: SpeculativeDeploymentSpec, revision: str
-) -> tuple[Kind, str]:
+def first_workload(objects: Objects, sd: SpeculativeDeployment, revision: str) -> tuple[Kind, str]:
     """The first workload that a revision has, or will have."""
     found = (each for each in objects.workloads if each.revision == revision)
     if (workload := next(found, None)) is not None:
         return workload.kind, workload.name
-    (step,) = first_steps(objects.key.name, spec, revision, 1, used=used_names(objects))
+    (step,) = first_steps(sd, revision, 1, used=used_names(objects))
     return step.kind, step.name
 
 
 def first_steps(
-    resource: str,
-    spec: SpeculativeDeploymentSpec,
-    revision: str,
-    replicas: int,
-    *,
-    used: Collection[str] = (),
+    sd: SpeculativeDeployment, revision: str, replicas: int, *, used: Collection[str] = ()
 ) -> Sequence[WorkloadStep]:
     """The workloads of a revision that has none: at least one, as its pods may be refused.
 
     Args:
-        resource: its name.
-        spec: the one to carry out.
+        sd: whose spec is carried out.
         revision: its revision.
         replicas: to begin with.
         used: names that no workload can have.
     """
-    kind = workload_kind(spec)
+    kind, resource = workload_kind(sd), sd.metadata.name
     if kind == DEPLOYMENT:
         name = names.revision_child(resource, revision)
         return [WorkloadStep(kind, name, revision, replicas, Template.RENDER)]
@@ -289,9 +281,9 @@ def _steps(
             yield replace(copy, copied=kept[0].name)
 
 
-def workload_kind(spec: SpeculativeDeploymentSpec) -> Kind:
+def workload_kind(sd: SpeculativeDeployment) -> Kind:
     """What holds the pods that a spec asks for."""
-    return LEADER_WORKER_SET if spans_nodes(spec) else DEPLOYMENT
+    return LEADER_WORKER_SET if sd.engine.layout.spans_nodes else DEPLOYMENT
 
 
 def _ours(workload: ObservedWorkload, rendering: Rendering) -> bool:

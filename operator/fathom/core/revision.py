@@ -8,16 +8,14 @@ that do not use it.
 
 import hashlib
 import json
-from enum import StrEnum
 from typing import Final
 
 from pydantic import JsonValue
 
 from fathom.api import names
-from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.capability import has_plugin, live_depth
 from fathom.engine.depth_set import named_depths, usual_depths
-from fathom.engine.nodes_per_replica import spans_nodes
+from fathom.engine.profile import EngineProfile, StartedAs
+from fathom.resource import SpeculativeDeployment
 
 _MODE: Final = "spec.speculation.tuning.mode"
 _TOKENS: Final = "spec.speculation.tokens"
@@ -30,30 +28,20 @@ _QUANTITIES: Final = "spec.engine.resources."
 _OVERLAYS: Final = ("spec.podTemplate", "spec.workerTemplate")
 
 
-class StartedAs(StrEnum):
-    """How pods are started: what a Fathom makes of the mode and of what it knows of the engine."""
-
-    LIVE = "live"
-    """With the plugin, and following the depth document."""
-    COUNTED = "counted"
-    """With the plugin, at one depth."""
-    STATIC = "static"
-    """At one depth."""
-
-
-def revision_of(spec: SpeculativeDeploymentSpec) -> str:
+def revision_of(sd: SpeculativeDeployment) -> str:
     """Eight hex digits over all that needs new pods when it changes."""
-    return _named(spec, _form_of(spec))
+    return _named(sd.engine, sd.engine.started_as)
 
 
-def revisions_of(spec: SpeculativeDeploymentSpec) -> tuple[str, ...]:
+def revisions_of(sd: SpeculativeDeployment) -> tuple[str, ...]:
     """What pods of this very spec may be called, whichever Fathom has started them.
 
     One may know of an engine what another does not; what else is in a revision only the spec
     decides. This Fathom's own comes first.
     """
-    judged = tuple(StartedAs) if spec.tunable else ()
-    return tuple(dict.fromkeys(_named(spec, form) for form in (_form_of(spec), *judged)))
+    engine = sd.engine
+    judged = tuple(StartedAs) if sd.spec.tunable else ()
+    return tuple(dict.fromkeys(_named(engine, form) for form in (engine.started_as, *judged)))
 
 
 def rerendered(revision: str, rendering: str) -> str:
@@ -68,8 +56,8 @@ def rerendered(revision: str, rendering: str) -> str:
     return _digest(f"{revision} {rendering}")
 
 
-def _named(spec: SpeculativeDeploymentSpec, form: StartedAs) -> str:
-    text = json.dumps(_inputs(spec, form), sort_keys=True, separators=(",", ":"))
+def _named(engine: EngineProfile, form: StartedAs) -> str:
+    text = json.dumps(_inputs(engine, form), sort_keys=True, separators=(",", ":"))
     return _digest(text)
 
 
@@ -77,15 +65,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
 
 
-def _form_of(spec: SpeculativeDeploymentSpec) -> StartedAs:
-    if live_depth(spec):
-        return StartedAs.LIVE
-    return StartedAs.COUNTED if has_plugin(spec) else StartedAs.STATIC
-
-
 def changed_restart_fields(
-    old: SpeculativeDeploymentSpec,
-    new: SpeculativeDeploymentSpec,
+    old: SpeculativeDeployment,
+    new: SpeculativeDeployment,
     revision: str = "",
     started: StartedAs | None = None,
 ) -> tuple[str, ...]:
@@ -103,32 +85,31 @@ def changed_restart_fields(
         started: how they were, as their workload shows: what they can take live is live. It may be
             otherwise than their name says, if they were made again. None: there is none.
     """
-    if old == new:
+    if old.spec == new.spec:
         # Asked in each pass, and nearly always so: to write both out takes twenty times as long.
         return ()
-    judged = _form_of(old), _form_of(new)
+    before, after = old.engine, new.engine
+    judged = before.started_as, after.started_as
     compared = {judged}
-    if judged[0] is judged[1] and new.tunable:
-        started = started or _started_by_name(old, revision) or judged[0]
+    if judged[0] is judged[1] and new.spec.tunable:
+        started = started or _started_by_name(before, revision) or judged[0]
         # Where new pods would be live, their wishes count as well.
         compared = {(started, started), *(compared if StartedAs.LIVE in judged else ())}
-    changed = (_changed(old, new, before, after) for before, after in compared)
+    changed = (_changed(before, after, started, starts) for started, starts in compared)
     return tuple(sorted(set().union(*changed)))
 
 
-def _started_by_name(spec: SpeculativeDeploymentSpec, revision: str) -> StartedAs | None:
-    """How pods of a revision of this spec are, as this Fathom would have them if it can."""
-    forms = (_form_of(spec), *StartedAs) if revision else ()
-    return next((form for form in forms if _named(spec, form) == revision), None)
+def _started_by_name(engine: EngineProfile, revision: str) -> StartedAs | None:
+    """How pods of a revision of this engine are, as this Fathom would have them if it can."""
+    forms = (engine.started_as, *StartedAs) if revision else ()
+    return next((form for form in forms if _named(engine, form) == revision), None)
 
 
 def _changed(
-    old: SpeculativeDeploymentSpec,
-    new: SpeculativeDeploymentSpec,
-    started: StartedAs,
-    starts: StartedAs,
+    old_engine: EngineProfile, new_engine: EngineProfile, started: StartedAs, starts: StartedAs
 ) -> set[str]:
-    before, after = _inputs(old, started), _inputs(new, starts)
+    old, new = old_engine.spec, new_engine.spec
+    before, after = _inputs(old_engine, started), _inputs(new_engine, starts)
     changed = {path for path in before | after if before.get(path) != after.get(path)}
     if old.drafts != new.drafts:
         # What speculation needs comes and goes with it.
@@ -153,8 +134,9 @@ def _changed(
     return changed
 
 
-def _inputs(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonValue]:
+def _inputs(engine: EngineProfile, form: StartedAs) -> dict[str, JsonValue]:
     """What the pods are made from: path of the field, value; defaults left out."""
+    spec = engine.spec
     document = spec.model_dump(
         mode="json",
         exclude_defaults=True,
@@ -164,7 +146,7 @@ def _inputs(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonV
             "node_pool": True,
             "cache": True,
             "pod_template": True,
-            **({"worker_template": True} if spans_nodes(spec) else {}),
+            **({"worker_template": True} if engine.layout.spans_nodes else {}),
             **({"draft": True} if spec.drafts else {}),
             **({"speculation": {"adaptive_verification"}} if spec.verifies_adaptively else {}),
         },
@@ -178,25 +160,28 @@ def _inputs(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonV
     return {
         **_flat("spec", document),
         **({"spec.cache.size": True} if spec.cache.size else {}),
-        **_depth_of(spec, form),
+        **_depth_of(engine, form),
     }
 
 
-def _depth_of(spec: SpeculativeDeploymentSpec, form: StartedAs) -> dict[str, JsonValue]:
+def _depth_of(engine: EngineProfile, form: StartedAs) -> dict[str, JsonValue]:
+    spec = engine.spec
     if not spec.drafts:
         # Before the plugin counted in such engines, their pods were named without it.
         counted = {_MODE: form} if form is StartedAs.COUNTED else {}
         return {_DRAFTING: "Disabled", **counted}
     if form is not StartedAs.LIVE:
         return {_MODE: form, _TOKENS: spec.speculation.tokens}
-    return {_MODE: form, **_sized_for(spec)}
+    return {_MODE: form, **_sized_for(engine)}
 
 
-def _sized_for(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def _sized_for(engine: EngineProfile) -> dict[str, JsonValue]:
     """What a tunable engine is sized for: `maxTokens`, and the depths that it names below."""
-    named = named_depths(spec, live=True)
-    sized: dict[str, JsonValue] = {_MAX_TOKENS: spec.speculation.effective_max_tokens}
-    return sized if named == usual_depths(spec) else {**sized, _DEPTHS: list(named)}
+    speculation, captures = engine.spec.speculation, engine.start.captures_graphs
+    named = named_depths(speculation, live=True, captures_graphs=captures)
+    sized: dict[str, JsonValue] = {_MAX_TOKENS: speculation.effective_max_tokens}
+    usual = usual_depths(speculation, captures_graphs=captures)
+    return sized if named == usual else {**sized, _DEPTHS: list(named)}
 
 
 def _flat(path: str, value: JsonValue) -> dict[str, JsonValue]:

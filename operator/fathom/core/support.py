@@ -5,15 +5,9 @@ from dataclasses import dataclass
 
 from fathom.api.conditions import Reason
 from fathom.api.problem import Problem
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, SPANNING_KINDS, Kind
 from fathom.core.cluster.served import ServedApis
-from fathom.engine.nodes_per_replica import (
-    gpus_per_replica,
-    needs_compute_domain,
-    nodes_per_replica,
-    spans_nodes,
-)
+from fathom.engine.replica_layout import ReplicaLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +19,31 @@ class Obstacle:
 
 
 def obstacle_to(
-    spec: SpeculativeDeploymentSpec, served: ServedApis, usable: Collection[Kind]
+    layout: ReplicaLayout, served: ServedApis, usable: Collection[Kind]
 ) -> Obstacle | None:
     """The first thing in a valid spec that cannot be done here; None: all can.
 
     Args:
-        spec: what is asked for.
+        layout: of each replica that is asked for.
         served: what the cluster has.
         usable: of the kinds that not every cluster has, those that the operator may use in it.
     """
-    missing = next((kind for kind in _needed(spec) if kind not in usable), None)
+    missing = next((kind for kind in _needed(layout) if kind not in usable), None)
     if missing is None:
         return None
-    return Obstacle(Reason.API_MISSING, _missing(spec, missing, served))
+    return Obstacle(Reason.API_MISSING, _missing(layout, missing, served))
 
 
-def _needed(spec: SpeculativeDeploymentSpec) -> tuple[Kind, ...]:
+def _needed(layout: ReplicaLayout) -> tuple[Kind, ...]:
     needed = {
-        LEADER_WORKER_SET: spans_nodes(spec),
-        COMPUTE_DOMAIN: needs_compute_domain(spec),
+        LEADER_WORKER_SET: layout.spans_nodes,
+        COMPUTE_DOMAIN: layout.needs_compute_domain,
     }
     return tuple(kind for kind in SPANNING_KINDS if needed[kind])
 
 
-def _missing(spec: SpeculativeDeploymentSpec, kind: Kind, served: ServedApis) -> Problem:
-    need = _group_need(spec) if kind == LEADER_WORKER_SET else _domain_need(spec)
+def _missing(layout: ReplicaLayout, kind: Kind, served: ServedApis) -> Problem:
+    need = _group_need(layout) if kind == LEADER_WORKER_SET else _domain_need(layout)
     if served.has(kind):
         return Problem(
             need.field,
@@ -69,20 +63,20 @@ class _Need:
     advice: str
 
 
-def _group_need(spec: SpeculativeDeploymentSpec) -> _Need:
+def _group_need(layout: ReplicaLayout) -> _Need:
     return _Need(
         "spec.engine.tensorParallelSize",
-        f"a replica of {gpus_per_replica(spec)} GPUs is a group of {nodes_per_replica(spec)} pods, "
+        f"a replica of {layout.gpus} GPUs is a group of {layout.nodes} pods, "
         "which LeaderWorkerSet keeps together",
         "install LeaderWorkerSet (github.com/kubernetes-sigs/lws), or keep tensorParallelSize × "
         "pipelineParallelSize × dataParallelSize within one node",
     )
 
 
-def _domain_need(spec: SpeculativeDeploymentSpec) -> _Need:
+def _domain_need(layout: ReplicaLayout) -> _Need:
     return _Need(
         "spec.nodePool.computeDomain",
-        f"the {nodes_per_replica(spec)} nodes of a replica reach each other over NVLink through a "
+        f"the {layout.nodes} nodes of a replica reach each other over NVLink through a "
         "ComputeDomain",
         "install the NVIDIA DRA driver for GPUs, or set computeDomain to External if another "
         "component makes the domain, or to Never if the nodes use another network",

@@ -1,4 +1,6 @@
-"""What each vLLM release can do: the table. Its rules are in `fathom.engine.capability`.
+"""What each vLLM release can do: the table.
+
+Its rules are in `fathom.engine.live_depth` and `fathom.engine.engine_problems`.
 
 Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engines.md names.
 """
@@ -6,7 +8,6 @@ Read: the wheels of 0.14.1 to 0.33.0. Run, as far as a CPU goes: what docs/engin
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -26,12 +27,7 @@ class Capability:
     methods: frozenset[Method] = _EVERY_METHOD
 
     def in_version(self, version: Version) -> bool:
-        return _in_version(self, version)
-
-
-@lru_cache(maxsize=4096)  # asked dozens of times in a pass, of a handful of versions
-def _in_version(capability: Capability, version: Version) -> bool:
-    return capability.versions.contains(version, prereleases=True)
+        return self.versions.contains(version, prereleases=True)
 
 
 class Shown(StrEnum):

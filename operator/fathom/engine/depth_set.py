@@ -7,14 +7,12 @@ graphs to each other. Depths whose query lengths divide one small number, the gr
 multiples.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import ceil, lcm, sqrt
 from typing import Final
 
-from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculativeDeploymentSpec
-from fathom.engine.capability import live_depth
-from fathom.engine.model_runner import captures_graphs
+from fathom.api.spec import MAX_TOKENS_LIMIT, SpeculationSpec
 
 WIDEST_GRID: Final = 48
 """Tokens: a step is padded to the next multiple."""
@@ -30,30 +28,33 @@ _COARSE_STEP: Final = 16
 """Up to that many tokens vLLM's own sizes are 8 apart, and 16 beyond (vllm/config/vllm.py)."""
 
 
-def named_depths(spec: SpeculativeDeploymentSpec, *, live: bool | None = None) -> tuple[int, ...]:
+def named_depths(
+    speculation: SpeculationSpec, *, live: bool, captures_graphs: bool
+) -> tuple[int, ...]:
     """The depths that an engine is asked for, ascending; 0 and `tokens` are among them.
 
     All up to `maxTokens` where no graph is captured, and where depth is not live, as long as the
     user names none.
 
     Args:
-        spec: the user's.
-        live: whether its depth is; None: as this Fathom judges.
+        speculation: the user's.
+        live: whether its depth is.
+        captures_graphs: whether it captures CUDA graphs.
     """
-    if spec.speculation.depths is not None:
-        return tuple(sorted({0, *spec.speculation.depths}))
-    live = live_depth(spec) if live is None else live
-    return _fitting(spec, spec.speculation.tokens, live=live)
+    if speculation.depths is not None:
+        return tuple(sorted({0, *speculation.depths}))
+    fits = live and captures_graphs
+    return _fitting(speculation, speculation.tokens, fits=fits)
 
 
-def usual_depths(spec: SpeculativeDeploymentSpec) -> tuple[int, ...]:
+def usual_depths(speculation: SpeculationSpec, *, captures_graphs: bool) -> tuple[int, ...]:
     """What the same engine, tuned live, would have if `tokens` and `depths` wanted no others."""
-    return _fitting(spec, 1, live=True)
+    return _fitting(speculation, 1, fits=captures_graphs)
 
 
-def _fitting(spec: SpeculativeDeploymentSpec, tokens: int, *, live: bool) -> tuple[int, ...]:
-    deepest = spec.speculation.effective_max_tokens
-    if not (live and captures_graphs(spec)):
+def _fitting(speculation: SpeculationSpec, tokens: int, *, fits: bool) -> tuple[int, ...]:
+    deepest = speculation.effective_max_tokens
+    if not fits:
         # No depth takes graphs from another.
         return tuple(range(deepest + 1))
     return _on(grid_of(tokens, deepest), deepest)
@@ -74,19 +75,18 @@ def grid_of(tokens: int, deepest: int) -> int:
     return min(range(holding, max(WIDEST_GRID, holding) + 1, holding), key=order)
 
 
-def richer_tokens(spec: SpeculativeDeploymentSpec) -> int | None:
-    """The `tokens` next to the user's whose set leaves no depth alone; None: theirs does not."""
-    speculation = spec.speculation
+def richer_tokens(speculation: SpeculationSpec) -> int | None:
+    """The `tokens` next to the user's whose set leaves no depth alone; None: theirs does not.
+
+    Args:
+        speculation: of an engine that captures graphs and whose depth is live.
+    """
 
     def leaves_alone(tokens: int) -> bool:
         deepest = speculation.model_copy(update={"tokens": tokens}).effective_max_tokens
         return _leaves_alone(_on(grid_of(tokens, deepest), deepest), deepest)
 
-    if (
-        not (live_depth(spec) and captures_graphs(spec))
-        or speculation.depths is not None
-        or not leaves_alone(speculation.tokens)
-    ):
+    if speculation.depths is not None or not leaves_alone(speculation.tokens):
         return None
     within = range(max(1, speculation.min_tokens), (speculation.max_tokens or MAX_TOKENS_LIMIT) + 1)
     return min(
@@ -109,8 +109,7 @@ def _on(grid: int, deepest: int) -> tuple[int, ...]:
     return tuple(depth for depth in range(deepest + 1) if grid % (depth + 1) == 0)
 
 
-@lru_cache
-def capture_sizes(depths: tuple[int, ...], max_num_seqs: int, ceiling: int) -> tuple[int, ...]:
+def capture_sizes(depths: Sequence[int], max_num_seqs: int, ceiling: int) -> tuple[int, ...]:
     """The sizes, in tokens, with which every step of these depths finds its full graph.
 
     Multiples of the grid, as far apart as vLLM's own at least. Small steps have sizes of their own,

@@ -3,7 +3,7 @@
 A field of the spec that becomes a flag is one row: what is passed, what is refused in
 `spec.engine.args` and with which words, and what a release lacks all follow from it. How
 those are spelled whose value is read in `spec.engine.args` stands in
-`fathom.engine.options.SHORTEST`.
+`fathom.engine.arguments.SHORTEST`.
 """
 
 import json
@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.capability import has_plugin, live_depth
 from fathom.engine.capability_table import EVERY_RELEASE, SHUTDOWN_TIMEOUT, Capability
-from fathom.engine.capture_sizes import added_sizes
+from fathom.engine.graph_mode import CONFIG
 from fathom.engine.host import EVERY_ADDRESS, EVERY_IPV4, HOST_FLAG
-from fathom.engine.nodes_per_replica import nodes_per_replica, spans_nodes
-from fathom.engine.options import last_value, stated_object
+from fathom.engine.profile import EngineProfile
 from fathom.engine.ranks import LEADER_ADDRESS, MASTER_PORT, WORKER_INDEX, Role
+from fathom.engine.replica_layout import ReplicaLayout
 from fathom.engine.speculative_config import speculative_config
-from fathom.engine.stated_args import max_batch, stated_max_num_seqs
+from fathom.engine.stated_args import MAX_NUM_SEQS
 from fathom_vllm.bundle import SCHEDULER_CLASS
 
 HTTP_PORT: Final = 8000
 
-Value = Callable[[SpeculativeDeploymentSpec, Role], str | bool]
+Value = Callable[[EngineProfile, Role], str | bool]
 """What follows a flag. True: nothing does; False: the flag is left out."""
 
 
@@ -68,30 +67,33 @@ def _compact(document: object) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _max_num_seqs(spec: SpeculativeDeploymentSpec, _role: Role) -> str | bool:
+def _max_num_seqs(engine: EngineProfile, _role: Role) -> str | bool:
     """The schedules have to end where the engine's batches end."""
-    said = not live_depth(spec) or stated_max_num_seqs(spec) is not None
-    return False if said else str(max_batch(spec))
+    said = not engine.live or engine.arguments.has(MAX_NUM_SEQS)
+    return False if said else str(engine.max_num_seqs)
 
 
-def _compilation_config(spec: SpeculativeDeploymentSpec, _role: Role) -> str | bool:
+def _compilation_config(engine: EngineProfile, _role: Role) -> str | bool:
     """What `engine.args` say in it, too: vLLM takes the last one."""
-    sizes = added_sizes(spec, max_batch(spec)) if live_depth(spec) else ()
-    stated = stated_object(spec.engine.args, "--compilation-config")
+    sizes, stated = engine.added_sizes, engine.arguments.object(CONFIG)
     return _compact({**stated, "cudagraph_capture_sizes": sizes}) if sizes else False
 
 
-def _where_nodes_meet(value: Callable[[SpeculativeDeploymentSpec, Role], str]) -> Value:
+def _of_spec(value: Callable[[SpeculativeDeploymentSpec], str | bool]) -> Value:
+    return lambda engine, _: value(engine.spec)
+
+
+def _where_nodes_meet(value: Callable[[ReplicaLayout, Role], str]) -> Value:
     """Of a replica over several nodes; Kubernetes fills in LeaderWorkerSet's variables."""
-    return lambda spec, role: value(spec, role) if spans_nodes(spec) else False
+    return lambda engine, role: value(engine.layout, role) if engine.layout.spans_nodes else False
 
 
-def _where_clients_ask(value: Callable[[SpeculativeDeploymentSpec], str | bool]) -> Value:
-    return lambda spec, role: value(spec) if role is Role.LEADER else False
+def _where_clients_ask(value: Callable[[EngineProfile], str | bool]) -> Value:
+    return lambda engine, role: value(engine) if role is Role.LEADER else False
 
 
-def _host(spec: SpeculativeDeploymentSpec) -> str | bool:
-    return EVERY_IPV4 if last_value(spec.engine.args, HOST_FLAG) is None else False
+def _host(engine: EngineProfile) -> str | bool:
+    return False if engine.arguments.has(HOST_FLAG) else EVERY_IPV4
 
 
 _DRAFTING: Final = "set spec.draft and spec.speculation instead"
@@ -100,31 +102,31 @@ _ONE_NODE: Final = "the operator lays out the nodes of a replica"
 
 BEFORE_ARGS: Final = (
     Flag(("--model",), field="model.id"),
-    Flag(("--revision",), lambda spec, _: spec.model.revision or False, "model.revision"),
+    Flag(("--revision",), _of_spec(lambda spec: spec.model.revision or False), "model.revision"),
     Flag(
         ("--served-model-name",),
-        lambda spec, _: spec.model.served_name or False,
+        _of_spec(lambda spec: spec.model.served_name or False),
         "model.servedName",
     ),
     Flag(
         ("--trust-remote-code", "--no-trust-remote-code"),
-        lambda spec, _: spec.model.trust_remote_code,
+        _of_spec(lambda spec: spec.model.trust_remote_code),
         "model.trustRemoteCode",
     ),
     Flag(("--hf-token",), field="model.tokenSecretRef"),
     Flag(
         ("--tensor-parallel-size", "-tp"),
-        lambda spec, _: str(spec.engine.tensor_parallel_size),
+        _of_spec(lambda spec: str(spec.engine.tensor_parallel_size)),
         "engine.tensorParallelSize",
     ),
     Flag(
         ("--pipeline-parallel-size", "-pp"),
-        lambda spec, _: _above_one(spec.engine.pipeline_parallel_size),
+        _of_spec(lambda spec: _above_one(spec.engine.pipeline_parallel_size)),
         "engine.pipelineParallelSize",
     ),
     Flag(
         ("--data-parallel-size", "-dp"),
-        lambda spec, _: _above_one(spec.engine.data_parallel_size),
+        _of_spec(lambda spec: _above_one(spec.engine.data_parallel_size)),
         "engine.dataParallelSize",
     ),
     Flag(
@@ -141,12 +143,12 @@ BEFORE_ARGS: Final = (
     ),
     Flag(
         ("--attention-backend",),
-        lambda spec, _: spec.engine.attention_backend or False,
+        _of_spec(lambda spec: spec.engine.attention_backend or False),
         "engine.attentionBackend",
     ),
     Flag(
         ("--speculative-config", "-sc"),
-        lambda spec, _: _compact(speculative_config(spec)) if spec.drafts else False,
+        lambda engine, _: _compact(speculative_config(engine)) if engine.spec.drafts else False,
         instead=_DRAFTING,
     ),
     Flag(("--spec-method",), field="draft.method"),
@@ -159,7 +161,7 @@ BEFORE_ARGS: Final = (
 AFTER_ARGS: Final = (
     Flag(
         ("--scheduler-cls",),
-        lambda spec, _: SCHEDULER_CLASS if has_plugin(spec) else False,
+        lambda engine, _: SCHEDULER_CLASS if engine.has_plugin else False,
         instead="the plugin brings its own scheduler; without it use tuning mode Static",
         plugin_only=True,
     ),
@@ -170,7 +172,7 @@ AFTER_ARGS: Final = (
     ),
     Flag(
         ("--nnodes", "-n"),
-        _where_nodes_meet(lambda spec, _: str(nodes_per_replica(spec))),
+        _where_nodes_meet(lambda layout, _: str(layout.nodes)),
         instead=_ONE_NODE,
     ),
     Flag(
@@ -199,7 +201,7 @@ AFTER_ARGS: Final = (
     Flag(("--grpc", "--grpc-port"), instead=_BY_OPERATOR),
     Flag(
         ("--shutdown-timeout",),
-        _where_clients_ask(lambda spec: str(spec.engine.drain_seconds)),
+        _where_clients_ask(lambda engine: str(engine.spec.engine.drain_seconds)),
         "engine.drainSeconds",
         since=SHUTDOWN_TIMEOUT,
     ),

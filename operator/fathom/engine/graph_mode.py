@@ -4,13 +4,13 @@ Source: `OPTIMIZATION_LEVEL_TO_CONFIG` in vllm/config/vllm.py and `CUDAGraphMode
 vllm/config/compilation.py; tests/engine/test_parser_matrix.py asks vLLM.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fathom.engine.arguments import EngineArguments, EngineOption
 from fathom.engine.cuda_graphs import GraphMode
-from fathom.engine.options import EngineOption, options, stated_object
 
 CONFIG: Final = "--compilation-config"
 _KEY: Final = "cudagraph_mode"
@@ -32,26 +32,25 @@ class StatedMode:
     said: str
     """As the user may have written it; empty: it is vLLM's own."""
 
+    @property
+    def without_full(self) -> str:
+        """What leaves an engine that captures graphs without full ones; empty: nothing."""
+        return self.said if self.mode in {GraphMode.NONE, GraphMode.PIECEWISE} else ""
+
 
 VLLMS_OWN: Final = StatedMode(GraphMode.FULL_AND_PIECEWISE, "")
 
 
-def stated_mode(args: Sequence[str]) -> StatedMode:
+def stated_mode(arguments: EngineArguments) -> StatedMode:
     """What `engine.args` ask for, else vLLM's own. What vLLM refuses counts as its own."""
-    stated = stated_object(args, CONFIG).get(_KEY)
+    stated = arguments.object(CONFIG).get(_KEY)
     if stated is not None:
         text = str(stated).upper()
         mode = _BY_NUMBER.get(text) or GraphMode.__members__.get(text)
         return StatedMode(mode, f"{_KEY} {mode}") if mode else VLLMS_OWN
-    levels = [level for option in options(args) if (level := _level(option))]
+    levels = [level for option in arguments.options if (level := _level(option))]
     mode = _BY_LEVEL.get(levels[-1]) if levels else None
     return StatedMode(mode, f"-O{levels[-1]}") if mode else VLLMS_OWN
-
-
-def no_full_graphs(args: Sequence[str]) -> str:
-    """What leaves an engine that captures graphs without full ones; empty: nothing."""
-    stated = stated_mode(args)
-    return stated.said if stated.mode in {GraphMode.NONE, GraphMode.PIECEWISE} else ""
 
 
 def _level(option: EngineOption) -> str:

@@ -14,9 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fathom.api.near import VERY_NEAR, nearest
 from fathom.api.problem import Problem
-from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.options import options
-from fathom.engine.version import engine_version
+from fathom.engine.profile import EngineProfile
 
 FILE: Final = "known_names.json"
 
@@ -55,19 +53,19 @@ def names_of(release: str, rows: tuple[Names, ...]) -> frozenset[str]:
     return frozenset(name for row in rows if release in row.releases for name in row.names)
 
 
-def name_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+def name_doubts(engine: EngineProfile) -> Iterator[Problem]:
     """Options and draft fields that the engine's release does not know.
 
     Nothing is said of releases that were not asked, nor where the release is not known. A patch
     release knows what the first of its minor release does.
     """
-    version, known = engine_version(spec.engine), known_names()
+    spec, version, known = engine.spec, engine.version, known_names()
     asked = {Version(each).release[:2]: each for each in known.releases}
     if version is None or (release := asked.get(version.release[:2])) is None:
         return
     said = f"vLLM {version} does not know"
     taken = names_of(release, known.options)
-    for option in options(spec.engine.args):
+    for option in engine.arguments.options:
         # argparse takes any beginning of a name for it.
         if option.name.startswith("--") and not any(each.startswith(option.name) for each in taken):
             spelling = option.spelling.partition(".")[0]

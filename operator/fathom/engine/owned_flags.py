@@ -1,28 +1,27 @@
 """What `spec.engine.args` may not hold: what the API owns, and what no option takes for a value."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fathom.api.foreign_json import BeyondBoundsError, UnreadableJsonError, parsed_json
 from fathom.api.problem import Problem
+from fathom.engine.arguments import EngineArguments, EngineOption
 from fathom.engine.flags import FLAGS, Flag
-from fathom.engine.options import EngineOption, options
 
 
-def owned_flag_problems(args: Sequence[str], *, plugin: bool = True) -> tuple[Problem, ...]:
+def owned_flag_problems(arguments: EngineArguments, *, plugin: bool = True) -> tuple[Problem, ...]:
     """Arguments that repeat what the API owns, in any spelling that vLLM's parser takes.
 
     Refused whatever the value: of two, the last wins, and the pod would not be what its spec says.
     Excepted are the values of `Flag.but_for`: there the operator passes none of its own.
 
     Args:
-        args: `spec.engine.args`.
+        arguments: `spec.engine.args`.
         plugin: whether the pods get it, which forbids a little more.
     """
     problems = []
-    for option in options(args):
+    for option in arguments.options:
         where = f"spec.engine.args[{option.index}]"
         if option.name == "--":
             problems.append(Problem(where, "-- ends the options for vLLM: remove it."))
@@ -39,20 +38,20 @@ _SWITCHES: Final = ("--enable-", "--no-")
 _TWO_IN_ONE: Final = re.compile(r"--?[A-Za-z][^\s=]*\s")
 
 
-def lone_argument_problems(args: Sequence[str]) -> tuple[Problem, ...]:
+def lone_argument_problems(arguments: EngineArguments) -> tuple[Problem, ...]:
     """Arguments that vLLM would take neither for an option nor for an option's value.
 
     Several values after one option are let through: some options take as many as there are. What an
     argument says is not repeated: it may be a secret.
 
     Args:
-        args: `spec.engine.args`.
+        arguments: `spec.engine.args`.
     """
-    found = {option.index: option for option in options(args)}
+    found = {option.index: option for option in arguments.options}
     problems = []
     refusal = "no option stands before this, and the model comes from spec.model.id"
     # Of an argument that is no option; empty: it may be a value of the one before.
-    for index, argument in enumerate(args):
+    for index, argument in enumerate(arguments.words):
         where = f"spec.engine.args[{index}]"
         if _TWO_IN_ONE.match(argument):
             name = argument.split(maxsplit=1)[0]

@@ -7,14 +7,14 @@ image, a webhook or a variable made of the arguments, and what vLLM chose where 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
 from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.api.spec import MAX_TOKENS_LIMIT
-from fathom.engine.options import is_count, last_value, options, whole_number
+from fathom.engine.arguments import EngineArguments, is_count, whole_number
+from fathom.engine.stated_args import MAX_NUM_SEQS, token_budget
 from fathom.engine.version import parsed_version
 
 _WORD: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
@@ -85,19 +85,18 @@ def report_in(labels: Mapping[str, str]) -> EngineReport:
     )
 
 
-@lru_cache(maxsize=1024)
-def asked_by(args: tuple[str, ...]) -> EngineReport:
+def asked_by(arguments: EngineArguments) -> EngineReport:
     """What arguments ask for that the spec has no field for, or that depends on who rendered them.
 
     What they leave to vLLM is not told.
     """
-    drafting = _speculative_config(args)
+    drafting = _speculative_config(arguments)
     return EngineReport(
         depths=_named(drafting),
         method=_matched(_WORD, str(drafting.get("method", ""))),
-        max_num_seqs=whole_number(last_value(args, "--max-num-seqs") or ""),
-        token_budget=whole_number(last_value(args, "--max-num-batched-tokens") or ""),
-        asynchronous=_asynchronous(args),
+        max_num_seqs=whole_number(arguments.value(MAX_NUM_SEQS) or ""),
+        token_budget=token_budget(arguments),
+        asynchronous=_asynchronous(arguments),
     )
 
 
@@ -153,9 +152,9 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts)) if all(map(is_count, parts)) else ()
 
 
-def _speculative_config(args: tuple[str, ...]) -> Mapping[str, JsonValue]:
+def _speculative_config(arguments: EngineArguments) -> Mapping[str, JsonValue]:
     try:
-        config = parsed_json(last_value(args, "--speculative-config") or "")
+        config = parsed_json(arguments.value("--speculative-config") or "")
     except UnreadableJsonError:
         return {}
     return config if isinstance(config, dict) else {}
@@ -174,7 +173,6 @@ def _depths(found: Iterable[int]) -> tuple[int, ...]:
     return depths if all(0 <= each <= MAX_TOKENS_LIMIT for each in depths) else ()
 
 
-def _asynchronous(args: tuple[str, ...]) -> bool | None:
-    beginnings = ("--async-s", "--no-async-s")
-    said = [each.name for each in options(args) if each.name.startswith(beginnings)]
-    return not said[-1].startswith("--no-") if said else None
+def _asynchronous(arguments: EngineArguments) -> bool | None:
+    said = arguments.beginning("--async-s", "--no-async-s")
+    return not said[-1].name.startswith("--no-") if said else None

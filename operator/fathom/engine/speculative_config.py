@@ -14,10 +14,7 @@ from fathom.api.foreign_json import (
 )
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.capability import live_depth
-from fathom.engine.depth_set import named_depths
-from fathom.engine.startup_schedule import startup_schedule
-from fathom.engine.stated_args import max_batch
+from fathom.engine.profile import EngineProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,47 +24,40 @@ class Key:
     name: str
     field: str
     """The field below `spec` that it is made from."""
-    value: Callable[[SpeculativeDeploymentSpec], JsonValue]
+    value: Callable[[EngineProfile], JsonValue]
     """None: it is left out."""
 
 
-def _depth(spec: SpeculativeDeploymentSpec) -> JsonValue:
-    speculation = spec.speculation
-    return speculation.effective_max_tokens if live_depth(spec) else speculation.tokens
-
-
-def _ranges(spec: SpeculativeDeploymentSpec) -> JsonValue:
-    if not live_depth(spec):
-        return None
-    schedule = startup_schedule(named_depths(spec), max_batch(spec))
-    return [[part.first, part.last, part.depth] for part in schedule]
+def _ranges(engine: EngineProfile) -> JsonValue:
+    schedule = engine.schedule if engine.live else ()
+    return [[part.first, part.last, part.depth] for part in schedule] or None
 
 
 KEYS: Final = (
-    Key("model", "draft.id", lambda spec: spec.draft.id or None),
-    Key("revision", "draft.revision", lambda spec: spec.draft.revision or None),
-    Key("method", "draft.method", lambda spec: spec.draft.method.value),
-    Key("num_speculative_tokens", "speculation.tokens", _depth),
+    Key("model", "draft.id", lambda engine: engine.spec.draft.id or None),
+    Key("revision", "draft.revision", lambda engine: engine.spec.draft.revision or None),
+    Key("method", "draft.method", lambda engine: engine.spec.draft.method.value),
+    Key("num_speculative_tokens", "speculation.tokens", lambda engine: engine.deepest),
     Key(
         "draft_tensor_parallel_size",
         "draft.tensorParallelSize",
-        lambda spec: spec.draft.tensor_parallel_size,
+        lambda engine: engine.spec.draft.tensor_parallel_size,
     ),
     Key(
         "enable_adaptive_verification",
         "speculation.adaptiveVerification",
-        lambda spec: spec.verifies_adaptively or None,
+        lambda engine: engine.spec.verifies_adaptively or None,
     ),
     Key("num_speculative_tokens_per_batch_size", "speculation.tuning", _ranges),
 )
 """In the order in which they are written."""
 
 
-def speculative_config(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def speculative_config(engine: EngineProfile) -> dict[str, JsonValue]:
     """The value of --speculative-config."""
     # `4` and `true` are no words.
-    config = {key: json_or_text(text) for key, text in spec.draft.options.items()}
-    ours = {key.name: key.value(spec) for key in KEYS}
+    config = {key: json_or_text(text) for key, text in engine.spec.draft.options.items()}
+    ours = {key.name: key.value(engine) for key in KEYS}
     return config | {name: value for name, value in ours.items() if value is not None}
 
 

@@ -3,13 +3,12 @@
 A pod keeps what it was started with, whatever a later spec or a later Fathom would start it with.
 """
 
-from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
 from fathom.api.spec import MAX_TOKENS_LIMIT
-from fathom.engine.options import last_value
+from fathom.engine.arguments import EngineArguments
 
 _OPTION: Final = "--speculative-config"
 
@@ -24,14 +23,13 @@ class _SpeculativeConfig(BaseModel):
     ]
 
 
-@lru_cache(maxsize=1024)
-def depths_in(args: tuple[str, ...]) -> frozenset[int] | None:
+def depths_in(arguments: EngineArguments) -> frozenset[int] | None:
     """The depths of the schedule in these arguments.
 
     None: they hold none, or one with so few batches that some depths may have found no place.
     """
     try:
-        config = _SpeculativeConfig.model_validate_json(last_value(args, _OPTION) or "")
+        config = _SpeculativeConfig.model_validate_json(arguments.value(_OPTION) or "")
     except ValidationError:
         return None
     depths = frozenset(depth for _, _, depth in config.schedule)

@@ -1,7 +1,6 @@
 """Which vLLM runs: said by `engine.version`, or by the image's tag."""
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -25,7 +24,6 @@ def engine_version(engine: EngineSpec) -> Version | None:
     return parsed_version(engine.version) if engine.version else _tagged_version(engine.image)
 
 
-@lru_cache(maxsize=256)  # asked dozens of times in a pass
 def _tagged_version(image: str) -> Version | None:
     repository, tag = _repository_and_tag(image)
     if match := _VLLM_IN_TAG.search(tag):
@@ -37,7 +35,6 @@ def _tagged_version(image: str) -> Version | None:
     return Version(match[1]) if match and match[1].startswith("0.") else None
 
 
-@lru_cache(maxsize=256)
 def number_in_tag(image: str) -> Version | None:
     """What the image's tag begins with, be it vLLM's version or its product's own; None: no number.
 
@@ -47,7 +44,6 @@ def number_in_tag(image: str) -> Version | None:
     return Version(match[1]) if match else None
 
 
-@lru_cache(maxsize=256)
 def parsed_version(text: str) -> Version | None:
     """A version as people write it, with or without the `v`; None: not a version."""
     try:

@@ -6,11 +6,9 @@ import typer
 
 from fathom.adapters.clock import SystemClock
 from fathom.core.reporting.reading import why_not_live
-from fathom.engine.depth_set import named_depths
 from fathom.inspect.cluster import LiveResource, read_resource
 from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
 from fathom.inspect.target import on_resource, valid
-from fathom.manifests.render import max_batch
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.depth_to_write import DepthToWrite, depth_to_write
 from fathom.tuning.settings import settings_from
@@ -47,7 +45,7 @@ def advice_lines(
     if not (resource.spec.tunable and resource.spec.drafts):
         yield "Nothing is measured by depth in mode Static, or without drafting: nothing to advise."
         return
-    settings = settings_from(speculation, max_batch(resource.spec), named_depths(resource.spec))
+    settings = settings_from(speculation, resource.engine.max_num_seqs, resource.engine.depths)
     refusal = why_not_live(resource, live.status)
     found = depth_to_write(live.state, settings, live.document, now_s, live=not refusal)
     if found is None:

@@ -7,14 +7,10 @@ from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import ModelFacts
 from fathom.core.revision import revision_of
-from fathom.engine.async_scheduling import (
-    remedy_of_synchronous,
-    why_grammars,
-    why_synchronous,
-)
-from fathom.engine.capability import live_depth, live_depth_refusal
-from fathom.engine.depth_set import WIDEST_GRID, named_depths, richer_tokens
-from fathom.engine.engine_graphs import graph_price
+from fathom.engine.depth_set import WIDEST_GRID, richer_tokens
+from fathom.engine.graph_price import graph_price
+from fathom.engine.profile import EngineProfile
+from fathom.engine.start import EngineStart
 from fathom.inspect.resources import Judgement
 from fathom.preflight.input import PreflightInput
 from fathom.preflight.memory_estimate import GIB, GraphCost, graph_cost
@@ -31,13 +27,13 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
         judgement: of it.
     """
     spec, given, verdict = resource.spec, judgement.given, judgement.verdict
-    state = "refused" if judgement.problems else f"valid, revision {revision_of(spec)}"
+    state = "refused" if judgement.problems else f"valid, revision {revision_of(resource)}"
     yield f"{resource.metadata.name}: {state}"
     yield f"  draft: {verdict.reason}: {verdict.message}"
-    yield f"  depth: {_depth(spec)}"
-    if live_depth(spec):
-        yield f"  CUDA graphs: {_graphs(spec)}"
-    yield from _compared(spec)
+    yield f"  depth: {_depth(resource.engine)}"
+    if resource.engine.live:
+        yield f"  CUDA graphs: {_graphs(resource.engine)}"
+    yield from _compared(resource)
     yield f"  target model: {_model(spec.model.id, given.target)}"
     if spec.draft.id and spec.drafts:
         yield f"  draft model: {_model(spec.draft.id, given.draft)}"
@@ -48,46 +44,45 @@ def lines_of(resource: SpeculativeDeployment, judgement: Judgement) -> Iterator[
         yield f"  see to it: {doubt}"
 
 
-def _compared(spec: SpeculativeDeploymentSpec) -> Iterator[str]:
+def _compared(resource: SpeculativeDeployment) -> Iterator[str]:
+    spec = resource.spec
     arm = arm_of(spec)
     if arm is None or spec.compares is None:
         return
     if waits := why_no_arm(spec):
         yield f"  comparison: {waits}."
         return
-    what = HAS[spec.compares]
-    yield (
-        f"  comparison: one replica {what}, revision {revision_of(arm)}, with {beside_arm(spec)} "
-        "others."
-    )
+    what, revision = HAS[spec.compares], revision_of(resource.with_spec(arm))
+    others = beside_arm(spec)
+    yield f"  comparison: one replica {what}, revision {revision}, with {others} others."
 
 
-def _depth(spec: SpeculativeDeploymentSpec) -> str:
-    refusal = live_depth_refusal(spec)
+def _depth(engine: EngineProfile) -> str:
+    spec, refusal = engine.spec, engine.not_live
     if not spec.drafts:
         return "none: speculation.drafting is Disabled."
     if not spec.tunable:
         return f"Static: {spec.speculation.tokens}, as tuning.mode asks."
     if refusal is not None:
-        return f"{refusal[0]}: {refusal[1]}"
+        return f"{refusal.reason}: {refusal.sentence}"
     speculation = spec.speculation
-    chosen = [each for each in named_depths(spec) if each >= speculation.min_tokens]
-    richer = richer_tokens(spec)
+    chosen = [each for each in engine.depths if each >= speculation.min_tokens]
+    richer = richer_tokens(speculation) if engine.start.captures_graphs else None
     more = f" With tokens {richer} there would be more between them." if richer else ""
-    more += _synchronous(spec)
+    more += _synchronous(engine.start)
     return f"Live: one of {', '.join(map(str, chosen))}, starting at {speculation.tokens}.{more}"
 
 
-def _synchronous(spec: SpeculativeDeploymentSpec) -> str:
-    why = why_synchronous(spec)
+def _synchronous(start: EngineStart) -> str:
+    why = start.synchronous
     if not why:
         return ""
     live = f" Without asynchronous scheduling ({why}) it is live"
-    if grammars := why_grammars(spec):
+    if grammars := start.grammars:
         return (
             f"{live}, but most steps with a grammar, as {grammars} lets requests have, mix depths "
             "and count for nothing (0 to 18 % counted where it was run), so the tuner learns "
-            f"little: {remedy_of_synchronous(spec)}."
+            f"little: {start.remedy_of_synchronous}."
         )
     return (
         f"{live} all the same, but of steps with a grammar (structured output) most mix depths "
@@ -95,11 +90,11 @@ def _synchronous(spec: SpeculativeDeploymentSpec) -> str:
     )
 
 
-def _graphs(spec: SpeculativeDeploymentSpec) -> str:
-    price = graph_price(spec)
+def _graphs(engine: EngineProfile) -> str:
+    price = graph_price(engine)
     if isinstance(price, str):
         return f"{price}."
-    depth, (live, static) = spec.speculation.tokens, price.captured
+    depth, (live, static) = engine.spec.speculation.tokens, price.captured
     whose = "" if price.counts_draft else " of the target"
     reach, missed = price.live.reach(depth), price.live.missed(depth)
     reaches_all = reach == price.live.max_num_seqs
@@ -109,7 +104,7 @@ def _graphs(spec: SpeculativeDeploymentSpec) -> str:
         f"{live}{whose} to capture, {static} if depth were not live{beyond} (by vLLM's own "
         f"rules). Estimated: {_gib(with_live.memory_bytes)} of each GPU, "
         f"{_gib(without.memory_bytes)} if depth were not live, and {_minutes(with_live)} of the "
-        f"start.{_missed(spec, missed) if missed else ''}"
+        f"start.{_missed(engine.spec, missed) if missed else ''}"
     )
 
 

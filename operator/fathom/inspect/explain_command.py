@@ -11,12 +11,10 @@ from fathom.adapters.clock import SystemClock
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import DecisionStatus, SpeculativeDeploymentStatus
 from fathom.core.reporting.reading import why_not_live
-from fathom.engine.depth_set import named_depths
 from fathom.inspect.cluster import LiveResource, read_resource
 from fathom.inspect.explanation_view import bullets, explanation_view
 from fathom.inspect.options import Context, Kubeconfig, Name, Namespace
 from fathom.inspect.target import on_resource, valid
-from fathom.manifests.render import max_batch
 from fathom.resource import SpeculativeDeployment
 from fathom.tuning.explanation import explain
 from fathom.tuning.settings import settings_from
@@ -54,8 +52,8 @@ def live_view(
     )
     yield from (Text(line) for line in _at_present(resource, live.status))
     if resource.spec.tunable and resource.spec.drafts:
-        named = named_depths(resource.spec)
-        settings = settings_from(speculation, max_batch(resource.spec), named)
+        engine = resource.engine
+        settings = settings_from(speculation, engine.max_num_seqs, engine.depths)
         ready = live.status.ready_replicas or None
         found = explain(
             live.state,

@@ -90,7 +90,7 @@ def judged(resource: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts
         resource: that `parse` accepted.
         models: what is known of the models that it names.
     """
-    given = preflight_of(resource.spec, models)
+    given = preflight_of(resource.engine, models)
     verdict = check_draft(given)
     problems = problems_of(resource, verdict)
     return Judgement(given, verdict, problems, () if problems else doubts_of(resource))

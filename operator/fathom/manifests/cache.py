@@ -7,6 +7,7 @@ from typing import Final
 from fathom.api import names
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.models.facts import ModelRef, draft_ref, target_ref
+from fathom.engine.profile import EngineProfile
 from fathom.engine.stated_args import Loading, loading, names_other_repositories
 from fathom.fetch.standing import Fetch, commits_in
 from fathom.resource import SpeculativeDeployment
@@ -34,14 +35,14 @@ def wanted_fetch(sd: SpeculativeDeployment) -> Fetch | None:
     Only what vLLM would look for in the cache: not where `engine.args` or `engine.env` have it look
     elsewhere, and no model that is given by a path.
     """
-    return _fetch_into(claim_of(sd), sd.spec)
+    return _fetch_into(claim_of(sd), sd.engine)
 
 
-def offline(spec: SpeculativeDeploymentSpec) -> bool:
+def offline(engine: EngineProfile) -> bool:
     """Whether the engine finds all it needs in the cache, and need not ask a hub."""
-    fetch = _fetch_into("", spec)
+    fetch = _fetch_into("", engine)
     pinned = fetch is not None and commits_in(fetch) is not None
-    return pinned and not names_other_repositories(spec.engine.args)
+    return pinned and not names_other_repositories(engine.arguments)
 
 
 def fetched_by(sd: SpeculativeDeployment) -> str:
@@ -63,8 +64,9 @@ def compile_cache(spec: SpeculativeDeploymentSpec) -> str:
     return f"{CACHE_DIRECTORY}/vllm/{accelerator.lower()}-{digest}"
 
 
-def _fetch_into(claim: str, spec: SpeculativeDeploymentSpec) -> Fetch | None:
-    cache, how = spec.cache, loading(spec.engine.args)
+def _fetch_into(claim: str, engine: EngineProfile) -> Fetch | None:
+    spec, how = engine.spec, loading(engine.arguments)
+    cache = spec.cache
     if not (cache.exists and cache.prefetch) or how is Loading.ELSEWHERE:
         return None
     model, draft = (_hub_model(ref) for ref in (target_ref(spec), draft_ref(spec)))

@@ -21,11 +21,8 @@ from pydantic import JsonValue
 from fathom.api.choices import Drafting
 from fathom.api.problem import Problem
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.capability import live_depth
 from fathom.engine.cuda_graphs import GraphMode
-from fathom.engine.graph_mode import stated_mode
-from fathom.engine.model_runner import captures_graphs
-from fathom.engine.options import stated_object
+from fathom.engine.profile import EngineProfile
 from fathom.manifests.pod.merged_template import merged_template
 from fathom.manifests.pod.template_parts import Part, by, part, parts
 from fathom.resource import SpeculativeDeployment
@@ -41,9 +38,9 @@ def kv_transfer_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
 
     And, by whatever connector, what live depth costs the half that decodes.
     """
-    stated = stated_object(sd.spec.engine.args, _OPTION)
+    stated = sd.engine.arguments.object(_OPTION)
     connectors = [*_connectors(stated)]
-    if _decodes(sd.spec, connectors) and _replays_one_length(sd.spec):
+    if _decodes(sd.spec, connectors) and _replays_one_length(sd.engine):
         yield Problem(
             "spec.speculation.tuning.mode",
             "a request whose KV cache comes from another engine begins with one token, which vLLM "
@@ -99,10 +96,11 @@ def _decodes(
     )
 
 
-def _replays_one_length(spec: SpeculativeDeploymentSpec) -> bool:
+def _replays_one_length(engine: EngineProfile) -> bool:
     """Whether depth is live, and a request of another length costs a step its full CUDA graph."""
-    full = stated_mode(spec.engine.args).mode in _FULL_FOR_ONE_LENGTH
-    return live_depth(spec) and captures_graphs(spec) and full and not spec.verifies_adaptively
+    start = engine.start
+    full = start.captures_graphs and start.graph_mode.mode in _FULL_FOR_ONE_LENGTH
+    return engine.live and full and not engine.spec.verifies_adaptively
 
 
 def _is_nixl(name: object) -> bool:

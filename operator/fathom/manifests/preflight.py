@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.models.facts import NO_MODEL, ModelFacts, ModelRef, draft_ref, target_ref
-from fathom.engine.engine_graphs import captured_by
-from fathom.engine.options import last_value, options
-from fathom.engine.stated_args import max_batch, stated_kv_cache_dtype
+from fathom.engine.profile import EngineProfile
+from fathom.engine.stated_args import kv_cache_dtype
 from fathom.preflight.input import PreflightInput, StatedArgs
 
 _REWRITE_CONFIG: Final = ("--hf-o", "--hf-c", "--config-f", "--model-im")
@@ -20,54 +18,43 @@ _UNKNOWN: Final = ModelFacts()
 LONGER_VARIABLE: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
-def preflight_input(
-    spec: SpeculativeDeploymentSpec, target: ModelFacts, draft: ModelFacts
-) -> PreflightInput:
+def preflight_input(engine: EngineProfile, target: ModelFacts, draft: ModelFacts) -> PreflightInput:
     """All that `check_draft` looks at.
 
     Args:
-        spec: a valid spec.
+        engine: of a valid spec.
         target: what is known of the target.
         draft: what is known of the draft; not looked at where the spec names none.
     """
+    has_draft = bool(draft_ref(engine.spec).id)
     return PreflightInput(
-        spec,
-        target,
-        draft if draft_ref(spec).id else NO_MODEL,
-        stated_args(spec),
-        captured_by(spec),
+        engine, target, draft if has_draft else NO_MODEL, stated_args(engine), engine.captured
     )
 
 
-def preflight_of(
-    spec: SpeculativeDeploymentSpec, models: Mapping[ModelRef, ModelFacts]
-) -> PreflightInput:
+def preflight_of(engine: EngineProfile, models: Mapping[ModelRef, ModelFacts]) -> PreflightInput:
     """The same, of models that were looked up; of what was not, nothing is known."""
-    target = models.get(target_ref(spec), _UNKNOWN)
-    return preflight_input(spec, target, models.get(draft_ref(spec), _UNKNOWN))
+    target = models.get(target_ref(engine.spec), _UNKNOWN)
+    return preflight_input(engine, target, models.get(draft_ref(engine.spec), _UNKNOWN))
 
 
-def stated_args(spec: SpeculativeDeploymentSpec) -> StatedArgs:
+def stated_args(engine: EngineProfile) -> StatedArgs:
     """What `engine.args` and `engine.env` say that a preflight must know."""
-    args = spec.engine.args
-    length = last_value(args, "--max-model-len")
-    cache = stated_kv_cache_dtype(spec)
-    share = last_value(args, "--gpu-memory-utilization")
+    arguments = engine.arguments
+    length = arguments.value("--max-model-len")
+    cache = kv_cache_dtype(arguments)
+    share = arguments.value("--gpu-memory-utilization")
     defaults = StatedArgs()
     return StatedArgs(
         max_model_len=int(length) if length is not None and length.isdecimal() else None,
-        longer_allowed=any(each.name == LONGER_VARIABLE for each in spec.engine.env),
-        rewrites_config=_states(spec, _REWRITE_CONFIG),
-        rewrites_weights=_states(spec, _REWRITE_WEIGHTS),
+        longer_allowed=any(each.name == LONGER_VARIABLE for each in engine.spec.engine.env),
+        rewrites_config=bool(arguments.beginning(*_REWRITE_CONFIG)),
+        rewrites_weights=bool(arguments.beginning(*_REWRITE_WEIGHTS)),
         kv_cache_dtype=cache,
         kv_value_bytes=1 if cache.startswith("fp8") else defaults.kv_value_bytes,
-        max_batch=max_batch(spec),
+        max_batch=engine.max_num_seqs,
         gpu_memory_utilization=_share(share, defaults.gpu_memory_utilization),
     )
-
-
-def _states(spec: SpeculativeDeploymentSpec, beginnings: tuple[str, ...]) -> bool:
-    return any(option.name.startswith(beginnings) for option in options(spec.engine.args))
 
 
 def _share(text: str | None, default: float) -> float:

@@ -13,14 +13,14 @@ from fathom.api.rules import CREATION_RULES
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.models.names import is_model_name
 from fathom.core.prometheus_labels import bad_label_names
-from fathom.engine.capability import engine_problems, has_plugin
-from fathom.engine.engine_graphs import graph_problems
+from fathom.engine.arguments import EngineArguments, is_count
+from fathom.engine.engine_problems import engine_problems
+from fathom.engine.graph_price import graph_problems
 from fathom.engine.known_names import name_doubts
-from fathom.engine.nodes_per_replica import gpus_per_pod
-from fathom.engine.options import is_count
 from fathom.engine.owned_flags import lone_argument_problems, owned_flag_problems
+from fathom.engine.profile import EngineProfile
 from fathom.engine.speculative_config import draft_option_problems
-from fathom.engine.stated_args import stated_kv_cache_dtype, stated_max_num_seqs
+from fathom.engine.stated_args import MAX_NUM_SEQS, kv_cache_dtype
 from fathom.engine.version import parsed_version
 from fathom.manifests.gpu_doubts import gpu_doubts
 from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
@@ -52,7 +52,7 @@ def problems_of(
         sd: a resource that `parse` accepted.
         verdict: of its draft; None: judged here, with no model looked up.
     """
-    return tuple(_problems(sd, verdict or check_draft(preflight_of(sd.spec, {}))))
+    return tuple(_problems(sd, verdict or check_draft(preflight_of(sd.engine, {}))))
 
 
 def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
@@ -63,8 +63,8 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
     """
     return (
         *gpu_doubts(sd.spec),
-        *name_doubts(sd.spec),
-        *token_budget_doubts(sd.spec),
+        *name_doubts(sd.engine),
+        *token_budget_doubts(sd.engine),
         *profiled_context_doubts(sd.spec),
         *kv_transfer_doubts(sd),
         *pod_template_doubts(sd),
@@ -72,7 +72,7 @@ def doubts_of(sd: SpeculativeDeployment) -> tuple[Problem, ...]:
 
 
 def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Problem]:
-    spec = sd.spec
+    spec, engine = sd.spec, sd.engine
     for rule in CREATION_RULES:
         if not rule.holds(sd.metadata.name, spec):
             yield Problem(rule.field, rule.message)
@@ -88,18 +88,18 @@ def _problems(sd: SpeculativeDeployment, verdict: DraftVerdict) -> Iterator[Prob
             f"{label!r} is no label of a Prometheus: write letters, digits and _, with no digit at "
             "its beginning.",
         )
-    yield from owned_flag_problems(spec.engine.args, plugin=has_plugin(spec))
-    yield from lone_argument_problems(spec.engine.args)
+    yield from owned_flag_problems(engine.arguments, plugin=engine.has_plugin)
+    yield from lone_argument_problems(engine.arguments)
     yield from _variable_problems(spec)
     yield from draft_option_problems(spec)
     yield from plain_secret_problems(spec)
-    yield from _max_num_seqs_problems(spec)
-    yield from _kv_cache_problems(spec)
-    yield from engine_problems(spec)
-    yield from graph_problems(spec)
+    yield from _max_num_seqs_problems(engine.arguments)
+    yield from _kv_cache_problems(engine)
+    yield from engine_problems(engine)
+    yield from graph_problems(engine)
     if verdict.refused:
         yield Problem(verdict.field, verdict.message)
-    yield from _gpu_problems(spec)
+    yield from _gpu_problems(engine)
     yield from pod_template_problems(sd)
 
 
@@ -129,9 +129,9 @@ def _variable_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
             )
 
 
-def _gpu_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
-    needed, resources = str(gpus_per_pod(spec)), spec.engine.resources
-    ours = vendor_of(spec.node_pool).resource
+def _gpu_problems(engine: EngineProfile) -> Iterator[Problem]:
+    needed, resources = str(engine.layout.gpus_per_pod), engine.spec.engine.resources
+    ours = vendor_of(engine.spec.node_pool).resource
     for kind, quantities in (("limits", resources.limits), ("requests", resources.requests)):
         field = f"spec.engine.resources.{kind}"
         if str(quantities.get(ours, needed)) != needed:
@@ -139,8 +139,8 @@ def _gpu_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
         yield from foreign_gpu_problems(quantities, ours, field)
 
 
-def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
-    stated = stated_max_num_seqs(spec)
+def _max_num_seqs_problems(arguments: EngineArguments) -> Iterator[Problem]:
+    stated = arguments.value(MAX_NUM_SEQS)
     if stated is not None and not (is_count(stated) and int(stated) >= 1):
         yield Problem(
             "spec.engine.args",
@@ -148,8 +148,8 @@ def _max_num_seqs_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]
         )
 
 
-def _kv_cache_problems(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
-    backend, stated = spec.engine.attention_backend, stated_kv_cache_dtype(spec)
+def _kv_cache_problems(engine: EngineProfile) -> Iterator[Problem]:
+    backend, stated = engine.spec.engine.attention_backend, kv_cache_dtype(engine.arguments)
     if backend.lower() == "tokenspeed_mla" and stated not in ("auto", *TOKENSPEED_MLA_KV_CACHE):
         yield Problem(
             "spec.engine.args",

@@ -1,11 +1,9 @@
 """All children of one resource, in the order in which they are applied."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.arm import arm_of, beside_arm, why_no_arm
 from fathom.core.cluster.kinds import OPTIONAL_KINDS, POD_DISRUPTION_BUDGET, POD_MONITOR, Kind
 from fathom.core.cluster.manifest import Manifest
@@ -14,10 +12,7 @@ from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.plan import first_steps
 from fathom.core.plugin import PluginBundle
 from fathom.core.revision import revision_of
-from fathom.engine import stated_args
-from fathom.engine.capability import has_plugin, live_depth
 from fathom.engine.depth import DepthDocument, flat
-from fathom.engine.nodes_per_replica import needs_compute_domain
 from fathom.fetch.program import FetchProgram
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.children.cache_claim import cache_claim
@@ -39,15 +34,10 @@ _OPTIONAL: Final[Mapping[Kind, Callable[[SpeculativeDeployment, ServedApis], Man
 }
 
 
-def max_batch(spec: SpeculativeDeploymentSpec) -> int:
-    """The last batch of every schedule: `--max-num-seqs` of an engine whose depth is live."""
-    return stated_args.max_batch(spec)
-
-
 def initial_depth(sd: SpeculativeDeployment) -> DepthDocument:
     """The first depth document: the user's `tokens` at every batch."""
     return DepthDocument(
-        generation=1, schedule=flat(sd.spec.speculation.tokens, max_batch(sd.spec))
+        generation=1, schedule=flat(sd.spec.speculation.tokens, sd.engine.max_num_seqs)
     )
 
 
@@ -80,16 +70,16 @@ def children(
     configuration: tuple[Manifest, ...] = (cache_claim(sd),) if sd.spec.cache.size else ()
     if (fetch := wanted_fetch(sd)) is not None:
         configuration += (fetch_config_map(sd, program), fetch_job(sd, fetch, program))
-    if has_plugin(sd.spec):
+    if sd.engine.has_plugin:
         configuration += (plugin_config_map(sd, bundle),)
-    if live_depth(sd.spec):
+    if sd.engine.live:
         configuration += (depth_config_map(sd, initial_depth(sd)),)
     return (
         service_account(sd),
         *configuration,
         service(sd),
         *optional_children(sd, OPTIONAL_KINDS, ALL),
-        *((compute_domain(sd),) if needs_compute_domain(sd.spec) else ()),
+        *((compute_domain(sd),) if sd.engine.layout.needs_compute_domain else ()),
         *chain.from_iterable(_workloads(each, replicas, bundle) for each, replicas in fleets(sd)),
     )
 
@@ -97,8 +87,8 @@ def children(
 def _workloads(
     sd: SpeculativeDeployment, replicas: int, bundle: PluginBundle
 ) -> Iterator[Manifest]:
-    revision = revision_of(sd.spec)
-    for step in first_steps(sd.metadata.name, sd.spec, revision, replicas):
+    revision = revision_of(sd)
+    for step in first_steps(sd, revision, replicas):
         yield workload(
             step.kind,
             sd,
@@ -117,4 +107,4 @@ def fleets(sd: SpeculativeDeployment) -> tuple[tuple[SpeculativeDeployment, int]
     arm = arm_of(sd.spec)
     if arm is None or why_no_arm(sd.spec):
         return ((sd, sd.spec.replicas),)
-    return ((sd, beside_arm(sd.spec)), (replace(sd, spec=arm), 1))
+    return ((sd, beside_arm(sd.spec)), (sd.with_spec(arm), 1))

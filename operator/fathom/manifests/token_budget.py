@@ -11,23 +11,20 @@ from math import ceil
 from typing import Final
 
 from fathom.api.problem import Problem
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.counted import counted
-from fathom.engine.capability import live_depth
 from fathom.engine.depth import BUDGET_SHARE
-from fathom.engine.depth_set import named_depths
-from fathom.engine.stated_args import max_batch, stated_tokens_per_step
+from fathom.engine.profile import EngineProfile
 from fathom_vllm.buckets import bucket_index, first_batch, last_batch
 
 _OPTION: Final = "--max-num-batched-tokens"
 
 
-def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
+def token_budget_doubts(engine: EngineProfile) -> Iterator[Problem]:
     """What the tokens of a step leave too little room for: `tokens` itself, and deeper depths."""
-    budget = stated_tokens_per_step(spec)
+    spec, budget = engine.spec, engine.start.token_budget
     if budget is None or budget < 1 or not spec.drafts:
         return
-    most, tokens = max_batch(spec), spec.speculation.tokens
+    most, tokens = engine.max_num_seqs, spec.speculation.tokens
     holds = f"{_OPTION} lets a step hold {counted(budget, 'token')}, and"
     needed = tokens + 1
     if most * needed > budget:
@@ -39,7 +36,7 @@ def token_budget_doubts(spec: SpeculativeDeploymentSpec) -> Iterator[Problem]:
             f"schedules {counted(scheduled, 'request')} in a step at most, and the "
             f"others of up to {most} wait: raise it to {most * needed} or more.",
         )
-    deeper = [depth for depth in named_depths(spec) if depth > tokens] if live_depth(spec) else []
+    deeper = [depth for depth in engine.depths if depth > tokens] if engine.live else []
     reach = {depth: _whole_buckets(int(BUDGET_SHARE * budget) // (depth + 1)) for depth in deeper}
     restricted = {depth: batch for depth, batch in reach.items() if batch < most}
     if restricted:

@@ -14,8 +14,6 @@ from fathom.core.reporting.reading import (
     why_not_live,
 )
 from fathom.core.times import rfc3339
-from fathom.engine.depth_set import named_depths
-from fathom.manifests.render import max_batch
 from fathom.page.charts import Charts, charts_of
 from fathom.page.history import Moment, moments_of
 from fathom.page.subject import Subject
@@ -134,7 +132,7 @@ def _explained(subject: Subject, now_s: float) -> tuple[Explanation, tuple[Surfa
     if not (sd.spec.tunable and sd.spec.drafts):
         why = f"Nothing is tuned: depth stays at {speculation.tokens}."
         return Explanation(speculation.tokens, nothing=why), ()
-    settings = settings_from(speculation, max_batch(sd.spec), named_depths(sd.spec))
+    settings = settings_from(speculation, sd.engine.max_num_seqs, sd.engine.depths)
     live = not why_not_live(sd, status)
     explanation = explain(
         subject.state,

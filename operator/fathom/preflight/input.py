@@ -9,9 +9,8 @@ from fathom.api.choices import Method
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.models.config import ModelConfig
 from fathom.core.models.facts import Absence, ModelFacts
-from fathom.engine.capability import live_depth
 from fathom.engine.cuda_graphs import Captured
-from fathom.engine.version import engine_version
+from fathom.engine.profile import EngineProfile
 
 EAGLE: Final = frozenset({Method.EAGLE, Method.EAGLE3})
 """Methods whose draft reads the target's hidden states."""
@@ -43,7 +42,7 @@ class StatedArgs:
 class PreflightInput:
     """Everything that the checks look at. Nothing else is asked for."""
 
-    spec: SpeculativeDeploymentSpec
+    engine: EngineProfile
     target: ModelFacts
     draft: ModelFacts
     stated: StatedArgs = StatedArgs()
@@ -51,9 +50,13 @@ class PreflightInput:
     """CUDA graphs of its engine; None: not known."""
 
     @property
+    def spec(self) -> SpeculativeDeploymentSpec:
+        return self.engine.spec
+
+    @property
     def version(self) -> Version | None:
         """vLLM's, as far as the spec tells."""
-        return engine_version(self.spec.engine)
+        return self.engine.version
 
     @property
     def target_config(self) -> ModelConfig | None:
@@ -72,7 +75,4 @@ class PreflightInput:
     @property
     def depth(self) -> int:
         """`num_speculative_tokens` that the engine is started with; 0: it does not speculate."""
-        speculation = self.spec.speculation
-        if not self.spec.drafts:
-            return 0
-        return speculation.effective_max_tokens if live_depth(self.spec) else speculation.tokens
+        return self.engine.deepest if self.spec.drafts else 0

@@ -1,7 +1,7 @@
 """The replica that stays beside the others to be compared: which, and when it is there. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fathom.api.choices import Compares
 from fathom.api.status import ArmState, ComparisonStatus
@@ -41,7 +41,8 @@ def wanted_arm(
     compares = wanted.spec.compares
     if spec is None or compares is None:
         return None
-    ours, *others = revisions_of(spec)
+    made_from = wanted.with_spec(spec)
+    ours, *others = revisions_of(made_from)
     revision = ours
     # Whatever this Fathom would call it: an upgrade is no reason to begin anew.
     if (
@@ -54,7 +55,7 @@ def wanted_arm(
         # An operator that kept no record may have begun it.
         revision = next((each for each in others if each in given.others), ours)
     waits = _why_not_yet(wanted, revision, before, given)
-    return Arm(compares, replace(wanted, spec=spec), revision, waits)
+    return Arm(compares, made_from, revision, waits)
 
 
 def _why_not_yet(

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.reporting.events import Event
-from fathom.core.revision import StartedAs, revision_of
-from fathom.engine.capability import live_depth
+from fathom.core.revision import revision_of
+from fathom.engine.profile import StartedAs
 from fathom.engine.version import number_in_tag
 from fathom.fetch.standing import NOT_WANTED, FetchStanding
 from fathom.reconcile.arm import Arm
@@ -71,16 +70,16 @@ class DesiredState:
         return read_by_its_tag(self.sd, self.revision) if live else self.sd
 
     @property
-    def tuned_spec(self) -> SpeculativeDeploymentSpec:
+    def tuned(self) -> SpeculativeDeployment:
         """By which depth is tuned: the stable one, while a revision without live depth is on trial.
 
         Otherwise the one asked for, whose live fields hold at once: mode Static among them, which
         asks for rest.
         """
-        spec = self.fleet.spec
-        if self.stable is not None and spec.tunable and not live_depth(spec):
-            return self.stable.spec
-        return spec
+        fleet = self.fleet
+        if self.stable is not None and fleet.spec.tunable and not fleet.engine.live:
+            return self.stable
+        return fleet
 
     @property
     def on_trial(self) -> bool:
@@ -122,18 +121,18 @@ class DesiredState:
     def followed(self) -> bool:
         """Whether the pods that depth is tuned by follow the document, tuned at present or not."""
         own = self.tuned_revision == self.revision
-        spec = self.made_from.spec if own else self.tuned_spec
-        return follows(self.following, self.tuned_revision, spec)
+        sd = self.made_from if own else self.tuned
+        return follows(self.following, self.tuned_revision, sd)
 
     @property
     def live(self) -> bool:
         """Whether the depth of those pods can be changed live."""
-        return self.tuned_spec.tunable and self.followed
+        return self.tuned.spec.tunable and self.followed
 
     @property
     def read(self) -> bool:
         """Whether any pod reads the depth document, or mounts it when it starts."""
-        return any(self.following.values()) or live_depth(self.made_from.spec)
+        return any(self.following.values()) or self.made_from.engine.live
 
 
 def read_by_its_tag(sd: SpeculativeDeployment, revision: str) -> SpeculativeDeployment:
@@ -143,11 +142,11 @@ def read_by_its_tag(sd: SpeculativeDeployment, revision: str) -> SpeculativeDepl
     for those of another revision nobody guesses.
     """
     number = number_in_tag(sd.spec.engine.image)
-    if number is None or sd.spec.engine.version or live_depth(sd.spec):
+    if number is None or sd.spec.engine.version or sd.engine.live:
         return sd
     engine = sd.spec.engine.model_copy(update={"version": str(number)})
-    read = sd.spec.model_copy(update={"engine": engine})
-    return replace(sd, spec=read) if live_depth(read) and revision_of(read) == revision else sd
+    read = sd.with_spec(sd.spec.model_copy(update={"engine": engine}))
+    return read if read.engine.live and revision_of(read) == revision else sd
 
 
 def following_of(objects: Objects) -> Mapping[str, bool]:
@@ -156,10 +155,10 @@ def following_of(objects: Objects) -> Mapping[str, bool]:
     return MappingProxyType({each: form is StartedAs.LIVE for each, form in started.items()})
 
 
-def follows(following: Mapping[str, bool], revision: str, spec: SpeculativeDeploymentSpec) -> bool:
+def follows(following: Mapping[str, bool], revision: str, sd: SpeculativeDeployment) -> bool:
     """Whether the pods of a revision follow the depth document.
 
     How they were started says so, where any were: another Fathom may have judged their spec
     otherwise.
     """
-    return following.get(revision, live_depth(spec))
+    return following.get(revision, sd.engine.live)

@@ -7,7 +7,6 @@ from fathom.core.cluster.snapshot import Snapshot
 from fathom.core.measurement import PodCounters
 from fathom.engine.depth import DepthDocument
 from fathom.engine.report import Difference, EngineReport, differences
-from fathom.engine.version import engine_version
 from fathom.reconcile.desired_state import DesiredState
 
 
@@ -44,12 +43,12 @@ def _other_schedule(counters: PodCounters, document: DepthDocument | None) -> It
 
 def _asked(snapshot: Snapshot, desired: DesiredState) -> Iterator[tuple[str, EngineReport]]:
     """What was asked of the engines, by revision that has a workload."""
-    specs = {desired.revision: desired.sd.spec}
+    known = {desired.revision: desired.sd}
     if desired.stable is not None:
-        specs[desired.tuned_revision] = desired.stable.spec
+        known[desired.tuned_revision] = desired.stable
     for workload in snapshot.objects.workloads:
-        asked, spec = workload.leader.asks_for, specs.get(workload.revision)
-        if spec is not None:
-            version, ranks = engine_version(spec.engine), spec.engine.tensor_parallel_size
+        asked, sd = workload.leader.asks_for, known.get(workload.revision)
+        if sd is not None:
+            version, ranks = sd.engine.version, sd.spec.engine.tensor_parallel_size
             asked = replace(asked, version=str(version or ""), tensor_parallel=ranks)
         yield workload.revision, asked

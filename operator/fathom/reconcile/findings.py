@@ -15,7 +15,6 @@ from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.plan import Plan, Progress
 from fathom.core.reporting.findings import Finding, Findings
 from fathom.core.times import rfc3339
-from fathom.engine.version import engine_version
 from fathom.reconcile.arm import arm_status
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.engine_reports import differing_engines
@@ -250,11 +249,11 @@ def _draft_finding(intent: Intent) -> Finding:
 
 
 def _engine_status(desired: DesiredState, objects: Objects) -> EngineStatus:
-    spec = desired.fleet.spec
-    version = engine_version(spec.engine)
+    fleet = desired.fleet
+    version = fleet.engine.version
     refusal = why_not_live(objects, desired)
     return EngineStatus(
         version="" if version is None else str(version),
-        actuation="Live" if spec.tunable and refusal is None else "None",
+        actuation="Live" if fleet.spec.tunable and refusal is None else "None",
         reason=why_not_live_again(desired) if refusal is None else refusal[1],
     )

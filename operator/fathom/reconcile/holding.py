@@ -15,7 +15,7 @@ from fathom.core.cluster.observed import ObservedWorkload
 from fathom.core.cluster.snapshot import Objects
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.plan import Progress
-from fathom.core.revision import StartedAs
+from fathom.engine.profile import StartedAs
 from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import named

@@ -11,14 +11,15 @@ from pydantic import JsonValue, ValidationError
 from fathom.api.choices import AutoOrNever, Switch, TuningMode
 from fathom.api.foreign_json import UnreadableJsonError, parsed_json
 from fathom.api.problem import Problem
-from fathom.api.spec import MAX_REPLICAS, RolloutSpec, SpeculativeDeploymentSpec
+from fathom.api.spec import MAX_REPLICAS, RolloutSpec
 from fathom.core.arm import arm_of
 from fathom.core.cluster.kinds import Kind
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ServedApis
 from fathom.core.models.facts import ModelFacts, ModelRef, model_refs
-from fathom.core.revision import StartedAs, changed_restart_fields, rerendered, revisions_of
+from fathom.core.revision import changed_restart_fields, rerendered, revisions_of
 from fathom.core.support import Obstacle, obstacle_to
+from fathom.engine.profile import StartedAs
 from fathom.manifests.preflight import preflight_of
 from fathom.manifests.problems import problems_of
 from fathom.preflight.verdict import DraftVerdict, check_draft
@@ -83,9 +84,9 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
     if isinstance(newest, SpeculativeDeployment):
         verdict = _verdict(newest, by.models, by.refused)
         problems = problems_of(newest, verdict)
-        obstacle = None if problems else obstacle_to(newest.spec, by.served, by.usable)
+        obstacle = None if problems else obstacle_to(newest.engine.layout, by.served, by.usable)
         if not problems and obstacle is None:
-            revision = wanted_revision(newest.spec, resource, by)
+            revision = wanted_revision(newest, resource, by)
             return Intent(
                 newest,
                 good_spec_text(resource),
@@ -116,7 +117,7 @@ def intent_of(resource: Manifest, by: JudgedBy) -> Intent:
 def _verdict(
     sd: SpeculativeDeployment, models: Mapping[ModelRef, ModelFacts], refused: DraftVerdict | None
 ) -> DraftVerdict:
-    verdict = check_draft(preflight_of(sd.spec, models))
+    verdict = check_draft(preflight_of(sd.engine, models))
     if refused is not None and not verdict.refused and _awaited(sd, models):
         return refused
     return verdict
@@ -152,7 +153,7 @@ def _fallback(
         if (sd := earlier_spec(resource, text)) is not None
     ]
     for each in found:
-        if not check_draft(preflight_of(each.sd.spec, models)).refused:
+        if not check_draft(preflight_of(each.sd.engine, models)).refused:
             return each
     proven = (each for each in found if each.revision == checkpoint.good_revision)
     replaced = {checkpoint.rollout.stable} if checkpoint.rollout else set()
@@ -218,7 +219,7 @@ def _parsed(document: str) -> SpeculativeDeployment | tuple[Problem, ...]:
     return parse(known_part(json.loads(document)).known)
 
 
-def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, by: JudgedBy) -> str:
+def wanted_revision(sd: SpeculativeDeployment, resource: Manifest, by: JudgedBy) -> str:
     """The revision whose pods a spec asks for.
 
     As long as nothing changed that needs new pods it is the one that was given, whatever this
@@ -230,35 +231,35 @@ def wanted_revision(spec: SpeculativeDeploymentSpec, resource: Manifest, by: Jud
     runs tell what it was made from, or the status does.
 
     Args:
-        spec: the spec that is carried out.
-        resource: the SpeculativeDeployment as it was read.
+        sd: whose spec is carried out.
+        resource: the same as it was read.
         by: what it is judged by.
     """
     for revision, earlier in _known(resource, by.checkpoint):
-        if not changed_restart_fields(earlier, spec, revision, by.running.get(revision)):
+        if not changed_restart_fields(earlier, sd, revision, by.running.get(revision)):
             return revision
-    return _by_its_name(spec, by)
+    return _by_its_name(sd, by)
 
 
 def _known(
     resource: Manifest, checkpoint: Checkpoint
-) -> Iterator[tuple[str, SpeculativeDeploymentSpec]]:
+) -> Iterator[tuple[str, SpeculativeDeployment]]:
     """Pairs of a revision and the spec that its pods were made from; that of an arm comes last."""
     newest = good_spec_text(resource)
     for revision, text in sorted(checkpoint.specs(), key=lambda each: each[1] != newest):
         if (earlier := earlier_spec(resource, text)) is not None:
-            yield revision, earlier.spec
+            yield revision, earlier
     if checkpoint.rollout is None or not checkpoint.rollout.arm:
         return
     # The spec may ask for all to be like the one that is compared.
     fleet = earlier_spec(resource, checkpoint.spec_of(checkpoint.rollout.stable))
-    if (one := arm_of(fleet.spec) if fleet is not None else None) is not None:
-        yield checkpoint.rollout.revision, one
+    if fleet is not None and (one := arm_of(fleet.spec)) is not None:
+        yield checkpoint.rollout.revision, fleet.with_spec(one)
 
 
-def _by_its_name(spec: SpeculativeDeploymentSpec, by: JudgedBy) -> str:
+def _by_its_name(sd: SpeculativeDeployment, by: JudgedBy) -> str:
     """What this Fathom calls the spec, or what the one called it that started what runs."""
-    names = revisions_of(spec)
+    names = revisions_of(sd)
     if by.checkpoint.specs():
         return names[0]
     rerenderings = (

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 
 from fathom.api import names
 from fathom.api.conditions import EventReason
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.api.status import QualityResult, QualityStatus
 from fathom.core.cluster.metadata import Meta
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.measurement import PodCounters
 from fathom.core.reporting.events import Event, Severity
-from fathom.engine.capability import live_depth_refusal
 from fathom.quality.check import LONGEST_ID, QUALITY_KEY, QualityCheck
 from fathom.quality.replicas import QualityFleet, Replica
 from fathom.reconcile.pins import pinned_depth
+from fathom.resource import SpeculativeDeployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ def requested(metadata: Meta) -> str:
 def fleet_of(
     snapshot: Snapshot,
     pods: Sequence[ObservedPod],
-    spec: SpeculativeDeploymentSpec,
+    sd: SpeculativeDeployment,
     *,
     live: bool,
 ) -> QualityFleet:
@@ -53,7 +52,7 @@ def fleet_of(
             if pod.ready and pod.status.pod_ip
         ),
         document=snapshot.objects.depth,
-        refusal="" if live else _refusal(spec),
+        refusal="" if live else _refusal(sd),
     )
 
 
@@ -67,7 +66,8 @@ def _replica(pod: ObservedPod, counters: PodCounters | None) -> Replica:
     )
 
 
-def _refusal(spec: SpeculativeDeploymentSpec) -> str:
+def _refusal(sd: SpeculativeDeployment) -> str:
+    spec = sd.spec
     if not spec.drafts:
         return "speculation.drafting is Disabled: there is no speculation to check."
     if not spec.tunable:
@@ -75,8 +75,8 @@ def _refusal(spec: SpeculativeDeploymentSpec) -> str:
             "Mode Static: no replica can be held at depth 0 without a restart. Set "
             "speculation.tuning.mode to Advise (that needs new pods) and ask again."
         )
-    refusal = live_depth_refusal(spec)
-    return f"Depth cannot be changed live: {refusal[1]}" if refusal else ""
+    refusal = sd.engine.not_live
+    return f"Depth cannot be changed live: {refusal.sentence}" if refusal else ""
 
 
 def recalled(objects: Objects, request_id: str) -> QualityCheck | None:

@@ -85,7 +85,7 @@ class Renderings:
             if found == sd and with_bundle == bundle:
                 return rendering
         try:
-            rendering = rendering_of(workload_kind(sd.spec), sd, bundle)
+            rendering = rendering_of(workload_kind(sd), sd, bundle)
         except MergeError:
             rendering = ""
         self._hashes = ((sd, bundle, rendering), *self._hashes[: _KEPT - 1])
@@ -104,7 +104,7 @@ class Renderings:
     def _compared(self, running: Running, bundle: PluginBundle) -> Offer | None:
         found, kind = running.workload, running.workload.kind
         rendering = self.of(running.makes, bundle)
-        if kind != workload_kind(running.makes.spec) or not rendering:
+        if kind != workload_kind(running.makes) or not rendering:
             return None
         if found.rendering and found.rendering == self.of(running.made_from, bundle):
             return None
@@ -120,7 +120,7 @@ class Renderings:
         if why == NOTHING_CHANGED:
             return None
         return Offer(
-            revision=rerendered(revision_of(running.wanted.spec), rendering),
+            revision=rerendered(revision_of(running.wanted), rendering),
             stable=found.revision,
             by=_by(found.rendered_by, bundle.version),
             why=why,

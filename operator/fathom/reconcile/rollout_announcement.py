@@ -5,7 +5,8 @@ from fathom.api.conditions import EventReason
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.counted import counted
 from fathom.core.reporting.events import Event, Severity
-from fathom.core.revision import StartedAs, changed_restart_fields
+from fathom.core.revision import changed_restart_fields
+from fathom.engine.profile import StartedAs
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import earlier_spec
 from fathom.resource import SpeculativeDeployment
@@ -33,7 +34,7 @@ def rollout_announcement(
     """
     earlier = earlier_spec(resource, checkpoint.spec_of(rollout.stable))
     stable = rollout.stable
-    fields = changed_restart_fields(earlier.spec, wanted.spec, stable, started) if earlier else ()
+    fields = changed_restart_fields(earlier, wanted, stable, started) if earlier else ()
     because = f"{fields[0]} changed" if fields else "the spec changed"
     if rollout.offered:
         because = f"annotation {names.ANNOTATION_ROLLOUT} asks for it"

@@ -14,7 +14,6 @@ from fathom.core.models.facts import draft_ref, target_ref
 from fathom.core.pause import pause_of
 from fathom.core.plan import what_blocks
 from fathom.core.plugin import PluginBundle
-from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.fetch.standing import Fetched, FetchStanding, pinned
 from fathom.manifests.cache import wanted_fetch
 from fathom.manifests.children.workload import serving_template, workers_template
@@ -86,13 +85,13 @@ def desired_state(
         document_written_at_s=document_written_at_s,
         window=_window(before, objects, snapshot, windows, wanted.spec),
         stable_spec_known=before is not None and checkpoint.spec_of(before.stable) is not None,
-        live=follows(following, revision, wanted.spec),
+        live=follows(following, revision, wanted),
         specs_known=frozenset(found for found, _ in checkpoint.specs()),
         refused_pods=objects.refused_pods,
         unplaced=unplaced(objects),
         start_s=measured_start_s(objects.standing),
         failed_pods=objects.failed,
-        blocked=_blocked(before, wanted.spec, objects),
+        blocked=_blocked(before, wanted, objects),
         held=_held(weights, hold, objects),
         fallen_back=not intent.newest,
         retry=objects.metadata.annotations.get(names.ANNOTATION_RETRY_ROLLOUT, ""),
@@ -101,7 +100,7 @@ def desired_state(
     )
     arm = wanted_arm(wanted, before, given)
     if arm is not None and not arm.waits:
-        live = follows(following, arm.revision, arm.sd.spec)
+        live = follows(following, arm.revision, arm.sd)
         given = replace(
             given,
             revision=arm.revision,
@@ -156,13 +155,13 @@ def desired_state(
     )
 
 
-def _blocked(before: Rollout | None, spec: SpeculativeDeploymentSpec, objects: Objects) -> str:
+def _blocked(before: Rollout | None, wanted: SpeculativeDeployment, objects: Objects) -> str:
     """Why no canary can come, in words; empty: it can, or none is on its way."""
     if before is None or before.stage is not Stage.CANARY:
         return ""
     return what_blocks(
         objects,
-        spec,
+        wanted,
         before.revision,
         stable=before.stable,
         most_new=before.most_new,
@@ -281,7 +280,7 @@ def _why(
     if serving is None:
         return ""
     workers = None
-    if headless is not None and spans_nodes(wanted.spec):
+    if headless is not None and wanted.engine.layout.spans_nodes:
         workers = headless, worker_template(wanted, revision=revision, bundle=bundle)
     return first_change(serving, pod_template(wanted, revision=revision, bundle=bundle), workers)
 

@@ -7,18 +7,15 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.conditions import Reason
-from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.cluster.observed_pods import ObservedPod
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.measurement import PodCounters
 from fathom.core.revision import changed_restart_fields
-from fathom.engine.capability import live_depth, live_depth_refusal, why_not_counted
 from fathom.engine.depth import DepthDocument, nearest_depth
-from fathom.engine.depth_set import named_depths
-from fathom.engine.nodes_per_replica import gpus_per_engine
-from fathom.manifests.render import max_batch
+from fathom.engine.profile import EngineProfile
 from fathom.reconcile.desired_state import DesiredState
 from fathom.reconcile.pins import pinned_depth
+from fathom.resource import SpeculativeDeployment
 from fathom.tuning.interface import Settings, TunedPod, TuningSnapshot
 from fathom.tuning.settings import settings_from
 from fathom.tuning.state import TuningState
@@ -45,13 +42,13 @@ def tuning_snapshot(
         document_before: what was in force before there was none in the cluster; None: not known.
         pods: those to judge by.
     """
-    spec = desired.tuned_spec
+    sd = desired.tuned
     return TuningSnapshot(
         now_s=snapshot.now_s,
         settings=settings_of(
-            spec, snapshot.objects.leaders, live=desired.live, counters=snapshot.counters
+            sd, snapshot.objects.leaders, live=desired.live, counters=snapshot.counters
         ),
-        pods=tuple(_tuned_pod(pod, snapshot, spec, desired.held.get(pod.name)) for pod in pods),
+        pods=tuple(_tuned_pod(pod, snapshot, sd, desired.held.get(pod.name)) for pod in pods),
         document=snapshot.objects.depth,
         document_written_at_s=document_written_at_s,
         live_refusal=why_not_live(snapshot.objects, desired),
@@ -59,7 +56,7 @@ def tuning_snapshot(
         # Pods that are yet to come have run nothing.
         document_before=document_before if desired.following.get(desired.tuned_revision) else None,
         read=desired.read,
-        gpus=gpus_per_engine(spec),
+        gpus=sd.engine.layout.gpus_per_engine,
         paused=desired.paused,
     )
 
@@ -71,14 +68,14 @@ def why_not_live(objects: Objects, desired: DesiredState) -> tuple[Reason, str] 
     """
     if desired.live:
         return None
-    spec, revision = desired.tuned_spec, desired.tuned_revision
-    refusal = live_depth_refusal(spec)
+    sd, revision = desired.tuned, desired.tuned_revision
+    refusal = sd.engine.not_live
     if refusal is None:
-        return _started_without(revision) if spec.tunable else None
-    if not (spec.tunable and spec.drafts):
+        return _started_without(revision) if sd.spec.tunable else None
+    if not (sd.spec.tunable and sd.spec.drafts):
         return refusal
     workload = next((each for each in objects.workloads if each.revision == revision), None)
-    why = why_not_counted(spec)
+    why = sd.engine.not_counted
     if why is None and workload is not None and not workload.plugin:
         why = f"pods of revision {revision} get the plugin when a rollout replaces them"
     reason, sentence = refusal
@@ -95,12 +92,12 @@ def _started_without(revision: str) -> tuple[Reason, str]:
 
 def why_not_live_again(desired: DesiredState) -> str:
     """Why depth is live now and would not be in pods that replace those; empty: it would."""
-    refusal = live_depth_refusal(desired.fleet.spec)
+    refusal = desired.fleet.engine.not_live
     if not desired.live or refusal is None:
         return ""
     return (
         f"it is live in the pods of revision {desired.tuned_revision}, as they were started. In "
-        f"those that replace them it is not: {refusal[1]}"
+        f"those that replace them it is not: {refusal.sentence}"
     )
 
 
@@ -115,11 +112,11 @@ def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ..
     another depth is worth.
     """
     leaders = tuple(pod for pod in objects.leaders if not pod.terminating)
-    tuned, live_when_new = desired.tuned_revision, live_depth(desired.sd.spec)
+    tuned, live_when_new = desired.tuned_revision, desired.sd.engine.live
     if (
         desired.stable is not None
         and not (desired.live or live_when_new)
-        and changed_restart_fields(desired.stable.spec, desired.sd.spec) == (_TOKENS,)
+        and changed_restart_fields(desired.stable, desired.sd) == (_TOKENS,)
     ):
         return leaders
     if tuned != desired.revision and live_when_new and not desired.following.get(tuned, False):
@@ -128,7 +125,7 @@ def tuned_pods(objects: Objects, desired: DesiredState) -> tuple[ObservedPod, ..
 
 
 def settings_of(
-    spec: SpeculativeDeploymentSpec,
+    sd: SpeculativeDeployment,
     pods: Sequence[ObservedPod],
     *,
     live: bool,
@@ -137,28 +134,28 @@ def settings_of(
     """What the user asks for in the tuner's units, within what the engines have that serve.
 
     Args:
-        spec: the user's.
+        sd: the user's.
         pods: those that read the depth document, of whatever revision.
         live: whether depth is.
         counters: by pod, as far as it could be read.
     """
     ready = [pod for pod in pods if pod.ready]
-    settings = settings_from(spec.speculation, _largest_batch(spec, ready, counters))
+    settings = settings_from(sd.spec.speculation, _largest_batch(sd.engine, ready, counters))
     if not live:
         return settings
     named = [_named(pod, counters.get(pod.name)) for pod in ready]
-    return _among(settings, spec, [each for each in named if each is not None])
+    return _among(settings, sd.engine, [each for each in named if each is not None])
 
 
 def _largest_batch(
-    spec: SpeculativeDeploymentSpec,
+    engine: EngineProfile,
     pods: Iterable[ObservedPod],
     counters: Mapping[str, PodCounters],
 ) -> int:
     """As all engines say that could be read, or else as they were started."""
     told = [counters[pod.name].report.max_num_seqs for pod in pods if pod.name in counters]
     known = [each for each in told if each]
-    return max(known) if known and len(known) == len(told) else max_batch(spec)
+    return max(known) if known and len(known) == len(told) else engine.max_num_seqs
 
 
 def _named(pod: ObservedPod, counters: PodCounters | None) -> frozenset[int] | None:
@@ -174,12 +171,12 @@ def _named(pod: ObservedPod, counters: PodCounters | None) -> frozenset[int] | N
 
 
 def _among(
-    settings: Settings, spec: SpeculativeDeploymentSpec, engines: Sequence[frozenset[int]]
+    settings: Settings, engine: EngineProfile, engines: Sequence[frozenset[int]]
 ) -> Settings:
     """Only depths that all engines have; while those share none that the user allows, most's."""
-    own = frozenset(named_depths(spec))
+    own = frozenset(engine.depths)
     common = frozenset.intersection(*engines) if engines else own
-    if spec.speculation.depths is not None:
+    if engine.spec.speculation.depths is not None:
         common &= own
     if not _allowed(common, settings) and engines:
         # Any depth runs, with fewer graphs: that costs less than to be where nobody wants to be.
@@ -201,13 +198,13 @@ def _allowed(depths: Iterable[int], settings: Settings) -> list[int]:
 
 
 def _tuned_pod(
-    pod: ObservedPod, snapshot: Snapshot, spec: SpeculativeDeploymentSpec, held: int | None
+    pod: ObservedPod, snapshot: Snapshot, sd: SpeculativeDeployment, held: int | None
 ) -> TunedPod:
     counters = snapshot.counters.get(pod.name)
-    since, named = pod.ready_since_s, _named(pod, counters) or named_depths(spec)
+    since, named = pod.ready_since_s, _named(pod, counters) or sd.engine.depths
     pinned = pinned_depth(pod, named)
     if pinned is not None:
-        settings = settings_from(spec.speculation, max_batch(spec))
+        settings = settings_from(sd.spec.speculation, sd.engine.max_num_seqs)
         pinned = nearest_depth(pinned, _allowed(named, settings) or sorted(named))
     return TunedPod(
         name=pod.name,

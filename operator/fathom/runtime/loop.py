@@ -19,7 +19,6 @@ from fathom.core.cluster.read_once import ReadOnce
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.models.facts import ModelFacts, ModelRef
 from fathom.core.times import is_over
-from fathom.engine.depth_set import named_depths
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.checkpoint_models import with_kept, worth_keeping
 from fathom.reconcile.findings import findings_of, findings_without_spec
@@ -277,10 +276,10 @@ class Loop:
             bundle=self._world.bundle,
             renderings=memory.renderings,
         )
-        spec = desired.tuned_spec
+        sd = desired.tuned
         pods = tuned_pods(objects, desired)
-        made_from = (desired.stable or desired.sd).spec
-        quality = await self._quality.advance(snapshot, pods, made_from, live=desired.live)
+        checked = desired.stable or desired.sd
+        quality = await self._quality.advance(snapshot, pods, checked, live=desired.live)
         desired = desired.with_quality(quality)
         given = tuning_snapshot(
             snapshot,
@@ -307,7 +306,7 @@ class Loop:
         memory.fetch = fetch.seen
         tuned = report(
             decision,
-            spec.speculation.tuning.mode,
+            sd.spec.speculation.tuning.mode,
             snapshot.now_s,
             memory.tuning,
             memory.measured,
@@ -317,7 +316,7 @@ class Loop:
             memory.state = decision.state
             memory.tuning, memory.measured = tuned.tuning, tuned.measured
             await self._reporter.emit(tuned.events, objects)
-        pins = bad_pins(snapshot, named_depths(spec))
+        pins = bad_pins(snapshot, sd.engine.depths)
         await self._reporter.emit_ignored_pins(pins, objects, memory)
         if carried.outdated and self._failures < PATIENCE:
             # What could be said now is about a cluster that is another one already.

@@ -15,6 +15,7 @@ from fathom.engine.flags import HTTP_PORT
 from fathom.quality.check import QualityCheck, Question, begun
 from fathom.quality.completion import Completion, Unanswered
 from fathom.reconcile.quality_step import QualityStep, event_of, fleet_of, recalled, requested
+from fathom.resource import SpeculativeDeployment
 
 WAKE_S: Final = 5.0
 """Between two looks while a depth comes into force."""
@@ -47,7 +48,7 @@ class QualityChecker:
         self,
         snapshot: Snapshot,
         pods: Sequence[ObservedPod],
-        spec: SpeculativeDeploymentSpec,
+        sd: SpeculativeDeployment,
         *,
         live: bool,
     ) -> QualityStep:
@@ -58,7 +59,7 @@ class QualityChecker:
         Args:
             snapshot: this pass's view.
             pods: those that the tuner judges by.
-            spec: what they were made from.
+            sd: what they were made from.
             live: whether their depth is.
         """
         objects, now_s = snapshot.objects, snapshot.now_s
@@ -71,7 +72,7 @@ class QualityChecker:
             self._check = None
             if not request_id or (last is not None and last.request_id == request_id):
                 return QualityStep(holds={}, status=last, kept=None)
-        fleet = fleet_of(snapshot, pods, spec, live=live)
+        fleet = fleet_of(snapshot, pods, sd, live=live)
         check = self._check or recalled(objects, request_id) or begun(request_id, fleet)
         if not watched:
             if not self._answered:
@@ -88,7 +89,7 @@ class QualityChecker:
         if not check.questions:
             await self.stop()
         elif self._asking is None:
-            self._ask(check.questions, pods, spec)
+            self._ask(check.questions, pods, sd.spec)
         if check.result is None:
             return QualityStep(check.holds, last, check.to_json(), wake_after_s=WAKE_S)
         events = (event_of(check.result),) if news else ()

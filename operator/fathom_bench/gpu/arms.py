@@ -16,8 +16,8 @@ from fathom.api.spec import (
     SpeculativeDeploymentSpec,
     TuningSpec,
 )
-from fathom.engine.depth_set import named_depths
 from fathom.engine.engine_args import engine_args
+from fathom.engine.profile import profile_of
 from fathom_bench.gpu.machine import Machine
 from fathom_bench.gpu.records import DIRECTORY_VARIABLE
 from fathom_local.engine.environment import ENGINE_ARGS, engine_variables
@@ -105,7 +105,7 @@ def _with_memory(setup: RenderedSetup, machine: Machine, engines: int) -> Render
 def depths_of(machine: Machine, pair: ModelPair) -> tuple[int, ...]:
     """The depths that are compared: those that an engine with CUDA graphs has."""
     with_graphs = machine.model_copy(update={"gpu": machine.gpu or "any"})
-    return named_depths(_spec(with_graphs, pair, DEPTH, TuningMode.AUTO))
+    return profile_of(_spec(with_graphs, pair, DEPTH, TuningMode.AUTO)).depths
 
 
 def in_directory(setup: RenderedSetup, directory: Path) -> RenderedSetup:
@@ -118,7 +118,7 @@ def _setup(
 ) -> RenderedSetup:
     spec = _spec(machine, pair, depth, mode, adaptive=adaptive)
     live = mode is TuningMode.AUTO
-    model, *rendered = engine_args(spec)
+    model, *rendered = engine_args(profile_of(spec))
     return RenderedSetup(
         command=(str(machine.python.with_name("vllm")), "serve", model),
         draft=pair.draft,

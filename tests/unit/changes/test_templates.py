@@ -30,7 +30,7 @@ def document(example: str) -> dict[str, Any]:
 def template(manifest: dict[str, Any], bundle: PluginBundle = BUNDLE) -> dict[str, Any]:
     sd = parse(manifest)
     assert isinstance(sd, SpeculativeDeployment), "\n".join(map(str, sd))
-    revision = revision_of(sd.spec)
+    revision = revision_of(sd)
     rendered: Any = deployment(sd, name="kimi-a", revision=revision, replicas=1, bundle=bundle)
     return rendered["spec"]["template"]  # type: ignore[no-any-return]
 

@@ -17,10 +17,10 @@ def test_the_arm_is_what_enabled_would_make_of_all() -> None:
 
 
 def test_the_one_without_drafts_is_what_disabled_would_make_of_all() -> None:
-    comparing, off = resource(DRAFTING).spec, resource({"speculation.drafting": "Disabled"}).spec
-    assert comparing.drafts
-    assert arm_of(comparing) == off
-    assert revision_of(comparing) == revision_of(resource().spec)
+    comparing, off = resource(DRAFTING), resource({"speculation.drafting": "Disabled"})
+    assert comparing.spec.drafts
+    assert arm_of(comparing.spec) == off.spec
+    assert revision_of(comparing) == revision_of(resource())
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_there_is_none_where_none_is_asked_for(changes: dict[str, Any]) -> None:
 
 
 def test_to_compare_restarts_no_replica_but_one() -> None:
-    without, comparing = resource().spec, resource(CANARY).spec
+    without, comparing = resource(), resource(CANARY)
     assert revision_of(comparing) == revision_of(without)
-    assert changed_restart_fields(comparing, resource(ENABLED).spec) == (
+    assert changed_restart_fields(comparing, resource(ENABLED)) == (
         "spec.speculation.adaptiveVerification",
     )
 

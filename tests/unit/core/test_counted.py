@@ -25,7 +25,7 @@ NEVER_ONE = {
     "{layers} tokens": "every depth is a multiple of one",
     "{longest} positions": "every model reads more",
     "{size} GPUs": "every number of heads is a multiple of one",
-    "{nodes_per_replica(spec)} nodes": "several",
+    "{layout.nodes} nodes": "several",
     "{len(found)} characters": "too many",
     "{len(name)} characters": "too many",
     "{pooled.reached[0]} drafts": "fewer tell nothing",

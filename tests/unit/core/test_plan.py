@@ -152,8 +152,8 @@ def plan(
     changes: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Plan:
-    spec = resource({"replicas": 2, "rollout.maxSurge": 0, **(changes or {})}).spec
-    return plan_of(objects_of(*found), spec, revision, OURS, **more)
+    sd = resource({"replicas": 2, "rollout.maxSurge": 0, **(changes or {})})
+    return plan_of(objects_of(*found), sd, revision, OURS, **more)
 
 
 def steps(found: Plan) -> list[tuple[str, int, Template]]:
@@ -197,8 +197,8 @@ def test_what_another_build_rendered_is_kept(by: str) -> None:
 
 
 def test_what_is_not_to_be_rendered_is_kept() -> None:
-    spec, found = resource({"replicas": 2}).spec, objects_of(deployment("new", 2, by="0.1.0"))
-    kept = plan_of(found, spec, "new", replace(OURS, pods=""))
+    found = objects_of(deployment("new", 2, by="0.1.0"))
+    kept = plan_of(found, resource({"replicas": 2}), "new", replace(OURS, pods=""))
     assert steps(kept) == [("kimi-new", 2, Template.KEEP)]
 
 

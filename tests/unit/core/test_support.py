@@ -40,8 +40,8 @@ TWO_TRAYS = {"engine.tensorParallelSize": 8}
 def test_groups_need_what_not_every_cluster_has(
     changes: dict[str, Any], usable: tuple[Kind, ...], missing: Kind | None
 ) -> None:
-    spec = resource(changes).spec
-    obstacle = obstacle_to(spec, ServedApis(), usable)
+    layout = resource(changes).engine.layout
+    obstacle = obstacle_to(layout, ServedApis(), usable)
 
     if missing is None:
         assert obstacle is None
@@ -49,6 +49,6 @@ def test_groups_need_what_not_every_cluster_has(
     assert obstacle is not None
     assert obstacle.reason is Reason.API_MISSING
     assert f"this cluster does not serve {missing.api_version}: install" in obstacle.problem.message
-    forbidden = obstacle_to(spec, ALL, usable)
+    forbidden = obstacle_to(layout, ALL, usable)
     assert forbidden is not None
     assert f"may not list {missing.plural}.{missing.group}" in forbidden.problem.message

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.async_scheduling import remedy_of_synchronous, why_synchronous
 from manifest_samples import resource
 
 NEWER = {"engine.image": "vllm/vllm-openai:v0.33.0"}
@@ -37,7 +36,7 @@ V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
     ids=str,
 )
 def test_what_turns_it_off_is_named_as_the_user_wrote_it(changes: dict[str, Any], why: str) -> None:
-    assert why_synchronous(resource(changes).spec) == why
+    assert resource(changes).engine.start.synchronous == why
 
 
 @pytest.mark.parametrize(
@@ -53,4 +52,4 @@ def test_what_turns_it_off_is_named_as_the_user_wrote_it(changes: dict[str, Any]
     ids=str,
 )
 def test_what_turns_it_off_is_what_has_to_go(changes: dict[str, Any], remedy: str) -> None:
-    assert remedy_of_synchronous(resource(changes).spec) == remedy
+    assert resource(changes).engine.start.remedy_of_synchronous == remedy

@@ -3,16 +3,8 @@ from typing import Any
 import pytest
 
 from fathom.api.conditions import Reason
-from fathom.engine.capability import (
-    adaptive_verification_problem,
-    engine_has,
-    engine_problems,
-    has_plugin,
-    live_depth,
-    live_depth_refusal,
-    why_not_counted,
-)
 from fathom.engine.capability_table import SHUTDOWN_TIMEOUT
+from fathom.engine.engine_problems import engine_problems
 from manifest_samples import resource
 
 
@@ -30,7 +22,7 @@ RUST_FRONTEND = {"engine.env": [{"name": "VLLM_USE_RUST_FRONTEND", "value": "1"}
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.33.0"])
 def test_known_engines_change_depth_live(version: str) -> None:
-    assert live_depth_refusal(resource(image(version)).spec) is None
+    assert resource(image(version)).engine.not_live is None
 
 
 @pytest.mark.parametrize(
@@ -94,26 +86,26 @@ def test_known_engines_change_depth_live(version: str) -> None:
     ids=str,
 )
 def test_others_say_why_not(changes: dict[str, Any], reason: Reason, part: str) -> None:
-    spec = resource(changes).spec
+    engine = resource(changes).engine
 
-    refusal = live_depth_refusal(spec)
+    refusal = engine.not_live
 
     assert refusal is not None
     assert refusal[0] is reason
     assert part in refusal[1]
     assert "depth stays at tokens (3)" in refusal[1]
-    assert not live_depth(spec)
+    assert not engine.live
 
 
 def test_an_engine_without_drafting_has_no_depth_and_needs_no_method() -> None:
     off = {"speculation.drafting": "Disabled", "speculation.adaptiveVerification": "Enabled"}
-    spec = resource(
+    engine = resource(
         off | {"engine.image": "vllm/vllm-openai:v0.24.0", "draft.method": "dspark"}
-    ).spec
+    ).engine
 
-    assert engine_problems(spec) == ()
-    assert not live_depth(spec)
-    refusal = live_depth_refusal(spec)
+    assert not list(engine_problems(engine))
+    assert not engine.live
+    refusal = engine.not_live
     assert refusal is not None
     assert refusal[0] is Reason.DRAFTING_DISABLED
 
@@ -137,7 +129,7 @@ def test_an_engine_without_drafting_has_no_depth_and_needs_no_method() -> None:
     ids=str,
 )
 def test_model_runner_v1_is_in_the_way_only_where_it_costs_graphs(changes: dict[str, Any]) -> None:
-    assert live_depth(resource(changes).spec)
+    assert resource(changes).engine.live
 
 
 @pytest.mark.parametrize(
@@ -155,15 +147,15 @@ def test_model_runner_v1_is_in_the_way_only_where_it_costs_graphs(changes: dict[
 )
 def test_what_selects_no_other_frontend_is_not_in_the_way(stated: list[dict[str, str]]) -> None:
     env = [{"name": "VLLM_USE_RUST_FRONTEND", **each} for each in stated]
-    assert live_depth(resource({"engine.env": env}).spec)
+    assert resource({"engine.env": env}).engine.live
 
 
 def test_ngrams_of_the_gpu_have_one_depth_on_model_runner_v1() -> None:
     by_gpu = {"draft.method": "ngram_gpu", "draft.id": None}
-    assert live_depth(resource(by_gpu).spec)
-    assert live_depth(resource({**by_gpu, **EAGER_ON_V1, "draft.method": "ngram"}).spec)
+    assert resource(by_gpu).engine.live
+    assert resource({**by_gpu, **EAGER_ON_V1, "draft.method": "ngram"}).engine.live
 
-    refusal = live_depth_refusal(resource({**by_gpu, **EAGER_ON_V1}).spec)
+    refusal = resource({**by_gpu, **EAGER_ON_V1}).engine.not_live
 
     assert refusal is not None
     assert refusal[0] is Reason.LIVE_DEPTH_UNSUPPORTED
@@ -184,7 +176,7 @@ def test_only_methods_whose_depth_would_be_live_are_advised(
 ) -> None:
     suffix = {"draft.method": "suffix", "draft.id": None}
 
-    refusal = live_depth_refusal(resource({**suffix, **changes}).spec)
+    refusal = resource({**suffix, **changes}).engine.not_live
 
     assert refusal is not None
     assert refusal[1].endswith(f"choose one of dflash, draft_model, eagle, eagle3, {advised}")
@@ -201,15 +193,15 @@ def test_only_methods_whose_depth_would_be_live_are_advised(
 def test_a_pipeline_whose_steps_wait_for_each_other_is_not_live(
     changes: dict[str, Any], cause: str
 ) -> None:
-    assert live_depth(resource(changes).spec)
+    assert resource(changes).engine.live
 
-    refusal = live_depth_refusal(resource({**changes, "engine.pipelineParallelSize": 2}).spec)
+    refusal = resource({**changes, "engine.pipelineParallelSize": 2}).engine.not_live
     assert refusal is not None
     assert refusal[1].startswith(
         f"pipelineParallelSize above 1 needs another scheduler than the plugin with {cause}, so "
         "depth stays at tokens (3)"
     )
-    assert live_depth(resource({"engine.pipelineParallelSize": 2}).spec)
+    assert resource({"engine.pipelineParallelSize": 2}).engine.live
 
 
 @pytest.mark.parametrize(("release", "live"), [("0.32.0", False), ("0.33.0", True)])
@@ -217,15 +209,15 @@ def test_a_pipeline_with_ngrams_is_live_where_its_steps_do_not_wait(
     release: str, *, live: bool
 ) -> None:
     ngrams = {"draft": {"method": "ngram"}, "engine.pipelineParallelSize": 2}
-    assert live_depth(resource({**ngrams, "engine.version": release}).spec) is live
+    assert resource({**ngrams, "engine.version": release}).engine.live is live
 
 
 def test_a_static_engine_is_not_live_though_it_could_be() -> None:
-    spec = resource({"speculation.tuning.mode": "Static"}).spec
+    engine = resource({"speculation.tuning.mode": "Static"}).engine
 
-    assert live_depth_refusal(spec) is None
-    assert not live_depth(spec)
-    assert not has_plugin(spec)
+    assert engine.not_live is None
+    assert not engine.live
+    assert not engine.has_plugin
 
 
 V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
@@ -245,11 +237,11 @@ V1 = {"engine.env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}]}
     ids=str,
 )
 def test_where_depth_is_not_live_steps_are_counted_all_the_same(changes: dict[str, Any]) -> None:
-    spec = resource(changes).spec
+    engine = resource(changes).engine
 
-    assert not live_depth(spec)
-    assert why_not_counted(spec) is None
-    assert has_plugin(spec)
+    assert not engine.live
+    assert engine.not_counted is None
+    assert engine.has_plugin
 
 
 @pytest.mark.parametrize(
@@ -300,19 +292,19 @@ def test_where_depth_is_not_live_steps_are_counted_all_the_same(changes: dict[st
     ids=str,
 )
 def test_where_nothing_is_counted_it_says_why(changes: dict[str, Any], why: str) -> None:
-    spec = resource(changes).spec
+    engine = resource(changes).engine
 
-    assert (why_not_counted(spec) or "").endswith(why)
-    assert not has_plugin(spec)
+    assert (engine.not_counted or "").endswith(why)
+    assert not engine.has_plugin
 
 
 def test_without_drafting_steps_are_counted_where_there_is_a_draft_to_compare_with() -> None:
     off = {"speculation.drafting": "Disabled"}
-    assert has_plugin(resource(off).spec)
-    assert has_plugin(resource(off | {"draft.method": "mtp", "draft.id": None}).spec)
-    assert not has_plugin(resource(off | {"draft.id": None}).spec)
-    assert not has_plugin(resource(off | {"speculation.tuning.mode": "Static"}).spec)
-    assert not has_plugin(resource(off | {"engine.args": ["--scheduler-cls", "my.Own"]}).spec)
+    assert resource(off).engine.has_plugin
+    assert resource(off | {"draft.method": "mtp", "draft.id": None}).engine.has_plugin
+    assert not resource(off | {"draft.id": None}).engine.has_plugin
+    assert not resource(off | {"speculation.tuning.mode": "Static"}).engine.has_plugin
+    assert not resource(off | {"engine.args": ["--scheduler-cls", "my.Own"]}).engine.has_plugin
 
 
 @pytest.mark.parametrize(
@@ -400,9 +392,9 @@ def test_without_drafting_steps_are_counted_where_there_is_a_draft_to_compare_wi
 def test_adaptive_verification_needs_an_engine_that_has_it(
     changes: dict[str, Any], sentence: str | None, wished: str
 ) -> None:
-    spec = resource({"speculation.adaptiveVerification": wished, **changes}).spec
+    engine = resource({"speculation.adaptiveVerification": wished, **changes}).engine
 
-    problem = adaptive_verification_problem(spec)
+    problem = next(engine_problems(engine), None)
 
     if sentence is None:
         assert problem is None
@@ -456,7 +448,7 @@ PIPELINE = {"engine.pipelineParallelSize": 2, "engine.tensorParallelSize": 2}
 def test_what_an_engine_would_not_start_with_is_refused(
     changes: dict[str, Any], field: str, sentence: str
 ) -> None:
-    (problem,) = engine_problems(resource(changes).spec)
+    (problem,) = engine_problems(resource(changes).engine)
 
     assert problem.field == field
     assert problem.message == sentence
@@ -477,7 +469,7 @@ def test_what_an_engine_would_not_start_with_is_refused(
     ids=str,
 )
 def test_what_an_engine_has_or_may_have_is_not_refused(changes: dict[str, Any]) -> None:
-    assert engine_problems(resource(changes).spec) == ()
+    assert not list(engine_problems(resource(changes).engine))
 
 
 @pytest.mark.parametrize(
@@ -489,10 +481,10 @@ def test_an_old_parser_is_told_of_where_nothing_is_refused(
     engine: dict[str, str],
     known: bool,  # noqa: FBT001 - a parameter of the table above
 ) -> None:
-    spec = resource(engine).spec
-    refusal = live_depth_refusal(spec)
+    profile = resource(engine).engine
+    refusal = profile.not_live
 
-    assert engine_has(spec.engine, SHUTDOWN_TIMEOUT) is known
-    assert engine_problems(spec) == ()
+    assert profile.start.has(SHUTDOWN_TIMEOUT) is known
+    assert not list(engine_problems(profile))
     assert refusal is not None
     assert ("a pod that goes aborts its requests" in refusal[1]) is not known

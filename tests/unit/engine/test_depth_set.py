@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fathom.engine.cuda_graphs import GraphMode, Graphs, Replayed, default_sizes
-from fathom.engine.depth_set import capture_sizes, grid_of, named_depths, richer_tokens
+from fathom.engine.depth_set import capture_sizes, grid_of, richer_tokens
+from fathom.engine.profile import profile_of
 from manifest_samples import resource
 
 
@@ -24,7 +25,7 @@ from manifest_samples import resource
 def test_the_query_lengths_share_a_grid(
     speculation: dict[str, int], depths: tuple[int, ...]
 ) -> None:
-    assert named_depths(resource({"speculation": speculation}).spec) == depths
+    assert resource({"speculation": speculation}).engine.depths == depths
 
 
 @pytest.mark.parametrize(
@@ -37,14 +38,14 @@ def test_the_query_lengths_share_a_grid(
     ids=str,
 )
 def test_all_are_there_where_no_graph_is_at_stake(changes: dict[str, Any]) -> None:
-    assert named_depths(resource(changes).spec) == tuple(range(8))
+    assert resource(changes).engine.depths == tuple(range(8))
 
 
 @pytest.mark.parametrize("args", [[], ["--enforce-eager"]], ids=["graphs", "eager"])
 def test_a_user_s_own_depths_go_before_all(args: list[str]) -> None:
     speculation = {"depths": [5, 1, 3, 3]}
     spec = resource({"speculation": speculation, "engine.args": args}).spec
-    assert named_depths(spec) == (0, 1, 3, 5)
+    assert profile_of(spec).depths == (0, 1, 3, 5)
     assert spec.speculation.effective_max_tokens == 5
 
 
@@ -69,7 +70,7 @@ def test_depths_that_share_no_narrow_grid_leave_the_sizes_to_vllm() -> None:
 def test_tokens_that_leave_depths_alone_have_a_better_neighbour(
     speculation: dict[str, Any], richer: int | None
 ) -> None:
-    assert richer_tokens(resource({"speculation": speculation}).spec) == richer
+    assert richer_tokens(resource({"speculation": speculation}).spec.speculation) == richer
 
 
 def test_the_depths_of_one_set_share_it() -> None:
@@ -80,9 +81,7 @@ def test_the_depths_of_one_set_share_it() -> None:
 @pytest.mark.parametrize("deepest", [1, 3, 7, 10, 15, 64])
 def test_the_set_holds_what_it_must(deepest: int) -> None:
     for tokens in range(1, deepest + 1):
-        depths = named_depths(
-            resource({"speculation": {"tokens": tokens, "maxTokens": deepest}}).spec
-        )
+        depths = resource({"speculation": {"tokens": tokens, "maxTokens": deepest}}).engine.depths
         assert {0, 1, tokens} <= set(depths) <= set(range(deepest + 1))
 
 
@@ -103,7 +102,7 @@ def test_no_size_beside_the_grid_s_takes_a_graph(
 def test_every_step_within_reach_has_its_full_graph(
     tokens: int, max_num_seqs: int, ceiling: int
 ) -> None:
-    depths = named_depths(resource({"speculation.tokens": tokens}).spec)
+    depths = resource({"speculation.tokens": tokens}).engine.depths
     sizes = capture_sizes(depths, max_num_seqs, ceiling)
     live = _graphs(depths, sizes, max_num_seqs)
     static_sizes = default_sizes(

@@ -23,7 +23,7 @@ from manifest_samples import resource
     ids=str,
 )
 def test_fields_become_flags(changes: dict[str, Any], pairs: list[str]) -> None:
-    line = " ".join(engine_args(resource(changes).spec))
+    line = " ".join(engine_args(resource(changes).engine))
 
     for pair in pairs:
         assert pair in line
@@ -34,7 +34,7 @@ def test_a_flag_that_the_engine_lacks_is_left_out(
     version: str,
     passed: bool,  # noqa: FBT001 - a parameter of the table above
 ) -> None:
-    args = engine_args(resource({"engine.version": version}).spec)
+    args = engine_args(resource({"engine.version": version}).engine)
 
     assert ("--shutdown-timeout" in args) is passed
 
@@ -45,7 +45,7 @@ def test_a_flag_that_the_engine_lacks_is_left_out(
 def test_an_engine_listens_where_its_user_says(stated: list[str]) -> None:
     sd = resource({"engine.args": stated})
 
-    assert [part for part in engine_args(sd.spec) if part.startswith("--host")] == stated[:1]
+    assert [part for part in engine_args(sd.engine) if part.startswith("--host")] == stated[:1]
 
 
 CONFIG = "--compilation-config"
@@ -66,7 +66,7 @@ def test_sizes_of_graphs_are_added_to_a_config_of_the_user_s(
     stated: list[str], kept: dict[str, Any]
 ) -> None:
     """VLLM takes the last one."""
-    args = engine_args(resource({"engine.args": stated}).spec)
+    args = engine_args(resource({"engine.args": stated}).engine)
     last = len(args) - 1 - args[::-1].index(CONFIG)
     config = json.loads(args[last + 1])
 
@@ -91,7 +91,7 @@ def test_sizes_of_graphs_are_added_to_a_config_of_the_user_s(
 def test_no_sizes_are_added_where_the_user_says_them_or_there_is_no_place(
     stated: list[str],
 ) -> None:
-    args = engine_args(resource({"engine.args": stated, "nodePool.accelerator": "GB200"}).spec)
+    args = engine_args(resource({"engine.args": stated, "nodePool.accelerator": "GB200"}).engine)
     ours = args[args.index("--scheduler-cls") :]
 
     assert CONFIG not in ours

@@ -13,7 +13,6 @@ from fathom.api.spec import DraftSpec, EngineSpec
 from fathom.engine.capability_table import EVERY_RELEASE, TABLE
 from fathom.engine.engine_args import engine_args
 from fathom.engine.flags import FLAGS
-from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.engine.ranks import Role
 from fathom.engine.speculative_config import KEYS
 from fathom.resource import SpeculativeDeployment, parse
@@ -48,9 +47,9 @@ def generated() -> tuple[set[str], set[str]]:
     for source in SOURCES:
         sd = parse(yaml.safe_load(source.read_text(encoding="utf-8")))
         assert isinstance(sd, SpeculativeDeployment)
-        roles = [Role.LEADER, Role.WORKER] if spans_nodes(sd.spec) else [Role.LEADER]
+        roles = [Role.LEADER, Role.WORKER] if sd.engine.layout.spans_nodes else [Role.LEADER]
         for role in roles:
-            args = engine_args(sd.spec, role)
+            args = engine_args(sd.engine, role)
             flags |= {
                 each for each in args if each.startswith("--") and each not in sd.spec.engine.args
             }

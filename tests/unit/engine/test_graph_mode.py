@@ -2,8 +2,9 @@
 
 import pytest
 
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.cuda_graphs import GraphMode
-from fathom.engine.graph_mode import VLLMS_OWN, no_full_graphs, stated_mode
+from fathom.engine.graph_mode import VLLMS_OWN, stated_mode
 
 
 @pytest.mark.parametrize(
@@ -20,15 +21,17 @@ from fathom.engine.graph_mode import VLLMS_OWN, no_full_graphs, stated_mode
     ids=str,
 )
 def test_the_mode_is_the_one_that_is_asked_for(args: list[str], mode: GraphMode, said: str) -> None:
-    found = stated_mode(args)
+    found = stated_mode(EngineArguments.of(args))
 
     assert (found.mode, found.said) == (mode, said)
-    assert no_full_graphs(args) == ("" if mode is GraphMode.FULL else said)
+    assert stated_mode(EngineArguments.of(args)).without_full == (
+        "" if mode is GraphMode.FULL else said
+    )
 
 
 @pytest.mark.parametrize(
     "args", [[], ["-O2"], ["-O3"], ["-O1", "-O2"], ["-cc.cudagraph_mode=unheard_of"]], ids=str
 )
 def test_else_it_is_vllms_own(args: list[str]) -> None:
-    assert stated_mode(args) == VLLMS_OWN
-    assert no_full_graphs(args) == ""
+    assert stated_mode(EngineArguments.of(args)) == VLLMS_OWN
+    assert stated_mode(EngineArguments.of(args)).without_full == ""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.engine_args import engine_args
 from fathom.engine.owned_flags import owned_flag_problems
 from fathom.manifests.problems import problems_of
@@ -113,7 +114,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize("argument", REFUSED)
 def test_owned_flags_are_refused_and_the_field_is_named(argument: str) -> None:
-    (problem,) = owned_flag_problems(["--seed", "1", argument])
+    (problem,) = owned_flag_problems(EngineArguments.of(["--seed", "1", argument]))
 
     assert problem.field == "spec.engine.args[2]"
     assert problem.message.startswith(argument.partition("=")[0].split(".")[0])
@@ -123,11 +124,11 @@ def test_owned_flags_are_refused_and_the_field_is_named(argument: str) -> None:
 
 @pytest.mark.parametrize("args", ALLOWED, ids=str)
 def test_what_has_no_field_passes(args: list[str]) -> None:
-    assert owned_flag_problems(args) == ()
+    assert owned_flag_problems(EngineArguments.of(args)) == ()
 
 
 def test_the_message_says_what_an_abbreviation_stands_for() -> None:
-    (problem,) = owned_flag_problems(["-sc.method=ngram"])
+    (problem,) = owned_flag_problems(EngineArguments.of(["-sc.method=ngram"]))
 
     assert str(problem) == (
         "spec.engine.args[0]: -sc.method (which vLLM reads as --speculative-config) may not be "
@@ -146,7 +147,7 @@ def test_the_message_says_what_an_abbreviation_stands_for() -> None:
     ],
 )
 def test_and_that_of_whatever_is_not_a_name_of_its_own(argument: str, meaning: str) -> None:
-    (problem,) = owned_flag_problems([argument])
+    (problem,) = owned_flag_problems(EngineArguments.of([argument]))
 
     reads = f" (which vLLM reads as {meaning})" if meaning else ""
     assert problem.message.startswith(f"{argument}{reads} may not be set here: ")
@@ -154,7 +155,7 @@ def test_and_that_of_whatever_is_not_a_name_of_its_own(argument: str, meaning: s
 
 @pytest.mark.parametrize("argument", ["--tensor-parallel-size", "--tensor_parallel_size=8"])
 def test_and_nothing_of_one_that_is_spelled_out(argument: str) -> None:
-    (problem,) = owned_flag_problems([argument])
+    (problem,) = owned_flag_problems(EngineArguments.of([argument]))
 
     assert problem.message == (
         f"{argument.partition('=')[0]} may not be set here: "
@@ -164,10 +165,10 @@ def test_and_nothing_of_one_that_is_spelled_out(argument: str) -> None:
 
 @pytest.mark.parametrize("args", [["--disable-log-stats"], ["--scheduler-cls", "mine.Own"]])
 def test_an_engine_without_the_plugin_may_do_without_what_that_needs(args: list[str]) -> None:
-    (problem,) = owned_flag_problems(args, plugin=True)
+    (problem,) = owned_flag_problems(EngineArguments.of(args), plugin=True)
 
     assert "tuning mode Static" in problem.message
-    assert owned_flag_problems(args, plugin=False) == ()
+    assert owned_flag_problems(EngineArguments.of(args), plugin=False) == ()
 
 
 def test_a_scheduler_of_one_s_own_stands_in_the_command_of_a_static_engine() -> None:
@@ -175,9 +176,11 @@ def test_a_scheduler_of_one_s_own_stands_in_the_command_of_a_static_engine() -> 
     static = resource({**own, "speculation.tuning.mode": "Static"})
 
     assert problems_of(static) == ()
-    assert [each for each in engine_args(static.spec) if "cheduler" in each] == ["--scheduler-cls"]
+    assert [each for each in engine_args(static.engine) if "cheduler" in each] == [
+        "--scheduler-cls"
+    ]
     assert [each.field for each in problems_of(resource(own))] == ["spec.engine.args[0]"]
 
 
 def test_asynchronous_scheduling_may_be_turned_off() -> None:
-    assert owned_flag_problems(["--no-async-scheduling"]) == ()
+    assert owned_flag_problems(EngineArguments.of(["--no-async-scheduling"])) == ()

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.engine_args import engine_args
+from fathom.engine.profile import profile_of
 from fathom.engine.report import (
     NOTHING_TOLD,
     Difference,
@@ -53,7 +55,7 @@ def test_a_rendered_command_asks_for_what_the_spec_says() -> None:
         }
     ).spec
 
-    assert asked_by(engine_args(spec)) == EngineReport(
+    assert asked_by(EngineArguments.of(engine_args(profile_of(spec)))) == EngineReport(
         depths=(0, 1, 3, 7),
         method=spec.draft.method.value,
         max_num_seqs=64,
@@ -85,7 +87,7 @@ def test_a_rendered_command_asks_for_what_the_spec_says() -> None:
 def test_what_arguments_leave_open_is_not_asked_for(
     args: tuple[str, ...], asked: EngineReport
 ) -> None:
-    assert asked_by(args) == asked
+    assert asked_by(EngineArguments.of(args)) == asked
 
 
 ASKED = EngineReport(
@@ -129,4 +131,4 @@ def test_only_what_both_know_can_differ(
 )
 def test_depths_that_are_no_numbers_are_not_told(config: str) -> None:
     """A webhook may have written anything."""
-    assert asked_by(("--speculative-config", config)).depths == ()
+    assert asked_by(EngineArguments.of(("--speculative-config", config))).depths == ()

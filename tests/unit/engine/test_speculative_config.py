@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 from fathom.engine.engine_args import engine_args
-from fathom.engine.speculative_config import (
-    KEYS,
-    Key,
-    draft_option_problems,
-    speculative_config,
-)
+from fathom.engine.profile import profile_of
+from fathom.engine.speculative_config import KEYS, Key, draft_option_problems, speculative_config
 from manifest_samples import resource
 
 
@@ -31,7 +27,7 @@ from manifest_samples import resource
 def test_fields_become_keys_of_the_speculative_config(
     changes: dict[str, Any], keys: dict[str, Any]
 ) -> None:
-    args = engine_args(resource(changes).spec)
+    args = engine_args(resource(changes).engine)
 
     config = json.loads(args[args.index("--speculative-config") + 1])
 
@@ -42,7 +38,7 @@ def test_fields_become_keys_of_the_speculative_config(
 def test_draft_options_reach_vllm_as_what_they_say() -> None:
     options = {"draft_sample_method": "probabilistic", "prompt_lookup_max": "4", "x": "true"}
     spec = resource({"draft": {"method": "ngram", "options": options}}).spec
-    found = speculative_config(spec)
+    found = speculative_config(profile_of(spec))
     assert found["draft_sample_method"] == "probabilistic"
     assert (found["prompt_lookup_max"], found["x"]) == (4, True)
     assert found["method"] == "ngram"

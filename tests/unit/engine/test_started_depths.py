@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.depth_set import named_depths
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.engine_args import engine_args
 from fathom.engine.started_depths import depths_in
 from manifest_samples import resource, started_with
@@ -10,13 +10,13 @@ from manifest_samples import resource, started_with
 
 @pytest.mark.parametrize("tokens", [1, 4, 6])
 def test_what_is_rendered_is_read_back(tokens: int) -> None:
-    spec = resource({"speculation": {"tokens": tokens}}).spec
-    assert depths_in(engine_args(spec)) == frozenset(named_depths(spec))
+    engine = resource({"speculation": {"tokens": tokens}}).engine
+    assert depths_in(EngineArguments.of(engine_args(engine))) == frozenset(engine.depths)
 
 
 def test_the_last_one_wins_as_in_vllm() -> None:
     args = (*started_with((0, 1)), "--speculative_config=" + started_with((0, 3))[1])
-    assert depths_in(args) == {0, 3}
+    assert depths_in(EngineArguments.of(args)) == {0, 3}
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_the_last_one_wins_as_in_vllm() -> None:
     ids=str,
 )
 def test_an_engine_without_a_schedule_was_told_of_none(args: tuple[str, ...]) -> None:
-    assert depths_in(args) is None
+    assert depths_in(EngineArguments.of(args)) is None

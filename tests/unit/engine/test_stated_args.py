@@ -3,7 +3,6 @@
 import pytest
 
 from fathom.engine.engine_args import engine_args
-from fathom.engine.stated_args import max_batch, stated_max_num_seqs
 from manifest_samples import resource
 
 
@@ -33,14 +32,14 @@ from manifest_samples import resource
     ids=str,
 )
 def test_the_largest_batch_is_read_in_every_spelling(args: list[str], batch: int) -> None:
-    spec = resource({"engine.args": args}).spec
+    engine = resource({"engine.args": args}).engine
 
-    assert max_batch(spec) == batch
-    ours = [part for part in engine_args(spec) if part == "--max-num-seqs"]
-    added = stated_max_num_seqs(spec) is None
+    assert engine.max_num_seqs == batch
+    ours = [part for part in engine_args(engine) if part == "--max-num-seqs"]
+    added = engine.arguments.value("--max-num-seqs") is None
     assert len(ours) == args.count("--max-num-seqs") + added
 
 
 def test_of_gpus_that_nobody_named_the_smaller_default_is_taken() -> None:
     pool = {"accelerator": "Custom", "gpusPerNode": 4}
-    assert max_batch(resource({"nodePool": pool}).spec) == 256
+    assert resource({"nodePool": pool}).engine.max_num_seqs == 256

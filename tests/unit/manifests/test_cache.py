@@ -143,7 +143,7 @@ def test_pinned_pods_belong_to_the_revision_of_what_the_user_wrote() -> None:
     found = pinned(sd, Fetched((("draft", COMMIT), ("model", COMMIT))))
     assert (found.spec.model.revision, found.spec.draft.revision) == (COMMIT, COMMIT)
     assert found.spec.model.served_name == sd.spec.model.id
-    assert revision_of(found.spec) != revision_of(sd.spec)
+    assert revision_of(found) != revision_of(sd)
     assert pinned(sd, None) is sd
 
 

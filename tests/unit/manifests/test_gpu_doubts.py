@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.capability import live_depth
 from fathom.manifests.problems import doubts_of, problems_of
 from manifest_samples import resource
 
@@ -23,7 +22,7 @@ def test_it_is_said_that_nobody_has_run_it() -> None:
     (said,) = doubts(AMD)
 
     assert said.startswith(NEVER_RUN)
-    assert live_depth(resource(AMD).spec)
+    assert resource(AMD).engine.live
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from fathom.core.models.names import is_model_name
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.owned_flags import lone_argument_problems
 from fathom.manifests.problems import problems_of
 from manifest_samples import resource
@@ -72,7 +73,7 @@ def test_names_that_are_none_are_refused(name: str, field: str) -> None:
     ],
 )
 def test_arguments_that_vllm_may_take_are_taken(args: tuple[str, ...]) -> None:
-    assert lone_argument_problems(args) == ()
+    assert lone_argument_problems(EngineArguments.of(args)) == ()
 
 
 TWO = "and its value are one argument here, which vLLM does not know: make them two, or write"
@@ -105,7 +106,7 @@ STRAY = "remove this argument, or write its option before it."
 def test_arguments_of_no_option_are_refused(
     args: tuple[str, ...], index: int, sentence: str
 ) -> None:
-    assert [str(problem) for problem in lone_argument_problems(args)] == [
+    assert [str(problem) for problem in lone_argument_problems(EngineArguments.of(args))] == [
         f"spec.engine.args[{index}]: {sentence}"
     ]
 

@@ -31,7 +31,7 @@ from fathom.manifests.children.pod_disruption_budget import pod_disruption_budge
 from fathom.manifests.pod.pod_template import pod_template
 from fathom.manifests.pod.template_problems import READ_IN_ENGINE_ENV
 from fathom.manifests.problems import doubts_of, problems_of
-from fathom.resource import SpeculativeDeployment, parse
+from fathom.resource import Metadata, SpeculativeDeployment, parse
 from fathom_local.tools import alarm_reference, api_reference
 from manifest_samples import resource
 from support.waiting import GUARD_S
@@ -174,6 +174,10 @@ def another(value: object) -> object:
             return {"a": "1"}
 
 
+def of_spec(spec: SpeculativeDeploymentSpec) -> SpeculativeDeployment:
+    return SpeculativeDeployment(Metadata(name="kimi"), spec)
+
+
 def revision(path: str | None = None, value: object = None, mode: str = "Auto") -> str:
     document = deepcopy(BASE)
     document["speculation"]["tuning"]["mode"] = mode
@@ -183,7 +187,7 @@ def revision(path: str | None = None, value: object = None, mode: str = "Auto") 
         for parent in parents:
             inner = inner.setdefault(parent, {})
         inner[last] = value
-    return revision_of(SpeculativeDeploymentSpec.model_validate(document))
+    return revision_of(of_spec(SpeculativeDeploymentSpec.model_validate(document)))
 
 
 ROWS = dict(
@@ -228,9 +232,8 @@ def test_live_or_restart_exceptions() -> None:
     over = SpeculativeDeploymentSpec.model_validate(
         {**BASE, "engine": {**BASE["engine"], "tensorParallelSize": 8}}
     )
-    assert revision_of(over) != revision_of(
-        over.model_copy(update={"worker_template": {"spec": {"hostPID": True}}})
-    )
+    merged = over.model_copy(update={"worker_template": {"spec": {"hostPID": True}}})
+    assert revision_of(of_spec(over)) != revision_of(of_spec(merged))
     assert revision("speculation.tokens", 5, mode=static) != revision(mode=static)
     assert revision("speculation.maxTokens", 5, mode=static) == revision(mode=static)
     assert revision("engine.version", "0.31.0") != revision()
@@ -411,14 +414,14 @@ def test_without_the_dra_driver_a_spec_is_refused_as_the_page_says() -> None:
     trays = {"engine.tensorParallelSize": 8}
     before = since("NVIDIA's DRA driver").before
 
-    obstacle = obstacle_to(resource(trays).spec, ServedApis(), usable=(LEADER_WORKER_SET,))
+    obstacle = obstacle_to(resource(trays).engine.layout, ServedApis(), usable=(LEADER_WORKER_SET,))
 
     assert obstacle is not None
     assert f"reason `{obstacle.reason}`" in before
     assert f"`{obstacle.problem.field.removeprefix('spec.')}`" in before
     for choice in re.findall(r"is (\w+) or (\w+)$", before)[0]:
-        spec = resource({**trays, "nodePool.computeDomain": choice}).spec
-        assert obstacle_to(spec, ServedApis(), usable=(LEADER_WORKER_SET,)) is None
+        layout = resource({**trays, "nodePool.computeDomain": choice}).engine.layout
+        assert obstacle_to(layout, ServedApis(), usable=(LEADER_WORKER_SET,)) is None
 
 
 def test_rights_on_the_page_are_the_chart_s() -> None:

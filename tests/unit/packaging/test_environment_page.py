@@ -48,7 +48,7 @@ IMPLIED: Final = {
 def environment(changes: Mapping[str, Any]) -> dict[str, str]:
     """Values by name; one that comes from elsewhere as the page says it."""
     found = {}
-    for variable in engine_env(resource({**STOCK, **changes}).spec):
+    for variable in engine_env(resource({**STOCK, **changes}).engine):
         assert isinstance(variable, dict)
         source = variable.get("valueFrom")
         elsewhere = "from the pod" if source and "fieldRef" in source else "from the Secret"  # type: ignore[operator]

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from fathom.api.familiar import FAMILIAR, OF_CONTAINERS, OF_PODS, Familiar, plain
 from fathom.api.spec import SpeculativeDeploymentSpec
 from fathom.core.plugin import PluginBundle
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.flags import FLAGS
 from fathom.engine.owned_flags import owned_flag_problems
 from fathom.manifests.pod.pod_template import pod_template
@@ -100,7 +101,7 @@ def test_options_for_the_arguments_may_stand_there_and_others_have_their_field()
     fields = {flag.name.removeprefix("--"): flag.field for flag in FLAGS if flag.field}
     known = {plain(name): row.field for row in FAMILIAR for name in row.names}
 
-    assert owned_flag_problems(list(options.names)) == ()
+    assert owned_flag_problems(EngineArguments.of(list(options.names))) == ()
     for name, field in fields.items():
         assert known.get(plain(name), f"{SPEC}{field}") in (f"{SPEC}{field}", "spec.model.id"), name
 

@@ -3,7 +3,6 @@
 import pytest
 
 from fathom.engine.cuda_graphs import Captured
-from fathom.engine.engine_graphs import captured_by
 from fathom.preflight.memory_estimate import graph_cost
 from manifest_samples import resource
 
@@ -18,17 +17,17 @@ def test_a_graph_of_the_target_costs_memory_and_time_and_one_of_the_draft_a_litt
 
 @pytest.mark.parametrize("flag", ["--enforce-eager", "-O0"])
 def test_what_captures_nothing_costs_nothing(flag: str) -> None:
-    none = captured_by(resource({"engine.args": [flag]}).spec)
+    none = resource({"engine.args": [flag]}).engine.captured
     assert none is not None
     assert graph_cost(none).memory_bytes == 0
 
 
 def test_a_fixed_depth_captures_less_and_what_the_user_sets_is_not_known() -> None:
-    live = captured_by(resource({}).spec)
-    static = captured_by(resource({"speculation.tuning.mode": "Static"}).spec)
+    live = resource({}).engine.captured
+    static = resource({"speculation.tuning.mode": "Static"}).engine.captured
     assert live is not None
     assert static is not None
     assert static.total < live.total
     sizes = {"engine.args": ["--cudagraph-capture-sizes", "8", "16"]}
-    assert captured_by(resource(sizes).spec) is None
-    assert captured_by(resource({"speculation.drafting": "Disabled"}).spec) is None
+    assert resource(sizes).engine.captured is None
+    assert resource({"speculation.drafting": "Disabled"}).engine.captured is None

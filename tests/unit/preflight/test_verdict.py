@@ -33,7 +33,7 @@ def judged(
         else ModelFacts(absence=Absence.UNREACHABLE, explanation="the hub is down")
         for each in (target, draft)
     ]
-    return check_draft(preflight_input(resource(changes).spec, *facts))
+    return check_draft(preflight_input(resource(changes).engine, *facts))
 
 
 @pytest.mark.parametrize(

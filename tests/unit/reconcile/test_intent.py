@@ -74,7 +74,7 @@ def test_an_earlier_spec_is_stopped_by_what_stops_the_newest(
     expected = resource({**earlier, **followed}).spec
     assert found is not None
     assert found.spec == expected
-    assert revision_of(found.spec) == revision_of(resource(earlier).spec)
+    assert revision_of(found) == revision_of(resource(earlier))
 
 
 @pytest.mark.parametrize("text", ["", "[" * 20_000, "[]", "7", json.dumps({"model": "no object"})])
@@ -106,9 +106,9 @@ def test_pods_that_an_earlier_fathom_started_without_counting_keep_their_revisio
     kept = Checkpoint(good_spec=good_spec_text(manifest(before)), good_revision="0ld0ld00")
 
     def wanted(changes: dict[str, Any]) -> str:
-        return wanted_revision(resource(changes).spec, manifest(changes), judged_by(kept))
+        return wanted_revision(resource(changes), manifest(changes), judged_by(kept))
 
     assert wanted(before) == "0ld0ld00"
     assert wanted({**before, "replicas": 3, "speculation.tuning.mode": "Advise"}) == "0ld0ld00"
     deeper = {**before, "speculation.tokens": 5}
-    assert wanted(deeper) == revision_of(resource(deeper).spec)
+    assert wanted(deeper) == revision_of(resource(deeper))

@@ -10,7 +10,7 @@ from fathom.core.cluster.kinds import LEADER_WORKER_SET
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ALL, ServedApis
 from fathom.core.models.facts import Absence, ModelFacts, ModelRef
-from fathom.core.revision import StartedAs
+from fathom.engine.profile import StartedAs
 from fathom.preflight.verdict import DraftVerdict
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.intent import JudgedBy, good_spec_text, intent_of

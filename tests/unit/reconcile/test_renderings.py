@@ -85,7 +85,7 @@ def test_a_difference_of_workers_alone_is_told_as_theirs(rendered_by: str) -> No
     assert offer is not None
     assert offer.why == "workers' terminationGracePeriodSeconds: 60 became 140"
     rendering = rendering_of(LEADER_WORKER_SET, sd, BUNDLE)
-    assert offer.revision == rerendered(revision_of(sd.spec), rendering)
+    assert offer.revision == rerendered(revision_of(sd), rendering)
     assert (offer.stable, len(offer.revision)) == ("aaaaaaaa", 8)
 
 

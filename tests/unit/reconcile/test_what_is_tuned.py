@@ -13,7 +13,6 @@ from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.engine.depth import summary
 from fathom.engine.engine_args import engine_args
 from fathom.engine.report import EngineReport
-from fathom.manifests.render import max_batch
 from fathom.reconcile.checkpoint import Checkpoint
 from fathom.reconcile.desired_state import DesiredState, following_of
 from fathom.reconcile.tuning_input import settings_of, tuned_pods, tuning_snapshot
@@ -80,7 +79,7 @@ def _engine(
 
 
 OF_SPEC = {"tokens": 5, "minTokens": 3, "maxTokens": 7}
-SPEC = resource({"speculation": OF_SPEC}).spec
+WANTED = resource({"speculation": OF_SPEC})
 OF_THE_SPEC = (0, 1, 2, 3, 5, 7)
 
 
@@ -107,39 +106,37 @@ OF_THE_SPEC = (0, 1, 2, 3, 5, 7)
 def test_only_depths_that_all_engines_have_are_chosen(
     engines: Sequence[Iterable[int] | None], tokens: int, depths: tuple[int, ...]
 ) -> None:
-    found = settings_of(SPEC, [_engine(each) for each in engines], live=True)
+    found = settings_of(WANTED, [_engine(each) for each in engines], live=True)
     assert (found.tokens, found.depths) == (tokens, depths)
 
 
 def test_depths_within_the_bounds_go_before_nearer_ones() -> None:
-    spec = resource({"speculation": {"tokens": 5, "minTokens": 4}}).spec
-    found = settings_of(spec, [_engine((0, 1, 3, 7))], live=True)
+    wanted = resource({"speculation": {"tokens": 5, "minTokens": 4}})
+    found = settings_of(wanted, [_engine((0, 1, 3, 7))], live=True)
     assert (found.tokens, found.min_tokens, found.depths) == (7, 4, (7,))
 
 
 def test_nobody_is_taken_to_depth_0_for_want_of_a_common_depth() -> None:
-    spec = resource({"speculation": {"tokens": 2, "depths": [0, 2, 5], "minTokens": 1}}).spec
-    found = settings_of(spec, [*[_engine((0, 1, 3, 7))] * 2, _engine((0, 2, 5))], live=True)
+    wanted = resource({"speculation": {"tokens": 2, "depths": [0, 2, 5], "minTokens": 1}})
+    found = settings_of(wanted, [*[_engine((0, 1, 3, 7))] * 2, _engine((0, 2, 5))], live=True)
     assert (found.tokens, found.depths) == (1, (1, 3))
 
 
 def test_what_an_engine_that_does_not_serve_lacks_does_not_matter() -> None:
-    found = settings_of(SPEC, [_engine(range(8)), _engine((0, 1), ready=False)], live=True)
+    found = settings_of(WANTED, [_engine(range(8)), _engine((0, 1), ready=False)], live=True)
     assert found.depths == (3, 4, 5, 6, 7)
 
 
 def test_a_user_s_own_depths_are_all_that_is_chosen_from() -> None:
-    spec = resource({"speculation": {"tokens": 3, "depths": [1, 3, 7]}}).spec
-    assert settings_of(spec, [_engine(range(8))], live=True).depths == (1, 3, 7)
+    wanted = resource({"speculation": {"tokens": 3, "depths": [1, 3, 7]}})
+    assert settings_of(wanted, [_engine(range(8))], live=True).depths == (1, 3, 7)
 
 
 @pytest.mark.parametrize("tokens", [1, 7])
 def test_an_engine_with_fewer_batches_than_depths_runs_what_is_asked(tokens: int) -> None:
-    spec = resource(
-        {"speculation": {"tokens": tokens}, "engine.args": ["--max-num-seqs", "2"]}
-    ).spec
-    started = PodSpec.model_validate({"containers": [{"args": engine_args(spec)}]})
-    found = settings_of(spec, [_engine(()).model_copy(update={"spec": started})], live=True)
+    wanted = resource({"speculation": {"tokens": tokens}, "engine.args": ["--max-num-seqs", "2"]})
+    started = PodSpec.model_validate({"containers": [{"args": engine_args(wanted.engine)}]})
+    found = settings_of(wanted, [_engine(()).model_copy(update={"spec": started})], live=True)
     assert (found.tokens, found.depths) == (tokens, (1, 3, 7))
 
 
@@ -159,7 +156,7 @@ def test_what_engines_say_that_they_have_goes_before_what_they_were_started_with
     pods = [_engine(range(8), name=name) for name in "ab"]
     told = {each.name: _told(each, depths=(0, 1, 3, 7), max_num_seqs=64) for each in pods}
 
-    found = settings_of(SPEC, pods, live=True, counters=told)
+    found = settings_of(WANTED, pods, live=True, counters=told)
 
     assert (found.depths, found.max_batch) == ((3, 7), 64)
 
@@ -168,7 +165,10 @@ def test_what_engines_say_that_they_have_goes_before_what_they_were_started_with
     ("others", "most"),
     [
         ({"max_num_seqs": 128}, 128),
-        ({}, max_batch(SPEC)),  # an older plugin, or a Prometheus that drops the series
+        (
+            {},
+            WANTED.engine.max_num_seqs,
+        ),  # an older plugin, or a Prometheus that drops the series
         (None, 64),  # not read
     ],
 )
@@ -180,7 +180,7 @@ def test_of_engines_that_differ_the_largest_batch_counts_once_all_tell(
     if others is not None:
         told[other.name] = _told(other, **others)
 
-    assert settings_of(SPEC, pods, live=True, counters=told).max_batch == most
+    assert settings_of(WANTED, pods, live=True, counters=told).max_batch == most
 
 
 def test_only_an_engine_whose_depth_is_live_says_which_depths_there_are() -> None:
@@ -190,13 +190,13 @@ def test_only_an_engine_whose_depth_is_live_says_which_depths_there_are() -> Non
         one.name: _told(one, depths=(0, 1, 3, 7), max_num_seqs=64),
         other.name: _told(other, live=False, depths=(7,), max_num_seqs=64),
     }
-    assert settings_of(SPEC, pods, live=True, counters=told).depths == (3, 7)
+    assert settings_of(WANTED, pods, live=True, counters=told).depths == (3, 7)
 
 
 def test_an_engine_with_no_more_batches_than_depths_is_taken_as_it_was_started() -> None:
     pod = _engine(range(8))
     told = {pod.name: _told(pod, depths=(0, 3), max_num_seqs=2)}
-    assert settings_of(SPEC, [pod], live=True, counters=told).depths == (3, 4, 5, 6, 7)
+    assert settings_of(WANTED, [pod], live=True, counters=told).depths == (3, 4, 5, 6, 7)
 
 
 @pytest.mark.parametrize(

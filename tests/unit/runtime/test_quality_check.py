@@ -16,7 +16,6 @@ from fathom.core.cluster.served import ServedApis
 from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.measurement import EngineCounts, PodCounters
 from fathom.core.reporting.events import Severity
-from fathom.engine.capability import live_depth
 from fathom.engine.depth import DepthDocument, flat
 from fathom.quality.check import QUALITY_KEY
 from fathom.quality.completion import Completion, CompletionRequest, Unanswered
@@ -136,8 +135,8 @@ class Cluster:
     async def tick(self) -> QualityStep:
         """One pass: the check's step, and all of it carried out."""
         self.now_s += 5
-        spec = resource(self.changes).spec
-        step = await self.checker.advance(self.snapshot(), self.pods, spec, live=live_depth(spec))
+        sd = resource(self.changes)
+        step = await self.checker.advance(self.snapshot(), self.pods, sd, live=sd.engine.live)
         pods = {name: flat(depth, 256) for name, depth in step.holds.items()}
         if pods != self.document.pods:
             self.document = DepthDocument(self.document.generation + 1, flat(5, 256), pods)

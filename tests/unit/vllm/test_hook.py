@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fathom.engine.depth_set import named_depths
+from fathom.engine.profile import profile_of
 from fathom.engine.startup_schedule import BASE_DEPTH, startup_schedule
 from fathom_vllm.counters import CountersWriter, Counts, read_counts
 from fathom_vllm.depth_file import Adopted, DepthFile, Rejected
@@ -124,7 +124,7 @@ def test_without_a_document_the_whole_table_is_the_first_ranges_depth(engine: En
 
 def test_the_users_own_depth_comes_from_the_document_and_from_nowhere_else(engine: Engine) -> None:
     spec = resource({"speculation.tokens": 7}).spec
-    schedule = startup_schedule(named_depths(spec), 8)
+    schedule = startup_schedule(profile_of(spec).depths, 8)
     engine.start(depth_table(tuple((p.first, p.last, p.depth) for p in schedule), 8))
     began_at = list(engine.table)
 

@@ -1,6 +1,7 @@
 """What the operator reads of pods: the few fields it decides on, typed."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import AwareDatetime, Field
@@ -15,9 +16,9 @@ from fathom.core.cluster.metadata import (
     absent_as,
     count,
 )
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.host import HOST_FLAG
-from fathom.engine.options import last_value
-from fathom.engine.report import EngineReport, asked_by
+from fathom.engine.report import NOTHING_TOLD, EngineReport, asked_by
 from fathom.engine.started_depths import depths_in
 
 LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -90,6 +91,11 @@ class _Container(ObservedModel):
     args: Annotated[tuple[str, ...], absent_as(())] = ()
     resources: Annotated[_Resources, absent_as(_Resources())] = _Resources()
 
+    @cached_property
+    def arguments(self) -> EngineArguments:
+        """As vLLM would read them."""
+        return EngineArguments.of(self.args)
+
 
 class _InitContainer(ObservedModel):
     name: str = ""
@@ -140,22 +146,23 @@ class PodSpec(ObservedModel):
     def config_maps(self) -> frozenset[str]:
         return frozenset(volume.config_map.name for volume in self.volumes if volume.config_map)
 
-    @property
+    @cached_property
     def named_depths(self) -> frozenset[int] | None:
         """That its engine was told of at start; None: its arguments do not say."""
-        found = (depths_in(each.args) for each in self.containers)
+        found = (depths_in(each.arguments) for each in self.containers)
         return next((each for each in found if each is not None), None)
 
-    @property
+    @cached_property
     def asks_for(self) -> EngineReport:
         """What its engine's arguments ask for."""
-        ours = (each.args for each in self.containers if each.name == names.ENGINE_CONTAINER)
-        return asked_by(next(ours, ()))
+        ours = (each for each in self.containers if each.name == names.ENGINE_CONTAINER)
+        found = next(ours, None)
+        return NOTHING_TOLD if found is None else asked_by(found.arguments)
 
     @property
     def host(self) -> str | None:
         """Where its engine listens; None: its arguments do not say."""
-        found = (last_value(each.args, HOST_FLAG) for each in self.containers)
+        found = (each.arguments.value(HOST_FLAG) for each in self.containers)
         return next((each for each in found if each is not None), None)
 
 

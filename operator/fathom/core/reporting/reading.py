@@ -4,7 +4,6 @@ from typing import Final
 
 from fathom.api.conditions import AlarmKind, ConditionStatus, ConditionType
 from fathom.api.status import GainedStatus, SpeculativeDeploymentStatus
-from fathom.engine.capability import live_depth_refusal
 from fathom.resource import SpeculativeDeployment
 
 UNKNOWN: Final = "–"
@@ -31,8 +30,8 @@ def why_not_live(resource: SpeculativeDeployment, status: SpeculativeDeploymentS
     if actuation:
         said = status.engine.reason or f"status.engine.actuation is {actuation}."
         return "" if actuation == "Live" else said
-    refusal = live_depth_refusal(resource.spec)
-    return refusal[1] if refusal else ""
+    refusal = resource.engine.not_live
+    return refusal.sentence if refusal else ""
 
 
 def gained_in_words(gained: GainedStatus) -> str:

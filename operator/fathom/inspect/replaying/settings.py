@@ -8,8 +8,6 @@ from pydantic import JsonValue, ValidationError
 from fathom.adapters.yaml_documents import UnreadableManifestError, read_documents
 from fathom.api.choices import Objective
 from fathom.api.spec import SpeculationSpec
-from fathom.engine.depth_set import named_depths
-from fathom.manifests.render import max_batch
 from fathom.resource import SpeculativeDeployment, is_speculative_deployment, parse
 from fathom.tuning.interface import Settings
 from fathom.tuning.settings import settings_from
@@ -53,8 +51,9 @@ def settings_for(
         raise BadSettingsError(f"The settings are refused: {problems}.") from error
     batch, named = most or MAX_BATCH, None
     if resource is not None:
-        batch = most or max_batch(resource.spec)
-        named = named_depths(resource.spec.model_copy(update={"speculation": wished}))
+        batch = most or resource.engine.max_num_seqs
+        spec = resource.spec.model_copy(update={"speculation": wished})
+        named = resource.with_spec(spec).engine.depths
     settings = settings_from(wished, batch, named)
     if not settings.min_tokens <= settings.tokens <= settings.max_tokens:
         raise BadSettingsError(

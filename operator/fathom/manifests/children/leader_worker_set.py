@@ -4,7 +4,6 @@ from fathom.api import names
 from fathom.core.cluster.kinds import LEADER_WORKER_SET
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.plugin import PluginBundle
-from fathom.engine.nodes_per_replica import nodes_per_replica
 from fathom.manifests.children.workload_metadata import workload_annotations
 from fathom.manifests.metadata import child_metadata
 from fathom.manifests.pod.pod_template import pod_template, worker_template
@@ -46,7 +45,7 @@ def leader_worker_set(
                 },
             },
             "leaderWorkerTemplate": {
-                "size": nodes_per_replica(sd.spec),
+                "size": sd.engine.layout.nodes,
                 "restartPolicy": _GROUP_RESTART,
                 "leaderTemplate": pod_template(sd, revision=revision, bundle=bundle),
                 "workerTemplate": worker_template(sd, revision=revision, bundle=bundle),

@@ -5,7 +5,6 @@ from pydantic import JsonValue
 from fathom.core.cluster.kinds import POD_DISRUPTION_BUDGET
 from fathom.core.cluster.manifest import Manifest
 from fathom.core.cluster.served import ServedApis
-from fathom.engine.nodes_per_replica import spans_nodes
 from fathom.manifests.metadata import child_metadata, group_selector, serving_labels
 from fathom.resource import SpeculativeDeployment
 
@@ -38,6 +37,6 @@ def pod_disruption_budget(sd: SpeculativeDeployment, served: ServedApis) -> Mani
         "spec": {
             "maxUnavailable": max(1, sd.spec.rollout.max_unavailable),
             **always,
-            "selector": group_selector(sd) if spans_nodes(sd.spec) else serving,
+            "selector": group_selector(sd) if sd.engine.layout.spans_nodes else serving,
         },
     }

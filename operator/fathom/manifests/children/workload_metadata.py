@@ -1,6 +1,5 @@
 from fathom.api import names
 from fathom.core.plugin import PluginBundle
-from fathom.engine.capability import has_plugin
 from fathom.manifests.cache import fetched_by
 from fathom.resource import SpeculativeDeployment
 
@@ -8,7 +7,7 @@ from fathom.resource import SpeculativeDeployment
 def workload_annotations(sd: SpeculativeDeployment, bundle: PluginBundle) -> dict[str, str]:
     """What a new Fathom changes by itself: on the workload, where no pod rolls for it."""
     annotations = {names.ANNOTATION_RENDERED_BY: bundle.version}
-    if has_plugin(sd.spec):
+    if sd.engine.has_plugin:
         annotations[names.ANNOTATION_PLUGIN] = names.plugin_config_map(
             sd.metadata.name, bundle.content
         )

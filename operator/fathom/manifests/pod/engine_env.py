@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from fathom.api.pod_fields import EnvVar
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.capability import has_plugin, live_depth
+from fathom.engine.profile import EngineProfile
 from fathom.engine.ranks import Role
 from fathom.manifests.cache import HUB_HOME, compile_cache, offline
 from fathom.manifests.pod.fabric_env import fabric_env
@@ -38,31 +38,32 @@ _SHARED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 what stands between two members."""
 
 
-def engine_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> list[JsonValue]:
+def engine_env(engine: EngineProfile, role: Role = Role.LEADER) -> list[JsonValue]:
     """What serving needs, then the user's own, which win over ours of the same name.
 
     Each of ours stands with its why in docs/environment.md.
     """
+    spec = engine.spec
     user = {variable.name: _variable(variable) for variable in spec.engine.env}
     own = [
         # vLLM's own limit is ten minutes, whatever the startup probe allows.
         _value("VLLM_ENGINE_READY_TIMEOUT_S", str(spec.engine.startup_minutes * 60)),
-        *(_value(*each) for each in {**user_env(spec), **fabric_env(spec, role)}.items()),
+        *(_value(*each) for each in {**user_env(spec), **fabric_env(engine, role)}.items()),
     ]
     own += hub_token(spec)
     if spec.cache.exists:
         own.append(_value("HF_HOME", HUB_HOME))
         own.append(_value("VLLM_CACHE_ROOT", compile_cache(spec)))
-    if offline(spec):
+    if offline(engine):
         own.append(_value("HF_HUB_OFFLINE", "1"))
     shared: list[_Variable] = []
-    if live_depth(spec) and role is Role.LEADER:
+    if engine.live and role is Role.LEADER:
         own.append(_from_pod(POD_NAME, "metadata.name"))
         own.append(_from_pod(POD_UID, "metadata.uid"))
         own.append(_value(DEPTH_FILE, DEFAULT_DEPTH_FILE))
-    if has_plugin(spec) and role is Role.LEADER:
+    if engine.has_plugin and role is Role.LEADER:
         own.append(_value(COUNTERS_FILE, DEFAULT_COUNTERS_FILE))
-    if has_plugin(spec):
+    if engine.has_plugin:
         # Every rank reads the same arguments, and those name the scheduler.
         shared += _shared("PYTHONPATH", user.pop("PYTHONPATH", None))
         # Unset, every plugin is loaded; set, only those it lists.

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fathom.api.spec import SpeculativeDeploymentSpec
-from fathom.engine.nodes_per_replica import over_nvlink, spans_nodes
+from fathom.engine.profile import EngineProfile
 from fathom.engine.ranks import Role
 from fathom.manifests.pod.overlays import overlays
 from fathom.manifests.pod.template_parts import part
@@ -34,13 +34,13 @@ INTERFACE: Final[Mapping[str, str]] = MappingProxyType(
 interfaces of GKE, else lets NCCL and Gloo choose, and they may choose one that leads nowhere."""
 
 
-def fabric_env(spec: SpeculativeDeploymentSpec, role: Role = Role.LEADER) -> Mapping[str, str]:
+def fabric_env(engine: EngineProfile, role: Role = Role.LEADER) -> Mapping[str, str]:
     """Variables by name; empty for a replica on one node."""
-    if not spans_nodes(spec):
+    if not engine.layout.spans_nodes:
         return {}
     return {
-        **(NVLINK if over_nvlink(spec) else {}),
-        **({} if _on_host_network(spec, role) else INTERFACE),
+        **(NVLINK if engine.layout.over_nvlink else {}),
+        **({} if _on_host_network(engine.spec, role) else INTERFACE),
     }
 
 

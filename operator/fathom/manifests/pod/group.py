@@ -14,9 +14,9 @@ from pydantic import JsonValue
 
 from fathom.api import names
 from fathom.api.accelerators import CLIQUE_LABEL
-from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
-from fathom.engine.nodes_per_replica import domain_key, needs_compute_domain
+from fathom.api.spec import EngineSpec
 from fathom.engine.ranks import LEADER_ADDRESS, MASTER_PORT
+from fathom.engine.replica_layout import ReplicaLayout
 from fathom.manifests.metadata import group_selector
 from fathom.resource import SpeculativeDeployment
 
@@ -104,7 +104,7 @@ def group_affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     cannot stand here; `matchLabelKeys` (Kubernetes 1.31) takes it from the pod. The selector must
     not name that label as well, or no pod is admitted.
     """
-    key = domain_key(sd.spec)
+    key = sd.engine.layout.domain_key
     if not key:
         return {}
     same_group: dict[str, JsonValue] = {
@@ -115,24 +115,24 @@ def group_affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_group]}}
 
 
-def in_an_nvlink_partition(spec: SpeculativeDeploymentSpec) -> list[JsonValue]:
+def in_an_nvlink_partition(layout: ReplicaLayout) -> list[JsonValue]:
     """What a node's labels must say beside its type; empty: nothing.
 
     On a node outside any NVLink partition the claim would succeed and give nothing.
     """
-    if needs_compute_domain(spec) and domain_key(spec) == CLIQUE_LABEL:
+    if layout.needs_compute_domain and layout.domain_key == CLIQUE_LABEL:
         return [{"key": CLIQUE_LABEL, "operator": "Exists"}]
     return []
 
 
 def resource_claims(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     """The pod's half of the claim to the ComputeDomain's channel: it prepares the node."""
-    if not needs_compute_domain(sd.spec):
+    if not sd.engine.layout.needs_compute_domain:
         return {}
     template = names.channel_claim_template(sd.metadata.name)
     return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": template}]}
 
 
-def container_claims(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def container_claims(layout: ReplicaLayout) -> dict[str, JsonValue]:
     """The container's half: without it the channel's device is in no container."""
-    return {"claims": [{"name": CLAIM}]} if needs_compute_domain(spec) else {}
+    return {"claims": [{"name": CLAIM}]} if layout.needs_compute_domain else {}

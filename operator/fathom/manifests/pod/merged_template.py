@@ -64,8 +64,8 @@ def merged_template(sd: SpeculativeDeployment, role: Role = Role.LEADER) -> Merg
     """
     built = built_template(sd, role, revision="", bundle=_NO_BUNDLE)
     *earlier, last = overlays(sd.spec, role)
-    before = with_overlays(sd.spec, built, earlier)
-    merged = with_overlays(sd.spec, built, (*earlier, last))
+    before = with_overlays(sd.engine, built, earlier)
+    merged = with_overlays(sd.engine, built, (*earlier, last))
     gpus = vendor_of(sd.spec.node_pool).resource
     return MergedTemplate(role, built, before, merged, last, gpus)
 

@@ -9,10 +9,9 @@ from fathom.api import names
 from fathom.api.accelerators import preset_for, vendor_of
 from fathom.api.spec import EngineSpec, SpeculativeDeploymentSpec
 from fathom.core.plugin import PluginBundle
-from fathom.engine.capability import has_plugin, live_depth
 from fathom.engine.engine_args import COMMAND, engine_args
 from fathom.engine.flags import HTTP_PORT
-from fathom.engine.nodes_per_replica import gpus_per_pod
+from fathom.engine.profile import EngineProfile
 from fathom.engine.ranks import Role
 from fathom.manifests.cache import CACHE_DIRECTORY, claim_of
 from fathom.manifests.code_config_map import code_volume
@@ -78,7 +77,7 @@ def _template(
     sd: SpeculativeDeployment, revision: str, role: Role, bundle: PluginBundle
 ) -> dict[str, JsonValue]:
     built = built_template(sd, role, revision=revision, bundle=bundle)
-    return with_overlays(sd.spec, built, overlays(sd.spec, role))
+    return with_overlays(sd.engine, built, overlays(sd.spec, role))
 
 
 def built_template(
@@ -90,7 +89,7 @@ def built_template(
 
 
 def with_overlays(
-    spec: SpeculativeDeploymentSpec, built: Mapping[str, JsonValue], given: Sequence[Overlay]
+    engine: EngineProfile, built: Mapping[str, JsonValue], given: Sequence[Overlay]
 ) -> dict[str, JsonValue]:
     """A template that was built, with what is merged over it.
 
@@ -104,7 +103,7 @@ def with_overlays(
     for each in patches:
         patch = {key: with_written_quantities(value) for key, value in each.given.items()}
         result = merged(result, patch, each.field)
-    if has_plugin(spec):
+    if engine.has_plugin:
         result = _with_our_variables(result)
     # Selectors stand on these, so no merge may change them.
     metadata = built["metadata"]
@@ -139,7 +138,7 @@ def _built(
             "nodeSelector": _node_selector(spec),
             "tolerations": node_tolerations(spec),
             **_affinity(sd),
-            "containers": [_container(spec, role)],
+            "containers": [_container(sd.engine, role)],
             "volumes": _volumes(sd, role, bundle),
             **resource_claims(sd),
         },
@@ -155,23 +154,23 @@ def selector_labels(sd: SpeculativeDeployment, revision: str) -> dict[str, JsonV
     }
 
 
-def _container(spec: SpeculativeDeploymentSpec, role: Role) -> dict[str, JsonValue]:
-    engine = spec.engine
+def _container(engine: EngineProfile, role: Role) -> dict[str, JsonValue]:
+    spec = engine.spec
     http: JsonValue = {"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}
     serves = role is Role.LEADER
     return {
         "name": names.ENGINE_CONTAINER,
-        "image": engine.image,
+        "image": spec.engine.image,
         "command": list(COMMAND),
-        "args": list(engine_args(spec, role)),
-        "env": engine_env(spec, role),
+        "args": list(engine_args(engine, role)),
+        "env": engine_env(engine, role),
         **({"ports": [http]} if serves else {}),
-        "resources": _resources(spec),
+        "resources": _resources(engine),
         "securityContext": container_security(spec),
         # vLLM leaves no message: the end of its log is what a crashed pod says of itself.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        **(_watched_leader(engine) if serves else watched_worker(engine)),
-        "volumeMounts": _volume_mounts(spec, role),
+        **(_watched_leader(spec.engine) if serves else watched_worker(spec.engine)),
+        "volumeMounts": _volume_mounts(engine, role),
     }
 
 
@@ -203,10 +202,11 @@ def _watched_leader(engine: EngineSpec) -> dict[str, JsonValue]:
     }
 
 
-def _resources(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
+def _resources(engine: EngineProfile) -> dict[str, JsonValue]:
+    spec = engine.spec
     gpus = vendor_of(spec.node_pool).resource
-    limits = {**_quantities(spec.engine.resources.limits), gpus: str(gpus_per_pod(spec))}
-    resources: dict[str, JsonValue] = {"limits": limits, **container_claims(spec)}
+    limits = {**_quantities(spec.engine.resources.limits), gpus: str(engine.layout.gpus_per_pod)}
+    resources: dict[str, JsonValue] = {"limits": limits, **container_claims(engine.layout)}
     requests = _quantities(spec.engine.resources.requests)
     # Must equal the limit, which is its default.
     requests.pop(gpus, None)
@@ -229,7 +229,7 @@ def _node_selector(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
 
 def _affinity(sd: SpeculativeDeployment) -> dict[str, JsonValue]:
     affinity = group_affinity(sd)
-    expressions = in_an_nvlink_partition(sd.spec)
+    expressions = in_an_nvlink_partition(sd.engine.layout)
     pool = sd.spec.node_pool
     if pool.products:
         label = vendor_of(pool).product_label
@@ -268,10 +268,10 @@ def _volumes(sd: SpeculativeDeployment, role: Role, bundle: PluginBundle) -> lis
     volumes: list[JsonValue] = [_shared_memory(spec), *writable_volumes(spec)]
     if claim := claim_of(sd):
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
-    if has_plugin(spec):
+    if sd.engine.has_plugin:
         plugin = names.plugin_config_map(name, bundle.content)
         volumes.append(code_volume(PLUGIN_VOLUME, plugin, bundle))
-    if live_depth(spec) and role is Role.LEADER:
+    if sd.engine.live and role is Role.LEADER:
         volumes.append(
             {
                 "name": DEPTH_VOLUME,
@@ -296,16 +296,17 @@ def _shared_memory(spec: SpeculativeDeploymentSpec) -> dict[str, JsonValue]:
     return {"name": "shm", "emptyDir": memory}
 
 
-def _volume_mounts(spec: SpeculativeDeploymentSpec, role: Role) -> list[JsonValue]:
+def _volume_mounts(engine: EngineProfile, role: Role) -> list[JsonValue]:
+    spec = engine.spec
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount
         *writable_mounts(spec),
     ]
     if spec.cache.exists:
         mounts.append({"name": "cache", "mountPath": CACHE_DIRECTORY})
-    if has_plugin(spec):
+    if engine.has_plugin:
         mounts.append({"name": PLUGIN_VOLUME, "mountPath": PLUGIN_DIRECTORY, "readOnly": True})
-    if live_depth(spec) and role is Role.LEADER:
+    if engine.live and role is Role.LEADER:
         # The directory, never a subPath: such mounts are not refreshed.
         mounts.append({"name": DEPTH_VOLUME, "mountPath": DEPTH_DIRECTORY, "readOnly": True})
     return mounts

@@ -6,9 +6,8 @@ from typing import Final
 
 from fathom.api import names
 from fathom.api.problem import Problem
+from fathom.engine.arguments import EngineArguments
 from fathom.engine.flags import HTTP_PORT
-from fathom.engine.nodes_per_replica import spans_nodes
-from fathom.engine.options import options
 from fathom.engine.ranks import Role
 from fathom.manifests.pod.engine_start import what_to_see_to
 from fathom.manifests.pod.merged_template import (
@@ -57,11 +56,11 @@ _BEFORE_THE_END: Final[Mapping[Role, str]] = MappingProxyType(
 def pod_template_doubts(sd: SpeculativeDeployment) -> Iterator[Problem]:
     """What to see to in overlays that are not refused, or in their absence."""
     security = part(merged_template(sd).engine, "securityContext")
-    yield from _without_right(sd.spec.engine.args, security)
+    yield from _without_right(sd.engine.arguments, security)
     for role in Role:
         if overlays(sd.spec, role)[-1].given:
             yield from _doubts(merged_template(sd, role))
-    if sd.spec.worker_template and not spans_nodes(sd.spec):
+    if sd.spec.worker_template and not sd.engine.layout.spans_nodes:
         yield Problem(
             WORKER_TEMPLATE,
             "a replica of this spec is one pod, which has no workers: leave it out.",
@@ -83,12 +82,12 @@ def _in_template(template: MergedTemplate) -> Iterator[Problem]:
     yield from _in_pod(template)
 
 
-def _without_right(args: Sequence[str], security: Part) -> Iterator[Problem]:
+def _without_right(arguments: EngineArguments, security: Part) -> Iterator[Problem]:
     """An option that needs what a container has only where its user gives it."""
     added = texts(security, "capabilities", "add")
     if security.get("privileged") or not {"SYS_NICE", "ALL"}.isdisjoint(added):
         return
-    for option in options(args):
+    for option in arguments.options:
         if option.name == _NUMA_BIND:
             yield Problem(
                 f"spec.engine.args[{option.index}]",

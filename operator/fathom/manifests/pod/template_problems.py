@@ -12,9 +12,8 @@ from typing import Final
 from fathom.api import names
 from fathom.api.problem import Problem
 from fathom.engine.flags import HTTP_PORT
-from fathom.engine.frontend import FRONTEND_VARIABLE
-from fathom.engine.model_runner import MODEL_RUNNER_VARIABLE
 from fathom.engine.ranks import Role
+from fathom.engine.start import FRONTEND_VARIABLE, MODEL_RUNNER_VARIABLE
 from fathom.manifests.cache import HUB_VARIABLES
 from fathom.manifests.gpu_problems import foreign_gpu_problems, gpus_sentence
 from fathom.manifests.pod.container_problems import container_problems

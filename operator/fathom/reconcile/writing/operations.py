@@ -20,7 +20,6 @@ from fathom.core.cluster.snapshot import Objects
 from fathom.core.plan import Plan, Template, WorkloadStep
 from fathom.core.plugin import PluginBundle
 from fathom.engine.depth import DepthDocument
-from fathom.engine.nodes_per_replica import needs_compute_domain
 from fathom.manifests.children.compute_domain import compute_domain
 from fathom.manifests.children.depth_config_map import depth_config_map
 from fathom.manifests.children.plugin_config_map import plugin_config_map
@@ -143,7 +142,7 @@ def _supporting(objects: Objects, plan: Plan, children: Children) -> Iterator[Ma
         yield tuning_config_map(sd, children.tuning_data)
     yield service(sd)
     yield from optional_children(sd, objects.optional, objects.served)
-    if needs_compute_domain(sd.spec):
+    if sd.engine.layout.needs_compute_domain:
         yield compute_domain(sd, _grouped(objects))
 
 
@@ -153,8 +152,8 @@ def _unwanted(objects: Objects, sd: SpeculativeDeployment) -> Iterator[Operation
         if (kind, sd.metadata.name) in objects.live:
             why = "the spec does not ask for it any more"
             yield deleted(objects, kind, sd.metadata.name, why)
-    domain = (COMPUTE_DOMAIN, sd.metadata.name)
-    if domain in objects.live and not needs_compute_domain(sd.spec) and not _grouped(objects):
+    domain, needed = (COMPUTE_DOMAIN, sd.metadata.name), sd.engine.layout.needs_compute_domain
+    if domain in objects.live and not needed and not _grouped(objects):
         yield deleted(objects, *domain, "no pod holds a claim to it")
 
 

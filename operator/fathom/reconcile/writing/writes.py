@@ -10,7 +10,6 @@ from fathom.core.cluster.snapshot import Objects, Snapshot
 from fathom.core.plan import Plan, Rendering, first_workload, plan_of
 from fathom.core.plugin import PluginBundle
 from fathom.core.times import is_over
-from fathom.engine.capability import has_plugin, live_depth
 from fathom.engine.depth import DepthDocument
 from fathom.fetch.program import FetchProgram
 from fathom.fetch.standing import FetchStage
@@ -114,12 +113,12 @@ def writes_of(
     as_they_are = desired.weights.stage is FetchStage.PODS_AS_THEY_ARE
     rendering = Rendering(
         pods="" if as_they_are else memory.renderings.of(sd, bundle),
-        plugin=names.plugin_config_map(name, bundle.content) if has_plugin(sd.spec) else "",
-        depth=names.depth_config_map(name) if live_depth(sd.spec) else "",
+        plugin=names.plugin_config_map(name, bundle.content) if sd.engine.has_plugin else "",
+        depth=names.depth_config_map(name) if sd.engine.live else "",
     )
     plan = plan_of(
         objects,
-        sd.spec,
+        sd,
         desired.revision,
         rendering,
         stable=desired.rollout.stable if desired.rollout is not None else "",
@@ -163,7 +162,7 @@ def _absent(
 
     Looked at by name before that: nothing shall make room for them in vain.
     """
-    workload = first_workload(objects, sd.spec, plan.revision)
+    workload = first_workload(objects, sd, plan.revision)
     return (workload, (CONFIG_MAP, rendering.plugin)) if rendering.plugin else (workload,)
 
 

@@ -17,7 +17,7 @@ TWO_SERVERS = {"engine.tensorParallelSize": 16, "nodePool.accelerator": "H200"}
 def test_one_node_gets_nothing(accelerator: Accelerator) -> None:
     pool = {"nodePool.accelerator": accelerator.value, "nodePool.gpusPerNode": 4}
 
-    assert fabric_env(resource(pool).spec) == {}
+    assert fabric_env(resource(pool).engine) == {}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_one_node_gets_nothing(accelerator: Accelerator) -> None:
 def test_nvlink_is_named_where_it_reaches_other_nodes(
     changes: dict[str, Any], *, nvlink: bool
 ) -> None:
-    found = fabric_env(resource(changes).spec)
+    found = fabric_env(resource(changes).engine)
 
     assert found == {**(NVLINK if nvlink else {}), **INTERFACE}
 
@@ -47,13 +47,13 @@ def test_nvlink_is_named_where_it_reaches_other_nodes(
 def test_on_the_hosts_network_no_interface_is_named() -> None:
     template = {"podTemplate": {"spec": {"hostNetwork": True}}}
 
-    assert fabric_env(resource(TWO_TRAYS | template).spec) == NVLINK
+    assert fabric_env(resource(TWO_TRAYS | template).engine) == NVLINK
 
 
 def test_the_users_own_win() -> None:
     own = {"name": "NCCL_SOCKET_IFNAME", "value": "net1"}
 
-    variables = engine_env(resource(TWO_TRAYS | {"engine.env": [own]}).spec)
+    variables = engine_env(resource(TWO_TRAYS | {"engine.env": [own]}).engine)
 
     named = [each for each in variables if isinstance(each, dict) and each["name"] == own["name"]]
     assert named == [own]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom.engine.options import SHORTEST, last_value, stated_numbers, stated_object
+from fathom.engine.arguments import SHORTEST, EngineArguments
 
 OBJECT = "--kv-transfer-config"
 
@@ -12,10 +12,15 @@ def test_an_option_is_read_in_every_spelling(name: str) -> None:
     shortest = SHORTEST[name]
 
     for end in range(len(shortest), len(name) + 1):
-        assert last_value([name[:end], "x"], name) == "x"
-        assert last_value([f"{name[:end].replace('-', '_').replace('__', '--', 1)}=x"], name) == "x"
-    assert last_value([shortest[:-1], "x"], name) is None
-    assert last_value([f"{name}-more", "x"], name) is None
+        assert EngineArguments.of([name[:end], "x"]).value(name) == "x"
+        assert (
+            EngineArguments.of([f"{name[:end].replace('-', '_').replace('__', '--', 1)}=x"]).value(
+                name
+            )
+            == "x"
+        )
+    assert EngineArguments.of([shortest[:-1], "x"]).value(name) is None
+    assert EngineArguments.of([f"{name}-more", "x"]).value(name) is None
 
 
 @pytest.mark.parametrize("name", SHORTEST)
@@ -42,7 +47,7 @@ def test_no_beginning_stands_for_two_of_them(name: str) -> None:
     ],
 )
 def test_an_object_is_read_as_json_or_key_by_key(line: str, stated: object) -> None:
-    assert stated_object(line.replace("OBJECT", OBJECT).split(), OBJECT) == stated
+    assert EngineArguments.of(line.replace("OBJECT", OBJECT).split()).object(OBJECT) == stated
 
 
 @pytest.mark.parametrize(
@@ -59,23 +64,25 @@ def test_an_object_is_read_as_json_or_key_by_key(line: str, stated: object) -> N
 )
 def test_numbers_behind_an_option_are_read(line: str, numbers: tuple[int, ...]) -> None:
     name = "--cudagraph-capture-sizes"
-    assert stated_numbers(line.replace("SIZES", name).split(), name) == numbers
+    assert EngineArguments.of(line.replace("SIZES", name).split()).numbers(name) == numbers
 
 
 def test_a_short_name_stands_for_an_option_as_a_whole_only() -> None:
     name = "--compilation-config"
-    assert last_value(["-cc", "x"], name) == "x"
-    assert stated_object(["-cc.a=1", name, "{}"], name) == {"a": 1}
-    assert last_value(["-c", "x"], name) is None
-    assert last_value(["-ccc", "x"], name) is None
+    assert EngineArguments.of(["-cc", "x"]).value(name) == "x"
+    assert EngineArguments.of(["-cc.a=1", name, "{}"]).object(name) == {"a": 1}
+    assert EngineArguments.of(["-c", "x"]).value(name) is None
+    assert EngineArguments.of(["-ccc", "x"]).value(name) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 30_000], ids=["cut off", "deep"])
 def test_an_object_that_cannot_be_read_is_none(text: str) -> None:
-    assert stated_object([OBJECT, text], OBJECT) == {}
+    assert EngineArguments.of([OBJECT, text]).object(OBJECT) == {}
 
 
 def test_keys_that_stand_too_deep_are_not_read() -> None:
     deep = OBJECT + ".a" * 30_000
 
-    assert stated_object([f"{deep}=1", f"{deep}=2", f"{OBJECT}.b=1"], OBJECT) == {"b": 1}
+    assert EngineArguments.of([f"{deep}=1", f"{deep}=2", f"{OBJECT}.b=1"]).object(OBJECT) == {
+        "b": 1
+    }

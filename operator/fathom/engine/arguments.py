@@ -1,4 +1,4 @@
-"""How vLLM's parser reads an option: the pure rules, without vLLM.
+"""Arguments of `vllm serve`, read as vLLM's parser reads them: the pure rules, without vLLM.
 
 vLLM's FlexibleArgumentParser is argparse with three additions: underscores count as dashes,
 `--config.key value` sets one key of a JSON option, and any unambiguous beginning of a long option
@@ -8,10 +8,9 @@ stands for it (argparse's own rule). A test compares these rules with the real p
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import takewhile
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 from pydantic import JsonValue
 
@@ -68,14 +67,69 @@ class EngineOption:
     """As the user wrote it, without the value."""
 
 
-def options(args: Sequence[str]) -> Iterator[EngineOption]:
+@dataclass(frozen=True, slots=True)
+class EngineArguments:
+    """Arguments of `vllm serve`, parsed once. Names are spelled out: each is one of `SHORTEST`."""
+
+    words: tuple[str, ...]
+    """As they are written."""
+    options: tuple[EngineOption, ...]
     """Every argument that argparse would take for an option, in order."""
-    yield from _options(tuple(args))
 
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Self:
+        return cls(tuple(words), tuple(_read(words)))
 
-@lru_cache(maxsize=1024)  # asked dozens of times in a pass
-def _options(args: tuple[str, ...]) -> tuple[EngineOption, ...]:
-    return tuple(_read(args))
+    def spelled(self, name: str) -> Iterator[EngineOption]:
+        """The options that mean this one, as JSON or key by key."""
+        shortest = SHORTEST[name]
+        for option in self.options:
+            long = option.name.startswith(shortest) and name.startswith(option.name)
+            if long or option.name == _SHORT.get(name):
+                yield option
+
+    def has(self, name: str) -> bool:
+        """Whether an option is there, with a value or without."""
+        return self.value(name) is not None
+
+    def value(self, name: str) -> str | None:
+        """The value that wins for an option, in whatever spelling; None: the option is absent."""
+        values = [option.value or "" for option in self.spelled(name) if not option.keys]
+        return values[-1] if values else None
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """The whole numbers that an option names which takes several; none: it is absent."""
+        stated: Sequence[str] = ()
+        for option in self.spelled(name):
+            behind = takewhile(str.isdecimal, self.words[option.index + 1 :])
+            stated = [option.value or ""] if "=" in self.words[option.index] else [*behind]
+        return tuple(int(each) for each in stated if is_count(each))
+
+    def object(self, name: str) -> Mapping[str, JsonValue]:
+        """What an option says that takes an object, written as JSON or key by key.
+
+        Empty: nothing, or nothing that can be read. vLLM makes one object of the keys behind each
+        spelling of the option, and puts them behind all other arguments in the order in which they
+        began. The last argument is what counts: so, whatever the order, keys take the place of JSON
+        (`parse_args` in vllm/utils/argparse_utils.py).
+        """
+        by_spelling: dict[str, dict[str, JsonValue]] = {}
+        for option in self.spelled(name):
+            if 0 < len(option.keys) <= DEEPEST:
+                *above, last = option.keys
+                text = option.value or ""
+                # `key+` takes a list without brackets.
+                stated: JsonValue = [*text.split(",")] if last.endswith("+") else json_or_text(text)
+                for key in (last.removesuffix("+"), *reversed(above)):
+                    stated = {key: stated}
+                _add(by_spelling.setdefault(option.name, {}), stated)
+        keyed = next(reversed(by_spelling.values()), None)
+        whole = keyed or json_or_text(self.value(name) or "")
+        return whole if isinstance(whole, dict) else {}
+
+    def beginning(self, *beginnings: str) -> Sequence[EngineOption]:
+        """Options whose names begin so, in order: no other option of vLLM's does."""
+        return [option for option in self.options if option.name.startswith(beginnings)]
 
 
 def _read(args: Sequence[str]) -> Iterator[EngineOption]:
@@ -93,70 +147,9 @@ def _read(args: Sequence[str]) -> Iterator[EngineOption]:
         yield EngineOption(name, tuple(keys), attached if has_value else following, index, spelling)
 
 
-def last_value(args: Sequence[str], name: str) -> str | None:
-    """The value that wins for an option, in whatever spelling; None: the option is absent.
-
-    Args:
-        args: the arguments.
-        name: the option, spelled out: one of `SHORTEST`.
-    """
-    values = [option.value or "" for option in spelled(args, name) if not option.keys]
-    return values[-1] if values else None
-
-
-def stated_numbers(args: Sequence[str], name: str) -> tuple[int, ...]:
-    """The whole numbers that an option names which takes several; none: it is absent.
-
-    Args:
-        args: the arguments.
-        name: the option, spelled out: one of `SHORTEST`.
-    """
-    stated: Sequence[str] = ()
-    for option in spelled(args, name):
-        behind = takewhile(str.isdecimal, args[option.index + 1 :])
-        stated = [option.value or ""] if "=" in args[option.index] else [*behind]
-    return tuple(int(each) for each in stated if is_count(each))
-
-
 def is_count(text: str) -> bool:
     """Whether a text is a whole number of a size that any engine has."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
-
-
-def stated_object(args: Sequence[str], name: str) -> Mapping[str, JsonValue]:
-    """What an option says that takes an object, written as JSON or key by key.
-
-    Empty: nothing, or nothing that can be read. vLLM makes one object of the keys behind each
-    spelling of the option, and puts them behind all other arguments in the order in which they
-    began. The last argument is what counts: so, whatever the order, keys take the place of JSON
-    (`parse_args` in vllm/utils/argparse_utils.py).
-
-    Args:
-        args: the arguments.
-        name: the option, spelled out: one of `SHORTEST`.
-    """
-    by_spelling: dict[str, dict[str, JsonValue]] = {}
-    for option in spelled(args, name):
-        if 0 < len(option.keys) <= DEEPEST:
-            *above, last = option.keys
-            text = option.value or ""
-            # `key+` takes a list without brackets.
-            stated: JsonValue = [*text.split(",")] if last.endswith("+") else json_or_text(text)
-            for key in (last.removesuffix("+"), *reversed(above)):
-                stated = {key: stated}
-            _add(by_spelling.setdefault(option.name, {}), stated)
-    keyed = next(reversed(by_spelling.values()), None)
-    whole = keyed or json_or_text(last_value(args, name) or "")
-    return whole if isinstance(whole, dict) else {}
-
-
-def spelled(args: Sequence[str], name: str) -> Iterator[EngineOption]:
-    """The options that mean one of `SHORTEST`, as JSON or key by key."""
-    shortest = SHORTEST[name]
-    for option in options(args):
-        long = option.name.startswith(shortest) and name.startswith(option.name)
-        if long or option.name == _SHORT.get(name):
-            yield option
 
 
 def _add(stated: dict[str, JsonValue], more: JsonValue) -> None:

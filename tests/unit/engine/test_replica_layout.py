@@ -2,12 +2,6 @@ from typing import Any
 
 import pytest
 
-from fathom.engine.nodes_per_replica import (
-    domain_key,
-    needs_compute_domain,
-    nodes_per_replica,
-    spans_nodes,
-)
 from manifest_samples import resource
 
 
@@ -29,16 +23,16 @@ from manifest_samples import resource
 def test_a_replica_takes_as_many_nodes_as_its_gpus_fill(
     changes: dict[str, Any], nodes: int
 ) -> None:
-    spec = resource(changes).spec
+    layout = resource(changes).engine.layout
 
-    assert nodes_per_replica(spec) == nodes
-    assert spans_nodes(spec) == (nodes > 1)
+    assert layout.nodes == nodes
+    assert layout.spans_nodes == (nodes > 1)
 
 
 @pytest.mark.parametrize(("accelerator", "domain"), [("H200", True), ("MI300X", False)])
 def test_gpus_without_nvlink_share_a_key_and_no_domain(accelerator: str, *, domain: bool) -> None:
     spread = {"engine.tensorParallelSize": 16, "nodePool.topologyKey": "rack"}
-    spec = resource({**spread, "nodePool.accelerator": accelerator}).spec
+    layout = resource({**spread, "nodePool.accelerator": accelerator}).engine.layout
 
-    assert domain_key(spec) == "rack"
-    assert needs_compute_domain(spec) is domain
+    assert layout.domain_key == "rack"
+    assert layout.needs_compute_domain is domain

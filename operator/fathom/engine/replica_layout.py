@@ -1,0 +1,53 @@
+"""How the GPUs of one replica lie on nodes. Pure."""
+
+from dataclasses import dataclass
+
+from fathom.api.accelerators import preset_for
+from fathom.api.choices import ComputeDomainPolicy
+from fathom.api.spec import SpeculativeDeploymentSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLayout:
+    gpus_per_engine: int
+    """That one engine's step takes: tensor × pipeline parallelism."""
+    gpus: int
+    """Of all its engines: those of one × data parallelism."""
+    nodes: int
+    """Pods of one replica, one on each node that it needs."""
+    domain_key: str
+    """The node label whose value all pods of one replica share; empty: they need none in common.
+    Only a replica over several nodes has to be kept together."""
+    over_nvlink: bool
+    """Whether its nodes use NVLink, through IMEX channels that somebody gives."""
+    needs_compute_domain: bool
+    """Whether the operator makes the ComputeDomain through which they do."""
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether it is a group of pods: a leader that serves, and headless workers."""
+        return self.nodes > 1
+
+    @property
+    def gpus_per_pod(self) -> int:
+        """That each pod asks for; of a replica over several nodes, all that a node has."""
+        return self.gpus // self.nodes
+
+
+def layout_of(spec: SpeculativeDeploymentSpec) -> ReplicaLayout:
+    """How each replica of a spec lies."""
+    pool, preset = spec.node_pool, preset_for(spec.node_pool)
+    gpus_per_engine = spec.engine.tensor_parallel_size * spec.engine.pipeline_parallel_size
+    gpus = gpus_per_engine * spec.engine.data_parallel_size
+    nodes = -(-gpus // preset.gpus_per_node)
+    domain_key = (pool.topology_key or preset.domain_key) if nodes > 1 else ""
+    asked = pool.compute_domain is not ComputeDomainPolicy.NEVER
+    over_nvlink = asked and preset.vendor.has_nvlink and domain_key != ""
+    return ReplicaLayout(
+        gpus_per_engine=gpus_per_engine,
+        gpus=gpus,
+        nodes=nodes,
+        domain_key=domain_key,
+        over_nvlink=over_nvlink,
+        needs_compute_domain=over_nvlink and pool.compute_domain is ComputeDomainPolicy.AUTO,
+    )

@@ -1,0 +1,170 @@
+"""How an engine starts: what its image, arguments and variables ask for. Pure.
+
+**Model runner.** vLLM has two on GPUs. Only V2 has full CUDA graphs for more than one depth: V1
+gives them up for all steps as soon as a depth schedule is set, where a static engine keeps them.
+Source: `use_v2_model_runner` and `_maybe_override_dynamic_sd_cudagraph_mode` in
+vllm/config/vllm.py.
+
+**Asynchronous scheduling.** A step is scheduled while the one before it still runs. Depth is live
+without it, too; only each step waits for its scheduling. But drafts that break a request's grammar
+are then dropped before the next step is scheduled, where they are otherwise scheduled all the same
+(`update_draft_token_ids` and `..._in_output` in vllm/v1/core/sched/scheduler.py, 0.32): so requests
+of one step have different depths, and the plugin counts no such step. Source: `__post_init__` in
+vllm/config/vllm.py. tests/engine/test_graphs_equal_vllms.py asks it, and which runner it is.
+
+**Frontend.** The server that also answers `/metrics`. The one in Rust loads no plugin for
+statistics (`vllm.stat_logger_plugins`), so that the plugin's counters are made and never shown.
+Source: `VLLM_USE_RUST_FRONTEND` in vllm/envs.py and vllm/entrypoints/cli/serve.py, read in 0.32 and
+0.33.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from packaging.version import Version
+
+from fathom.api.choices import Method
+from fathom.api.foreign_json import is_true
+from fathom.api.spec import SpeculativeDeploymentSpec
+from fathom.engine.arguments import EngineArguments
+from fathom.engine.capability_table import ASYNCHRONOUS_ON_V2, Capability
+from fathom.engine.graph_mode import StatedMode, stated_mode
+from fathom.engine.stated_args import max_num_seqs, token_budget
+from fathom.engine.version import engine_version
+
+MODEL_RUNNER_VARIABLE: Final = "VLLM_USE_V2_MODEL_RUNNER"
+FRONTEND_VARIABLE: Final = "VLLM_USE_RUST_FRONTEND"
+_ONLY_ON_V1: Final[Mapping[str, Callable[[Method], bool]]] = MappingProxyType(
+    {
+        # DFlash and DSpark draft in parallel by nature, on V2 too.
+        "parallel_drafting": lambda method: method not in {Method.DFLASH, Method.DSPARK},
+        "use_heterogeneous_vocab": lambda _method: True,
+    }
+)
+"""Keys of `draft.options` that V2 lacks, and for which methods."""
+_UNPADDED: Final = "disable_padded_drafter_batch"
+_GRAMMARS: Final = ("--structured-o", "--tool-call-p", "--enable-au", "--reasoning-p")
+"""Beginnings of options of an engine whose requests are likely to have grammars:
+--structured-outputs-config, --tool-call-parser, --enable-auto-tool-choice, --reasoning-parser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStart:
+    """A cause is what the user wrote, such as `--enable-dbo in spec.engine.args`."""
+
+    arguments: EngineArguments
+    """`spec.engine.args`."""
+    version: Version | None
+    """vLLM's, as far as the spec tells. None: nothing may be refused for that."""
+    model_runner_v1: str
+    """What selects Model Runner V1; empty: it is V2."""
+    synchronous: str
+    """What turns asynchronous scheduling off; empty: it is on."""
+    grammars: str
+    """What prepares it for structured output; empty: nothing. A request may ask for it all the
+    same."""
+    rust_frontend: str
+    """What selects the frontend in Rust; empty: it is Python's."""
+    captures_graphs: bool
+    """Whether CUDA graphs are captured, as far as `--enforce-eager` tells."""
+    graph_mode: StatedMode
+    max_num_seqs: int
+    """The most requests in one step, where depth is live."""
+    token_budget: int | None
+    """The most tokens of one step; None: not stated, or no number."""
+
+    def has(self, capability: Capability) -> bool:
+        """Whether this release has it, whatever the method. One that is not known has all."""
+        return self.version is None or capability.in_version(self.version)
+
+    @property
+    def remedy_of_synchronous(self) -> str:
+        """What to do to have asynchronous scheduling, where it is off."""
+        if self.synchronous.startswith("method "):
+            return f"choose another method, such as {Method.NGRAM_GPU}"
+        return f"remove {self.synchronous.partition(' in ')[0]}"
+
+
+def start_of(spec: SpeculativeDeploymentSpec) -> EngineStart:
+    """How pods of a spec start their engine."""
+    arguments, version = EngineArguments.of(spec.engine.args), engine_version(spec.engine)
+    model_runner_v1 = _model_runner_v1(spec, arguments)
+    return EngineStart(
+        arguments=arguments,
+        version=version,
+        model_runner_v1=model_runner_v1,
+        synchronous=_synchronous(spec, arguments, version, model_runner_v1),
+        grammars=_grammars(arguments),
+        rust_frontend=_rust_frontend(spec),
+        captures_graphs=_captures_graphs(arguments),
+        graph_mode=stated_mode(arguments),
+        max_num_seqs=max_num_seqs(arguments, spec.node_pool),
+        token_budget=token_budget(arguments),
+    )
+
+
+def _model_runner_v1(spec: SpeculativeDeploymentSpec, arguments: EngineArguments) -> str:
+    stated = _variable(spec, MODEL_RUNNER_VARIABLE)
+    if stated is not None:
+        # It decides alone: where V2 is asked for and lacks something, vLLM refuses to start.
+        return f"{MODEL_RUNNER_VARIABLE} in spec.engine.env" if _whole(stated) == 0 else ""
+    for key, lacks in _ONLY_ON_V1.items():
+        if is_true(spec.draft.options.get(key, "")) and lacks(spec.draft.method):
+            return f"spec.draft.options.{key}"
+    if arguments.has("--enable-dbo"):
+        return "--enable-dbo in spec.engine.args"
+    if arguments.value("--ubatch-size") not in {None, "0", "1"}:
+        return "--ubatch-size in spec.engine.args"
+    return ""
+
+
+def _synchronous(
+    spec: SpeculativeDeploymentSpec,
+    arguments: EngineArguments,
+    version: Version | None,
+    model_runner_v1: str,
+) -> str:
+    if said := arguments.beginning("--async-s", "--no-async-s"):
+        no = said[-1].name.startswith("--no-")
+        return f"{said[-1].spelling} in spec.engine.args" if no else ""
+    method = spec.draft.method
+    # Suffix is drafted by V1 only.
+    on_v2 = method is not Method.SUFFIX and not model_runner_v1
+    if on_v2 and version is not None and ASYNCHRONOUS_ON_V2.in_version(version):
+        return ""
+    if method in {Method.NGRAM, Method.SUFFIX}:
+        return f"method {method}"
+    if is_true(spec.draft.options.get(_UNPADDED, "")):
+        return f"spec.draft.options.{_UNPADDED}"
+    return ""
+
+
+def _grammars(arguments: EngineArguments) -> str:
+    found = arguments.beginning(*_GRAMMARS)
+    return f"{found[0].spelling.partition('.')[0]} in spec.engine.args" if found else ""
+
+
+def _rust_frontend(spec: SpeculativeDeploymentSpec) -> str:
+    stated = _variable(spec, FRONTEND_VARIABLE)
+    return f"{FRONTEND_VARIABLE} in spec.engine.env" if stated and _whole(stated) else ""
+
+
+def _captures_graphs(arguments: EngineArguments) -> bool:
+    eager = arguments.beginning("--enforce", "--no-enforce")
+    return not eager or eager[-1].name.startswith("--no-")
+
+
+def _variable(spec: SpeculativeDeploymentSpec, name: str) -> str | None:
+    """Its value, empty where that comes from elsewhere; None: it is not set."""
+    stated = [each.value or "" for each in spec.engine.env if each.name == name]
+    return stated[-1] if stated else None
+
+
+def _whole(text: str) -> int | None:
+    """A switch as vLLM reads it; None: no number, which ends it at start."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
